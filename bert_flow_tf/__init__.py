@@ -1,0 +1,1 @@
+"""BERT-flow for TensorFlow 2."""
