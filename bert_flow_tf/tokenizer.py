@@ -1,0 +1,167 @@
+"""BERT's WordPiece in the TensorFlow graph: sentences to the ids that the original's Python tokenizer gives.
+
+The steps and their order are those of the BERT authors' tokenizer: clean the text, put spaces around CJK characters, split on white
+space, and, for uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off punctuation and match the longest
+piece first. `text.BertTokenizer` and `text.FastBertTokenizer` fold with NFKC and case folding, which gives other ids for ß, ﬁ, ½ or
+full-width letters, so only their matcher is used here, on words normalised by the ops below.
+"""
+
+import hashlib
+import os
+import pathlib
+
+import tensorflow as tf
+import tensorflow_hub as hub
+import tensorflow_text as text
+
+from bert_flow_tf.errors import UserError
+
+# Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
+_WHITE_SPACE = r"[\s\p{Z}]"
+# Control and format characters but for tab, line feed and carriage return, which count as white space; and the mark of a decoding error.
+_REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
+_CJK = (
+    r"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
+    r"\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}])"
+)
+# All ASCII that is neither letter, digit nor space counts as punctuation, as "$" and "^", which Unicode calls symbols.
+_PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_MAX_WORD_CHARS = 200
+
+
+def read_vocabulary(path):
+    """List of the word pieces in the file at `path`, one a line; the line's number, from 0, is the piece's id.
+
+    Raises:
+      UserError: the file is missing or not UTF-8, a line is empty or repeats an earlier one, or a special token is missing.
+    """
+    try:
+        content = pathlib.Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: vocabulary cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8, expected a vocabulary of one word piece a line") from error
+    lines = content.removesuffix("\n").split("\n")
+    return check_vocabulary([line.strip(" \t\r") for line in lines], path)
+
+
+def check_vocabulary(vocab, name="vocabulary"):
+    """`vocab` itself, when it has BERT's special tokens and no empty or repeated piece; `name` is how errors call it."""
+    first_line = {}
+    for number, piece in enumerate(vocab, start=1):
+        if not piece:
+            raise UserError(f"{name}, line {number}: empty, expected a word piece")
+        if piece in first_line:
+            raise UserError(f"{name}, line {number}: {piece!r} is already on line {first_line[piece]}, expected each piece once")
+        first_line[piece] = number
+    missing = [token for token in _SPECIAL if token not in first_line]
+    if missing:
+        raise UserError(f"{name}: no {' '.join(missing)} among its {len(vocab)} lines, expected {' '.join(_SPECIAL)}")
+    return vocab
+
+
+class Tokenizer(tf.Module):
+    """Sentences to BERT's ids, in eager code, in `tf.data` and inside a SavedModel.
+
+    Args:
+      vocab: list of word pieces, in the order of their ids.
+      do_lower_case: whether the vocabulary is uncased: lower-case and drop accents.
+
+    Raises:
+      UserError: the vocabulary lacks a special token or repeats a piece.
+    """
+
+    def __init__(self, vocab, do_lower_case):
+        super().__init__(name="tokenizer")
+        check_vocabulary(vocab)
+        self.do_lower_case = bool(do_lower_case)
+        self.vocab_size = len(vocab)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in _SPECIAL)
+        self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
+        self._matcher = text.FastWordpieceTokenizer(
+            vocab,
+            unknown_token="[UNK]",
+            no_pretokenization=True,
+            token_out_type=tf.int32,
+            # The limit is in characters, below; a character has at most four bytes.
+            max_bytes_per_word=4 * _MAX_WORD_CHARS,
+        )
+
+    @classmethod
+    def from_source(cls, source):
+        """The tokenizer of an encoder, from the vocabulary that its preprocess SavedModel holds.
+
+        Args:
+          source: an `EncoderSource`.
+        """
+        return cls(read_vocabulary(vocabulary_asset(source.preprocess_hub)), source.do_lower_case)
+
+    def split_words(self, sentences):
+        """Normalised words and punctuation marks of each sentence: string [n] -> ragged string [n, (words)]."""
+        cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
+        cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
+        cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
+        if self.do_lower_case:
+            cleaned = tf.strings.lower(cleaned, encoding="utf-8")
+            cleaned = text.normalize_utf8(cleaned, "NFD")
+            cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
+        cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
+        cleaned = tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " ")
+        return tf.strings.split(cleaned)
+
+    def tokenize_words(self, sentences):
+        """Ids of the pieces of each word: string [n] -> ragged int32 [n, (words), (pieces)], without special tokens."""
+        words = self.split_words(sentences)
+        too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > _MAX_WORD_CHARS
+        return self._matcher.tokenize(words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values)))
+
+    def tokenize(self, sentences):
+        """Ids of the pieces of each sentence: string [n] -> ragged int32 [n, (t)], without special tokens."""
+        return self.tokenize_words(sentences).merge_dims(-2, -1)
+
+    def pack(self, pieces, max_seq_length, pad_to_max=False):
+        """Encoder inputs for one sentence a row, `[CLS] pieces[:max_seq_length - 2] [SEP]` and padding.
+
+        Args:
+          pieces: ragged int32 [n, (t)], as `tokenize` gives.
+          max_seq_length: int, the most ids a row may have, special tokens included.
+          pad_to_max: pad to `max_seq_length` and not just to the longest row.
+
+        Returns:
+          dict of int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
+
+        Raises:
+          UserError: `max_seq_length` has no room for the special tokens and one piece.
+        """
+        if max_seq_length < 3:
+            raise UserError(f"max_seq_length {max_seq_length}: expected 3 or more, for [CLS], a word piece and [SEP]")
+        pieces = pieces[:, : max_seq_length - 2]
+        n = pieces.nrows()
+        rows = tf.concat([tf.fill([n, 1], self.cls_id), pieces, tf.fill([n, 1], self.sep_id)], axis=1)
+        shape = [None, max_seq_length if pad_to_max else None]
+        ids = rows.to_tensor(default_value=self.pad_id, shape=shape)
+        mask = tf.sequence_mask(rows.row_lengths(), tf.shape(ids)[1], dtype=tf.int32)
+        return {
+            "input_word_ids": ids,
+            "input_mask": tf.ensure_shape(mask, ids.shape),
+            "input_type_ids": tf.zeros_like(ids),
+        }
+
+    def __call__(self, sentences, max_seq_length, pad_to_max=False):
+        """Encoder inputs of the sentences, a string tensor [n]: `pack` of `tokenize`."""
+        return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
+
+
+def vocabulary_asset(preprocess_hub):
+    """Path of the vocabulary file inside a preprocess SavedModel, given as a folder or a TF-Hub handle.
+
+    Raises:
+      UserError: the SavedModel holds no file or several files as assets.
+    """
+    assets = pathlib.Path(hub.resolve(str(preprocess_hub))) / "assets"
+    files = sorted(path for path in assets.glob("*") if path.is_file())
+    if len(files) != 1:
+        found = ", ".join(path.name for path in files) or "none"
+        raise UserError(f"{preprocess_hub}: found {found} in {os.path.join('assets', '')}, expected the vocabulary file alone")
+    return files[0]
