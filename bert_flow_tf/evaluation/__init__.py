@@ -1,0 +1,1 @@
+"""How good embeddings are, measured."""
