@@ -1,0 +1,95 @@
+"""The variables of a BERT by their TF1 names: which there are, of what shape, and where tf-models keeps them."""
+
+import numpy as np
+
+from bert_flow_tf.errors import UserError
+
+_LAYER_NORM = ("gamma", "beta")
+
+
+def variable_shapes(config):
+    """dict of TF1 name -> shape of all variables of a BERT of this `BertConfig`."""
+    width, inner = config.hidden_size, config.intermediate_size
+    shapes = {
+        "bert/embeddings/word_embeddings": (config.vocab_size, width),
+        "bert/embeddings/position_embeddings": (config.max_position_embeddings, width),
+        "bert/embeddings/token_type_embeddings": (config.type_vocab_size, width),
+    }
+    shapes |= {f"bert/embeddings/LayerNorm/{part}": (width,) for part in _LAYER_NORM}
+    for i in range(config.num_hidden_layers):
+        layer = f"bert/encoder/layer_{i}"
+        dense = {f"attention/self/{part}": (width, width) for part in ("query", "key", "value")}
+        dense["attention/output/dense"] = (width, width)
+        dense["intermediate/dense"] = (width, inner)
+        dense["output/dense"] = (inner, width)
+        for part, shape in dense.items():
+            shapes[f"{layer}/{part}/kernel"] = shape
+            shapes[f"{layer}/{part}/bias"] = shape[1:]
+        for part in ("attention/output", "output"):
+            shapes |= {f"{layer}/{part}/LayerNorm/{name}": (width,) for name in _LAYER_NORM}
+    shapes["bert/pooler/dense/kernel"] = (width, width)
+    shapes["bert/pooler/dense/bias"] = (width,)
+    return shapes
+
+
+def keras_names(config):
+    """dict of TF1 name -> name of that variable in tf-models' `BertEncoder`."""
+    names = {
+        "bert/embeddings/word_embeddings": "word_embeddings/embeddings",
+        "bert/embeddings/position_embeddings": "position_embedding/embeddings",
+        "bert/embeddings/token_type_embeddings": "type_embeddings/embeddings",
+        "bert/pooler/dense/kernel": "pooler_transform/kernel",
+        "bert/pooler/dense/bias": "pooler_transform/bias",
+    }
+    names |= {f"bert/embeddings/LayerNorm/{part}": f"embeddings/layer_norm/{part}" for part in _LAYER_NORM}
+    dense = {f"attention/self/{part}": f"self_attention/{part}" for part in ("query", "key", "value")} | {
+        "attention/output/dense": "self_attention/attention_output",
+        "intermediate/dense": "intermediate",
+        "output/dense": "output",
+    }
+    norms = {"attention/output": "self_attention_layer_norm", "output": "output_layer_norm"}
+    for i in range(config.num_hidden_layers):
+        layer, keras_layer = f"bert/encoder/layer_{i}", f"transformer/layer_{i}"
+        for part, keras_part in dense.items():
+            names |= {f"{layer}/{part}/{kind}": f"{keras_layer}/{keras_part}/{kind}" for kind in ("kernel", "bias")}
+        for part, keras_part in norms.items():
+            names |= {f"{layer}/{part}/LayerNorm/{kind}": f"{keras_layer}/{keras_part}/{kind}" for kind in _LAYER_NORM}
+    return names
+
+
+def check_variables(found_shapes, config, source, name_in_source=lambda name: name):
+    """Compares what a checkpoint holds with what the configuration asks for.
+
+    Args:
+      found_shapes: dict of TF1 name -> shape of the encoder variables found.
+      config: `BertConfig`.
+      source: name of the checkpoint, for errors.
+      name_in_source: gives the name that the checkpoint itself uses for a TF1 name.
+
+    Raises:
+      UserError: a variable is missing, left over or of another shape; it names the variables.
+    """
+    expected = variable_shapes(config)
+    missing = [name_in_source(name) for name in expected if name not in found_shapes]
+    if missing:
+        raise UserError(f"{source}: {_listed('missing', missing)}, expected {len(expected)} variables for this configuration")
+    left_over = [name_in_source(name) for name in sorted(found_shapes) if name not in expected]
+    if left_over:
+        raise UserError(f"{source}: {_listed('left over', left_over)}, expected the configuration's {len(expected)} variables only")
+    for name, shape in expected.items():
+        if tuple(found_shapes[name]) != shape:
+            raise UserError(
+                f"{source}: variable {name_in_source(name)} has shape {list(found_shapes[name])}, the configuration says {list(shape)}"
+            )
+
+
+def check_finite(weights, source):
+    """Raises UserError, naming the variable, where an array of the dict `weights` holds NaN or infinity."""
+    for name, value in weights.items():
+        if not np.isfinite(value).all():
+            raise UserError(f"{source}: variable {name} holds NaN or infinity, expected finite numbers")
+
+
+def _listed(what, names, most=5):
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{len(names)} variable{'s' if len(names) > 1 else ''} {what}: {', '.join(names[:most])}{more}"
