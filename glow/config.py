@@ -1,0 +1,136 @@
+"""The architecture of a flow, read from a JSON file: `config_l3_d3_w32` is 3 levels of 3 steps, networks 32 wide."""
+
+import dataclasses
+import json
+import os
+import pathlib
+
+_CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
+
+_CHOICES = {
+    "latent_architecture": ("glow_resnet",),
+    "activation": ("relu", "gatu"),
+    "coupling": ("additive", "affine"),
+    "top_prior": ("normal",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class GlowConfig:
+    """Architecture of a `glow.flow.Glow`; the keys are those of the original's config files, plus `coupling_residual`.
+
+    Attributes:
+      latent_architecture: "glow_resnet", the only one.
+      activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
+      coupling: "additive" or "affine".
+      coupling_width: channels of the coupling network's hidden layers.
+      coupling_dropout: 0.0; no published configuration has another value, and none is accepted.
+      top_prior: "normal", a standard normal for every part of the latent.
+      n_levels: levels; after each but the last, half of the channels leave.
+      depth: steps of {actnorm, permutation, coupling} a level.
+      permutation: True reverses the channels, False learns an invertible 1x1 convolution.
+      use_fp16: False; the precision is chosen by `Glow`'s dtype.
+      coupling_residual: add a skip connection over the coupling network's second layer.
+
+    Raises:
+      ValueError: a value of the wrong type or out of its range; the line names the key.
+    """
+
+    latent_architecture: str = "glow_resnet"
+    activation: str = "relu"
+    coupling: str = "additive"
+    coupling_width: int = 32
+    coupling_dropout: float = 0.0
+    top_prior: str = "normal"
+    n_levels: int = 3
+    depth: int = 3
+    permutation: bool = True
+    use_fp16: bool = False
+    coupling_residual: bool = False
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            accepted = (int, float) if field.type is float else (field.type,)
+            # bool is an int to Python, but `"depth": true` is a mistake.
+            if not isinstance(value, accepted) or (isinstance(value, bool) and field.type is not bool):
+                raise ValueError(f"{field.name}: found {value!r}, expected a value of type {field.type.__name__}")
+        for key, choices in _CHOICES.items():
+            if getattr(self, key) not in choices:
+                raise ValueError(f"{key}: found {getattr(self, key)!r}, expected one of {', '.join(choices)}")
+        for key in ("coupling_width", "n_levels", "depth"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key}: found {getattr(self, key)}, expected 1 or more")
+        if self.coupling_dropout != 0.0:
+            raise ValueError(
+                f"coupling_dropout: found {self.coupling_dropout}, expected 0.0 (dropout is not supported)"
+            )
+        if self.use_fp16:
+            raise ValueError("use_fp16: found True, expected False (half precision is not supported)")
+
+    @classmethod
+    def from_dict(cls, values, source="flow config"):
+        """The config that `values` describes; a key left out, other than `coupling_residual`, is an error.
+
+        Args:
+          values: dict of the attributes above.
+          source: what the error line names as the origin, such as a file's path.
+
+        Raises:
+          ValueError: an unknown or missing key, a wrong type, a value out of range; names source and key.
+        """
+        if not isinstance(values, dict):
+            raise ValueError(f"{source}: found {type(values).__name__}, expected an object of flow settings")
+        fields = {field.name for field in dataclasses.fields(cls)}
+        for key in values:
+            if key not in fields:
+                raise ValueError(f"{source}: unknown key {key!r}, expected one of {', '.join(sorted(fields))}")
+        for key in sorted(fields - {"coupling_residual"}):
+            if key not in values:
+                raise ValueError(f"{source}: key {key!r} is missing")
+        try:
+            return cls(**values)
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from None
+
+    @classmethod
+    def from_file(cls, path):
+        """The config in a JSON file.
+
+        Raises:
+          ValueError: no such file, not JSON, or as `from_dict`; names the file.
+        """
+        try:
+            values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ValueError(f"{path}: cannot read the flow config: {error.strerror}") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: not a JSON file: {error}") from None
+        return cls.from_dict(values, source=str(path))
+
+    @classmethod
+    def from_name(cls, name):
+        """One of the configs shipped with this package (see `names`).
+
+        Raises:
+          ValueError: unknown name; lists the known ones.
+        """
+        if name not in cls.names():
+            raise ValueError(f"unknown flow config {name!r}, expected one of {', '.join(cls.names())}")
+        return cls.from_file(_CONFIG_DIR / f"{name}.json")
+
+    @classmethod
+    def load(cls, name_or_path):
+        """The shipped config of that name, or the one in that file if it ends in `.json`."""
+        if os.fspath(name_or_path).endswith(".json"):
+            return cls.from_file(name_or_path)
+        return cls.from_name(name_or_path)
+
+    @staticmethod
+    def names():
+        """Names of the shipped configs, sorted."""
+        return sorted(path.stem for path in _CONFIG_DIR.glob("*.json"))
+
+    def to_dict(self):
+        """Every attribute by name, ready for JSON and for `from_dict`."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,178 @@
+"""Couplings: half of the channels, through a small network, says how the other half moves."""
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow_probability.python.internal import cache_util
+
+from glow.actnorm import ActNorm
+
+tfb = tfp.bijectors
+
+
+def _convolve(x, kernel):
+    """The 1x1 convolution of `x` [..., in] with `kernel` [in, out]."""
+    if x.shape.rank == 2:
+        return x @ kernel
+    return tf.tensordot(x, kernel, axes=1)
+
+
+class _ConvBlock(tf.Module):
+    """A 1x1 convolution without bias, then an actnorm whose log-determinant nobody asks for."""
+
+    def __init__(self, parameters, in_size, out_size):
+        super().__init__(name="conv_block")
+        self.kernel = parameters.normal("W", [in_size, out_size], stddev=0.05)
+        self.actnorm = ActNorm.create(parameters.scope("actnorm"), out_size)
+
+    def __call__(self, x):
+        return self.actnorm.forward(_convolve(x, self.kernel))
+
+    def initialize_from_data(self, x, typical_deviation):
+        # What the convolution makes of independent channels of that deviation, in root mean square over its outputs.
+        gain = np.sqrt(np.mean(np.sum(np.square(self.kernel.numpy()), axis=0)))
+        return self.actnorm.initialize_from_data(_convolve(x, self.kernel), gain * typical_deviation)
+
+
+class ConvStack(tf.Module):
+    """The coupling's network: three 1x1 convolutions, [..., in_size] to [..., out_size].
+
+        h1 = relu(actnorm(x @ W1))
+        h2 = relu(actnorm(h1 @ W2))                                           activation "relu"
+        h2 = tanh(actnorm(h1 @ W_tanh)) * sigmoid(actnorm(h1 @ W_sigm))       activation "gatu"
+        y  = (h @ W3 + b) * exp(3 * logs)    with h = h2, or h = h1 + h2 if `residual`
+
+    W3, b and logs start at zero, so a new coupling is the identity (additive) or one fixed scale (affine).
+    The original's network has no skip connection; `residual` is how "3-layer CNN with residual connection" in the
+    paper's Table 7 can be read. It goes over the second layer, the only one with as many channels in as out.
+    """
+
+    def __init__(self, parameters, in_size, width, out_size, *, activation="relu", residual=False):
+        """Creates the variables below `parameters`, under TF1's names."""
+        super().__init__(name="conv_stack")
+        self._residual = residual
+        self._gated = activation == "gatu"
+        block_parameters = parameters.scope("conv_block")
+        self._first = _ConvBlock(block_parameters.scope("1_1"), in_size, width)
+        second = ("1_tanh", "1_sigm") if self._gated else ("1_2",)
+        self._second = [_ConvBlock(block_parameters.scope(name), width, width) for name in second]
+        last = parameters.scope("zeros")
+        self._kernel = last.zeros("W", [width, out_size])
+        self._b = last.zeros("b", [out_size])
+        self._logs = last.zeros("logs", [out_size])
+
+    def __call__(self, x):
+        h1 = tf.nn.relu(self._first(x))
+        return self._output(h1, [block(h1) for block in self._second])
+
+    def initialize_from_data(self, x, typical_deviation):
+        """Sets the actnorms from a batch, first layer first; arguments as in `ActNorm.initialize_from_data`."""
+        h1 = tf.nn.relu(self._first.initialize_from_data(x, typical_deviation))
+        for block in self._second:
+            block.initialize_from_data(h1, typical_deviation=1.0)
+
+    def _output(self, h1, second):
+        h = tf.tanh(second[0]) * tf.sigmoid(second[1]) if self._gated else tf.nn.relu(second[0])
+        if self._residual:
+            h = h1 + h
+        return (_convolve(h, self._kernel) + self._b) * tf.exp(3.0 * self._logs)
+
+
+class AdditiveCoupling(tfb.Bijector):
+    """Bijector of vectors that shifts the second half by a function of the first; log-determinant 0.
+
+        y[..., :D/2] = x[..., :D/2]
+        y[..., D/2:] = x[..., D/2:] + network(x[..., :D/2])
+
+    #### References
+
+    [1]: Laurent Dinh, David Krueger, Yoshua Bengio. NICE: Non-linear Independent Components Estimation. _ICLR_, 2015.
+         https://arxiv.org/abs/1410.8516
+    """
+
+    def __init__(self, network, dtype=tf.float32, name="additive_coupling"):
+        """Builds the bijector on `network`, a callable [..., D/2] to [..., D/2]."""
+        parameters = dict(locals())
+        self.network = network
+        super().__init__(
+            forward_min_event_ndims=1, is_constant_jacobian=True, dtype=dtype, parameters=parameters, name=name
+        )
+
+    @classmethod
+    def _parameter_properties(cls, dtype):
+        # The network's variables add no batch dimensions.
+        return {}
+
+    def _forward(self, x):
+        x1, x2 = tf.split(x, 2, axis=-1)
+        return tf.concat([x1, x2 + self.network(x1)], axis=-1)
+
+    def _inverse(self, y):
+        y1, y2 = tf.split(y, 2, axis=-1)
+        return tf.concat([y1, y2 - self.network(y1)], axis=-1)
+
+    def _forward_log_det_jacobian(self, x):
+        return tf.zeros([], x.dtype)
+
+
+class AffineCoupling(tfb.Bijector):
+    """Bijector of vectors that shifts and scales the second half by functions of the first.
+
+        shift, s = network(x[..., :D/2])[..., 0::2], network(x[..., :D/2])[..., 1::2]
+        y[..., :D/2] = x[..., :D/2]
+        y[..., D/2:] = (x[..., D/2:] + shift) * sigmoid(s + 2)
+
+    The log-determinant is `sum(log_sigmoid(s + 2))`. It is kept beside the forward value in TFP's cache, so that both together
+    run the network once.
+
+    #### References
+
+    [1]: Laurent Dinh, Jascha Sohl-Dickstein, Samy Bengio. Density Estimation using Real NVP. _ICLR_, 2017.
+         https://arxiv.org/abs/1605.08803
+    [2]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018, section 3.3.
+         https://arxiv.org/abs/1807.03039
+    """
+
+    _cache = cache_util.BijectorCacheWithGreedyAttrs(
+        forward_name="_forward_and_log_det", inverse_name="_inverse_and_log_det"
+    )
+
+    def __init__(self, network, dtype=tf.float32, name="affine_coupling"):
+        """Builds the bijector on `network`, a callable [..., D/2] to [..., D]."""
+        parameters = dict(locals())
+        self.network = network
+        super().__init__(forward_min_event_ndims=1, dtype=dtype, parameters=parameters, name=name)
+
+    @classmethod
+    def _parameter_properties(cls, dtype):
+        # The network's variables add no batch dimensions.
+        return {}
+
+    def _shift_and_log_scale(self, x1):
+        output = self.network(x1)
+        return output[..., 0::2], tf.math.log_sigmoid(output[..., 1::2] + 2.0)
+
+    def _forward_and_log_det(self, x):
+        x1, x2 = tf.split(x, 2, axis=-1)
+        shift, log_scale = self._shift_and_log_scale(x1)
+        y = tf.concat([x1, (x2 + shift) * tf.exp(log_scale)], axis=-1)
+        return y, {"ildj": -tf.reduce_sum(log_scale, axis=-1)}
+
+    def _inverse_and_log_det(self, y):
+        y1, y2 = tf.split(y, 2, axis=-1)
+        shift, log_scale = self._shift_and_log_scale(y1)
+        x = tf.concat([y1, y2 * tf.exp(-log_scale) - shift], axis=-1)
+        return x, {"ildj": -tf.reduce_sum(log_scale, axis=-1)}
+
+    # The base class asks these only if the cache does not hold the log-determinant yet.
+    def _forward_log_det_jacobian(self, x):
+        return -self._forward_and_log_det(x)[1]["ildj"]
+
+    def _inverse_log_det_jacobian(self, y):
+        return self._inverse_and_log_det(y)[1]["ildj"]
+
+    def _forward(self, x):
+        return self._forward_and_log_det(x)[0]
+
+    def _inverse(self, y):
+        return self._inverse_and_log_det(y)[0]

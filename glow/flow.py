@@ -1,0 +1,208 @@
+"""The multi-level flow: one bijection between embeddings u and latents z, under a standard normal."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from glow.actnorm import ActNorm
+from glow.coupling import AdditiveCoupling, AffineCoupling, ConvStack
+from glow.parameters import Parameters
+from glow.permutation import LearnedPermutation, Reversal
+
+tfb = tfp.bijectors
+tfd = tfp.distributions
+
+
+class Glow(tf.Module):
+    """Normalizing flow over embeddings: `u [..., D]` to `z [..., D]` and back, and the density of u that it implies.
+
+    A level is `config.depth` steps of {actnorm, permutation, coupling}. After each level but the last the channels are split in
+    halves [x1, x2]: x1 goes on, x2 is done. `z = concat(x2 of level 0, x2 of level 1, ..., last level's output)`.
+
+        flow = Glow(GlowConfig.from_name("config_l3_d3_w32"), event_size=384, seed=0)
+        loss = tf.reduce_mean(flow.bits_per_dim(u))
+        z = flow.forward(u)
+
+    Attributes:
+      config: the `GlowConfig`.
+      event_size: D.
+      bijector: `tfb.Chain` from u to z.
+      distribution: `tfd.TransformedDistribution` over u. TFP caches what a bijector gives for one tensor object: called eagerly on
+        the same tensor before and after a change of the variables, `bijector` and `distribution` may answer from the
+        cache. The methods below do not.
+
+    #### References
+
+    [1]: Bohan Li et al. On the Sentence Embeddings from Pre-trained Language Models. _EMNLP_, 2020, section 3.
+         https://arxiv.org/abs/2011.05864
+    """
+
+    def __init__(self, config, event_size, *, seed, dtype=tf.float32, name="flow"):
+        """Creates the flow's variables, with the original's initial values.
+
+        Args:
+          config: a `GlowConfig`.
+          event_size: D, a multiple of 2 ** n_levels, since every level halves its channels.
+          seed: non-negative int; same seed, same bits.
+          dtype: `tf.float32` or `tf.float64`.
+          name: first part of the variables' names.
+
+        Raises:
+          ValueError: `event_size` does not fit the levels, or `seed` is negative.
+        """
+        super().__init__(name=name)
+        if event_size < 1 or event_size % 2**config.n_levels:
+            raise ValueError(
+                f"event_size: found {event_size}, expected a multiple of {2**config.n_levels} for {config.n_levels} levels"
+            )
+        if seed < 0:
+            raise ValueError(f"seed: found {seed}, expected 0 or more")
+        self.config = config
+        self.event_size = event_size
+        self.dtype = tf.as_dtype(dtype)
+        parameters = Parameters(name, seed=seed, dtype=dtype)
+        # The only path by which checkpoints reach the variables: it does not change with the bijectors' inner workings.
+        self._parameters = parameters.variables
+        self._build(parameters)
+
+    @tf.__internal__.tracking.no_automatic_dependency_tracking
+    def _build(self, parameters):
+        sizes = [self.event_size // 2**level for level in range(self.config.n_levels)]
+        self._levels = [self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)]
+        forward_order = []
+        for i, (size, bijectors) in enumerate(zip(sizes, self._levels, strict=True)):
+            level = tfb.Chain(bijectors[::-1], name=f"level_{i}")
+            left = self.event_size - size
+            # Channels that have left stand to the right of those that go on.
+            forward_order.append(
+                tfb.Blockwise([level, tfb.Identity()], [size, left], maybe_changes_size=False) if left else level
+            )
+        if left:
+            forward_order.append(tfb.Permute(_latent_order(sizes), name="latent_order"))
+        self.bijector = tfb.Chain(forward_order[::-1], name="glow")
+        standard_normal = tfd.Normal(loc=tf.zeros([], self.dtype), scale=tf.ones([], self.dtype))
+        self.distribution = tfd.TransformedDistribution(
+            distribution=tfd.Sample(standard_normal, sample_shape=[self.event_size]),
+            bijector=tfb.Invert(self.bijector),
+            name="glow_distribution",
+        )
+
+    def _level(self, parameters, size):
+        """The bijectors of one level on `size` channels, in the order in which u meets them."""
+        config = self.config
+        bijectors = []
+        for i in range(config.depth):
+            step = parameters.scope(f"revnet_step_{i}")
+            bijectors.append(ActNorm.create(step.scope("actnorm"), size))
+            if config.permutation:
+                bijectors.append(Reversal(size))
+            else:
+                bijectors.append(LearnedPermutation.create(step.scope("invertible"), size))
+            affine = config.coupling == "affine"
+            network = ConvStack(
+                step.scope(config.coupling).scope("nn"),
+                size // 2,
+                config.coupling_width,
+                size if affine else size // 2,
+                activation=config.activation,
+                residual=config.coupling_residual,
+            )
+            bijectors.append((AffineCoupling if affine else AdditiveCoupling)(network, dtype=self.dtype))
+        return bijectors
+
+    @property
+    def variables(self):
+        """All variables, each once, in order of creation."""
+        return tuple(self._parameters.values())
+
+    @property
+    def trainable_variables(self):
+        """The variables that training changes, each once, in order of creation."""
+        return tuple(variable for variable in self.variables if variable.trainable)
+
+    @property
+    def non_trainable_variables(self):
+        """The fixed variables, each once: P and sign_S of learned permutations."""
+        return tuple(variable for variable in self.variables if not variable.trainable)
+
+    @property
+    def variables_by_path(self):
+        """dict from path below this flow's name, such as `revnet_0/revnet_step_0/actnorm/actnorm_center/b`, to variable."""
+        return dict(self._parameters)
+
+    def forward(self, u):
+        """The latents z [..., D] of the embeddings `u` [..., D]."""
+        return self.bijector.forward(self._event(u))
+
+    def inverse(self, z):
+        """The embeddings u [..., D] of the latents `z` [..., D]."""
+        return self.bijector.inverse(self._event(z))
+
+    def log_prob(self, u):
+        """The log-density [...] of the embeddings `u` [..., D], in nats."""
+        return self.distribution.log_prob(self._event(u))
+
+    def bits_per_dim(self, u):
+        """The flow loss [...] of the embeddings `u` [..., D]: -log p(u) / (D ln 2), the original's, one an example."""
+        return self.forward_and_bits_per_dim(u)[1]
+
+    def forward_and_bits_per_dim(self, u):
+        """`(forward(u), bits_per_dim(u))`, running every coupling's network once."""
+        u = self._event(u)
+        z = self.bijector.forward(u)
+        # Every bijector finds its part of z in TFP's cache: `u` and each tensor on the way are the same objects.
+        return z, self.distribution.log_prob(u) / (-self.event_size * math.log(2.0))
+
+    def sample(self, n, seed):
+        """`n` embeddings [n, D] drawn from the flow's density; the same for the same int `seed`."""
+        return self.distribution.sample(n, seed=tf.constant([seed, 0], tf.int32))
+
+    def initialize_from_data(self, u):
+        """Data-dependent initialisation: sets every actnorm so that its output over `u` has mean 0 and deviation 1 a channel.
+
+        The actnorms inside the couplings' networks are set too. A channel whose deviation is negligible keeps scale 1
+        (see `ActNorm.initialize_from_data`). The original defines this initialisation but never runs it.
+
+        Args:
+          u: eager tensor or array of embeddings [..., D], at least two of them different.
+
+        Raises:
+          ValueError: a value is not finite, D is wrong, or all embeddings are the same.
+        """
+        x = tf.reshape(self._event(u), [-1, self.event_size])
+        if not np.isfinite(x.numpy()).all():
+            raise ValueError("data-dependent initialisation: the embeddings hold a value that is not finite")
+        typical_deviation = 0.0
+        for i, bijectors in enumerate(self._levels):
+            if i:
+                x = tf.split(x, 2, axis=-1)[0]
+            for bijector in bijectors:
+                if isinstance(bijector, ActNorm):
+                    x = bijector.initialize_from_data(x, typical_deviation)
+                    # From here on a channel that carries information deviates by about 1.
+                    typical_deviation = 1.0
+                    continue
+                if isinstance(bijector, (AdditiveCoupling, AffineCoupling)):
+                    bijector.network.initialize_from_data(tf.split(x, 2, axis=-1)[0], typical_deviation)
+                x = bijector.forward(x)
+
+    def _event(self, x):
+        """`x` as a new tensor object of this flow's dtype, its last axis checked.
+
+        New, because TFP's cache goes by object: an eager caller's tensor would otherwise meet values from before a training
+        step, or from outside its gradient tape.
+        """
+        x = tf.identity(tf.convert_to_tensor(x, self.dtype))
+        if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
+            raise ValueError(f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]")
+        return x
+
+
+def _latent_order(sizes):
+    """Where each latent channel is taken from: level 0's x2 stands last and comes first."""
+    bounds = [*sizes, 0]
+    return np.concatenate([np.arange(low, high) for high, low in zip(bounds, bounds[1:], strict=False)]).astype(
+        np.int32
+    )

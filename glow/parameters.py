@@ -1,0 +1,78 @@
+"""Variables under TF1's names, each with an initial value that depends on nothing but the seed and its own name."""
+
+import zlib
+
+import numpy as np
+import scipy.linalg
+import tensorflow as tf
+
+
+class Parameters:
+    """Creates a flow's variables below one name and keeps them all by path.
+
+    A variable's random numbers come from (seed, path), so they are the same bits whatever else was created or drawn before,
+    and the same draws in float32 and float64.
+
+    Attributes:
+      variables: dict from path, such as `revnet_0/revnet_step_0/actnorm/actnorm_center/b`, to `tf.Variable`, in order of
+        creation; shared with all scopes below.
+    """
+
+    def __init__(self, name, *, seed, dtype):
+        self.dtype = tf.as_dtype(dtype)
+        self.variables = {}
+        self._name = name
+        self._seed = seed
+        self._path = ""
+
+    def scope(self, name):
+        """The same collection, one name further down."""
+        below = Parameters(self._name, seed=self._seed, dtype=self.dtype)
+        below.variables = self.variables
+        below._path = f"{self._path}{name}/"
+        return below
+
+    def zeros(self, name, shape):
+        """A trainable variable of zeros."""
+        return self._add(name, np.zeros(shape))
+
+    def normal(self, name, shape, stddev):
+        """A trainable variable, N(0, stddev)."""
+        return self._add(name, self._generator(name).normal(0.0, stddev, shape))
+
+    def glorot_uniform(self, name, size):
+        """A trainable variable [size], uniform within ±sqrt(6 / (size + 1)).
+
+        The bound is that of TF1's default initialiser for the shape (1, 1, 1, size) that the original gives its actnorms: one
+        input, `size` outputs.
+        """
+        bound = np.sqrt(6.0 / (size + 1))
+        return self._add(name, self._generator(name).uniform(-bound, bound, size))
+
+    def orthogonal_plu(self, size):
+        """P, L, U, sign_S, log_S of a random orthogonal matrix P · L · (U + diag(sign_S · exp(log_S))).
+
+        L has ones on its diagonal and U zeros. P and sign_S are not trainable.
+        """
+        gaussian = self._generator("orthogonal").normal(size=(size, size))
+        p, lower, upper = scipy.linalg.lu(np.linalg.qr(gaussian)[0])
+        diagonal = np.diag(upper)
+        return (
+            self._add("P", p, trainable=False),
+            self._add("L", lower),
+            self._add("U", np.triu(upper, k=1)),
+            self._add("sign_S", np.sign(diagonal), trainable=False),
+            self._add("log_S", np.log(np.abs(diagonal))),
+        )
+
+    def _generator(self, name):
+        return np.random.default_rng([self._seed, zlib.crc32(f"{self._path}{name}".encode())])
+
+    def _add(self, name, value, trainable=True):
+        path = f"{self._path}{name}"
+        scope, _, leaf = f"{self._name}/{path}".rpartition("/")
+        # The closing slash makes the name absolute: a caller's own name scope must not end up in it.
+        with tf.init_scope(), tf.name_scope(f"{scope}/"):
+            variable = tf.Variable(value, trainable=trainable, dtype=self.dtype, name=leaf)
+        self.variables[path] = variable
+        return variable
