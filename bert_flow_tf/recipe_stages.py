@@ -1,0 +1,224 @@
+"""The stages of the recipe: what each one runs, and what its result depends on."""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping
+
+from bert_flow_tf.errors import UserError
+
+EMBEDDING_TYPES = ("avg", "avg-last-2")
+EXPORTED_TYPE = "avg-last-2"  # The paper's best on STS-B.
+
+# Short names of encoders; a folder of the same name changes nothing.
+HUB_NAMES = ("base", "large", "demo")
+
+_NLI_FLAGS = {"num_train_epochs": "1.0", "learning_rate": "2e-5", "train_batch_size": "16"}
+# No label is used and nothing is trained: the way the original's README scores an encoder as it is.
+_NO_FLOW_FLAGS = {"flow": "0", "flow_loss": "0", "num_examples": "0", "num_train_epochs": "1e-10"}
+_FLOW_FLAGS = {
+    "flow": "1",
+    "flow_loss": "1",
+    "flow_model_config": "config_l3_d3_w32",
+    "flow_learning_rate": "1e-3",
+    "num_examples": "0",
+    "num_train_epochs": "1.0",
+    "train_batch_size": "32",
+    "use_full_for_training": "1",
+}
+_COMMON_FLAGS = {"max_seq_length": "64"}
+_TRAIN = {"do_train": "true", "do_eval": "true"}
+_PREDICT = {"do_predict": "true"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What the environment asks for.
+
+    Attributes:
+      encoder_name: the encoder's part of the directory names.
+      encoder_flags: the flags of `run_siamese` that name the encoder and its own weights.
+      init_checkpoint: checkpoint to begin with instead of them, or None.
+      glue_dir, task_name: folder of the tasks, and the task to learn the flow on.
+      output_dir, cached_dir: where runs and caches are written.
+      seed: seed of every stage, a whole number in digits.
+      with_nli: whether to fine-tune on NLI first.
+    """
+
+    encoder_name: str
+    encoder_flags: Mapping[str, str]
+    init_checkpoint: str | None
+    glue_dir: pathlib.Path
+    task_name: str
+    output_dir: pathlib.Path
+    cached_dir: pathlib.Path
+    seed: str
+    with_nli: bool
+
+    @property
+    def nli_name(self) -> str:
+        """Name of the directory of the NLI run."""
+        return f"nli_{self.encoder_name}_{self.seed}"
+
+    def run_name(self, embedding_type: str, flow: bool) -> str:
+        """Name of the directory of a run on the target task."""
+        encoder = self.nli_name if self.with_nli else f"{self.encoder_name}_{self.seed}"
+        return f"{encoder}_{self.task_name}_{embedding_type}{'_flow' if flow else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One row of the table.
+
+    Attributes:
+      name: name of its stamp, and of its directory unless that of another stage is used.
+      title: what it does, for the table and the progress line.
+      module, flags: the command, `python -m MODULE FLAGS`.
+      settings: all that its result depends on, by name; a change of one makes the result another one.
+      run_dir: directory of the run it belongs to.
+      makes: the directory that it makes, deleted under --overwrite; None if it adds to another stage's.
+      resumes: whether the command goes on from what an interrupted one left.
+      begins_with_nli: whether it begins with the weights of the NLI stage.
+      is_scored: whether its predictions are compared with the gold scores.
+    """
+
+    name: str
+    title: str
+    module: str
+    flags: tuple[str, ...]
+    settings: Mapping[str, str]
+    run_dir: pathlib.Path
+    makes: pathlib.Path | None = None
+    resumes: bool = True
+    begins_with_nli: bool = False
+    is_scored: bool = False
+
+
+def stages_of(recipe: Recipe) -> list[Stage]:
+    """The stages in the order they are run in.
+
+    Raises:
+      UserError: a folder of data is missing.
+    """
+    common = {**_COMMON_FLAGS, "seed": recipe.seed}
+    weights = _encoder_settings(recipe)
+    target_data = {"data": _digest_of_data(recipe.glue_dir / recipe.task_name)}
+    stages = []
+    if recipe.with_nli:
+        flags = {**common, **_NLI_FLAGS}
+        data = {f"data of {part}": _digest_of_data(recipe.glue_dir / part) for part in ("MNLI", "SNLI")}
+        run_dir = recipe.output_dir / recipe.nli_name
+        nli = Stage(
+            name=recipe.nli_name,
+            title="NLI fine-tuning",
+            module="bert_flow_tf.run_siamese",
+            flags=_siamese_flags(recipe, "ALLNLI", recipe.nli_name, {**_TRAIN, **flags, **_checkpoint(recipe)}),
+            settings={**weights, **flags, **data},
+            run_dir=run_dir,
+            makes=run_dir,
+        )
+        stages.append(nli)
+        weights = {"NLI fine-tuning": _digest(nli.settings)}
+
+    def target_stage(kind: str, title: str, mode: Mapping[str, str], flags: Mapping[str, str], flow: bool, **fields):
+        flags = {**common, **flags, "sentence_embedding_type": kind}
+        run_name = recipe.run_name(kind, flow)
+        begin = {} if recipe.with_nli else _checkpoint(recipe)
+        return Stage(
+            name=fields.pop("name", run_name),
+            title=title,
+            module="bert_flow_tf.run_siamese",
+            flags=_siamese_flags(recipe, recipe.task_name, run_name, {**mode, **flags, **begin}),
+            settings={**weights, **flags, **target_data},
+            run_dir=recipe.output_dir / run_name,
+            begins_with_nli=recipe.with_nli,
+            **fields,
+        )
+
+    task = recipe.task_name
+    for kind in EMBEDDING_TYPES:
+        makes = recipe.output_dir / recipe.run_name(kind, flow=False)
+        stages.append(
+            target_stage(kind, f"{task}, {kind}", _PREDICT, _NO_FLOW_FLAGS, flow=False, makes=makes, is_scored=True)
+        )
+    learned = {}
+    for kind in EMBEDDING_TYPES:
+        makes = recipe.output_dir / recipe.run_name(kind, flow=True)
+        learned[kind] = target_stage(kind, f"flow on {task}, {kind}", _TRAIN, _FLOW_FLAGS, flow=True, makes=makes)
+    stages += learned.values()
+    for kind, flow in learned.items():
+        title, name = f"{task}, {kind} + flow", f"{flow.name}_scores"
+        stages.append(target_stage(kind, title, _PREDICT, _FLOW_FLAGS, flow=True, name=name, is_scored=True))
+
+    exported = learned[EXPORTED_TYPE]
+    out = recipe.output_dir / "export" / exported.name
+    stages.append(
+        Stage(
+            name=f"{exported.name}_export",
+            title=f"SavedModel of {EXPORTED_TYPE} + flow",
+            module="bert_flow_tf.cli",
+            flags=("export", f"--run={exported.run_dir}", f"--out={out}"),
+            settings=exported.settings,
+            run_dir=out,
+            makes=out,
+            resumes=False,
+        )
+    )
+    return stages
+
+
+def _siamese_flags(recipe: Recipe, task_name: str, run_name: str, flags: Mapping[str, str]) -> tuple[str, ...]:
+    all_flags = {
+        "task_name": task_name,
+        "data_dir": recipe.glue_dir / task_name,
+        "output_parent_dir": recipe.output_dir,
+        "exp_name": run_name,
+        "cached_dir": recipe.cached_dir,
+        **recipe.encoder_flags,
+        **flags,
+    }
+    return tuple(f"--{name}={value}" for name, value in all_flags.items())
+
+
+def _checkpoint(recipe: Recipe) -> dict[str, str]:
+    return {"init_checkpoint": recipe.init_checkpoint} if recipe.init_checkpoint else {}
+
+
+def _encoder_settings(recipe: Recipe) -> dict[str, str]:
+    """What the encoder's numbers depend on: handles as they are, files and folders by their content.
+
+    A TF checkpoint is known by its `.index`, which holds a checksum of every tensor: no gigabytes to read.
+    """
+    settings = {}
+    for name, value in {**recipe.encoder_flags, **_checkpoint(recipe)}.items():
+        path, index = pathlib.Path(value), pathlib.Path(f"{value}.index")
+        if name == "bert_hub" and value in HUB_NAMES:
+            settings[name] = value
+        elif path.is_dir():
+            files = (file for file in sorted(path.rglob("*")) if file.is_file() and ".data-" not in file.name)
+            settings[name] = _digest({str(file.relative_to(path)): _digest_of_file(file) for file in files})
+        elif path.is_file() or index.is_file():
+            settings[name] = _digest_of_file(path if path.is_file() else index)
+        else:
+            settings[name] = value
+    return settings
+
+
+def _digest_of_data(folder: pathlib.Path) -> str:
+    if not folder.is_dir():
+        raise UserError(f"GLUE_DIR: {folder} is no folder, expected the data of {folder.name} there")
+    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith("."))
+    return _digest({file.name: _digest_of_file(file) for file in files})
+
+
+def _digest_of_file(path: pathlib.Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _digest(settings: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Sets itself up, then checks style and runs the tests. Arguments go to pytest, with paths from the repository root:
+#   bash run_scripts/test.sh
+#   bash run_scripts/test.sh tests/glow -k inverse
+set -euo pipefail
+_here=${BASH_SOURCE[0]}
+[[ $_here == */* ]] || _here=./$_here
+source "${_here%/*}/setup_env.sh"
+cd "$REPOSITORY_ROOT"
+
+style=0
+say "ruff check"
+"$VENV_PYTHON" -m ruff check --quiet . || style=1
+say "ruff format --check"
+"$VENV_PYTHON" -m ruff format --check --quiet . || style=1
+
+if ((style)); then
+  printf 'error: style, see above; ".venv/bin/ruff check --fix ." and ".venv/bin/ruff format ." mend most of it\n' >&2
+fi
+
+# The tests run even if the style check failed: their result is wanted either way, and their closing line is the last.
+say "pytest${*:+ $*}"
+tests=0
+"$VENV_PYTHON" -m pytest "$@" || tests=$?
+exit $((tests ? tests : style))

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# One step of the method, with the sub-commands, environment variables and flags of the original's script of this name:
+#
+#   bash run_scripts/train_siamese.sh train|eval|predict|predict_pool|predict_dev|predict_full "FLAGS OF run_siamese"
+#
+#   BERT_PREMODELS     folder of TF1 BERT checkpoints; BERT_NAME picks base (default), large or large-wwm in it
+#   INIT_CKPT          checkpoint to begin with (default: the bert_model.ckpt there)
+#   GLUE_DIR           folder of the tasks; TASK_NAME picks one (default: STS-B)
+#   OUTPUT_PARENT_DIR  where runs are written
+#   EXP_NAME           the run that `predict` scores, as in --exp_name
+#   BERT_HUB           ours: TF-Hub handle, SavedModel folder or demo, instead of BERT_PREMODELS; PREPROCESS_HUB goes with it
+set -euo pipefail
+_here=${BASH_SOURCE[0]}
+[[ $_here == */* ]] || _here=./$_here
+
+stop() {
+  printf 'error: %s\n' "$*" >&2
+  exit 2
+}
+
+# require NAME...: one line that names every variable that is not set.
+require() {
+  local name missing=""
+  for name in "$@"; do
+    [[ -n ${!name:-} ]] || missing="$missing $name"
+  done
+  [[ -z $missing ]] || stop "environment variables not set:$missing"
+}
+
+commands="train, eval, predict, predict_pool, predict_dev or predict_full"
+command=${1:-}
+TASK_NAME=${TASK_NAME:-STS-B}
+case $command in
+  train | eval | predict_pool | predict_dev | predict_full) needed=(GLUE_DIR OUTPUT_PARENT_DIR) ;;
+  predict) needed=(GLUE_DIR OUTPUT_PARENT_DIR EXP_NAME) ;;
+  do_senteval) stop "do_senteval comes with the evaluation commands, which this version does not have" ;;
+  "") stop "no sub-command given, expected $commands" ;;
+  *) stop "unknown sub-command $command, expected $commands" ;;
+esac
+[[ -n ${BERT_HUB:-} ]] || needed=(BERT_PREMODELS "${needed[@]}")
+require "${needed[@]}"
+
+if [[ -n ${BERT_HUB:-} ]]; then
+  encoder=("--bert_hub=$BERT_HUB" ${PREPROCESS_HUB:+"--preprocess_hub=$PREPROCESS_HUB"})
+else
+  case ${BERT_NAME:-base} in
+    base) BERT_DIR=$BERT_PREMODELS/uncased_L-12_H-768_A-12 ;;
+    large) BERT_DIR=$BERT_PREMODELS/uncased_L-24_H-1024_A-16 ;;
+    large-wwm) BERT_DIR=$BERT_PREMODELS/wwm_uncased_L-24_H-1024_A-16 ;;
+    *) stop "BERT_NAME is $BERT_NAME, expected base, large or large-wwm" ;;
+  esac
+  encoder=("--vocab_file=$BERT_DIR/vocab.txt" "--bert_config_file=$BERT_DIR/bert_config.json")
+  INIT_CKPT=${INIT_CKPT:-$BERT_DIR/bert_model.ckpt}
+fi
+begin=(${INIT_CKPT:+"--init_checkpoint=$INIT_CKPT"})
+
+case $command in
+  train) mode=(--do_train=true --do_eval=true "${begin[@]}") ;;
+  eval) mode=(--do_eval=true "${begin[@]}") ;;
+  predict) mode=(--do_predict=true "${begin[@]}") ;;
+  # As in the original, these read the run's own checkpoint and name no other.
+  predict_pool) mode=(--do_predict=true --predict_pool=True) ;;
+  predict_dev) mode=(--do_predict=true --do_predict_on_dev=True --predict_pool=True) ;;
+  predict_full) mode=(--do_predict=true --do_predict_on_full=True --predict_pool=True) ;;
+esac
+
+source "${_here%/*}/setup_env.sh"
+
+# The original's README passes all flags as one quoted string, so they are split at white space here; names are not expanded.
+set -f
+flags=(${*:2})
+"$VENV_PYTHON" -m bert_flow_tf.run_siamese \
+  --task_name="$TASK_NAME" \
+  --data_dir="$GLUE_DIR/$TASK_NAME" \
+  --max_seq_length=64 \
+  --output_parent_dir="$OUTPUT_PARENT_DIR" \
+  "${encoder[@]}" "${mode[@]}" ${flags[@]+"${flags[@]}"}
+
+if [[ $command == predict ]]; then
+  "$VENV_PYTHON" -m bert_flow_tf.eval_stsb \
+    --glue_path="$GLUE_DIR" \
+    --task_name="$TASK_NAME" \
+    --pred_path="$OUTPUT_PARENT_DIR/$EXP_NAME/test_results.tsv" \
+    --is_test=1
+fi

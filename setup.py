@@ -1,0 +1,49 @@
+"""Packaging: ranges of versions here, the exact ones that the scripts install in requirements.txt."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+ROOT = pathlib.Path(__file__).parent
+
+
+def long_description() -> str:
+    readme = ROOT / "README.md"
+    return readme.read_text(encoding="utf-8") if readme.is_file() else ""
+
+
+setup(
+    name="bert-flow-tf",
+    version="0.1.0",
+    description="BERT-flow for TensorFlow 2: sentence embeddings calibrated by a normalizing flow",
+    long_description=long_description(),
+    long_description_content_type="text/markdown",
+    packages=find_packages(include=["bert_flow_tf", "bert_flow_tf.*", "glow", "glow.*"]),
+    package_data={"glow": ["configs/*.json"], "bert_flow_tf": ["sample_data/glue/**"]},
+    python_requires=">=3.10,<3.13",
+    install_requires=[
+        "tensorflow~=2.19.0",
+        "tensorflow-text~=2.19.0",
+        "tf-keras~=2.19.0",
+        "tensorflow-probability~=0.25.0",
+        "tensorflow-hub~=0.16.1",
+        "tf-models-official~=2.19.0",
+        "scipy",
+        "scikit-learn",
+        "safetensors",
+        "absl-py",
+        "click",
+        "tqdm",
+        "matplotlib",
+        "platformdirs",
+        "rapidfuzz",
+        # tensorflow-hub 0.16 imports pkg_resources, whose own deprecation notice says to stay below 81.
+        "setuptools<81",
+    ],
+    extras_require={
+        "serving": ["tensorflow-serving-api~=2.19.0"],
+        "gpu": ["tensorflow[and-cuda]~=2.19.0"],
+        "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout"],
+    },
+    entry_points={"console_scripts": ["bert-flow = bert_flow_tf.cli:main"]},
+)
