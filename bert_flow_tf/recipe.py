@@ -62,9 +62,8 @@ def read_environment(environ: Mapping[str, str]) -> Recipe:
     Raises:
       UserError: a variable with a value that makes no sense, or a folder that is not there.
     """
-    # Here, since they take NumPy along and --help can do without.
+    # Here, since it takes NumPy along and --help can do without.
     from bert_flow_tf import tasks
-    from bert_flow_tf.sample_data import sample_glue_dir
 
     values = {name: value for name, value in environ.items() if value}
     name, flags = _encoder(values)
@@ -84,13 +83,19 @@ def read_environment(environ: Mapping[str, str]) -> Recipe:
         encoder_name=name,
         encoder_flags=flags,
         init_checkpoint=values.get("INIT_CKPT"),
-        glue_dir=pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir()),
+        glue_dir=pathlib.Path(values["GLUE_DIR"]) if "GLUE_DIR" in values else _sample_glue_dir(),
         task_name=task.directory,
         output_dir=output_dir,
         cached_dir=pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data"),
         seed=str(int(seed)),
         with_nli=skip_nli == "0",
     )
+
+
+def _sample_glue_dir() -> pathlib.Path:
+    from bert_flow_tf.sample_data import sample_glue_dir
+
+    return pathlib.Path(sample_glue_dir())
 
 
 def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
