@@ -1,24 +1,24 @@
 """BERT's WordPiece in the TensorFlow graph: sentences to the ids that the original's Python tokenizer gives.
 
-The steps and their order are those of the BERT authors' tokenizer: clean the text, put spaces around CJK characters, split on white
-space, and, for uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off punctuation and match the longest
-piece first. `text.BertTokenizer` and `text.FastBertTokenizer` fold with NFKC and case folding, which gives other ids for ß, ﬁ, ½ or
-full-width letters, so only their matcher is used here, on words normalised by the ops below.
+The steps and their order are those of the BERT authors' tokenizer: clean the text, put spaces around CJK characters,
+split on white space, and, for uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off
+punctuation and match the longest piece first. `text.BertTokenizer` and `text.FastBertTokenizer` fold with NFKC and
+case folding, which gives other ids for ß, ﬁ, ½ or full-width letters, so only their matcher is used here, on words
+normalised by the ops below.
 """
 
 import hashlib
-import os
 import pathlib
 
 import tensorflow as tf
-import tensorflow_hub as hub
 import tensorflow_text as text
 
 from bert_flow_tf.errors import UserError
 
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
 _WHITE_SPACE = r"[\s\p{Z}]"
-# Control and format characters but for tab, line feed and carriage return, which count as white space; and the mark of a decoding error.
+# Control and format characters but for tab, line feed and carriage return, which count as white space; and the mark of
+# a decoding error.
 _REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _CJK = (
     r"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
@@ -34,14 +34,17 @@ def read_vocabulary(path):
     """List of the word pieces in the file at `path`, one a line; the line's number, from 0, is the piece's id.
 
     Raises:
-      UserError: the file is missing or not UTF-8, a line is empty or repeats an earlier one, or a special token is missing.
+      UserError: the file is missing or not UTF-8, a line is empty or repeats an earlier one, or a special token is
+      missing.
     """
     try:
         content = pathlib.Path(path).read_bytes().decode("utf-8")
     except OSError as error:
         raise UserError(f"{path}: vocabulary cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is not UTF-8, expected a vocabulary of one word piece a line") from error
+        raise UserError(
+            f"{path}: byte {error.start} is not UTF-8, expected a vocabulary of one word piece a line"
+        ) from error
     lines = content.removesuffix("\n").split("\n")
     return check_vocabulary([line.strip(" \t\r") for line in lines], path)
 
@@ -53,7 +56,9 @@ def check_vocabulary(vocab, name="vocabulary"):
         if not piece:
             raise UserError(f"{name}, line {number}: empty, expected a word piece")
         if piece in first_line:
-            raise UserError(f"{name}, line {number}: {piece!r} is already on line {first_line[piece]}, expected each piece once")
+            raise UserError(
+                f"{name}, line {number}: {piece!r} is already on line {first_line[piece]}, expected each piece once"
+            )
         first_line[piece] = number
     missing = [token for token in _SPECIAL if token not in first_line]
     if missing:
@@ -95,7 +100,7 @@ class Tokenizer(tf.Module):
         Args:
           source: an `EncoderSource`.
         """
-        return cls(read_vocabulary(vocabulary_asset(source.preprocess_hub)), source.do_lower_case)
+        return cls(read_vocabulary(vocabulary_asset(source.preprocess_dir)), source.do_lower_case)
 
     def split_words(self, sentences):
         """Normalised words and punctuation marks of each sentence: string [n] -> ragged string [n, (words)]."""
@@ -153,15 +158,14 @@ class Tokenizer(tf.Module):
         return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
 
 
-def vocabulary_asset(preprocess_hub):
-    """Path of the vocabulary file inside a preprocess SavedModel, given as a folder or a TF-Hub handle.
+def vocabulary_asset(preprocess_dir):
+    """Path of the vocabulary file inside the preprocess SavedModel in the folder `preprocess_dir`.
 
     Raises:
       UserError: the SavedModel holds no file or several files as assets.
     """
-    assets = pathlib.Path(hub.resolve(str(preprocess_hub))) / "assets"
-    files = sorted(path for path in assets.glob("*") if path.is_file())
+    files = sorted(path for path in (pathlib.Path(preprocess_dir) / "assets").glob("*") if path.is_file())
     if len(files) != 1:
         found = ", ".join(path.name for path in files) or "none"
-        raise UserError(f"{preprocess_hub}: found {found} in {os.path.join('assets', '')}, expected the vocabulary file alone")
+        raise UserError(f"{preprocess_dir}: its assets are {found}, expected the vocabulary file alone")
     return files[0]

@@ -99,6 +99,7 @@ def _config(path, fields, activations):
     config = BertConfig(**values)
     if config.hidden_size % config.num_attention_heads:
         raise UserError(
-            f"{path}: hidden_size {config.hidden_size} is not a multiple of num_attention_heads {config.num_attention_heads}"
+            f"{path}: hidden_size {config.hidden_size} is not a multiple of num_attention_heads "
+            f"{config.num_attention_heads}"
         )
     return config

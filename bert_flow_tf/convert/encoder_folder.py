@@ -38,15 +38,19 @@ def write_encoder_folder(out_dir, *, config, vocab_file, weights, do_lower_case,
       vocab_file: path of the vocabulary.
       weights: dict of TF1 name -> array, checked by `check_variables`.
       do_lower_case: whether the vocabulary is uncased; None decides by whether it has pieces with capitals.
-      source: dict that says where the weights came from, for `source.json`; no paths and no times, so that one source gives one folder.
+      source: dict that says where the weights came from, for `source.json`; no paths and no times, so that one source
+        gives one folder.
       overwrite: whether an encoder folder of that name may be replaced.
 
     Raises:
-      UserError: the vocabulary has another size than the configuration says, a weight is not finite, or `out_dir` exists.
+      UserError: the vocabulary has another size than the configuration says, a weight is not finite, or `out_dir`
+      exists.
     """
     vocab = read_vocabulary(vocab_file)
     if len(vocab) != config.vocab_size:
-        raise UserError(f"{vocab_file}: {len(vocab)} word pieces, the configuration's vocab_size is {config.vocab_size}")
+        raise UserError(
+            f"{vocab_file}: {len(vocab)} word pieces, the configuration's vocab_size is {config.vocab_size}"
+        )
     bert_weights.check_finite(weights, source["kind"])
     if do_lower_case is None:
         do_lower_case = not has_capitals(vocab)

@@ -12,14 +12,17 @@ from bert_flow_tf.convert.weights import check_variables
 from bert_flow_tf.errors import UserError
 
 # What training leaves beside the encoder: pre-training and task heads, the optimiser's slots, and BERT-flow's flow.
-_KNOWN_EXTRAS = re.compile(r"^(cls/.*|bert/flow/.*|loss/.*|output_weights|output_bias|.*/adam_[mv]|.*global_step.*|signal_early_stopping/.*)$")
+_KNOWN_EXTRAS = re.compile(
+    r"^(cls/.*|bert/flow/.*|loss/.*|output_weights|output_bias|.*/adam_[mv]|.*global_step.*|signal_early_stopping/.*)$"
+)
 
 
 def convert_tf1(checkpoint, out_dir, *, config_file=None, vocab_file=None, do_lower_case=None, overwrite=False):
     """Path of the encoder folder made from a TF1 BERT checkpoint.
 
     Args:
-      checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or a checkpoint's prefix in such a folder.
+      checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or a checkpoint's prefix in such
+        a folder.
       out_dir: folder to make.
       config_file, vocab_file: the two files, when they are not in the checkpoint's folder.
       do_lower_case: whether the vocabulary is uncased; None decides by whether it has pieces with capitals.
@@ -83,7 +86,9 @@ def read_tf1_weights(prefix, config):
       UserError: the checkpoint cannot be read, or a variable is missing, left over or of another shape.
     """
     reader = _open(prefix)
-    shapes = {name: shape for name, shape in reader.get_variable_to_shape_map().items() if not _KNOWN_EXTRAS.match(name)}
+    shapes = {
+        name: shape for name, shape in reader.get_variable_to_shape_map().items() if not _KNOWN_EXTRAS.match(name)
+    }
     check_variables(shapes, config, prefix)
     try:
         return {name: reader.get_tensor(name) for name in shapes}

@@ -72,14 +72,19 @@ def check_variables(found_shapes, config, source, name_in_source=lambda name: na
     expected = variable_shapes(config)
     missing = [name_in_source(name) for name in expected if name not in found_shapes]
     if missing:
-        raise UserError(f"{source}: {_listed('missing', missing)}, expected {len(expected)} variables for this configuration")
+        raise UserError(
+            f"{source}: {_listed('missing', missing)}, expected {len(expected)} variables for this configuration"
+        )
     left_over = [name_in_source(name) for name in sorted(found_shapes) if name not in expected]
     if left_over:
-        raise UserError(f"{source}: {_listed('left over', left_over)}, expected the configuration's {len(expected)} variables only")
+        raise UserError(
+            f"{source}: {_listed('left over', left_over)}, expected the configuration's {len(expected)} variables only"
+        )
     for name, shape in expected.items():
         if tuple(found_shapes[name]) != shape:
             raise UserError(
-                f"{source}: variable {name_in_source(name)} has shape {list(found_shapes[name])}, the configuration says {list(shape)}"
+                f"{source}: variable {name_in_source(name)} has shape {list(found_shapes[name])}, the "
+                f"configuration says {list(shape)}"
             )
 
 

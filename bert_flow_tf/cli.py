@@ -1,0 +1,67 @@
+"""The command `bert-flow`."""
+
+import pathlib
+import sys
+
+import click
+
+from bert_flow_tf.errors import UserError
+
+
+class _OneLineErrors(click.Group):
+    """Group whose commands end with `error: …` on stderr and status 2 where the user can mend it."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(2)
+
+
+@click.group(cls=_OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+def main():
+    """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
+
+
+@main.command()
+@click.option(
+    "--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 checkpoint with bert_config.json and vocab.txt beside it."
+)
+@click.option("--huggingface", metavar="DIR", help="Folder with config.json, vocab.txt and model.safetensors.")
+@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese that trained its encoder.")
+@click.option("--out", required=True, metavar="DIR", help="Encoder folder to make, for --bert_hub.")
+@click.option(
+    "--cased/--uncased", default=None, help="Kind of vocabulary; by default cased when it has pieces with capitals."
+)
+@click.option("--overwrite", is_flag=True, help="Replace an encoder folder of that name.")
+def convert(tf1_checkpoint, huggingface, run, out, cased, overwrite):
+    """Make a TF-Hub encoder and its preprocess model from a BERT."""
+    given = [value for value in (tf1_checkpoint, huggingface, run) if value]
+    if len(given) != 1:
+        raise UserError(
+            f"bert-flow convert: {len(given)} sources, expected one of --tf1_checkpoint, --huggingface, --run"
+        )
+    if run and cased is not None:
+        raise UserError("--cased/--uncased: a run's encoder knows its vocabulary, expected neither with --run")
+    if pathlib.Path(out).exists() and not overwrite:
+        raise UserError(f"--out={out}: exists, expected a new folder or --overwrite")
+    do_lower_case = None if cased is None else not cased
+    # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
+    from bert_flow_tf.convert.from_huggingface import convert_hugging_face
+    from bert_flow_tf.convert.from_run import convert_run, run_checkpoint
+    from bert_flow_tf.convert.from_tf1 import convert_tf1
+    from bert_flow_tf.encoder_source import run_encoder
+
+    if tf1_checkpoint:
+        convert_tf1(tf1_checkpoint, out, do_lower_case=do_lower_case, overwrite=overwrite)
+    elif huggingface:
+        convert_hugging_face(huggingface, out, do_lower_case=do_lower_case, overwrite=overwrite)
+    else:
+        prefix = run_checkpoint(run)
+        convert_run(prefix, run_encoder(prefix), out, overwrite=overwrite)
+    click.echo(f"encoder folder written: {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""A TF-Hub BERT as a layer that gives one vector a sentence."""
+
+import hashlib
+
+import tensorflow as tf
+import tensorflow_hub as hub
+import tf_keras
+
+from bert_flow_tf.encoder_source import EncoderSource, resolve_encoder
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.pooling import pooling
+
+__all__ = ["EncoderSource", "SentenceEncoder", "resolve_encoder"]
+
+_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+
+
+class SentenceEncoder(tf_keras.layers.Layer):
+    """Layer from a text encoder's inputs, a dict of int32 [batch, seq], to sentence embeddings [batch, embedding_size].
+
+    Args:
+      source: `EncoderSource`.
+      sentence_embedding_type: name of the pooling, see `pooling.pooling`.
+      trainable: whether the encoder's variables are trained. Frozen or not, `training=True` turns its dropout on, as
+        in the original.
+
+    Attributes:
+      embedding_size: length of an embedding.
+      hidden_size: width of the encoder.
+      num_layers: number of the encoder's layers.
+      max_seq_length: most positions the encoder takes; None when its variables do not tell.
+      vocab_size: number of rows of the encoder's word embeddings; None when its variables do not tell.
+
+    Raises:
+      UserError: the SavedModel is no text encoder with `encoder_outputs`, its vocabulary is larger than its
+      embeddings, or the pooling does
+        not exist.
+    """
+
+    def __init__(self, source, sentence_embedding_type, *, trainable, name="sentence_encoder"):
+        super().__init__(trainable=trainable, name=name)
+        self.source = source
+        self.sentence_embedding_type = sentence_embedding_type
+        try:
+            self._hub_layer = hub.KerasLayer(str(source.encoder_dir), trainable=trainable)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{source.bert_hub}: cannot be loaded as an encoder: {' '.join(str(error).split())}"
+            ) from error
+        outputs = self._probe()
+        self.num_layers = len(outputs["encoder_outputs"])
+        self.hidden_size = outputs["sequence_output"].shape[-1]
+        self._pooling = pooling(sentence_embedding_type, self.num_layers)
+        self.embedding_size = self._pooling.vectors * self.hidden_size
+        self.max_seq_length = self._rows("position_embedding")
+        self.vocab_size = self._rows("word_embeddings")
+        self._takes_training = "training" in self._signature()
+        self._dropout_variables = self._find_dropout_variables()
+
+    def call(self, inputs, training=False):
+        """Embeddings [batch, embedding_size] of the dict of inputs."""
+        if training and not self.trainable and self._takes_training:
+            # hub.KerasLayer turns dropout off in a frozen layer; the original leaves it on.
+            outputs = self._hub_layer.resolved_object(inputs, training=True)
+        else:
+            outputs = self._hub_layer(inputs, training=bool(training))
+        return self._pooling(outputs, inputs["input_mask"])
+
+    @property
+    def variables_by_name(self):
+        """dict of name -> variable of the encoder, for `tf.train.Checkpoint`; the names are those of the SavedModel."""
+        return {
+            variable.name.removesuffix(":0"): variable
+            for variable in self._hub_layer.variables
+            if variable.dtype.is_floating
+        }
+
+    @property
+    def dropout_state(self):
+        """List of the variables that drive dropout, one a layer and replica; empty when the SavedModel's dropout keeps its state to itself.
+
+        Saving and restoring them, say as `tf.train.Checkpoint(dropout=encoder.dropout_state)`, makes a run go on bit
+        for bit.
+        """
+        return [component for variable in self._dropout_variables for component in _replicas(variable)]
+
+    def seed_dropout(self, seed):
+        """Starts dropout anew from `seed`, an int: the same seed gives the same masks, on each replica masks of its own."""
+        for layer, variable in enumerate(self._dropout_variables):
+            for replica, component in enumerate(_replicas(variable)):
+                key = hashlib.sha256(f"dropout {seed} {layer} {replica}".encode()).digest()[:8]
+                # The state of the Philox generator: a counter of two words, then the key.
+                component.assign([0, 0, int.from_bytes(key, "little", signed=True)])
+
+    def _probe(self):
+        token = tf.ones([1, 1], tf.int32)
+        try:
+            outputs = self._hub_layer(dict.fromkeys(_INPUTS, token), training=False)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{self.source.bert_hub}: not a text encoder, expected one that takes a dict of {', '.join(_INPUTS)}"
+            ) from error
+        for key in ("sequence_output", "pooled_output", "encoder_outputs"):
+            if not isinstance(outputs, dict) or key not in outputs:
+                raise UserError(
+                    f"{self.source.bert_hub}: the encoder gives no {key}, expected a TF-Hub BERT of version 3 or later"
+                )
+        return outputs
+
+    def _rows(self, name):
+        return next((v.shape[0] for v in self._hub_layer.variables if f"{name}/embeddings" in v.name), None)
+
+    def _signature(self):
+        spec = self._hub_layer.resolved_object.__call__.function_spec.fullargspec
+        return [*spec.args, *spec.kwonlyargs]
+
+    def _find_dropout_variables(self):
+        """State variables of `tf.random.Generator` that the encoder's functions use, in the order of use."""
+        found = {}
+        for function in self._hub_layer.resolved_object.__call__.concrete_functions:
+            for variable in function.variables:
+                if variable.dtype == tf.int64 and "StateVar" in variable.name:
+                    found.setdefault(id(variable), variable)
+        return list(found.values())
+
+
+def _replicas(variable):
+    """The variable's copy on each replica; itself alone outside a strategy."""
+    if isinstance(variable, tf.distribute.DistributedValues):
+        return list(variable.values)
+    return [variable]
