@@ -52,17 +52,19 @@ else
   encoder=("--vocab_file=$BERT_DIR/vocab.txt" "--bert_config_file=$BERT_DIR/bert_config.json")
   INIT_CKPT=${INIT_CKPT:-$BERT_DIR/bert_model.ckpt}
 fi
-begin=(${INIT_CKPT:+"--init_checkpoint=$INIT_CKPT"})
 
 case $command in
-  train) mode=(--do_train=true --do_eval=true "${begin[@]}") ;;
-  eval) mode=(--do_eval=true "${begin[@]}") ;;
-  predict) mode=(--do_predict=true "${begin[@]}") ;;
-  # As in the original, these read the run's own checkpoint and name no other.
+  train) mode=(--do_train=true --do_eval=true) ;;
+  eval) mode=(--do_eval=true) ;;
+  predict) mode=(--do_predict=true) ;;
   predict_pool) mode=(--do_predict=true --predict_pool=True) ;;
   predict_dev) mode=(--do_predict=true --do_predict_on_dev=True --predict_pool=True) ;;
   predict_full) mode=(--do_predict=true --do_predict_on_full=True --predict_pool=True) ;;
 esac
+# As in the original, predict_pool, predict_dev and predict_full read the run's own checkpoint and name no other.
+if [[ -n ${INIT_CKPT:-} && $command != predict_* ]]; then
+  mode+=("--init_checkpoint=$INIT_CKPT")
+fi
 
 source "${_here%/*}/setup_env.sh"
 
