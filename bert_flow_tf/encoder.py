@@ -77,7 +77,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @property
     def dropout_state(self):
-        """List of the variables that drive dropout, one a layer and replica; empty when the SavedModel's dropout keeps its state to itself.
+        """List of the variables that drive dropout, one a layer and replica; empty when the SavedModel exposes none.
 
         Saving and restoring them, say as `tf.train.Checkpoint(dropout=encoder.dropout_state)`, makes a run go on bit
         for bit.
@@ -85,7 +85,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return [component for variable in self._dropout_variables for component in _replicas(variable)]
 
     def seed_dropout(self, seed):
-        """Starts dropout anew from `seed`, an int: the same seed gives the same masks, on each replica masks of its own."""
+        """Starts dropout anew from `seed`, an int: one seed gives the same masks again, each replica masks of its own."""
         for layer, variable in enumerate(self._dropout_variables):
             for replica, component in enumerate(_replicas(variable)):
                 key = hashlib.sha256(f"dropout {seed} {layer} {replica}".encode()).digest()[:8]

@@ -47,7 +47,7 @@ class EncoderSource:
     preprocess_dir: pathlib.Path = dataclasses.field(compare=False)
 
     def to_dict(self):
-        """dict of `bert_hub`, `preprocess_hub`, `do_lower_case` and `fingerprint`, as a run's `config.json` keeps it."""
+        """dict of `bert_hub`, `preprocess_hub`, `do_lower_case`, `fingerprint`, as a run's `config.json` keeps it."""
         return {
             "bert_hub": self.bert_hub,
             "preprocess_hub": self.preprocess_hub,

@@ -50,7 +50,7 @@ def read_vocabulary(path):
 
 
 def check_vocabulary(vocab, name="vocabulary"):
-    """`vocab` itself, when it has BERT's special tokens and no empty or repeated piece; `name` is how errors call it."""
+    """`vocab` itself, if it has BERT's special tokens and no empty or repeated piece; `name` is how errors call it."""
     first_line = {}
     for number, piece in enumerate(vocab, start=1):
         if not piece:

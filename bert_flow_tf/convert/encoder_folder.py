@@ -1,4 +1,4 @@
-"""Writes an encoder folder: `encoder/` and `preprocess/` SavedModels, `bert_config.json`, `vocab.txt`, `source.json`."""
+"""Writes an encoder folder: SavedModels `encoder/`, `preprocess/`, and `bert_config.json`, `vocab.txt`, `source.json`."""
 
 import contextlib
 import json
@@ -65,7 +65,7 @@ def write_encoder_folder(out_dir, *, config, vocab_file, weights, do_lower_case,
 
 
 def has_capitals(vocab):
-    """Whether a vocabulary has pieces with capital letters, special tokens in brackets aside: then it is a cased one."""
+    """Whether a vocabulary has pieces with capitals, special tokens in brackets aside: then it is a cased one."""
     return any(piece != piece.lower() for piece in vocab if not (piece.startswith("[") and piece.endswith("]")))
 
 

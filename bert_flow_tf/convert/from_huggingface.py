@@ -1,4 +1,4 @@
-"""From a Hugging Face BERT folder to an encoder folder. Weights are read from safetensors only: nothing is unpickled."""
+"""From a Hugging Face BERT folder to an encoder folder. Weights come from safetensors only: nothing is unpickled."""
 
 import dataclasses
 import json

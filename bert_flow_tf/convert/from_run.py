@@ -19,7 +19,7 @@ _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def is_run_checkpoint(prefix):
-    """Whether the checkpoint with this prefix is one of a run of ours: written by TF2, with the run's `config.json` beside it."""
+    """Whether the checkpoint with this prefix is of a run of ours: written by TF2, with a `config.json` beside it."""
     if not (pathlib.Path(prefix).parent / "config.json").is_file():
         return False
     return tf.train.load_checkpoint(str(prefix)).has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")
