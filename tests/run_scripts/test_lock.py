@@ -1,0 +1,52 @@
+"""requirements.txt is a full lock of requirements.in, and setup.py declares the same packages."""
+
+import ast
+import pathlib
+
+import pytest
+from packaging.requirements import Requirement
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+def _requirements(name):
+    lines = (_ROOT / name).read_text(encoding="utf-8").splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+def _declared(keyword):
+    """The literal that setup.py gives `setup` for a keyword."""
+    tree = ast.parse((_ROOT / "setup.py").read_text(encoding="utf-8"))
+    values = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == keyword]
+    return ast.literal_eval(values[0])
+
+
+def test_the_lock_pins_every_line_and_names_no_place():
+    for requirement in _requirements("requirements.txt"):
+        assert [specifier.operator for specifier in requirement.specifier] == ["=="], requirement
+        assert requirement.url is None
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12"])
+def test_the_lock_holds_what_requirements_in_asks_for(python):
+    # A platform that every package of the lock has files for.
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.1",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_python_implementation": "CPython",
+        "implementation_name": "cpython",
+    }
+    locked = {}
+    for requirement in _requirements("requirements.txt"):
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            assert requirement.name not in locked, "pinned twice"
+            locked[requirement.name] = next(iter(requirement.specifier)).version
+    for requirement in _requirements("requirements.in"):
+        assert requirement.specifier.contains(locked[requirement.name]), requirement
+
+
+def test_setup_declares_what_requirements_in_asks_for():
+    declared = _declared("install_requires") + _declared("extras_require")["dev"]
+    assert sorted(declared) == sorted(str(requirement) for requirement in _requirements("requirements.in"))
