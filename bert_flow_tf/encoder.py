@@ -9,6 +9,7 @@ import tf_keras
 from bert_flow_tf.encoder_source import EncoderSource, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.pooling import pooling
+from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
 
 __all__ = ["EncoderSource", "SentenceEncoder", "resolve_encoder"]
 
@@ -54,6 +55,12 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.embedding_size = self._pooling.vectors * self.hidden_size
         self.max_seq_length = self._rows("position_embedding")
         self.vocab_size = self._rows("word_embeddings")
+        pieces = len(read_vocabulary(vocabulary_asset(source.preprocess_dir)))
+        if self.vocab_size is not None and pieces > self.vocab_size:
+            raise UserError(
+                f"{source.preprocess_dir}: {pieces} word pieces, the encoder {source.bert_hub} has "
+                f"{self.vocab_size} word embeddings"
+            )
         self._takes_training = "training" in self._signature()
         self._dropout_variables = self._find_dropout_variables()
 
@@ -85,7 +92,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return [component for variable in self._dropout_variables for component in _replicas(variable)]
 
     def seed_dropout(self, seed):
-        """Starts dropout anew from `seed`, an int: one seed gives the same masks again, each replica masks of its own."""
+        """Starts dropout anew from the int `seed`: one seed gives the same masks, each replica masks of its own."""
         for layer, variable in enumerate(self._dropout_variables):
             for replica, component in enumerate(_replicas(variable)):
                 key = hashlib.sha256(f"dropout {seed} {layer} {replica}".encode()).digest()[:8]

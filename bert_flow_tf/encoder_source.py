@@ -162,17 +162,15 @@ def _lower_cases(preprocess_dir, vocab):
     record = preprocess_dir.parent / "source.json"
     if record.is_file():
         return bool(json.loads(record.read_text(encoding="utf-8"))["do_lower_case"])
-    words = [piece for piece in vocab if piece.isascii() and piece.isalpha()][:1000]
+    words = [piece for piece in vocab if piece.isascii() and piece.lower() != piece.upper() and piece[0] not in "[#"]
     tokenize = getattr(hub.load(str(preprocess_dir)), "tokenize", None)
     if tokenize is None or not words:
         raise UserError(
             f"{preprocess_dir}: cannot tell whether it lower-cases, expected a `tokenize` part and words in its "
             f"vocabulary"
         )
-    upper, lower = (
-        tokenize(tf.constant([change(word) for word in words])).to_list() for change in (str.upper, str.lower)
-    )
-    return upper == lower
+    upper, lower = (tokenize(tf.constant([case(word) for word in words[:1000]])).to_list() for case in (str.upper,
+    str.lower)) return upper == lower
 
 
 def _fingerprint(encoder_dir, tokenizer_fingerprint):

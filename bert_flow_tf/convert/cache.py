@@ -10,7 +10,7 @@ from bert_flow_tf.errors import UserError
 
 
 def cache_root(cache_dir=None):
-    """Folder for what can be made again: `cache_dir`, else BERT_FLOW_CACHE in the environment, else the user's cache."""
+    """Folder for what can be made again: `cache_dir`, else the variable BERT_FLOW_CACHE, else the user's cache."""
     return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
 
 

@@ -1,4 +1,4 @@
-"""Writes an encoder folder: SavedModels `encoder/`, `preprocess/`, and `bert_config.json`, `vocab.txt`, `source.json`."""
+"""Writes an encoder folder: `encoder/`, `preprocess/`, `bert_config.json`, `vocab.txt` and `source.json`."""
 
 import contextlib
 import json

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -73,7 +74,8 @@ def run_variables(prefix):
     for key in reader.get_variable_to_shape_map():
         if key.startswith(_PREFIX) and key.endswith(_SUFFIX):
             # tf.train.Checkpoint writes the "/" of a name as ".S" and its "." as "..".
-            name = key.removeprefix(_PREFIX).removesuffix(_SUFFIX).replace(".S", "/").replace("..", ".")
+            escaped = key.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+            name = re.sub(r"\.([.S])", lambda match: "." if match[1] == "." else "/", escaped)
             variables[name] = reader.get_tensor(key)
     if not variables:
         raise UserError(f"{prefix}: holds no variables of an encoder, expected a checkpoint of a run that trained it")
