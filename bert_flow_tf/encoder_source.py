@@ -169,8 +169,10 @@ def _lower_cases(preprocess_dir, vocab):
             f"{preprocess_dir}: cannot tell whether it lower-cases, expected a `tokenize` part and words in its "
             f"vocabulary"
         )
-    upper, lower = (tokenize(tf.constant([case(word) for word in words[:1000]])).to_list() for case in (str.upper,
-    str.lower)) return upper == lower
+    words = words[:1000]
+    upper = tokenize(tf.constant([word.upper() for word in words])).to_list()
+    lower = tokenize(tf.constant([word.lower() for word in words])).to_list()
+    return upper == lower
 
 
 def _fingerprint(encoder_dir, tokenizer_fingerprint):

@@ -10,11 +10,8 @@ import tempfile
 
 import tensorflow as tf
 import tf_keras
-from official.legacy.bert import configs
-from official.nlp.tools import export_tfhub_lib
 
 from bert_flow_tf.convert import weights as bert_weights
-from bert_flow_tf.convert.preprocess import Preprocess
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.tokenizer import read_vocabulary
 
@@ -54,6 +51,9 @@ def write_encoder_folder(out_dir, *, config, vocab_file, weights, do_lower_case,
     bert_weights.check_finite(weights, source["kind"])
     if do_lower_case is None:
         do_lower_case = not has_capitals(vocab)
+    # tf-models takes seconds to import, and only here is it needed.
+    from bert_flow_tf.convert.preprocess import Preprocess
+
     with new_folder(out_dir, overwrite=overwrite) as folder:
         shutil.copyfile(vocab_file, folder / "vocab.txt")
         write_json(folder / "bert_config.json", config.to_dict())
@@ -137,6 +137,9 @@ def _dropout_from_state_variables():
 
 
 def _save_encoder(path, config, weights, vocab_file, do_lower_case):
+    from official.legacy.bert import configs
+    from official.nlp.tools import export_tfhub_lib
+
     fields = config.to_dict() | {"hidden_act": _ACTIVATIONS[config.hidden_act]}
     bert_config = configs.BertConfig(**fields)
     with _dropout_from_state_variables(), tempfile.TemporaryDirectory() as workspace:
