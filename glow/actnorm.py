@@ -19,7 +19,8 @@ class ActNorm(tfb.Bijector):
 
     #### References
 
-    [1]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018, section 3.1.
+    [1]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018,
+         section 3.1.
          https://arxiv.org/abs/1807.03039
     """
 
@@ -51,10 +52,10 @@ class ActNorm(tfb.Bijector):
     def initialize_from_data(self, x, typical_deviation=0.0):
         """Sets b and logs so that every channel of `x` leaves with mean 0 and deviation 1, and gives back that output.
 
-        A channel keeps scale 1 if its deviation in `x` is negligible, that is, at most 1e-4 of the typical deviation (the
-        root mean square over channels, or `typical_deviation` if that is larger), or at most 32 float32 roundings of its mean.
-        Some sentence encoders have such constant channels: theirs deviate by about 1e-8 to 1e-7, which is rounding, and the
-        original's 1 / (deviation + 1e-6) would make a scale of a million of it.
+        A channel keeps scale 1 if its deviation in `x` is negligible, that is, at most 1e-4 of the typical deviation
+        (the root mean square over channels, or `typical_deviation` if that is larger), or at most 32 float32 roundings
+        of its mean. Some sentence encoders have such constant channels: theirs deviate by about 1e-8 to 1e-7, which is
+        rounding, and the original's 1 / (deviation + 1e-6) would make a scale of a million of it.
 
         Args:
           x: eager tensor or array [n, event_size], finite.

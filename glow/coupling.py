@@ -122,14 +122,15 @@ class AffineCoupling(tfb.Bijector):
         y[..., :D/2] = x[..., :D/2]
         y[..., D/2:] = (x[..., D/2:] + shift) * sigmoid(s + 2)
 
-    The log-determinant is `sum(log_sigmoid(s + 2))`. It is kept beside the forward value in TFP's cache, so that both together
-    run the network once.
+    The log-determinant is `sum(log_sigmoid(s + 2))`. It is kept beside the forward value in TFP's cache, so that both
+    together run the network once.
 
     #### References
 
     [1]: Laurent Dinh, Jascha Sohl-Dickstein, Samy Bengio. Density Estimation using Real NVP. _ICLR_, 2017.
          https://arxiv.org/abs/1605.08803
-    [2]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018, section 3.3.
+    [2]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018,
+         section 3.3.
          https://arxiv.org/abs/1807.03039
     """
 
@@ -170,9 +171,3 @@ class AffineCoupling(tfb.Bijector):
 
     def _inverse_log_det_jacobian(self, y):
         return self._inverse_and_log_det(y)[1]["ildj"]
-
-    def _forward(self, x):
-        return self._forward_and_log_det(x)[0]
-
-    def _inverse(self, y):
-        return self._inverse_and_log_det(y)[0]

@@ -1,5 +1,6 @@
 """The multi-level flow: one bijection between embeddings u and latents z, under a standard normal."""
 
+import itertools
 import math
 
 import numpy as np
@@ -18,8 +19,9 @@ tfd = tfp.distributions
 class Glow(tf.Module):
     """Normalizing flow over embeddings: `u [..., D]` to `z [..., D]` and back, and the density of u that it implies.
 
-    A level is `config.depth` steps of {actnorm, permutation, coupling}. After each level but the last the channels are split in
-    halves [x1, x2]: x1 goes on, x2 is done. `z = concat(x2 of level 0, x2 of level 1, ..., last level's output)`.
+    A level is `config.depth` steps of {actnorm, permutation, coupling}. After each level but the last the channels are
+    split in halves [x1, x2]: x1 goes on, x2 is done. `z = concat(x2 of level 0, x2 of level 1, ..., last level's
+    output)`.
 
         flow = Glow(GlowConfig.from_name("config_l3_d3_w32"), event_size=384, seed=0)
         loss = tf.reduce_mean(flow.bits_per_dim(u))
@@ -29,9 +31,9 @@ class Glow(tf.Module):
       config: the `GlowConfig`.
       event_size: D.
       bijector: `tfb.Chain` from u to z.
-      distribution: `tfd.TransformedDistribution` over u. TFP caches what a bijector gives for one tensor object: called eagerly on
-        the same tensor before and after a change of the variables, `bijector` and `distribution` may answer from the
-        cache. The methods below do not.
+      distribution: `tfd.TransformedDistribution` over u. TFP caches what a bijector gives for one tensor object: called
+        eagerly on the same tensor before and after a change of the variables, `bijector` and `distribution` may answer
+        from the cache. The methods below do not.
 
     #### References
 
@@ -53,9 +55,10 @@ class Glow(tf.Module):
           ValueError: `event_size` does not fit the levels, or `seed` is negative.
         """
         super().__init__(name=name)
-        if event_size < 1 or event_size % 2**config.n_levels:
+        multiple = 2**config.n_levels
+        if event_size < 1 or event_size % multiple:
             raise ValueError(
-                f"event_size: found {event_size}, expected a multiple of {2**config.n_levels} for {config.n_levels} levels"
+                f"event_size: found {event_size}, expected a multiple of {multiple} for {config.n_levels} levels"
             )
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
@@ -63,9 +66,9 @@ class Glow(tf.Module):
         self.event_size = event_size
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(name, seed=seed, dtype=dtype)
-        # The only path by which checkpoints reach the variables: it does not change with the bijectors' inner workings.
-        self._parameters = parameters.variables
         self._build(parameters)
+        # The only path by which checkpoints reach the variables: it does not change with the bijectors' inner workings.
+        self._parameters = dict(parameters.variables)
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
     def _build(self, parameters):
@@ -129,7 +132,7 @@ class Glow(tf.Module):
 
     @property
     def variables_by_path(self):
-        """dict from path below this flow's name, such as `revnet_0/revnet_step_0/actnorm/actnorm_center/b`, to variable."""
+        """dict from path below this flow's name, `revnet_0/revnet_step_0/actnorm/actnorm_center/b` say, to variable."""
         return dict(self._parameters)
 
     def forward(self, u):
@@ -160,10 +163,10 @@ class Glow(tf.Module):
         return self.distribution.sample(n, seed=tf.constant([seed, 0], tf.int32))
 
     def initialize_from_data(self, u):
-        """Data-dependent initialisation: sets every actnorm so that its output over `u` has mean 0 and deviation 1 a channel.
+        """Sets every actnorm so that its output over `u` has mean 0 and deviation 1 a channel; gives back nothing.
 
         The actnorms inside the couplings' networks are set too. A channel whose deviation is negligible keeps scale 1
-        (see `ActNorm.initialize_from_data`). The original defines this initialisation but never runs it.
+        (see `ActNorm.initialize_from_data`). The original defines this data-dependent initialisation but never runs it.
 
         Args:
           u: eager tensor or array of embeddings [..., D], at least two of them different.
@@ -191,8 +194,8 @@ class Glow(tf.Module):
     def _event(self, x):
         """`x` as a new tensor object of this flow's dtype, its last axis checked.
 
-        New, because TFP's cache goes by object: an eager caller's tensor would otherwise meet values from before a training
-        step, or from outside its gradient tape.
+        New, because TFP's cache goes by object: an eager caller's tensor would otherwise meet values from before a
+        training step, or from outside its gradient tape.
         """
         x = tf.identity(tf.convert_to_tensor(x, self.dtype))
         if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
@@ -203,6 +206,4 @@ class Glow(tf.Module):
 def _latent_order(sizes):
     """Where each latent channel is taken from: level 0's x2 stands last and comes first."""
     bounds = [*sizes, 0]
-    return np.concatenate([np.arange(low, high) for high, low in zip(bounds, bounds[1:], strict=False)]).astype(
-        np.int32
-    )
+    return np.concatenate([np.arange(low, high) for high, low in itertools.pairwise(bounds)]).astype(np.int32)

@@ -10,12 +10,12 @@ import tensorflow as tf
 class Parameters:
     """Creates a flow's variables below one name and keeps them all by path.
 
-    A variable's random numbers come from (seed, path), so they are the same bits whatever else was created or drawn before,
-    and the same draws in float32 and float64.
+    A variable's random numbers come from (seed, path), so they are the same bits whatever else was created or drawn
+    before, and the same draws in float32 and float64.
 
     Attributes:
-      variables: dict from path, such as `revnet_0/revnet_step_0/actnorm/actnorm_center/b`, to `tf.Variable`, in order of
-        creation; shared with all scopes below.
+      variables: dict from path, such as `revnet_0/revnet_step_0/actnorm/actnorm_center/b`, to `tf.Variable`, in order
+        of creation; shared with all scopes below.
     """
 
     def __init__(self, name, *, seed, dtype):
@@ -43,8 +43,8 @@ class Parameters:
     def glorot_uniform(self, name, size):
         """A trainable variable [size], uniform within ±sqrt(6 / (size + 1)).
 
-        The bound is that of TF1's default initialiser for the shape (1, 1, 1, size) that the original gives its actnorms: one
-        input, `size` outputs.
+        The bound is that of TF1's default initialiser for the shape (1, 1, 1, size) that the original gives its
+        actnorms: one input, `size` outputs.
         """
         bound = np.sqrt(6.0 / (size + 1))
         return self._add(name, self._generator(name).uniform(-bound, bound, size))

@@ -10,12 +10,14 @@ tfb = tfp.bijectors
 class Reversal(tfb.Permute):
     """Bijector that reverses the channels: `y[..., i] = x[..., event_size - 1 - i]`; log-determinant 0.
 
-    It is `tfb.Permute` with `tf.reverse` for the gather, whose gradient is a scatter and many times slower. The paper writes
-    of a random permutation, the original's code reverses.
+    It is `tfb.Permute` with `tf.reverse` for the gather, whose gradient is a scatter and many times slower. The paper
+    writes of a random permutation, the original's code reverses.
     """
 
     def __init__(self, event_size, name="reversal"):
         """Builds the reversal of vectors of `event_size` channels."""
+        # TFP rebuilds composite bijectors, this one among them, from attributes named like the arguments.
+        self.event_size = event_size
         super().__init__(permutation=np.arange(event_size, dtype=np.int32)[::-1], name=name)
 
     def _forward(self, x):
@@ -28,16 +30,17 @@ class Reversal(tfb.Permute):
 class LearnedPermutation(tfb.Bijector):
     """Bijector `y = x @ W` with `W = P @ L @ (U + diag(sign_S * exp(log_S)))`: Glow's invertible 1x1 convolution.
 
-    P is a permutation matrix, L lower triangular with ones on the diagonal, U strictly upper triangular; what the variables of L and U
-    hold elsewhere is masked. The log-determinant is `sum(log_S)`. P and sign_S are fixed.
+    P is a permutation matrix, L lower triangular with ones on the diagonal, U strictly upper triangular; what the
+    variables of L and U hold elsewhere is masked. The log-determinant is `sum(log_S)`. P and sign_S are fixed.
 
-    `tfb.ScaleMatvecLU` multiplies from the other side (`y = W @ x`, one matrix-vector product an example) and keeps L, U and the
-    diagonal in one variable; TF1's checkpoints keep five. Multiplying the batch by each factor in turn takes three matrix
-    products and never forms W.
+    `tfb.ScaleMatvecLU` multiplies from the other side (`y = W @ x`, one matrix-vector product an example) and keeps L,
+    U and the diagonal in one variable; TF1's checkpoints keep five. Multiplying the batch by each factor in turn takes
+    three matrix products and never forms W.
 
     #### References
 
-    [1]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018, section 3.2.
+    [1]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018,
+         section 3.2.
          https://arxiv.org/abs/1807.03039
     """
 
@@ -55,7 +58,7 @@ class LearnedPermutation(tfb.Bijector):
 
     @classmethod
     def create(cls, parameters, size):
-        """A learned permutation of `size` channels with TF1's names below `parameters`, W a random orthogonal matrix."""
+        """A learned permutation of `size` channels with TF1's names below `parameters`; W starts orthogonal."""
         return cls(*parameters.orthogonal_plu(size))
 
     @classmethod

@@ -6,7 +6,8 @@ import tensorflow as tf
 # The optimiser's moments, which the original's checkpoints keep beside each variable.
 _SLOT_SUFFIXES = ("/adam_m", "/adam_v")
 
-# Leading axes of size 1 that TF1 has and this flow has not: its tensors are [batch, 1, 1, channels], its kernels [1, 1, in, out].
+# Leading axes of size 1 that TF1 has and this flow has not: TF1's tensors are [batch, 1, 1, channels], its kernels
+# [1, 1, in, out].
 _LEADING_AXES = {"b": 3, "logs": 3, "W": 2}
 
 
@@ -30,8 +31,9 @@ def _reversals(flow):
 def assign_tf1_variables(flow, values, prefix="bert/"):
     """Sets every variable of `flow` from TF1's, after checking that names and shapes agree exactly; gives back nothing.
 
-    Names that do not start with `prefix` + "flow/" belong to other parts of the model and are passed over, and so are the
-    optimiser's moments. The constant matrix `invertible/w` of a fixed reversal may be absent; if present it must be the reversal.
+    Names that do not start with `prefix` + "flow/" belong to other parts of the model and are passed over, and so are
+    the optimiser's moments. The constant matrix `invertible/w` of a fixed reversal may be absent; if present it must be
+    the reversal.
 
     Args:
       flow: a `glow.flow.Glow`.
@@ -73,7 +75,7 @@ def assign_tf1_variables(flow, values, prefix="bert/"):
 
 
 def tf1_variables(flow, prefix="bert/"):
-    """dict from TF1 name to array in TF1's shape, the fixed reversals' matrices included: what `assign_tf1_variables` takes."""
+    """dict from TF1 name to array in TF1's shape, fixed reversals included: what `assign_tf1_variables` takes."""
     arrays = {path: v.numpy().reshape(_tf1_shape(path, v)) for path, v in flow.variables_by_path.items()}
     for path, size in _reversals(flow).items():
         arrays[path] = np.eye(size, dtype=flow.dtype.as_numpy_dtype)[::-1].copy()
