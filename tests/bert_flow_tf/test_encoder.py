@@ -1,0 +1,319 @@
+"""The encoder layer, and the ways to name an encoder."""
+
+import dataclasses
+import functools
+import http.server
+import io
+import json
+import shutil
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder import SentenceEncoder, resolve_encoder
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def golden(golden_dir):
+    return np.load(golden_dir / "pooling.npz")
+
+
+def inputs_of(golden):
+    names = {"input_word_ids": "input_ids", "input_mask": "input_mask", "input_type_ids": "segment_ids"}
+    return {name: tf.constant(golden[key]) for name, key in names.items()}
+
+
+@pytest.fixture(scope="module")
+def small_inputs(small_source):
+    return Tokenizer.from_source(small_source)(tf.constant(["The cats sat.", "cat"]), 10)
+
+
+@pytest.mark.parametrize("name", ["avg", "cls", "avg-last-2", "avg-last-3", "avg-last-last-3", "avg-last-concat-2"])
+def test_same_embeddings_as_the_original_from_the_same_checkpoint(tiny_source, golden, name):
+    encoder = SentenceEncoder(tiny_source, name, trainable=False)
+    np.testing.assert_allclose(encoder(inputs_of(golden)), golden[f"pooled/{name}"], atol=2e-5)
+
+
+def test_attributes_describe_the_encoder(tiny_source):
+    encoder = SentenceEncoder(tiny_source, "paper-concat-last-2", trainable=False)
+    assert (encoder.hidden_size, encoder.num_layers, encoder.embedding_size) == (32, 3, 64)
+    assert (encoder.max_seq_length, encoder.vocab_size) == (24, 64)
+
+
+def test_padding_changes_nothing(tiny_source, golden):
+    encoder = SentenceEncoder(tiny_source, "avg", trainable=False)
+    inputs = inputs_of(golden)
+    padded = {name: tf.pad(value, [[0, 0], [0, 5]]) for name, value in inputs.items()}
+    np.testing.assert_allclose(encoder(padded), encoder(inputs), atol=2e-6)
+
+
+def test_gradients_reach_every_variable_and_those_of_word_embeddings_are_slices(tiny_source, golden):
+    encoder = SentenceEncoder(tiny_source, "cls", trainable=True)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(encoder(inputs_of(golden), training=True) ** 2)
+    gradients = dict(
+        zip(
+            (v.name for v in encoder.trainable_variables), tape.gradient(loss, encoder.trainable_variables), strict=True
+        )
+    )
+    assert len(gradients) == len(encoder.variables_by_name) == 55
+    assert all(gradient is not None for gradient in gradients.values())
+    words = gradients["word_embeddings/embeddings:0"]
+    # One slice a position, as in TF1: clipping by the global norm depends on it.
+    assert isinstance(words, tf.IndexedSlices)
+    assert words.values.shape[0] == golden["input_ids"].size
+
+
+def test_frozen_encoder_has_no_trainable_variables_but_drops_out_in_training(small_source, small_inputs):
+    encoder = SentenceEncoder(small_source, "avg", trainable=False)
+    assert encoder.trainable_variables == []
+    assert np.abs(encoder(small_inputs, training=True) - encoder(small_inputs)).max() > 0.01
+
+
+def test_dropout_is_reproducible_from_a_seed_and_resumes_from_its_state(small_source, small_inputs, tmp_path):
+    encoder = SentenceEncoder(small_source, "avg", trainable=True)
+    step = tf.function(lambda inputs: encoder(inputs, training=True))
+    encoder.seed_dropout(5)
+    first, second = step(small_inputs).numpy(), step(small_inputs).numpy()
+    checkpoint = tf.train.Checkpoint(dropout=encoder.dropout_state)
+    path = checkpoint.write(str(tmp_path / "state"))
+    third = step(small_inputs).numpy()
+    assert not np.array_equal(first, second)
+    encoder.seed_dropout(5)
+    np.testing.assert_array_equal(step(small_inputs), first)
+    np.testing.assert_array_equal(step(small_inputs), second)
+    encoder.seed_dropout(6)
+    assert not np.array_equal(step(small_inputs), first)
+    checkpoint.read(path).assert_consumed()
+    np.testing.assert_array_equal(step(small_inputs), third)
+
+
+def test_replicas_draw_masks_of_their_own_and_repeat_them_from_a_seed(small_source, small_inputs):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        encoder = SentenceEncoder(small_source, "avg", trainable=True)
+
+    @tf.function
+    def step():
+        return strategy.run(lambda: encoder(small_inputs, training=True))
+
+    encoder.seed_dropout(5)
+    first = [value.numpy() for value in strategy.experimental_local_results(step())]
+    encoder.seed_dropout(5)
+    again = [value.numpy() for value in strategy.experimental_local_results(step())]
+    assert not np.array_equal(first[0], first[1])
+    np.testing.assert_array_equal(first, again)
+
+
+def test_fingerprint_is_that_of_the_contents_wherever_they_are(small_encoder_dir, small_source, tmp_path):
+    shutil.copytree(small_encoder_dir, tmp_path / "copy")
+    assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint == small_source.fingerprint
+    vocab = (tmp_path / "copy" / "preprocess" / "assets" / "vocab.txt").read_text().replace("sat", "stood")
+    (tmp_path / "copy" / "preprocess" / "assets" / "vocab.txt").write_text(vocab)
+    assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint != small_source.fingerprint
+
+
+def test_originals_trio_is_converted_once_to_the_same_encoder(tiny_source, golden_dir, tmp_path):
+    folder = golden_dir / "bert_tiny"
+    trio = {
+        "bert_config_file": str(folder / "bert_config.json"),
+        "vocab_file": str(folder / "vocab.txt"),
+        "init_checkpoint": str(folder / "bert_model.ckpt"),
+        "cache_dir": tmp_path,
+    }
+    source = resolve_encoder(**trio)
+    assert source.fingerprint == tiny_source.fingerprint
+    written = (source.encoder_dir / "saved_model.pb").stat().st_mtime_ns
+    assert resolve_encoder(**trio) == source
+    assert (source.encoder_dir / "saved_model.pb").stat().st_mtime_ns == written
+
+
+def test_recorded_handles_resolve_to_the_same_source(small_source):
+    recorded = small_source.to_dict()
+    assert set(recorded) == {"bert_hub", "preprocess_hub", "do_lower_case", "fingerprint"}
+    again = resolve_encoder(bert_hub=recorded["bert_hub"], preprocess_hub=recorded["preprocess_hub"])
+    assert again == small_source
+
+
+@pytest.fixture
+def hub_server(demo_dir):
+    """URL of a server that gives the demo encoder's two models the way TF-Hub does."""
+    archives = {}
+    for name in ("encoder", "preprocess"):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
+            archive.add(demo_dir / name, arcname=".")
+        archives[f"/demo/{name}/1?tf-hub-format=compressed"] = stream.getvalue()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = archives.get(self.path)
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/demo"
+        server.shutdown()
+        thread.join()
+
+
+def test_encoder_and_preprocess_model_load_from_a_server_as_from_tf_hub(hub_server, demo_dir, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
+    served = resolve_encoder(bert_hub=f"{hub_server}/encoder/1", preprocess_hub=f"{hub_server}/preprocess/1")
+    assert served.bert_hub == f"{hub_server}/encoder/1"
+    assert served.do_lower_case is True
+    local = resolve_encoder(bert_hub=demo_dir)
+    sentences = tf.constant(["A Man is playing a guitar.", "naïve café"])
+    embeddings = []
+    for source in (served, local):
+        inputs = Tokenizer.from_source(source)(sentences, 64)
+        embeddings.append(SentenceEncoder(source, "avg", trainable=False)(inputs).numpy())
+    np.testing.assert_array_equal(embeddings[0], embeddings[1])
+
+
+def test_case_of_a_bare_preprocess_model_is_seen_from_what_it_does(small_encoder_dir, tiny_encoder_dir, tmp_path):
+    for folder, lower in ((small_encoder_dir, False), (tiny_encoder_dir, True)):
+        bare = tmp_path / str(lower)
+        for part in ("encoder", "preprocess"):
+            shutil.copytree(folder / part, bare / part)
+        assert resolve_encoder(bert_hub=bare / "encoder").do_lower_case is lower
+
+
+@pytest.mark.parametrize("flag", ["bert_hub", "preprocess_hub"])
+def test_unreachable_handle_says_how_to_use_a_local_copy(small_encoder_dir, flag):
+    handles = {"bert_hub": small_encoder_dir, "preprocess_hub": small_encoder_dir} | {flag: "http://127.0.0.1:9/bert/1"}
+    with pytest.raises(
+        UserError, match=rf"--{flag}=http://127.0.0.1:9/bert/1: cannot be reached .*--bert_hub"
+    ) as raised:
+        resolve_encoder(**handles)
+    assert "\n" not in str(raised.value)
+
+
+def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
+    def unreachable(handle):
+        raise OSError(f"no network for {handle}")
+
+    monkeypatch.setattr("tensorflow_hub.resolve", unreachable)
+    for name, shape in (("base", "L-12_H-768_A-12"), ("large", "L-24_H-1024_A-16")):
+        handle = f"https://tfhub.dev/tensorflow/bert_en_uncased_{shape}/4"
+        with pytest.raises(UserError, match=f"--bert_hub={handle}: cannot be reached"):
+            resolve_encoder(bert_hub=name)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({}, r"--bert_hub: missing"),
+        ({"bert_hub": "demo", "init_checkpoint": "x"}, r"both given"),
+        ({"bert_config_file": "a", "vocab_file": "b"}, r"--init_checkpoint: missing"),
+        ({"bert_config_file": "a", "vocab_file": "b", "init_checkpoint": "/nowhere/c"}, r"there is no c.index"),
+        ({"bert_hub": "/nowhere/bert"}, r"--bert_hub=/nowhere/bert: cannot be reached"),
+    ],
+)
+def test_incomplete_flags_are_named(flags, message):
+    with pytest.raises(UserError, match=message):
+        resolve_encoder(**flags)
+
+
+def test_folder_without_a_saved_model_and_encoder_without_a_preprocess_model_are_refused(small_encoder_dir, tmp_path):
+    with pytest.raises(UserError, match=r"no saved_model.pb"):
+        resolve_encoder(bert_hub=tmp_path)
+    shutil.copytree(small_encoder_dir / "encoder", tmp_path / "alone")
+    with pytest.raises(UserError, match=r"--preprocess_hub: missing"):
+        resolve_encoder(bert_hub=tmp_path / "alone")
+
+
+def test_flag_for_a_cased_vocabulary_must_agree_with_the_encoder(tiny_encoder_dir, small_encoder_dir):
+    with pytest.raises(UserError, match=r"--do_lower_case=False"):
+        resolve_encoder(bert_hub=tiny_encoder_dir, do_lower_case=False)
+    assert resolve_encoder(bert_hub=small_encoder_dir, do_lower_case=False).do_lower_case is False
+
+
+class EncoderWithoutLayers(tf.Module):
+    @tf.function(
+        input_signature=[
+            {name: tf.TensorSpec([None, None], tf.int32) for name in ("input_word_ids", "input_mask", "input_type_ids")}
+        ]
+    )
+    def __call__(self, inputs):
+        states = tf.cast(inputs["input_word_ids"], tf.float32)[:, :, tf.newaxis]
+        return {"sequence_output": states, "pooled_output": states[:, 0]}
+
+
+class Doubling(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def __call__(self, inputs):
+        return 2.0 * inputs
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [(EncoderWithoutLayers, r"the encoder gives no encoder_outputs"), (Doubling, r"not a text encoder")],
+)
+def test_saved_model_that_is_no_encoder_with_layers_is_refused(small_source, tmp_path, module, message):
+    tf.saved_model.save(module(), str(tmp_path))
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder(dataclasses.replace(small_source, encoder_dir=tmp_path), "avg", trainable=False)
+
+
+def test_vocabulary_larger_than_the_embeddings_is_refused(small_source, tiny_source):
+    mixed = dataclasses.replace(small_source, preprocess_dir=tiny_source.preprocess_dir)
+    with pytest.raises(UserError, match=r"64 word pieces, the encoder .* has 11 word embeddings"):
+        SentenceEncoder(mixed, "avg", trainable=False)
+
+
+@pytest.fixture
+def run_dir(small_source, tmp_path):
+    """Function (encoder_trained) that writes a run folder; its checkpoint holds twice the small encoder's weights."""
+
+    def write(encoder_trained):
+        encoder = SentenceEncoder(small_source, "cls", trainable=True)
+        for variable in encoder.trainable_variables:
+            variable.assign(2 * variable)
+        config = {"encoder": small_source.to_dict(), "encoder_trained": encoder_trained}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        contents = {"encoder": encoder.variables_by_name} if encoder_trained else {"step": tf.Variable(3)}
+        tf.train.Checkpoint(**contents).write(str(tmp_path / "model.ckpt-3"))
+        return tmp_path, encoder
+
+    return write
+
+
+def test_trio_takes_the_encoder_of_a_run_that_trained_it(run_dir, small_source, small_inputs, small_hugging_face_dir):
+    folder, trained = run_dir(True)
+    resolve = functools.partial(
+        resolve_encoder,
+        bert_config_file=small_hugging_face_dir / "config.json",
+        init_checkpoint=folder / "model.ckpt-3",
+        cache_dir=folder / "cache",
+    )
+    source = resolve(vocab_file=small_hugging_face_dir / "vocab.txt")
+    assert source.fingerprint != small_source.fingerprint
+    embeddings = SentenceEncoder(source, "cls", trainable=False)(small_inputs)
+    np.testing.assert_array_equal(embeddings, trained(small_inputs))
+    other = folder / "other_vocab.txt"
+    other.write_text((small_hugging_face_dir / "vocab.txt").read_text() + "more\n")
+    with pytest.raises(UserError, match=r"another vocabulary than that of the run"):
+        resolve(vocab_file=other)
+
+
+def test_trio_takes_the_encoder_that_a_run_used_when_it_stayed_frozen(run_dir, small_source, small_hugging_face_dir):
+    folder, _ = run_dir(False)
+    source = resolve_encoder(
+        bert_config_file=small_hugging_face_dir / "config.json",
+        vocab_file=small_hugging_face_dir / "vocab.txt",
+        init_checkpoint=folder / "model.ckpt-3",
+    )
+    assert source == small_source

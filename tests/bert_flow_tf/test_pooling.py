@@ -1,0 +1,72 @@
+"""Poolings against the original's values and against the paper's words."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.pooling import pooling
+
+ORIGINAL_NAMES = [
+    "avg",
+    "cls",
+    *(f"avg-last-{n}" for n in (1, 2, 3)),
+    *(f"avg-last-last-{n}" for n in (1, 2, 3)),
+    "avg-last-concat-2",
+]
+
+
+@pytest.fixture(scope="module")
+def golden(golden_dir):
+    return np.load(golden_dir / "pooling.npz")
+
+
+@pytest.fixture(scope="module")
+def outputs(golden):
+    return {
+        "sequence_output": tf.constant(golden["sequence_output"]),
+        "pooled_output": tf.constant(golden["pooled_output"]),
+        "encoder_outputs": [tf.constant(golden[f"encoder_layer_{i}"]) for i in range(3)],
+    }
+
+
+@pytest.mark.parametrize("name", ORIGINAL_NAMES)
+def test_same_numbers_as_the_original_on_its_own_layers(golden, outputs, name):
+    pooled = pooling(name, 3)(outputs, golden["input_mask"])
+    np.testing.assert_allclose(pooled, golden[f"pooled/{name}"], atol=1e-6)
+
+
+def test_last_2_is_first_and_last_layer_but_the_papers_is_the_last_two(golden, outputs):
+    mask = golden["input_mask"]
+    first, middle, last = (pooling(f"avg-last-last-{n}", 3)(outputs, mask) for n in (3, 2, 1))
+    np.testing.assert_allclose(pooling("avg-last-2", 3)(outputs, mask), (first + last) / 2, atol=1e-6)
+    np.testing.assert_allclose(pooling("paper-avg-last-2", 3)(outputs, mask), (middle + last) / 2, atol=1e-6)
+
+
+def test_papers_concatenation_puts_the_last_layers_side_by_side(golden, outputs):
+    mask = golden["input_mask"]
+    concatenation = pooling("paper-concat-last-2", 3)
+    middle, last = (pooling(f"avg-last-last-{n}", 3)(outputs, mask) for n in (2, 1))
+    np.testing.assert_array_equal(concatenation(outputs, mask), tf.concat([middle, last], axis=1))
+    assert concatenation.vectors == 2
+
+
+def test_papers_cls_is_the_raw_state_of_the_first_token(golden, outputs):
+    pooled = pooling("paper-cls", 3)(outputs, golden["input_mask"])
+    np.testing.assert_array_equal(pooled, golden["encoder_layer_2"][:, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mean", r"--sentence_embedding_type=mean: unknown, expected one of avg, cls, avg-last-N"),
+        ("avg-last-", r"unknown"),
+        ("avg-last-4", r"the encoder has 3 layers, expected N from 1 to 3"),
+        ("avg-last-0", r"expected N from 1 to 3"),
+        ("avg-last-12", r"N has one digit here; the last 12 layers are paper-avg-last-12"),
+        ("paper-concat-last-4", r"the encoder has 3 layers"),
+    ],
+)
+def test_other_names_are_refused(name, message):
+    with pytest.raises(UserError, match=message):
+        pooling(name, 3)
