@@ -243,7 +243,7 @@ def _with_article(noun: Noun, indefinite: bool) -> str:
         return f"the {noun.text}"
     if noun.number != "singular":
         return noun.text
-    return f"{'an' if noun.text[0] in 'aeiou' else 'a'} {noun.text}"
+    return f"{'an' if noun.text[0] in 'aeiouA' else 'a'} {noun.text}"
 
 
 def _word(words: tuple, style: Style):
