@@ -1,0 +1,97 @@
+import json
+
+import pytest
+
+from glow.config import GlowConfig
+
+SHIPPED = {
+    "config_l2_d2_w32": (2, 2, 32),
+    "config_l2_d3_w16": (2, 3, 16),
+    "config_l2_d3_w32": (2, 3, 32),
+    "config_l3_d2_w32": (3, 2, 32),
+    "config_l3_d3_w16": (3, 3, 16),
+    "config_l3_d3_w32": (3, 3, 32),
+    "config_l2_d3_w32_residual": (2, 3, 32),
+}
+
+
+def test_names_lists_the_shipped_configs():
+    assert GlowConfig.names() == sorted(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_shipped_config_says_what_its_name_says(name):
+    config = GlowConfig.from_name(name)
+    assert (config.n_levels, config.depth, config.coupling_width) == SHIPPED[name]
+    assert config.coupling_residual == name.endswith("residual")
+    assert (config.coupling, config.activation, config.permutation) == ("additive", "relu", True)
+
+
+@pytest.mark.parametrize("name", ["config_l2_d2_w32", "config_l2_d3_w32", "config_l3_d3_w32"])
+def test_shipped_config_equals_the_originals(name, golden_dir):
+    assert GlowConfig.from_name(name) == GlowConfig.from_file(golden_dir / f"flow_{name}.json")
+
+
+def test_dict_round_trip():
+    config = GlowConfig.from_name("config_l2_d3_w32_residual")
+    assert GlowConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_load_takes_a_name_or_a_path(tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({**GlowConfig().to_dict(), "depth": 7}))
+    assert GlowConfig.load(str(path)).depth == 7
+    assert GlowConfig.load(path).depth == 7
+    assert GlowConfig.load("config_l2_d2_w32").depth == 2
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown flow config 'config_l9'.*config_l2_d2_w32, config_l2_d3_w16"):
+        GlowConfig.load("config_l9")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("depth", 0, "depth: found 0"),
+        ("depth", "3", "depth: found '3'"),
+        ("depth", True, "depth: found True"),
+        ("n_levels", -1, "n_levels: found -1"),
+        ("coupling_width", 1.5, "coupling_width: found 1.5"),
+        ("permutation", 1, "permutation: found 1"),
+        ("coupling", "cubic", "coupling: found 'cubic', expected one of additive, affine"),
+        ("activation", "gelu", "activation: found 'gelu', expected one of relu, gatu"),
+        ("latent_architecture", "maf", "latent_architecture: found 'maf'"),
+        ("top_prior", "student", "top_prior: found 'student'"),
+        ("coupling_dropout", 0.1, "coupling_dropout: found 0.1, expected 0.0"),
+        ("coupling_dropout", float("nan"), "coupling_dropout: found nan"),
+        ("use_fp16", True, "use_fp16: found True"),
+        ("width", 32, "unknown key 'width'"),
+    ],
+)
+def test_bad_value_names_file_and_key(tmp_path, key, value, found):
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps({**GlowConfig().to_dict(), key: value}))
+    with pytest.raises(ValueError) as error:
+        GlowConfig.from_file(path)
+    assert str(path) in str(error.value)
+    assert found in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_key_is_named(tmp_path):
+    values = GlowConfig().to_dict()
+    del values["depth"]
+    with pytest.raises(ValueError, match="key 'depth' is missing"):
+        GlowConfig.from_dict(values)
+
+
+@pytest.mark.parametrize(("text", "found"), [("{", "not a JSON file"), ("[]", "found list"), (None, "cannot read")])
+def test_unreadable_file_is_named(tmp_path, text, found):
+    path = tmp_path / "bad.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError) as error:
+        GlowConfig.from_file(path)
+    assert str(error.value).startswith(str(path))
+    assert found in str(error.value)

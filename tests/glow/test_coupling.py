@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from glow.coupling import AdditiveCoupling, AffineCoupling, ConvStack
+from glow.parameters import Parameters
+from tests.glow.bijector_checks import check_bijector, perturb
+
+
+def conv_stack(out_size, **options):
+    parameters = Parameters("flow", seed=3, dtype=tf.float64)
+    network = ConvStack(parameters, 3, 5, out_size, **options)
+    perturb(parameters.variables.values(), seed=1)
+    return network, parameters.variables
+
+
+def reference_network(variables, x, *, activation, residual):
+    """The formula of `ConvStack`'s docstring, in numpy."""
+    v = {path: variable.numpy() for path, variable in variables.items()}
+
+    def block(name, h):
+        actnorm = f"conv_block/{name}/actnorm"
+        scale = np.exp(3 * v[f"{actnorm}/actnorm_scale/logs"])
+        return (h @ v[f"conv_block/{name}/W"] + v[f"{actnorm}/actnorm_center/b"]) * scale
+
+    h1 = np.maximum(block("1_1", x), 0)
+    if activation == "gatu":
+        h = np.tanh(block("1_tanh", h1)) / (1 + np.exp(-block("1_sigm", h1)))
+    else:
+        h = np.maximum(block("1_2", h1), 0)
+    if residual:
+        h = h1 + h
+    return (h @ v["zeros/W"] + v["zeros/b"]) * np.exp(3 * v["zeros/logs"])
+
+
+OPTIONS = [{"activation": a, "residual": r} for a in ("relu", "gatu") for r in (False, True)]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_network_computes_the_documented_formula(options):
+    network, variables = conv_stack(4, **options)
+    x = np.random.default_rng(0).normal(size=(7, 3))
+    np.testing.assert_allclose(network(tf.constant(x)), reference_network(variables, x, **options), atol=1e-12)
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_couplings_are_bijectors(options):
+    check_bijector(AdditiveCoupling(conv_stack(3, **options)[0], dtype=tf.float64), 6)
+    check_bijector(AffineCoupling(conv_stack(6, **options)[0], dtype=tf.float64), 6)
+
+
+def test_new_network_gives_zeros():
+    network = ConvStack(Parameters("flow", seed=3, dtype=tf.float32), 3, 5, 4)
+    np.testing.assert_array_equal(network(tf.ones([2, 3])), np.zeros([2, 4]))
+
+
+def test_affine_coupling_takes_shifts_from_even_and_scales_from_odd_channels():
+    def network(x1):
+        return tf.concat([x1 * 0 + [[10.0, -2.0]], x1 * 0 + [[20.0, 3.0]]], axis=-1)
+
+    y = AffineCoupling(network).forward([[1.0, 2.0, 3.0, 4.0]]).numpy()
+    np.testing.assert_allclose(y, [[1.0, 2.0, (3.0 + 10.0) * 0.5, (4.0 + 20.0) / (1 + np.exp(-5.0))]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("coupling", [AdditiveCoupling, AffineCoupling])
+def test_value_and_log_determinant_together_run_the_network_once(coupling):
+    calls = []
+
+    def network(x1):
+        calls.append(x1)
+        return tf.zeros([1, 4 if coupling is AffineCoupling else 2])
+
+    bijector = coupling(network)
+    x = tf.ones([1, 4])
+    y = bijector.forward(x)
+    bijector.forward_log_det_jacobian(x, event_ndims=1)
+    bijector.inverse_log_det_jacobian(y, event_ndims=1)
+    assert len(calls) == 1
+
+
+def test_network_initialisation_normalises_the_input_of_every_activation():
+    network, variables = conv_stack(4)
+    x = tf.constant(np.random.default_rng(0).normal(size=(50, 3)))
+    network.initialize_from_data(x, typical_deviation=1.0)
+    v = {path: variable.numpy() for path, variable in variables.items()}
+    h = x.numpy()
+    for name in ("1_1", "1_2"):
+        actnorm = f"conv_block/{name}/actnorm"
+        scale = np.exp(3 * v[f"{actnorm}/actnorm_scale/logs"])
+        pre = (h @ v[f"conv_block/{name}/W"] + v[f"{actnorm}/actnorm_center/b"]) * scale
+        np.testing.assert_allclose(pre.mean(axis=0), 0, atol=1e-9)
+        np.testing.assert_allclose(pre.std(axis=0), 1, atol=1e-4)
+        h = np.maximum(pre, 0)

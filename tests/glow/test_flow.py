@@ -1,0 +1,280 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from glow.config import GlowConfig
+from glow.flow import Glow
+from tests.glow.bijector_checks import perturb
+
+SMALL = GlowConfig(n_levels=2, depth=2, coupling_width=4)
+AFFINE = GlowConfig(n_levels=2, depth=2, coupling_width=4, coupling="affine", activation="gatu", permutation=False)
+BOTH = pytest.mark.parametrize("config", [SMALL, AFFINE], ids=["additive", "affine"])
+
+
+def new_flow(config=SMALL, event_size=8, seed=0, **options):
+    flow = Glow(config, event_size, seed=seed, **options)
+    perturb(flow.trainable_variables, seed=1)
+    return flow
+
+
+def embeddings(n=5, event_size=8, seed=0):
+    return tf.constant(np.random.default_rng(seed).normal(size=(n, event_size)), tf.float32)
+
+
+def test_variables_carry_tf1s_names():
+    names = [variable.name for variable in Glow(SMALL, 8, seed=0).variables]
+    assert names[:2] == [
+        "flow/revnet_0/revnet_step_0/actnorm/actnorm_center/b:0",
+        "flow/revnet_0/revnet_step_0/actnorm/actnorm_scale/logs:0",
+    ]
+    assert "flow/revnet_1/revnet_step_1/additive/nn/conv_block/1_2/actnorm/actnorm_scale/logs:0" in names
+    assert names[-3:] == [f"flow/revnet_1/revnet_step_1/additive/nn/zeros/{name}:0" for name in ("W", "b", "logs")]
+
+
+@BOTH
+def test_each_variable_is_listed_once(config):
+    flow = Glow(config, 8, seed=0)
+    listed = [id(variable) for variable in flow.trainable_variables + flow.non_trainable_variables]
+    assert len(set(listed)) == len(listed) == len(flow.variables)
+    assert {id(variable) for variable in flow.bijector.variables} == set(listed)
+    fixed = [variable.name.split("/")[-1] for variable in flow.non_trainable_variables]
+    assert fixed == ([] if config.permutation else ["P:0", "sign_S:0"] * 4)
+
+
+def test_same_seed_same_bits_whatever_was_drawn_before():
+    first = Glow(AFFINE, 8, seed=5)
+    tf.random.set_seed(1)
+    np.random.random(3)
+    Glow(SMALL, 8, seed=5)
+    second = Glow(AFFINE, 8, seed=5, name="another")
+    other = Glow(AFFINE, 8, seed=6)
+    for a, b in zip(first.variables, second.variables, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (other.variables[0].numpy() != first.variables[0].numpy()).all()
+
+
+def test_initial_values_are_the_originals():
+    for path, variable in Glow(GlowConfig(), 16, seed=0).variables_by_path.items():
+        value = variable.numpy()
+        if "/zeros/" in path:
+            np.testing.assert_array_equal(value, 0)
+        elif path.endswith("W"):
+            assert 0 < np.abs(value).max() < 0.05 * 6
+        else:
+            assert 0 < np.abs(value).max() <= np.sqrt(6 / (len(value) + 1))
+
+
+@pytest.mark.parametrize(("event_size", "n_levels"), [(30, 3), (7, 1), (0, 1), (4, 3)])
+def test_an_event_size_that_the_levels_do_not_divide_is_refused(event_size, n_levels):
+    with pytest.raises(ValueError, match=f"event_size: found {event_size}, expected a multiple of {2**n_levels}"):
+        Glow(GlowConfig(n_levels=n_levels), event_size, seed=0)
+
+
+def test_a_negative_seed_is_refused():
+    with pytest.raises(ValueError, match="seed: found -1"):
+        Glow(SMALL, 8, seed=-1)
+
+
+def test_another_event_size_is_refused():
+    with pytest.raises(ValueError, match=r"expected \[..., 8\]"):
+        Glow(SMALL, 8, seed=0).forward(tf.ones([2, 4]))
+
+
+def test_latent_lists_what_left_first():
+    flow = Glow(GlowConfig(n_levels=3, depth=1, coupling_width=2), 8, seed=0)
+    for path, variable in flow.variables_by_path.items():
+        if path.split("/")[2] == "actnorm":
+            variable.assign(tf.zeros_like(variable))
+    # Level 0 reverses 0..7 and lets the right half 3 2 1 0 go; level 1 reverses 7 6 5 4 and lets 6 7 go; level 2
+    # reverses 5 4... back.
+    np.testing.assert_array_equal(flow.forward(tf.range(8.0)), [3, 2, 1, 0, 6, 7, 5, 4])
+
+
+@BOTH
+def test_density_is_the_bijectors(config):
+    flow = new_flow(config, dtype=tf.float64)
+    u = tf.constant(np.random.default_rng(0).normal(size=(5, 8)))
+    z, bits_per_dim = flow.forward_and_bits_per_dim(u)
+    log_det = flow.bijector.forward_log_det_jacobian(tf.identity(u), event_ndims=1)
+    expected = -0.5 * np.sum(z.numpy() ** 2, axis=-1) - 4 * np.log(2 * np.pi) + log_det
+    np.testing.assert_allclose(flow.log_prob(u), expected, atol=1e-10)
+    np.testing.assert_allclose(bits_per_dim, -expected / (8 * np.log(2)), atol=1e-10)
+    np.testing.assert_allclose(flow.bits_per_dim(u), bits_per_dim, atol=0)
+    np.testing.assert_allclose(flow.distribution.log_prob(tf.identity(u)), expected, atol=1e-10)
+
+
+@BOTH
+def test_latents_and_loss_together_run_each_network_once(config):
+    flow = new_flow(config)
+    per_step = 3 if config.activation == "relu" else 4
+    if not config.permutation:
+        per_step += 3
+    for function in (flow.forward_and_bits_per_dim, flow.bits_per_dim, flow.log_prob, flow.forward, flow.inverse):
+        graph = tf.function(function).get_concrete_function(tf.TensorSpec([None, 8])).graph
+        products = [op for op in graph.get_operations() if op.type == "MatMul"]
+        # The inverse solves against two of the learned permutation's three factors.
+        expected = per_step - 2 if function == flow.inverse and not config.permutation else per_step
+        assert len(products) == expected * config.n_levels * config.depth
+
+
+@BOTH
+@pytest.mark.parametrize("shape", [[8], [1, 8], [0, 8], [2, 3, 8]])
+def test_leading_axes_are_kept(config, shape):
+    flow = new_flow(config, dtype=tf.float64)
+    z, bits_per_dim = flow.forward_and_bits_per_dim(tf.ones(shape, tf.float64))
+    assert z.shape == shape
+    assert bits_per_dim.shape == shape[:-1]
+    assert flow.inverse(z).shape == shape
+    np.testing.assert_allclose(flow.inverse(z), tf.ones(shape), atol=1e-10)
+
+
+@BOTH
+def test_answers_follow_the_variables_even_for_the_same_tensor(config):
+    flow = new_flow(config)
+    u = embeddings()
+    before = [flow.forward(u), flow.bits_per_dim(u), flow.inverse(u)]
+    for variable in flow.trainable_variables:
+        variable.assign(variable * 0.5)
+    fresh = embeddings()
+    after = [flow.forward(fresh), flow.bits_per_dim(fresh), flow.inverse(fresh)]
+    again = [flow.forward(u), flow.bits_per_dim(u), flow.inverse(u)]
+    for old, new, found in zip(before, after, again, strict=True):
+        assert np.abs(old - new).max() > 1e-3
+        np.testing.assert_array_equal(found, new)
+
+
+def test_gradients_flow_after_the_same_tensor_was_seen_outside_the_tape():
+    flow = new_flow()
+    u = embeddings()
+    keep = flow.forward_and_bits_per_dim(u)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(flow.bits_per_dim(u))
+    assert all(gradient is not None for gradient in tape.gradient(loss, flow.trainable_variables))
+    assert keep[0].shape == u.shape
+
+
+def test_samples_have_the_flows_density_and_follow_the_seed():
+    flow = new_flow()
+    samples = flow.sample(2000, seed=3)
+    assert samples.shape == [2000, 8]
+    np.testing.assert_array_equal(flow.sample(2000, seed=3), samples)
+    assert np.abs(flow.sample(2000, seed=4) - samples).max() > 0.1
+    z = flow.forward(samples).numpy()
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=0.1)
+    np.testing.assert_allclose(z.std(axis=0), 1, atol=0.1)
+
+
+@BOTH
+def test_xla_computes_the_same(config):
+    flow = new_flow(config)
+    u = embeddings()
+    compiled = tf.function(lambda x: (*flow.forward_and_bits_per_dim(x), flow.inverse(x)), jit_compile=True)
+    for found, expected in zip(compiled(u), (*flow.forward_and_bits_per_dim(u), flow.inverse(u)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@BOTH
+def test_saved_model_computes_the_same(config, tmp_path):
+    flow = new_flow(config)
+    module = tf.Module()
+    module.flow = flow
+    module.encode = tf.function(flow.forward, input_signature=[tf.TensorSpec([None, 8])])
+    tf.saved_model.save(module, tmp_path)
+    loaded = tf.saved_model.load(tmp_path)
+    np.testing.assert_allclose(loaded.encode(embeddings()), flow.forward(embeddings()), rtol=1e-6, atol=1e-6)
+
+
+@BOTH
+def test_checkpoint_restores_every_variable(config, tmp_path):
+    flow = new_flow(config)
+    path = tf.train.Checkpoint(flow=flow).write(str(tmp_path / "flow"))
+    restored = Glow(config, 8, seed=7)
+    tf.train.Checkpoint(flow=restored).read(path).assert_consumed()
+    for a, b in zip(flow.variables, restored.variables, strict=True):
+        np.testing.assert_array_equal(a, b)
+    stored = [name for name, _ in tf.train.list_variables(path) if name.startswith("flow/")]
+    assert len(stored) == len(flow.variables)
+
+
+def test_keras_model_trains_each_variable_once():
+    class Model(tf_keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.flow = Glow(SMALL, 8, seed=0)
+
+        def call(self, u):
+            return self.flow.bits_per_dim(u)
+
+    model = Model()
+    model(embeddings())
+    assert [v.name for v in model.trainable_variables] == [v.name for v in model.flow.trainable_variables]
+
+
+def test_replicas_share_variables_and_sum_to_the_gradient_of_the_whole_batch(two_cpus):
+    strategy = tf.distribute.MirroredStrategy(two_cpus)
+    with strategy.scope():
+        flow = new_flow()
+    u = embeddings(n=6)
+    flow.initialize_from_data(u)
+
+    @tf.function
+    def step(batch):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(flow.bits_per_dim(batch)) / 6.0
+        return tape.gradient(loss, flow.trainable_variables)
+
+    parts = strategy.experimental_distribute_values_from_function(
+        lambda context: u[3 * context.replica_id_in_sync_group :][:3]
+    )
+    per_replica = strategy.run(step, args=(parts,))
+    alone = new_flow()
+    alone.initialize_from_data(u)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(alone.bits_per_dim(u))
+    expected = tape.gradient(loss, alone.trainable_variables)
+    assert [v.name for v in flow.trainable_variables] == [v.name for v in alone.trainable_variables]
+    for gradient, reference in zip(per_replica, expected, strict=True):
+        total = sum(gradient.values)
+        np.testing.assert_allclose(total, reference, rtol=1e-3, atol=1e-6)
+
+
+def test_initialisation_is_safe_with_constant_channels():
+    # As in the embeddings of a real encoder: constant up to a rounding of 1e-8 to 1e-7.
+    generator = np.random.default_rng(0)
+    u = generator.normal(0.0, 0.3, (64, 32)).astype(np.float32)
+    u[:, [3, 17, 30]] = [0.05, -0.4, 0.0] + generator.normal(size=(64, 3)) * [1e-8, 1e-7, 1e-8]
+    flow = Glow(GlowConfig.from_name("config_l3_d3_w32"), 32, seed=0)
+    flow.initialize_from_data(u)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(flow.bits_per_dim(u))
+    gradients = tape.gradient(loss, flow.trainable_variables)
+    assert np.isfinite(loss)
+    assert tf.linalg.global_norm(gradients) < 10
+    for path, variable in flow.variables_by_path.items():
+        if path.endswith("actnorm_scale/logs"):
+            assert np.exp(3 * variable.numpy().max()) < 1e3, path
+
+
+def test_initialisation_follows_the_constant_channels_to_the_last_level():
+    # After one reversal the last level gets channels 4 to 7 of 8 back to front, here all constant.
+    generator = np.random.default_rng(0)
+    u = generator.normal(size=(32, 8)).astype(np.float32)
+    u[:, 4:] = 0.3 + 1e-8 * generator.normal(size=(32, 4))
+    flow = Glow(GlowConfig(n_levels=2, depth=1, coupling_width=4), 8, seed=0)
+    flow.initialize_from_data(u)
+    for path, variable in flow.variables_by_path.items():
+        if path.startswith("revnet_1/") and path.endswith("actnorm_scale/logs"):
+            np.testing.assert_array_equal(variable, tf.zeros_like(variable), err_msg=path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_initialisation_refuses_a_value_that_is_not_finite(value):
+    flow = Glow(SMALL, 8, seed=0)
+    before = [variable.numpy() for variable in flow.variables]
+    u = embeddings().numpy()
+    u[2, 5] = value
+    with pytest.raises(ValueError, match="not finite"):
+        flow.initialize_from_data(u)
+    for old, variable in zip(before, flow.variables, strict=True):
+        np.testing.assert_array_equal(old, variable)

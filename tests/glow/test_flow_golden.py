@@ -1,0 +1,66 @@
+"""The flow against what the TF1 code computed (tests/golden/flow_*.npz)."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from glow.config import GlowConfig
+from glow.flow import Glow
+from glow.tf1_checkpoint import assign_tf1_variables, tf1_variables
+
+NAMES = ["config_l2_d2_w32", "config_l2_d3_w32", "config_l3_d3_w32", "affine_1x1_gatu"]
+
+
+def distance(found, expected):
+    """‖found − expected‖ / ‖expected‖."""
+    return np.linalg.norm(np.asarray(found) - expected) / np.linalg.norm(expected)
+
+
+def below(golden, folder):
+    return {key[len(folder) :]: golden[key] for key in golden.files if key.startswith(folder)}
+
+
+@pytest.fixture(params=NAMES)
+def case(request, golden_dir):
+    """(flow with the original's variables, golden values)."""
+    golden = np.load(golden_dir / f"flow_{request.param}.npz")
+    flow = Glow(GlowConfig.from_file(golden_dir / f"flow_{request.param}.json"), golden["x"].shape[1], seed=0)
+    assign_tf1_variables(flow, below(golden, "var/"))
+    return flow, golden
+
+
+def test_latents_losses_and_inverse(case):
+    flow, golden = case
+    z, bits_per_dim = flow.forward_and_bits_per_dim(golden["x"])
+    assert distance(z, golden["z"]) <= 2e-6
+    assert bits_per_dim.shape == golden["loss_per_example"].shape
+    assert distance(bits_per_dim, golden["loss_per_example"]) <= 2e-6
+    assert distance(flow.inverse(z), golden["x"]) <= 1e-4
+
+
+def test_gradients(case):
+    flow, golden = case
+    expected = below(golden, "grad/bert/")
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(flow.bits_per_dim(golden["x"]))
+    gradients = dict(
+        zip((v.name[:-2] for v in flow.trainable_variables), tape.gradient(loss, flow.trainable_variables), strict=True)
+    )
+    assert gradients.keys() == expected.keys()
+    for name, gradient in gradients.items():
+        assert distance(np.ravel(gradient), np.ravel(expected[name])) <= 1e-4, name
+    assert distance(tf.linalg.global_norm(list(gradients.values())), golden["grad_global_norm"]) <= 1e-4
+
+
+def test_data_dependent_initialisation(case):
+    flow, golden = case
+    flow.initialize_from_data(golden["x"])
+    found = tf1_variables(flow)
+    expected = below(golden, "ddi_var/")
+    assert expected
+    for name, value in expected.items():
+        assert np.abs(found[name] - value).max() <= 1e-4, name
+    for name in found.keys() - expected.keys():
+        np.testing.assert_array_equal(found[name], golden[f"var/{name}"])
+    assert distance(flow.forward(golden["x"]), golden["z_after_ddi"]) <= 1e-4
+    assert distance(flow.bits_per_dim(golden["x"]), golden["loss_after_ddi"]) <= 1e-4

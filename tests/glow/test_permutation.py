@@ -1,0 +1,58 @@
+import numpy as np
+import tensorflow as tf
+
+from glow.parameters import Parameters
+from glow.permutation import LearnedPermutation, Reversal
+from tests.glow.bijector_checks import check_bijector, perturb
+
+
+def learned(size, dtype=tf.float64):
+    parameters = Parameters("flow", seed=3, dtype=dtype)
+    return LearnedPermutation.create(parameters, size), parameters.variables
+
+
+def test_reversal_is_a_bijector():
+    check_bijector(Reversal(6), 6)
+
+
+def test_reversal_reverses_the_channels_and_nothing_else():
+    x = tf.reshape(tf.range(6.0), [2, 3])
+    np.testing.assert_array_equal(Reversal(3).forward(x), [[2, 1, 0], [5, 4, 3]])
+
+
+def test_learned_permutation_is_a_bijector():
+    check_bijector(learned(6)[0], 6)
+
+
+def test_learned_permutation_is_a_bijector_after_training():
+    bijector, variables = learned(6)
+    perturb([v for v in variables.values() if v.trainable], seed=1)
+    check_bijector(bijector, 6)
+
+
+def test_learned_permutation_starts_orthogonal():
+    w = learned(8)[0].forward(tf.eye(8, dtype=tf.float64)).numpy()
+    np.testing.assert_allclose(w @ w.T, np.eye(8), atol=1e-12)
+
+
+def test_learned_permutation_multiplies_from_the_right_by_p_l_u():
+    bijector, variables = learned(5)
+    perturb([v for v in variables.values() if v.trainable], seed=1)
+    p, lower, upper, sign_s, log_s = (variables[name].numpy() for name in ("P", "L", "U", "sign_S", "log_S"))
+    w = p @ (np.tril(lower, -1) + np.eye(5)) @ (np.triu(upper, 1) + np.diag(sign_s * np.exp(log_s)))
+    x = np.random.default_rng(0).normal(size=(4, 5))
+    np.testing.assert_allclose(bijector.forward(x), x @ w, atol=1e-12)
+
+
+def test_only_the_triangles_learn():
+    bijector, variables = learned(4)
+    x = tf.constant(np.random.default_rng(0).normal(size=(3, 4)))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(bijector.forward(x) ** 2)
+    gradient = dict(zip(("L", "U"), tape.gradient(loss, [variables["L"], variables["U"]]), strict=True))
+    assert np.abs(np.tril(gradient["L"], -1)).max() > 0
+    np.testing.assert_array_equal(np.triu(gradient["L"]), 0)
+    assert np.abs(np.triu(gradient["U"], 1)).max() > 0
+    np.testing.assert_array_equal(np.tril(gradient["U"]), 0)
+    assert not variables["P"].trainable
+    assert not variables["sign_S"].trainable
