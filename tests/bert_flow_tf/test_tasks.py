@@ -6,45 +6,12 @@ import pytest
 from bert_flow_tf import tasks
 from bert_flow_tf.errors import UserError
 
-STSB_HEADER = [
-    "index",
-    "genre",
-    "filename",
-    "year",
-    "old_index",
-    "source1",
-    "source2",
-    "sentence1",
-    "sentence2",
-    "score",
-]
-MNLI_HEADER = [
-    "index",
-    "promptID",
-    "pairID",
-    "genre",
-    "sentence1_binary_parse",
-    "sentence2_binary_parse",
-    "sentence1_parse",
-    "sentence2_parse",
-    "sentence1",
-    "sentence2",
-    "label1",
-    "gold_label",
-]
-SNLI_HEADER = [
-    "index",
-    "captionID",
-    "pairID",
-    "sentence1_binary_parse",
-    "sentence2_binary_parse",
-    "sentence1_parse",
-    "sentence2_parse",
-    "sentence1",
-    "sentence2",
-    "label1",
-    "gold_label",
-]
+PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
+NLI = ["sentence1", "sentence2", "label1", "gold_label"]
+STSB_ORIGIN = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]
+STSB_HEADER = [*STSB_ORIGIN, "sentence1", "sentence2", "score"]
+MNLI_HEADER = ["index", "promptID", "pairID", "genre", *PARSES, *NLI]
+SNLI_HEADER = ["index", "captionID", "pairID", *PARSES, *NLI]
 
 
 def write(path, rows, end="\n"):

@@ -6,10 +6,10 @@ import pathlib
 import numpy as np
 import pytest
 from rapidfuzz.distance import Levenshtein
-from scipy import stats
 
 from bert_flow_tf import sample_data, tasks
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import metrics
 from bert_flow_tf.sample_data import generate
 
 GLUE = pathlib.Path(sample_data.sample_glue_dir())
@@ -107,10 +107,35 @@ def test_sentences_are_well_formed(sts):
             assert not any(slip in sentence for slip in ("  ", " ,", "the a ", "the the ", " a a ", "..")), sentence
 
 
+def edit_similarity(a, b):
+    return -Levenshtein.normalized_distance(a.split(), b.split())
+
+
 def test_the_score_is_not_to_be_had_from_the_words_alone(sts):
-    # The encoder's figure is tested with the encoder; this is the other half of the promise.
-    similarity = [-Levenshtein.normalized_distance(a.split(), b.split()) for a, b in pairs_of(sts["test"])]
-    assert abs(stats.spearmanr(similarity, tasks.gold_scores("sts-b", GLUE, "test")).statistic) < 0.4
+    similarity = [edit_similarity(a, b) for a, b in pairs_of(sts["test"])]
+    assert abs(metrics.spearman(similarity, tasks.gold_scores("sts-b", GLUE, "test"))) < 0.3
+
+
+def test_the_demo_encoder_finds_the_score_where_words_alone_do_not(sts, demo_dir):
+    # 0.60 is the figure that the sample promises; it was 0.79 when the sample was made, and -0.06 for the words alone.
+    from bert_flow_tf.encoder import SentenceEncoder, resolve_encoder
+    from bert_flow_tf.tokenizer import Tokenizer
+
+    source = resolve_encoder(bert_hub=demo_dir)
+    encoder = SentenceEncoder(source, "avg", trainable=False)
+    tokenizer = Tokenizer.from_source(source)
+
+    def embeddings(sentences):
+        batches = [sentences[start : start + 100] for start in range(0, len(sentences), 100)]
+        vectors = np.concatenate([encoder(tokenizer(batch, 64)).numpy() for batch in batches])
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    cosine = np.sum(embeddings(sts["test"].sentences_a) * embeddings(sts["test"].sentences_b), axis=1)
+    gold = tasks.gold_scores("sts-b", GLUE, "test")
+    by_words = metrics.spearman([edit_similarity(a, b) for a, b in pairs_of(sts["test"])], gold)
+    by_encoder = metrics.spearman(cosine, gold)
+    assert by_encoder >= 0.60
+    assert by_encoder - by_words >= 0.15
 
 
 def test_writing_needs_overwrite_where_a_file_exists(tmp_path, capsys):
