@@ -100,7 +100,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
                 component.assign([0, 0, int.from_bytes(key, "little", signed=True)])
 
     def _probe(self):
-        """The encoder's outputs by name, as symbols: they are traced, not run, since a strategy's scope runs nothing."""
+        """The encoder's outputs by name, as symbols: traced, not run, since a strategy's scope cannot run it."""
         specs = dict.fromkeys(_INPUTS, tf.TensorSpec([None, None], tf.int32))
         trace = tf.function(lambda inputs: self._hub_layer(inputs, training=False))
         try:

@@ -8,7 +8,6 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_flow_tf.convert.from_huggingface import convert_hugging_face
-from bert_flow_tf.convert.from_tf1 import convert_tf1
 from bert_flow_tf.demo_encoder import demo_encoder_dir
 from bert_flow_tf.encoder import resolve_encoder
 
@@ -23,15 +22,27 @@ def pytest_configure():
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder_dir(golden_dir, tmp_path_factory):
-    """Encoder folder of the golden data's 3-layer, 32-wide BERT, without dropout."""
-    return convert_tf1(golden_dir / "bert_tiny", tmp_path_factory.mktemp("tiny") / "encoder_folder")
+def tiny_trio(golden_dir, tmp_path_factory):
+    """dict of the original's three flags for the golden data's 3-layer, 32-wide BERT without dropout, and a cache."""
+    folder = golden_dir / "bert_tiny"
+    return {
+        "bert_config_file": str(folder / "bert_config.json"),
+        "vocab_file": str(folder / "vocab.txt"),
+        "init_checkpoint": str(folder / "bert_model.ckpt"),
+        "cache_dir": tmp_path_factory.mktemp("cache"),
+    }
 
 
 @pytest.fixture(scope="session")
-def tiny_source(tiny_encoder_dir):
-    """`EncoderSource` of `tiny_encoder_dir`."""
-    return resolve_encoder(bert_hub=tiny_encoder_dir)
+def tiny_source(tiny_trio):
+    """`EncoderSource` of the golden data's BERT."""
+    return resolve_encoder(**tiny_trio)
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder_dir(tiny_source):
+    """Encoder folder of the golden data's BERT."""
+    return tiny_source.encoder_dir.parent
 
 
 @pytest.fixture(scope="session")

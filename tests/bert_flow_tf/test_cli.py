@@ -34,12 +34,15 @@ def test_tf1_checkpoint_becomes_an_encoder_folder_and_is_kept_without_overwrite(
     assert "exists, expected a new folder or --overwrite" in line
 
 
-def test_flags_for_case_win_over_the_vocabulary(small_hugging_face_dir, tmp_path):
-    arguments = ["convert", "--huggingface", small_hugging_face_dir, "--out", tmp_path / "out"]
-    assert bert_flow(*arguments, "--uncased").exit_code == 0
-    assert json.loads((tmp_path / "out" / "source.json").read_text())["do_lower_case"] is True
-    assert bert_flow(*arguments, "--overwrite").exit_code == 0
-    assert json.loads((tmp_path / "out" / "source.json").read_text())["do_lower_case"] is False
+def test_flag_for_case_wins_over_the_vocabulary_and_overwrite_replaces(
+    small_encoder_dir, small_hugging_face_dir, tmp_path
+):
+    out = shutil.copytree(small_encoder_dir, tmp_path / "out")
+    assert json.loads((out / "source.json").read_text())["do_lower_case"] is False
+    outcome = bert_flow("convert", "--huggingface", small_hugging_face_dir, "--out", out, "--uncased", "--overwrite")
+    assert outcome.exit_code == 0, outcome.output
+    assert json.loads((out / "source.json").read_text())["do_lower_case"] is True
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_exactly_one_source_is_wanted(tmp_path):
@@ -68,8 +71,8 @@ def test_missing_folder_and_missing_checkpoint_are_named(tmp_path):
 
 
 def test_vocabulary_that_does_not_fit_the_checkpoint_is_named(tf1_dir, tmp_path):
-    with (tf1_dir / "vocab.txt").open("a") as stream:
-        stream.write("\nmore\n")
+    vocab = (tf1_dir / "vocab.txt").read_text().rstrip("\n")
+    (tf1_dir / "vocab.txt").write_text(f"{vocab}\nmore\n")
     line = refused("convert", "--tf1_checkpoint", tf1_dir, "--out", tmp_path / "out")
     assert "vocab.txt: 65 word pieces, the configuration's vocab_size is 64" in line
     assert not (tmp_path / "out").exists()

