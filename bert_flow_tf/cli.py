@@ -1,7 +1,9 @@
 """The command `bert-flow`."""
 
+import os
 import pathlib
 import sys
+import warnings
 
 import click
 
@@ -19,9 +21,18 @@ class _OneLineErrors(click.Group):
             sys.exit(2)
 
 
+def _quiet_libraries():
+    """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for category in (FutureWarning, DeprecationWarning):
+        warnings.simplefilter("ignore", category)
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+
+
 @click.group(cls=_OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
 def main():
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
+    _quiet_libraries()
 
 
 @main.command()

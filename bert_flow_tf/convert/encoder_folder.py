@@ -98,7 +98,12 @@ def new_folder(out_dir, *, overwrite=False):
         yield folder
         if out_dir.exists():
             out_dir.rename(workspace / "old")
-        folder.rename(out_dir)
+        try:
+            folder.rename(out_dir)
+        except OSError:
+            if (workspace / "old").exists():
+                (workspace / "old").rename(out_dir)
+            raise
     finally:
         shutil.rmtree(workspace)
 

@@ -74,11 +74,6 @@ def checkpoint_files(prefix):
     return {path.name: path for path in sorted(prefix.parent.glob(f"{prefix.name}.*")) if path.suffix != ".meta"}
 
 
-def is_object_based(prefix):
-    """Whether the checkpoint was written by TF2's `tf.train.Checkpoint`, as those of our runs are."""
-    return _open(prefix).has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH")
-
-
 def read_tf1_weights(prefix, config):
     """dict of TF1 name -> array of the encoder variables of the checkpoint, which are those of the `BertConfig`.
 
