@@ -1,0 +1,228 @@
+"""Sentence pairs as token ids or cached embeddings, in the original's order, as tf.data batches."""
+
+import dataclasses
+import hashlib
+import io
+import os
+import pathlib
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+from tqdm import tqdm
+
+SHUFFLE_BUFFER = 1000
+MASKED_LABEL = -10.0
+_TOKENIZE_CHUNK = 4096
+_TOKENS_PER_BATCH = 4096
+_CACHE_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Tokenized sentence pairs.
+
+    Attributes:
+      pieces: int32 RaggedTensor [2n, (t)] of word-piece ids without [CLS] and [SEP]; rows 2i and 2i+1 are pair i.
+      labels: float32 scaled to [0, 1] or int32 class ids, [n].
+    """
+
+    pieces: tf.RaggedTensor
+    labels: np.ndarray
+
+    def __len__(self):
+        return len(self.labels)
+
+
+def scaled_labels(examples, task):
+    """Labels as the model takes them: float32 in [0, 1] for regression, int32 class ids otherwise."""
+    if not task.is_regression:
+        return np.asarray(examples.labels, np.int32)
+    span = task.label_max - task.label_min
+    return ((np.asarray(examples.labels, np.float64) - task.label_min) / span).astype(np.float32)
+
+
+def mask_labels(labels, num_examples, task, seed):
+    """Labels with all but `num_examples` randomly chosen ones masked: -10 before scaling, as in the original."""
+    masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
+    labels = labels.copy()
+    labels[masked] = (MASKED_LABEL - task.label_min) / (task.label_max - task.label_min) if task.is_regression else -10
+    return labels
+
+
+def tokenize(tokenizer, sentences, max_seq_length, show_progress=False):
+    """Word-piece ids of each sentence, cut to `max_seq_length` - 2: int32 RaggedTensor [n, (t)]."""
+    values, lengths = [], []
+    for start in tqdm(range(0, len(sentences), _TOKENIZE_CHUNK), desc="tokenize", disable=not show_progress):
+        pieces = tokenizer.tokenize(tf.constant(sentences[start : start + _TOKENIZE_CHUNK]))
+        pieces = pieces[:, : max_seq_length - 2]
+        values.append(pieces.flat_values.numpy())
+        lengths.append(pieces.row_lengths().numpy())
+    if not values:
+        return tf.RaggedTensor.from_row_lengths(tf.zeros([0], tf.int32), tf.zeros([0], tf.int64))
+    return tf.RaggedTensor.from_row_lengths(np.concatenate(values), np.concatenate(lengths))
+
+
+def tokenize_pairs(tokenizer, examples, labels, max_seq_length):
+    """`Pairs` of the examples, in their order."""
+    sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
+    return Pairs(tokenize(tokenizer, sentences, max_seq_length, show_progress=len(sentences) > 50_000), labels)
+
+
+def permuted(pairs, seed):
+    """The pairs in a random order that the seed gives: the original shuffles once before it writes its records."""
+    order = np.random.default_rng([seed, 0]).permutation(len(pairs))
+    rows = np.stack([2 * order, 2 * order + 1], axis=-1).reshape(-1)
+    return Pairs(tf.gather(pairs.pieces, rows), pairs.labels[order])
+
+
+def duplicated(pairs, dupe_factor, mask_id, seed):
+    """Each pair `dupe_factor` times in a row, the copies with one random token of each sentence replaced by [MASK].
+
+    A sentence without tokens stays as it is (the original fails on one).
+    """
+    if dupe_factor == 1:
+        return pairs
+    generator = np.random.default_rng([seed, 2])
+    rows = []
+    sentences = pairs.pieces.to_list()
+    for a, b in zip(sentences[::2], sentences[1::2], strict=True):
+        for copy in range(dupe_factor):
+            for pieces in (a, b):
+                masked = list(pieces)
+                if copy and masked:
+                    masked[generator.integers(len(masked))] = mask_id
+                rows.append(masked)
+    return Pairs(tf.ragged.constant(rows, tf.int32, ragged_rank=1), np.repeat(pairs.labels, dupe_factor))
+
+
+def fingerprint(pairs):
+    """SHA-256, in hex, of the pairs' ids and labels."""
+    digest = hashlib.sha256()
+    for array in (pairs.pieces.flat_values.numpy(), pairs.pieces.row_lengths().numpy(), pairs.labels):
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()
+
+
+def training_batches(features, labels, *, batch_size, seed, skip_steps=0):
+    """Endless tf.data batches of the global batch size, in the original's order.
+
+    A buffer of 1,000 shuffles anew every epoch, epochs follow each other without a break, and the order depends on the seed alone, so
+    that `skip_steps` goes on exactly where an interrupted run stopped.
+
+    Args:
+      features: function of a [batch] int64 tensor of pair indices that gives the model's inputs.
+      labels: [n] array.
+      batch_size: pairs a step, over all replicas.
+      seed: int.
+      skip_steps: steps done already.
+    """
+    labels = tf.constant(labels)
+    indices = tf.data.Dataset.range(len(labels)).shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
+    indices = indices.repeat().batch(batch_size, drop_remainder=True).skip(skip_steps)
+    batches = indices.map(lambda i: (features(i), tf.gather(labels, i)), num_parallel_calls=1, deterministic=True)
+    return batches.prefetch(2)
+
+
+def token_features(pairs, tokenizer, max_seq_length, pad_to_max):
+    """Function of pair indices that gives token tensors [batch, 2, t], padded to the batch's longest or to `max_seq_length`."""
+
+    def features(indices):
+        rows = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
+        tokens = tokenizer.pack(tf.gather(pairs.pieces, rows), max_seq_length, pad_to_max=pad_to_max)
+        return {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
+
+    return features
+
+
+def embedding_features(embeddings):
+    """Function of pair indices that gives cached embeddings [batch, 2, D]; `embeddings` is [2n, D]."""
+    pairs = tf.reshape(tf.constant(embeddings), [-1, 2, embeddings.shape[-1]])
+    return lambda indices: {"embedding": tf.gather(pairs, indices)}
+
+
+def distinct(pieces):
+    """Each different sentence once, in order of first appearance, and for every row the index of its sentence.
+
+    Args:
+      pieces: int32 RaggedTensor [n, (t)].
+
+    Returns:
+      RaggedTensor [m, (t)] and int64 array [n].
+    """
+    values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
+    first, rows = {}, np.empty(len(splits) - 1, np.int64)
+    keep = []
+    for row, (start, stop) in enumerate(zip(splits[:-1], splits[1:], strict=True)):
+        key = values[start:stop].tobytes()
+        if key not in first:
+            first[key] = len(keep)
+            keep.append(row)
+        rows[row] = first[key]
+    return tf.gather(pieces, np.asarray(keep, np.int64)), rows
+
+
+def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, description="embed"):
+    """Embeddings of every row, float32 [n, D], dropout off; each different sentence is computed once, in batches of like length.
+
+    Args:
+      encoder: `SentenceEncoder`.
+      tokenizer: `Tokenizer`.
+      pieces: int32 RaggedTensor [n, (t)] of word pieces.
+      max_seq_length: longest row with [CLS] and [SEP].
+      pad_to_max: pad every row to `max_seq_length`, as the original does.
+      description: of the progress bar.
+    """
+    sentences, rows = distinct(pieces)
+    lengths = sentences.row_lengths().numpy() + 2
+    order = np.argsort(-lengths, kind="stable")
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+
+    @tf.function(input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in names}])
+    def forward(tokens):
+        return encoder(tokens, training=False)
+
+    embeddings = np.empty((len(order), encoder.embedding_size), np.float32)
+    start = 0
+    with tqdm(total=len(order), desc=description, unit="sentence") as progress:
+        while start < len(order):
+            longest = max_seq_length if pad_to_max else lengths[order[start]]
+            batch = order[start : start + max(1, _TOKENS_PER_BATCH // int(longest))]
+            tokens = tokenizer.pack(tf.gather(sentences, batch), max_seq_length, pad_to_max=pad_to_max)
+            embeddings[batch] = forward(tokens).numpy()
+            start += len(batch)
+            progress.update(len(batch))
+    return embeddings[rows]
+
+
+def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, key, pad_to_max=False):
+    """As `embed`, kept on disk under what made it.
+
+    The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of `key` and all ids, so another encoder, vocabulary, pooling,
+    length or text never meets it. A file that is not whole is made again.
+
+    Args:
+      cache_dir: folder, made if it is not there.
+      key: list of strings that determine an embedding besides the ids: encoder fingerprint, embedding type, padding.
+    """
+    digest = hashlib.sha256(repr([_CACHE_VERSION, *key]).encode())
+    for array in (pieces.flat_values.numpy(), pieces.row_lengths().numpy()):
+        digest.update(np.ascontiguousarray(array))
+    path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npy"
+    expected = (int(pieces.nrows()), encoder.embedding_size)
+    if path.exists():
+        try:
+            embeddings = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+            if embeddings.shape == expected:
+                logging.info("Embeddings read from %s", path)
+                return embeddings
+        except ValueError as error:
+            logging.warning("%s is not whole (%s): made again", path, error)
+    embeddings = embed(encoder, tokenizer, pieces, max_seq_length, pad_to_max=pad_to_max)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as f:
+        np.save(f, embeddings)
+    os.replace(f.name, path)
+    return embeddings
