@@ -74,7 +74,7 @@ def resolve_encoder(
       preprocess_hub: handle or folder of the preprocess model; not needed for names, encoder folders, or beside a
         folder `preprocess`.
       bert_config_file, vocab_file, init_checkpoint: the original's trio instead of `bert_hub`. `init_checkpoint` may
-        be a TF1 checkpoint or one of a run of ours.
+        be a TF1 checkpoint or one of a run of ours; the latter gives its weights to the encoder of `bert_hub` as well.
       do_lower_case: whether the trio's vocabulary is uncased. An encoder from `bert_hub` says so itself; False there
         must agree with it.
       cache_dir: where converted encoders are kept; None is the user's cache folder.
@@ -82,12 +82,12 @@ def resolve_encoder(
     Raises:
       UserError: no or two encoders are named, one cannot be reached or read, or its parts do not fit.
     """
-    if bert_hub and (bert_config_file or init_checkpoint):
-        raise UserError(
-            "--bert_hub and --bert_config_file/--init_checkpoint: both given, expected one way to name the encoder"
-        )
+    if bert_hub and bert_config_file:
+        raise UserError("--bert_hub and --bert_config_file: both given, expected one way to name the encoder")
     if bert_hub:
         source = _from_hub(str(bert_hub), preprocess_hub, cache_dir)
+        if init_checkpoint:
+            source = _with_run_weights(source, checkpoint_prefix(init_checkpoint), cache_dir)
     elif bert_config_file or vocab_file or init_checkpoint:
         source = _from_trio(bert_config_file, vocab_file, init_checkpoint, do_lower_case, cache_dir)
     else:
@@ -233,7 +233,23 @@ def _from_run(prefix, vocab_file, cache_dir):
     source = run_encoder(prefix, cache_dir)
     if read_vocabulary(vocab_file) != read_vocabulary(vocabulary_asset(source.preprocess_dir)):
         raise UserError(f"--vocab_file={vocab_file}: another vocabulary than that of the run {prefix.parent}")
-    if not run_config(prefix)["encoder_trained"]:
+    return _with_run_weights(source, prefix, cache_dir)
+
+
+def _with_run_weights(source, prefix, cache_dir):
+    """`EncoderSource` of the encoder `source` with the weights of a run of ours."""
+    if not is_run_checkpoint(prefix):
+        raise UserError(
+            f"--init_checkpoint={prefix}: no checkpoint of a run of ours, expected one with --bert_hub, or "
+            f"--bert_config_file and --vocab_file instead of --bert_hub"
+        )
+    config = run_config(prefix)
+    if not config["encoder_trained"]:
+        if config["encoder"].get("fingerprint") != source.fingerprint:
+            raise UserError(
+                f"--init_checkpoint={prefix}: a run on a frozen encoder, {config['encoder']['bert_hub']}, expected "
+                f"one on {source.bert_hub}"
+            )
         return source
     key = _cache_folder(cache_dir, checkpoint_files(prefix), source.fingerprint)
     return _from_hub(str(cached_encoder(key, lambda folder: convert_run(prefix, source, folder))), None, cache_dir)

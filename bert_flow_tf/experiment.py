@@ -15,10 +15,37 @@ TRAIN_RESULTS_FILE = "train_results.json"
 
 # Settings that say where a run reads, writes or reports, and change nothing that it learns.
 _WITHOUT_EFFECT_ON_TRAINING = frozenset(
-    "bert_hub preprocess_hub bert_config_file vocab_file init_checkpoint data_dir output_parent_dir exp_name exp_name_prefix "
-    "cached_dir log_every_step save_checkpoints_steps do_train do_eval do_predict eval_batch_size predict_batch_size predict_pool "
-    "do_predict_on_dev do_predict_on_full eval_checkpoint_name auc start_delay_secs throttle_secs do_senteval senteval_tasks "
-    "num_logical_cpus overwrite do_lower_case".split()
+    {
+        "bert_hub",
+        "preprocess_hub",
+        "bert_config_file",
+        "vocab_file",
+        "init_checkpoint",
+        "data_dir",
+        "output_parent_dir",
+        "exp_name",
+        "exp_name_prefix",
+        "cached_dir",
+        "log_every_step",
+        "save_checkpoints_steps",
+        "do_train",
+        "do_eval",
+        "do_predict",
+        "eval_batch_size",
+        "predict_batch_size",
+        "predict_pool",
+        "do_predict_on_dev",
+        "do_predict_on_full",
+        "eval_checkpoint_name",
+        "auc",
+        "start_delay_secs",
+        "throttle_secs",
+        "do_senteval",
+        "senteval_tasks",
+        "num_logical_cpus",
+        "overwrite",
+        "do_lower_case",
+    }
 )
 
 
@@ -162,7 +189,8 @@ class Settings:
             raise UserError("--flow_ddi: found true with --flow=0, expected --flow=1 (there is no flow to initialise)")
         if self.caches_embeddings and not self.encoder_is_frozen:
             raise UserError(
-                "--cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no --l2_penalty"
+                "--cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no "
+                "--l2_penalty"
             )
         if self.do_senteval:
             raise UserError("--do_senteval: found true, expected false (SentEval's tasks have no command here yet)")
@@ -213,7 +241,9 @@ def read_config(run_dir):
 def differences(old, new):
     """Lines that name each setting in which two dictionaries of settings differ, with both values."""
     keys = sorted(old.keys() | new.keys())
-    return [f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys if old.get(key) != new.get(key)]
+    return [
+        f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys if old.get(key) != new.get(key)
+    ]
 
 
 def open_run(run_dir, config, overwrite):
@@ -221,22 +251,25 @@ def open_run(run_dir, config, overwrite):
 
     Args:
       run_dir: path of the directory.
-      config: contents of the `config.json` to be; `flags`, `encoder` fingerprint and `data` decide whether a run is the same.
+      config: contents of the `config.json` to be; `flags`, `encoder` fingerprint and `data` decide whether a run is the
+        same.
       overwrite: delete a run that is there.
 
     Returns:
       True where training goes on from the last checkpoint, False where it starts.
 
     Raises:
-      UserError: the directory holds a finished run, a run with other settings, or something else, and `overwrite` is false; or it holds
-        something that is no run at all.
+      UserError: the directory holds a finished run, a run with other settings, or something else, and `overwrite` is
+        false; or it holds something that is no run at all.
     """
     run_dir = pathlib.Path(run_dir)
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     old = read_config(run_dir)
     if old is None and run_dir.exists() and any(run_dir.iterdir()):
-        raise UserError(f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a new one")
+        raise UserError(
+            f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a new one"
+        )
     if old is not None:
         if overwrite:
             shutil.rmtree(run_dir)

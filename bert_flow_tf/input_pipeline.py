@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import io
+import itertools
 import os
 import pathlib
 import tempfile
@@ -54,7 +55,9 @@ def mask_labels(labels, num_examples, task, seed):
 def tokenize(tokenizer, sentences, max_seq_length, show_progress=False):
     """Word-piece ids of each sentence, cut to `max_seq_length` - 2: int32 RaggedTensor [n, (t)]."""
     values, lengths = [], []
-    for start in tqdm(range(0, len(sentences), _TOKENIZE_CHUNK), desc="tokenize", disable=not show_progress):
+    for start in tqdm(
+        range(0, len(sentences), _TOKENIZE_CHUNK), desc="tokenize", disable=None if show_progress else True
+    ):
         pieces = tokenizer.tokenize(tf.constant(sentences[start : start + _TOKENIZE_CHUNK]))
         pieces = pieces[:, : max_seq_length - 2]
         values.append(pieces.flat_values.numpy())
@@ -109,8 +112,8 @@ def fingerprint(pairs):
 def training_batches(features, labels, *, batch_size, seed, skip_steps=0):
     """Endless tf.data batches of the global batch size, in the original's order.
 
-    A buffer of 1,000 shuffles anew every epoch, epochs follow each other without a break, and the order depends on the seed alone, so
-    that `skip_steps` goes on exactly where an interrupted run stopped.
+    A buffer of 1,000 shuffles anew every epoch, epochs follow each other without a break, and the order depends on the
+    seed alone, so that `skip_steps` goes on exactly where an interrupted run stopped.
 
     Args:
       features: function of a [batch] int64 tensor of pair indices that gives the model's inputs.
@@ -127,7 +130,7 @@ def training_batches(features, labels, *, batch_size, seed, skip_steps=0):
 
 
 def token_features(pairs, tokenizer, max_seq_length, pad_to_max):
-    """Function of pair indices that gives token tensors [batch, 2, t], padded to the batch's longest or to `max_seq_length`."""
+    """Function of pair indices that gives token tensors [batch, 2, t], padded to the longest or to `max_seq_length`."""
 
     def features(indices):
         rows = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
@@ -155,7 +158,7 @@ def distinct(pieces):
     values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
     first, rows = {}, np.empty(len(splits) - 1, np.int64)
     keep = []
-    for row, (start, stop) in enumerate(zip(splits[:-1], splits[1:], strict=True)):
+    for row, (start, stop) in enumerate(itertools.pairwise(splits)):
         key = values[start:stop].tobytes()
         if key not in first:
             first[key] = len(keep)
@@ -165,7 +168,9 @@ def distinct(pieces):
 
 
 def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, description="embed"):
-    """Embeddings of every row, float32 [n, D], dropout off; each different sentence is computed once, in batches of like length.
+    """Embeddings of every row, float32 [n, D], dropout off; a sentence that recurs is computed once.
+
+    Batches are of sentences of like length, so that little is padding.
 
     Args:
       encoder: `SentenceEncoder`.
@@ -186,7 +191,7 @@ def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, descr
 
     embeddings = np.empty((len(order), encoder.embedding_size), np.float32)
     start = 0
-    with tqdm(total=len(order), desc=description, unit="sentence") as progress:
+    with tqdm(total=len(order), desc=description, unit="sentence", disable=None) as progress:
         while start < len(order):
             longest = max_seq_length if pad_to_max else lengths[order[start]]
             batch = order[start : start + max(1, _TOKENS_PER_BATCH // int(longest))]
@@ -200,8 +205,8 @@ def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, descr
 def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, key, pad_to_max=False):
     """As `embed`, kept on disk under what made it.
 
-    The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of `key` and all ids, so another encoder, vocabulary, pooling,
-    length or text never meets it. A file that is not whole is made again.
+    The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of `key` and all ids, so another encoder,
+    vocabulary, pooling, length or text never meets it. A file that is not whole is made again.
 
     Args:
       cache_dir: folder, made if it is not there.

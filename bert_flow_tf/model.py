@@ -1,4 +1,4 @@
-"""SiameseBertFlow: a shared encoder, a flow over its embeddings, and the original's training step with two optimisers."""
+"""SiameseBertFlow: a shared encoder, a flow over its embeddings, and the training step with two optimisers."""
 
 import tensorflow as tf
 import tf_keras
@@ -26,9 +26,9 @@ def cosine_similarity(a, b):
 class SiameseBertFlow(tf_keras.Model):
     """Two sentences through one encoder and one flow, and the losses of Li et al. 2020 (sections 2 and 3) on the pair.
 
-    Inputs are a dictionary with either token tensors `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, 2, t], or `embedding`,
-    float32 [n, 2, D], computed once from a frozen encoder; labels are float32 [n] scaled to [0, 1] for regression and int32 [n] class
-    ids otherwise. Labels of at most -1 are masked where `num_examples` > 0.
+    Inputs are a dictionary with either token tensors `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, 2, t],
+    or `embedding`, float32 [n, 2, D], computed once from a frozen encoder; labels are float32 [n] scaled to [0, 1] for
+    regression and int32 [n] class ids otherwise. Labels of at most -1 are masked where `num_examples` > 0.
 
     Args:
       encoder: `SentenceEncoder`, or None where every batch brings embeddings.
@@ -60,9 +60,7 @@ class SiameseBertFlow(tf_keras.Model):
     ):
         super().__init__(name="siamese_bert_flow")
         if low_dim > 0 and embedding_size % low_dim:
-            raise UserError(
-                f"--low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}"
-            )
+            raise UserError(f"--low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}")
         self.encoder = encoder
         self.flow = flow
         self.num_labels = num_labels
@@ -85,7 +83,7 @@ class SiameseBertFlow(tf_keras.Model):
 
     @property
     def supervised_variables(self):
-        """Variables that the supervised loss trains: encoder and classifier, and the flow where it has no loss of its own."""
+        """Variables that the supervised loss trains: encoder, classifier, and a flow without a loss of its own."""
         variables = list(self.encoder.trainable_variables) if self.encoder is not None else []
         if self.output_weights is not None:
             variables.append(self.output_weights)
@@ -99,7 +97,7 @@ class SiameseBertFlow(tf_keras.Model):
         return list(self.flow.trainable_variables) if self.flow is not None and self.flow_loss else []
 
     def compile(self, optimizer=None, flow_optimizer=None, **kwargs):
-        """Takes the two optimisers of the original; both are built here, so that checkpoints can be restored before the first step.
+        """Takes the two optimisers of the original, and builds them, so that a checkpoint can be restored at once.
 
         Args:
           optimizer: of the supervised loss (warm-up and decay).
@@ -135,29 +133,34 @@ class SiameseBertFlow(tf_keras.Model):
         a, b = pairs[:, 0], pairs[:, 1]
         return outputs | {"embedding_a": a, "embedding_b": b, "cos_similarity": cosine_similarity(a, b)}
 
+    def classify(self, outputs):
+        """Logits [n, num_labels] from `call`'s outputs: [a, b, |a - b|] Wᵀ without bias; None for regression."""
+        if self.num_labels is None:
+            return None
+        a, b = outputs["embedding_a"], outputs["embedding_b"]
+        return tf.matmul(tf.concat([a, b, tf.abs(a - b)], axis=-1), self.output_weights, transpose_b=True)
+
     def supervised_example_loss(self, outputs, labels):
         """Supervised loss of each pair, [n], from `call`'s outputs: the original's `create_model`."""
-        a, b = outputs["embedding_a"], outputs["embedding_b"]
         if self.num_labels is None:
             loss = tf.square(outputs["cos_similarity"] - labels)
         else:
-            features = tf.concat([a, b, tf.abs(a - b)], axis=-1)
-            logits = tf.matmul(features, self.output_weights, transpose_b=True)
-            log_probs = tf.nn.log_softmax(logits, axis=-1)
+            log_probs = tf.nn.log_softmax(self.classify(outputs), axis=-1)
             loss = -tf.reduce_sum(tf.one_hot(labels, self.num_labels) * log_probs, axis=-1)
         if self.num_examples == 0:
             loss = tf.zeros_like(loss)
         elif self.num_examples > 0:
             loss *= tf.cast(labels > -1, loss.dtype)
         if self.l2_penalty > 0:
-            loss += self.l2_penalty * (tf.norm(a, axis=-1) + tf.norm(b, axis=-1))
+            norms = [tf.norm(outputs[name], axis=-1) for name in ("embedding_a", "embedding_b")]
+            loss += self.l2_penalty * (norms[0] + norms[1])
         return loss
 
     def train_step(self, data):
         """One step of both optimisers; logs are of the global batch, summed over replicas.
 
-        The supervised loss moves encoder and classifier, the flow's loss the flow alone; each side's gradients are clipped to global norm
-        1 after they are summed over replicas.
+        The supervised loss moves encoder and classifier, the flow's loss the flow alone; each side's gradients are
+        clipped to global norm 1 after they are summed over replicas.
         """
         inputs, labels = data
         replicas = tf.distribute.get_replica_context()

@@ -12,8 +12,9 @@ EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
 class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate of TF1 BERT's fine-tuning at a step counted from 0.
 
-    `learning_rate * step / warmup_steps` before `warmup_steps`, then `learning_rate * (1 - step / total_steps)`: the decay is measured
-    from step 0, so the rate falls by `warmup_steps / total_steps` of its peak where the two meet, as in the original.
+    `learning_rate * step / warmup_steps` before `warmup_steps`, then `learning_rate * (1 - step / total_steps)`: the
+    decay is measured from step 0, so the rate falls by `warmup_steps / total_steps` of its peak where the two meet, as
+    in the original.
 
     Args:
       learning_rate: peak rate.
@@ -111,8 +112,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 def apply_clipped(optimizer, gradients, variables):
     """Global norm of the gradients, after applying them clipped to norm 1.
 
-    In a replica context the gradients are first summed over replicas, so that the norm is that of the global batch's gradient. Variables
-    without a gradient stay exactly as they are (no decay either), as with TF1's optimiser.
+    In a replica context the gradients are first summed over replicas, so that the norm is that of the global batch's
+    gradient. Variables without a gradient stay exactly as they are (no decay either), as with TF1's optimiser.
 
     Args:
       optimizer: an `AdamWeightDecay`, built with all variables that it may ever see.

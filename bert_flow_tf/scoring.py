@@ -1,0 +1,185 @@
+"""What a trained or an untrained run says of sentence pairs: the original's evaluation and prediction files."""
+
+import json
+import time
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_flow_tf import experiment, input_pipeline, training
+from bert_flow_tf.encoder import resolve_encoder
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import metrics
+from bert_flow_tf.tasks import concatenate, read_split
+from bert_flow_tf.tokenizer import Tokenizer
+
+_PAIRS_PER_BATCH = 1024
+
+
+class Scorer:
+    """A model, its tokenizer, and where embeddings may be kept.
+
+    Args:
+      model: `SiameseBertFlow`.
+      source: `EncoderSource` of its encoder.
+      settings: `Settings`.
+      cache_dir: folder for embeddings, or None where the encoder's weights are not those of `source`.
+    """
+
+    def __init__(self, model, source, settings, cache_dir=None):
+        self.model = model
+        self.source = source
+        self.settings = settings
+        self.cache_dir = cache_dir
+        self.tokenizer = Tokenizer.from_source(source)
+
+    def outputs(self, examples, labels):
+        """The model's outputs for every pair, and its supervised loss of each as `example_loss`: dictionary of arrays [n, ...]."""
+        settings = self.settings
+        pieces = input_pipeline.tokenize_pairs(self.tokenizer, examples, labels, settings.max_seq_length).pieces
+        options = {"pad_to_max": settings.pad_to_max_seq_length}
+        if self.cache_dir:
+            key = [self.source.fingerprint, settings.sentence_embedding_type, str(settings.pad_to_max_seq_length)]
+            u = input_pipeline.cached_embeddings(
+                self.model.encoder,
+                self.tokenizer,
+                pieces,
+                settings.max_seq_length,
+                cache_dir=self.cache_dir,
+                key=key,
+                **options,
+            )
+        else:
+            u = input_pipeline.embed(self.model.encoder, self.tokenizer, pieces, settings.max_seq_length, **options)
+        u = u.reshape(len(labels), 2, -1)
+        parts = []
+        for start in range(0, len(labels), _PAIRS_PER_BATCH):
+            rows = slice(start, start + _PAIRS_PER_BATCH)
+            outputs = self.model({"embedding": tf.constant(u[rows])}, training=False)
+            outputs["example_loss"] = self.model.supervised_example_loss(outputs, tf.constant(labels[rows]))
+            outputs["logits"] = self.model.classify(outputs)
+            parts.append({name: value.numpy() for name, value in outputs.items() if value is not None})
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+    def evaluate(self, task):
+        """The original's metrics on dev: dictionary from name, as in `eval_results.txt`, to float32."""
+        examples = read_split(task, self.settings.data_dir, "dev")
+        labels = input_pipeline.scaled_labels(examples, task)
+        outputs = self.outputs(examples, labels)
+        loss = outputs["example_loss"]
+        results = {"eval_loss": np.mean(loss)}
+        if task.is_regression:
+            results["eval_pearsonr"] = metrics.pearson(outputs["cos_similarity"], labels)
+        else:
+            results["eval_accuracy"] = np.mean(outputs["logits"].argmax(axis=-1) == labels)
+        if self.settings.auc and task.is_regression:
+            results["eval_auc"] = metrics.auc(outputs["cos_similarity"], labels)
+        if "flow_example_loss" in outputs:
+            results["eval_loss_flow"] = np.mean(outputs["flow_example_loss"])
+            results["eval_loss_total"] = np.mean(loss + outputs["flow_example_loss"])
+        # The estimator's own "loss": the mean of the batches' means, a smaller last batch counting as much as a full one.
+        size = self.settings.eval_batch_size
+        results["loss"] = np.mean([np.mean(loss[i : i + size]) for i in range(0, len(loss), size)])
+        return {name: np.float32(value) for name, value in results.items()}
+
+
+def load_scorer(settings, task, strategy):
+    """`Scorer` and step of the run in `settings.output_dir`, or, where no run is, of the encoder that the flags name, at step 0.
+
+    Raises:
+      UserError: the run's structure is not what the flags say, or its encoder or checkpoint cannot be found.
+    """
+    output_dir = settings.output_dir
+    config = experiment.read_config(output_dir)
+    if config is None:
+        source = resolve_encoder(**training.encoder_flags(settings))
+        config = training.run_config(settings, task, source, None) | {"encoder_trained": False}
+        checkpoint_path = None
+    else:
+        _check_structure(settings, config)
+        source = training.recorded_encoder(config, settings)
+        checkpoint_path = _checkpoint_path(settings)
+    with strategy.scope():
+        model = training.build_model(source, config, seed=settings.seed)
+    step = 0
+    if checkpoint_path is not None:
+        parts = training.checkpoint_of(model, with_encoder=config["encoder_trained"])
+        tf.train.Checkpoint(**parts).restore(str(checkpoint_path)).expect_partial().assert_existing_objects_matched()
+        step = int(tf.train.load_checkpoint(str(checkpoint_path)).get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))
+        logging.info("Restored %s", checkpoint_path)
+    cache_dir = settings.cached_dir if settings.caches_embeddings and not config["encoder_trained"] else None
+    return Scorer(model, source, settings, cache_dir), step
+
+
+def _check_structure(settings, config):
+    wanted = {
+        "sentence_embedding_type": settings.sentence_embedding_type,
+        "max_seq_length": settings.max_seq_length,
+        "low_dim": settings.low_dim,
+        "flow": bool(settings.flow),
+        "flow_model_config": training.flow_config(settings.flow_model_config).to_dict() if settings.flow else None,
+    }
+    found = {**config, "flow_model_config": config["flow_config"]}
+    differing = experiment.differences({name: found[name] for name in wanted}, wanted)
+    if differing:
+        raise UserError(
+            f"{settings.output_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones"
+        )
+
+
+def _checkpoint_path(settings):
+    if settings.eval_checkpoint_name:
+        path = settings.output_dir / settings.eval_checkpoint_name
+        if not path.with_name(f"{path.name}.index").exists():
+            raise UserError(f"--eval_checkpoint_name: found no {path}.index, expected a checkpoint's name")
+        return path
+    path = tf.train.latest_checkpoint(str(settings.output_dir))
+    if path is None:
+        raise UserError(f"{settings.output_dir}: found a run without a checkpoint, expected a trained one")
+    return path
+
+
+def write_evaluation(settings, task, scorer, step):
+    """Evaluates on dev and writes `eval_results.txt`, a line `name = value` for each metric in alphabetical order."""
+    results = scorer.evaluate(task) | {"global_step": step}
+    lines = [f"{name} = {results[name]!s}" for name in sorted(results)]
+    logging.info("***** Eval results *****")
+    for line in lines:
+        logging.info("  %s", line)
+    experiment.write_result(settings.output_dir / "eval_results.txt", "\n".join(lines) + "\n", settings.overwrite)
+
+
+def write_predictions(settings, task, scorer):
+    """Writes the cosine of every test pair, a line each; or, with `predict_pool`, both embeddings as one JSON a line.
+
+    Raises:
+      UserError: the task is a classification, or the file is there with other contents.
+    """
+    if not task.is_regression:
+        raise UserError(f"--do_predict: found task {task.name}, expected one scored by similarity")
+    started = time.monotonic()
+    if settings.do_predict_on_full:
+        splits, name = ("test", "dev", "train"), "full"
+    elif settings.do_predict_on_dev:
+        splits, name = ("dev",), "dev"
+    else:
+        splits, name = ("test",), "test"
+    examples = concatenate([read_split(task, settings.data_dir, split) for split in splits])
+    outputs = scorer.outputs(examples, input_pipeline.scaled_labels(examples, task))
+    if settings.predict_pool:
+        lines = [
+            json.dumps({"embedding_a": _rounded(a), "embedding_b": _rounded(b)})
+            for a, b in zip(outputs["embedding_a"], outputs["embedding_b"], strict=True)
+        ]
+    else:
+        lines = [str(cosine) for cosine in outputs["cos_similarity"]]
+    prefix = f"{settings.eval_checkpoint_name}." if settings.eval_checkpoint_name else ""
+    path = settings.output_dir / f"{prefix}{name}_{'pooled' if settings.predict_pool else 'results'}.tsv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    experiment.write_result(path, "".join(f"{line}\n" for line in lines), settings.overwrite)
+    logging.info("%d pairs to %s in %.1f s", len(lines), path, time.monotonic() - started)
+
+
+def _rounded(embedding):
+    return [round(float(x), 6) for x in embedding]
