@@ -122,8 +122,11 @@ class SiameseBertFlow(tf_keras.Model):
         return self.encoder(tokens, training=training)
 
     def call(self, inputs, training=False):
-        """Dictionary of `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n] in bits per
-        dimension, both sentences' added."""
+        """Dictionary of the pairs' embeddings, cosines and flow losses.
+
+        `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n]: bits per
+        dimension, both sentences' added.
+        """
         u = self.embed(inputs, training)
         outputs = {}
         if self.flow is not None:

@@ -35,7 +35,7 @@ class Scorer:
         self.tokenizer = Tokenizer.from_source(source)
 
     def outputs(self, examples, labels):
-        """The model's outputs for every pair, and its supervised loss of each as `example_loss`: dictionary of arrays [n, ...]."""
+        """Dictionary of arrays [n, ...]: the model's outputs for every pair, and its supervised loss as `example_loss`."""
         settings = self.settings
         pieces = input_pipeline.tokenize_pairs(self.tokenizer, examples, labels, settings.max_seq_length).pieces
         options = {"pad_to_max": settings.pad_to_max_seq_length}
@@ -78,14 +78,14 @@ class Scorer:
         if "flow_example_loss" in outputs:
             results["eval_loss_flow"] = np.mean(outputs["flow_example_loss"])
             results["eval_loss_total"] = np.mean(loss + outputs["flow_example_loss"])
-        # The estimator's own "loss": the mean of the batches' means, a smaller last batch counting as much as a full one.
+        # The estimator's own "loss": the mean of the batches' means, the last one counting as much as a full one.
         size = self.settings.eval_batch_size
         results["loss"] = np.mean([np.mean(loss[i : i + size]) for i in range(0, len(loss), size)])
         return {name: np.float32(value) for name, value in results.items()}
 
 
 def load_scorer(settings, task, strategy):
-    """`Scorer` and step of the run in `settings.output_dir`, or, where no run is, of the encoder that the flags name, at step 0.
+    """`Scorer` and step of the run in `settings.output_dir`, or of the encoder that the flags name where no run is.
 
     Raises:
       UserError: the run's structure is not what the flags say, or its encoder or checkpoint cannot be found.

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 import resource
 import signal
@@ -29,7 +28,7 @@ KEEP_CHECKPOINT_MAX = 3
 
 
 def configure_devices(settings):
-    """Strategy over all GPUs, or over `num_logical_cpus` virtual CPU devices, or over the one CPU; sets TensorFlow's seeds.
+    """Strategy over all GPUs, `num_logical_cpus` virtual CPU devices, or the one CPU; sets TensorFlow's seeds.
 
     To be called once, before TensorFlow has touched a device.
 
@@ -48,10 +47,9 @@ def configure_devices(settings):
         raise UserError(f"--num_logical_cpus: found {wanted} after devices were in use ({error})") from error
     tf.config.optimizer.set_jit(bool(settings.use_xla))
     tf_keras.utils.set_random_seed(settings.seed)
+    devices = [f"/gpu:{i}" for i in range(len(gpus))] or ["/cpu:0"]
     if wanted:
         devices = [f"/cpu:{i}" for i in range(wanted)]
-    else:
-        devices = [f"/gpu:{i}" for i in range(len(gpus))] or ["/cpu:0"]
     replicas = len(devices)
     if settings.do_train and settings.train_batch_size % replicas:
         raise UserError(
@@ -154,7 +152,7 @@ def checkpoint_of(model, with_encoder):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """What the steps are made of: `pairs` in the order of the original's records, before duplication `num_examples` of them."""
+    """What the steps are made of: `pairs` as the original orders them, `num_examples` of them before duplication."""
 
     pairs: input_pipeline.Pairs
     num_examples: int
@@ -166,7 +164,7 @@ def read_training_data(settings, task, tokenizer):
     examples = read_train(task, settings.data_dir, bool(settings.use_full_for_training))
     if len(examples) < settings.train_batch_size:
         raise UserError(
-            f"--train_batch_size: found {settings.train_batch_size}, expected at most the {len(examples)} training examples"
+            f"--train_batch_size: found {settings.train_batch_size}, expected at most the {len(examples)} examples there are"
         )
     labels = input_pipeline.scaled_labels(examples, task)
     if settings.num_examples > 0:
@@ -178,7 +176,7 @@ def read_training_data(settings, task, tokenizer):
 
 
 def run_config(settings, task, source, data):
-    """The `config.json` of a run: all that is needed to use its weights, and all that decides whether a run is the same."""
+    """The `config.json` of a run: all that using its weights takes, and all that decides whether a run is the same."""
     return {
         "format_version": experiment.FORMAT_VERSION,
         "encoder": source.to_dict(),
@@ -439,7 +437,7 @@ class _EarlyStopping(tf_keras.callbacks.Callback):
 
 
 class _StopOnSignal(tf_keras.callbacks.Callback):
-    """Context and callback: SIGINT and SIGTERM end `fit` after the step that is running; `signal` is then their number."""
+    """Context and callback: SIGINT and SIGTERM end `fit` after the running step; `signal` is then their number."""
 
     def __init__(self):
         super().__init__()
