@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -11,6 +12,7 @@ from bert_flow_tf.errors import UserError
 
 FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
+EVALUATION_FILE = "eval_results.txt"
 TRAIN_RESULTS_FILE = "train_results.json"
 
 # Settings that say where a run reads, writes or reports, and change nothing that it learns.
@@ -159,8 +161,24 @@ class Settings:
         }
         return settings | {"cache_embeddings": self.caches_embeddings}
 
+    @property
+    def prediction_path(self):
+        """Path of the file that `do_predict` writes, named as the original names it."""
+        split = "full" if self.do_predict_on_full else "dev" if self.do_predict_on_dev else "test"
+        prefix = f"{self.eval_checkpoint_name}." if self.eval_checkpoint_name else ""
+        return self.output_dir / f"{prefix}{split}_{'pooled' if self.predict_pool else 'results'}.tsv"
+
+    def missing_outputs(self):
+        """Paths of the result files that this command is to write and that are not there."""
+        wanted = [self.output_dir / EVALUATION_FILE] if self.do_eval else []
+        wanted += [self.prediction_path] if self.do_predict else []
+        return [path for path in wanted if not path.exists()]
+
     def check(self):
         """Raises `UserError` for the first flag whose value makes no sense, before any work is done."""
+        for name, value in dataclasses.asdict(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(f"--{name}: found {value}, expected a finite number")
         for name, least in (
             ("max_seq_length", 3),
             ("train_batch_size", 1),
@@ -178,6 +196,8 @@ class Settings:
         ):
             if not getattr(self, name) >= least:
                 raise UserError(f"--{name}: found {getattr(self, name)}, expected at least {least}")
+        if self.seed >= 2**32:
+            raise UserError(f"--seed: found {self.seed}, expected less than 2^32")
         if not 0 <= self.warmup_proportion < 1:
             raise UserError(f"--warmup_proportion: found {self.warmup_proportion}, expected at least 0 and less than 1")
         for name in ("flow", "flow_loss", "use_full_for_training"):
@@ -194,6 +214,8 @@ class Settings:
             )
         if self.do_senteval:
             raise UserError("--do_senteval: found true, expected false (SentEval's tasks have no command here yet)")
+        if not (self.do_train or self.do_eval or self.do_predict):
+            raise UserError("--do_train, --do_eval, --do_predict: found none of them, expected at least one")
 
 
 def write_atomically(path, text):
@@ -216,7 +238,20 @@ def write_result(path, text, overwrite):
     path = pathlib.Path(path)
     if path.exists() and not overwrite and path.read_text(encoding="utf-8") != text:
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
+    make_directory(path.parent)
     write_atomically(path, text)
+
+
+def make_directory(path):
+    """Makes a directory and those above it, unless they are there.
+
+    Raises:
+      UserError: a file is in the way, or the place may not be written to.
+    """
+    try:
+        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be made ({error.strerror}), expected a place for a directory") from error
 
 
 def read_config(run_dir):
@@ -235,6 +270,9 @@ def read_config(run_dir):
     if not isinstance(config, dict) or config.get("format_version") != FORMAT_VERSION:
         found = config.get("format_version") if isinstance(config, dict) else type(config).__name__
         raise UserError(f"{path}: found format_version {found}, expected {FORMAT_VERSION}")
+    missing = sorted({"flags", "encoder", "data", "encoder_trained"} - config.keys())
+    if missing:
+        raise UserError(f"{path}: found no {', '.join(missing)}, expected a run's configuration")
     return config
 
 
@@ -246,14 +284,17 @@ def differences(old, new):
     ]
 
 
-def open_run(run_dir, config, overwrite):
+def open_run(run_dir, config, overwrite, missing_outputs=()):
     """Makes a run's directory ready for training, and says whether it holds an unfinished run of the same settings.
+
+    A run is finished when it is trained and every result that its command asks for is written.
 
     Args:
       run_dir: path of the directory.
       config: contents of the `config.json` to be; `flags`, `encoder` fingerprint and `data` decide whether a run is the
         same.
       overwrite: delete a run that is there.
+      missing_outputs: result files that the command is to write and that are not there.
 
     Returns:
       True where training goes on from the last checkpoint, False where it starts.
@@ -280,15 +321,19 @@ def open_run(run_dir, config, overwrite):
                     f"{run_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones "
                     "(use another --exp_name, or --overwrite to delete it)"
                 )
-            if (run_dir / TRAIN_RESULTS_FILE).exists():
+            if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
                 raise UserError(
                     f"{run_dir}: found a finished run of these settings, expected none (use --overwrite to train again)"
                 )
             return True
-    run_dir.mkdir(parents=True, exist_ok=True)
+    make_directory(run_dir)
     write_atomically(run_dir / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     return False
 
 
 def _identity(config):
-    return config["flags"] | {"encoder": config["encoder"]["fingerprint"], "data": config["data"]["fingerprint"]}
+    return config["flags"] | {
+        "encoder": config["encoder"]["fingerprint"],
+        "data": config["data"]["fingerprint"],
+        "replicas": config.get("replicas"),
+    }

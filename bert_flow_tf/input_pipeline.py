@@ -7,6 +7,7 @@ import itertools
 import os
 import pathlib
 import tempfile
+import zipfile
 
 import numpy as np
 import tensorflow as tf
@@ -210,9 +211,10 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
 
     Args:
       cache_dir: folder, made if it is not there.
-      key: list of strings that determine an embedding besides the ids: encoder fingerprint, embedding type, padding.
+      key: list of strings that determine an embedding besides ids and padding: encoder fingerprint, embedding type.
     """
-    digest = hashlib.sha256(repr([_CACHE_VERSION, *key]).encode())
+    padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
+    digest = hashlib.sha256(repr([_CACHE_VERSION, *key, padding]).encode())
     for array in (pieces.flat_values.numpy(), pieces.row_lengths().numpy()):
         digest.update(np.ascontiguousarray(array))
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npy"
@@ -220,14 +222,16 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
     if path.exists():
         try:
             embeddings = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
-            if embeddings.shape == expected:
+            if embeddings.shape == expected and embeddings.dtype == np.float32:
                 logging.info("Embeddings read from %s", path)
                 return embeddings
-        except ValueError as error:
+            logging.warning("%s holds %s numbers, expected %s: made again", path, embeddings.shape, expected)
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
             logging.warning("%s is not whole (%s): made again", path, error)
     embeddings = embed(encoder, tokenizer, pieces, max_seq_length, pad_to_max=pad_to_max)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as f:
         np.save(f, embeddings)
+    os.chmod(f.name, 0o644)
     os.replace(f.name, path)
     return embeddings

@@ -116,6 +116,7 @@ def run(settings):
 
     task = get_task(settings.task_name)
     output_dir = settings.output_dir
+    scoring.check_results(settings, task)
     if settings.flow:
         training.flow_config(settings.flow_model_config)
     strategy = training.configure_devices(settings)
@@ -134,7 +135,6 @@ def run(settings):
     if settings.do_eval or settings.do_predict:
         if scorer is None:
             scorer, step = scoring.load_scorer(settings, task, strategy)
-        output_dir.mkdir(parents=True, exist_ok=True)
         if settings.do_eval:
             scoring.write_evaluation(settings, task, scorer, step)
         if settings.do_predict:

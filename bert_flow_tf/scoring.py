@@ -35,12 +35,12 @@ class Scorer:
         self.tokenizer = Tokenizer.from_source(source)
 
     def outputs(self, examples, labels):
-        """Dictionary of arrays [n, ...]: the model's outputs for every pair, and its supervised loss as `example_loss`."""
+        """Dictionary of arrays [n, ...]: the model's outputs for every pair, and their supervised `example_loss`."""
         settings = self.settings
         pieces = input_pipeline.tokenize_pairs(self.tokenizer, examples, labels, settings.max_seq_length).pieces
         options = {"pad_to_max": settings.pad_to_max_seq_length}
         if self.cache_dir:
-            key = [self.source.fingerprint, settings.sentence_embedding_type, str(settings.pad_to_max_seq_length)]
+            key = [self.source.fingerprint, settings.sentence_embedding_type]
             u = input_pipeline.cached_embeddings(
                 self.model.encoder,
                 self.tokenizer,
@@ -70,7 +70,9 @@ class Scorer:
         loss = outputs["example_loss"]
         results = {"eval_loss": np.mean(loss)}
         if task.is_regression:
-            results["eval_pearsonr"] = metrics.pearson(outputs["cos_similarity"], labels)
+            # As the original's, the correlation with labels that are not there, all 0, is no number.
+            scored = examples.has_labels
+            results["eval_pearsonr"] = metrics.pearson(outputs["cos_similarity"], labels) if scored else np.nan
         else:
             results["eval_accuracy"] = np.mean(outputs["logits"].argmax(axis=-1) == labels)
         if self.settings.auc and task.is_regression:
@@ -97,7 +99,9 @@ def load_scorer(settings, task, strategy):
         config = training.run_config(settings, task, source, None) | {"encoder_trained": False}
         checkpoint_path = None
     else:
-        _check_structure(settings, config)
+        _check_structure(settings, task, config)
+        # A run on another kind of task keeps its classifier to itself, as in the original.
+        config |= {"num_labels": None if task.is_regression else config["num_labels"]}
         source = training.recorded_encoder(config, settings)
         checkpoint_path = _checkpoint_path(settings)
     with strategy.scope():
@@ -112,7 +116,12 @@ def load_scorer(settings, task, strategy):
     return Scorer(model, source, settings, cache_dir), step
 
 
-def _check_structure(settings, config):
+def _check_structure(settings, task, config):
+    if not task.is_regression and config["num_labels"] != len(task.label_names):
+        raise UserError(
+            f"{settings.output_dir}: found a run on {config['task_name']}, expected one with a classifier for "
+            f"{task.name}'s {len(task.label_names)} labels"
+        )
     wanted = {
         "sentence_embedding_type": settings.sentence_embedding_type,
         "max_seq_length": settings.max_seq_length,
@@ -140,6 +149,24 @@ def _checkpoint_path(settings):
     return path
 
 
+def check_results(settings, task):
+    """Raises `UserError` for a task or data that evaluation or prediction could only fail on, before training."""
+    if settings.do_predict and not task.is_regression:
+        raise UserError(f"--do_predict: found task {task.name}, expected one scored by similarity")
+    if settings.auc and task.metric != "auc":
+        raise UserError(f"--auc: found task {task.name}, expected one with two labels")
+    splits = ["dev"] if settings.do_eval or (settings.do_train and settings.early_stopping) else []
+    splits += _prediction_splits(settings) if settings.do_predict else []
+    for split in dict.fromkeys(splits):
+        read_split(task, settings.data_dir, split)
+
+
+def _prediction_splits(settings):
+    if settings.do_predict_on_full:
+        return "test", "dev", "train"
+    return ("dev",) if settings.do_predict_on_dev else ("test",)
+
+
 def write_evaluation(settings, task, scorer, step):
     """Evaluates on dev and writes `eval_results.txt`, a line `name = value` for each metric in alphabetical order."""
     results = scorer.evaluate(task) | {"global_step": step}
@@ -147,25 +174,19 @@ def write_evaluation(settings, task, scorer, step):
     logging.info("***** Eval results *****")
     for line in lines:
         logging.info("  %s", line)
-    experiment.write_result(settings.output_dir / "eval_results.txt", "\n".join(lines) + "\n", settings.overwrite)
+    experiment.write_result(
+        settings.output_dir / experiment.EVALUATION_FILE, "\n".join(lines) + "\n", settings.overwrite
+    )
 
 
 def write_predictions(settings, task, scorer):
     """Writes the cosine of every test pair, a line each; or, with `predict_pool`, both embeddings as one JSON a line.
 
     Raises:
-      UserError: the task is a classification, or the file is there with other contents.
+      UserError: the file is there with other contents.
     """
-    if not task.is_regression:
-        raise UserError(f"--do_predict: found task {task.name}, expected one scored by similarity")
     started = time.monotonic()
-    if settings.do_predict_on_full:
-        splits, name = ("test", "dev", "train"), "full"
-    elif settings.do_predict_on_dev:
-        splits, name = ("dev",), "dev"
-    else:
-        splits, name = ("test",), "test"
-    examples = concatenate([read_split(task, settings.data_dir, split) for split in splits])
+    examples = concatenate([read_split(task, settings.data_dir, split) for split in _prediction_splits(settings)])
     outputs = scorer.outputs(examples, input_pipeline.scaled_labels(examples, task))
     if settings.predict_pool:
         lines = [
@@ -174,9 +195,7 @@ def write_predictions(settings, task, scorer):
         ]
     else:
         lines = [str(cosine) for cosine in outputs["cos_similarity"]]
-    prefix = f"{settings.eval_checkpoint_name}." if settings.eval_checkpoint_name else ""
-    path = settings.output_dir / f"{prefix}{name}_{'pooled' if settings.predict_pool else 'results'}.tsv"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = settings.prediction_path
     experiment.write_result(path, "".join(f"{line}\n" for line in lines), settings.overwrite)
     logging.info("%d pairs to %s in %.1f s", len(lines), path, time.monotonic() - started)
 

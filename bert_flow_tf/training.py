@@ -164,7 +164,7 @@ def read_training_data(settings, task, tokenizer):
     examples = read_train(task, settings.data_dir, bool(settings.use_full_for_training))
     if len(examples) < settings.train_batch_size:
         raise UserError(
-            f"--train_batch_size: found {settings.train_batch_size}, expected at most the {len(examples)} examples there are"
+            f"--train_batch_size: found {settings.train_batch_size}, expected at most the {len(examples)} examples"
         )
     labels = input_pipeline.scaled_labels(examples, task)
     if settings.num_examples > 0:
@@ -223,8 +223,12 @@ def train(settings, task, source, strategy, evaluate):
         schedule = WarmupLinearDecay(settings.learning_rate, total_steps, int(total_steps * settings.warmup_proportion))
         flow_optimizer = AdamWeightDecay(settings.flow_learning_rate, name="flow_adam") if settings.flow_loss else None
         model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
+    # Cached embeddings are without dropout; elsewhere every replica draws its own, so their number is part of the run.
+    dropout_state = [] if settings.caches_embeddings else model.encoder.dropout_state
+    config |= {"replicas": strategy.num_replicas_in_sync if dropout_state else None}
     output_dir = settings.output_dir
-    resumed = experiment.open_run(output_dir, config, settings.overwrite)
+    resumed = experiment.open_run(output_dir, config, settings.overwrite, settings.missing_outputs())
+    trained = resumed and (output_dir / experiment.TRAIN_RESULTS_FILE).exists()
 
     step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
     parts = checkpoint_of(model, with_encoder=not settings.encoder_is_frozen)
@@ -232,7 +236,7 @@ def train(settings, task, source, strategy, evaluate):
         step=step,
         optimizer=model.optimizer,
         **({"flow_optimizer": flow_optimizer} if flow_optimizer else {}),
-        **({"dropout": model.encoder.dropout_state} if model.encoder.dropout_state else {}),
+        **({"dropout": dropout_state} if dropout_state else {}),
         **parts,
     )
     manager = tf.train.CheckpointManager(
@@ -241,6 +245,8 @@ def train(settings, task, source, strategy, evaluate):
     if resumed and manager.latest_checkpoint:
         checkpoint.restore(manager.latest_checkpoint).assert_consumed()
         logging.info("Resumed from %s", manager.latest_checkpoint)
+    if trained:
+        return model, int(step)
 
     embeddings = None
     if settings.caches_embeddings:
@@ -250,7 +256,7 @@ def train(settings, task, source, strategy, evaluate):
             data.pairs.pieces,
             settings.max_seq_length,
             cache_dir=settings.cached_dir or output_dir,
-            key=[source.fingerprint, settings.sentence_embedding_type, str(settings.pad_to_max_seq_length)],
+            key=[source.fingerprint, settings.sentence_embedding_type],
             pad_to_max=settings.pad_to_max_seq_length,
         )
         features = input_pipeline.embedding_features(embeddings)
@@ -275,15 +281,18 @@ def train(settings, task, source, strategy, evaluate):
         seed=settings.seed,
         skip_steps=int(step),
     )
-    saver = _Saver(step, manager, steps_per_epoch if settings.early_stopping else settings.save_checkpoints_steps)
+    saver = _Saver(
+        model, step, manager, steps_per_epoch if settings.early_stopping else settings.save_checkpoints_steps
+    )
     summaries = _Summaries(step, output_dir, settings.log_every_step)
     callbacks = [_StopIfNotFinite(step, manager), saver, summaries]
     on_terminal = sys.stdout.isatty()
     if not on_terminal:
         callbacks.append(_LogProgress(step, total_steps))
     if settings.early_stopping:
-        callbacks.append(_EarlyStopping(step, steps_per_epoch, evaluate, output_dir))
-    if int(step) < total_steps:
+        early_stopping = _EarlyStopping(step, steps_per_epoch, evaluate, output_dir)
+        callbacks.append(early_stopping)
+    if int(step) < total_steps and not (settings.early_stopping and early_stopping.has_stopped(model)):
         with _StopOnSignal() as stop:
             steps = total_steps - int(step)
             model.fit(
@@ -351,17 +360,29 @@ class _StopIfNotFinite(tf_keras.callbacks.Callback):
 
 
 class _Saver(tf_keras.callbacks.Callback):
-    """Saves a checkpoint every so many steps."""
+    """Saves a checkpoint every so many steps, none with a variable that is not finite."""
 
-    def __init__(self, step, manager, every):
+    def __init__(self, trained, step, manager, every):
         super().__init__()
+        self.trained = trained
         self.step = step
         self.manager = manager
         self.every = every
         self.saved_at = None
 
     def save(self):
-        """Saves the state at this step."""
+        """Saves the state at this step.
+
+        Raises:
+          UserError: a variable is not finite; nothing is saved.
+        """
+        # A step's loss is that of the variables before it: they may be lost while the loss is still finite.
+        for variable in self.trained.supervised_variables + self.trained.flow_variables:
+            if not np.isfinite(variable.numpy()).all():
+                raise UserError(
+                    f"step {int(self.step)}: found {variable.name} with values that are not finite, expected finite "
+                    f"ones; the last good state is {self.manager.latest_checkpoint}"
+                )
         self.saved_at = int(self.step)
         self.manager.save(checkpoint_number=self.saved_at)
 
@@ -426,14 +447,23 @@ class _EarlyStopping(tf_keras.callbacks.Callback):
         step = int(self.step)
         if step % self.steps_per_epoch:
             return
-        metrics = self.evaluate(self.model)
+        if self._falls(step, self.model):
+            self.model.stop_training = True
+
+    def has_stopped(self, model):
+        """Whether a run that goes on at this step has to stop at once: it was interrupted after its last epoch."""
+        step = int(self.step)
+        return step > 0 and step % self.steps_per_epoch == 0 and self._falls(step, model)
+
+    def _falls(self, step, model):
+        """Whether the dev score at this step is no better than the best before it."""
+        metrics = self.evaluate(model)
         score = float(metrics["eval_pearsonr" if "eval_pearsonr" in metrics else "eval_accuracy"])
         best = max((value for at, value in self.seen.items() if int(at) < step), default=-np.inf)
         self.seen[str(step)] = score
         experiment.write_atomically(self.path, json.dumps(self.seen) + "\n")
         logging.info("  dev score %.6f at step %d, best before %.6f", score, step, best)
-        if score <= best:
-            self.model.stop_training = True
+        return score <= best
 
 
 class _StopOnSignal(tf_keras.callbacks.Callback):
