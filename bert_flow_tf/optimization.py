@@ -10,11 +10,15 @@ EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
 
 
 class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """Learning rate of TF1 BERT's fine-tuning at a step counted from 0.
+    """Learning rate of TF1 BERT's fine-tuning, as its training steps really apply it.
 
-    `learning_rate * step / warmup_steps` before `warmup_steps`, then `learning_rate * (1 - step / total_steps)`: the
-    decay is measured from step 0, so the rate falls by `warmup_steps / total_steps` of its peak where the two meet, as
-    in the original.
+    With t counted from 1, so that the first step of all moves the weights: `learning_rate * t / warmup_steps` while
+    t < `warmup_steps`, then `learning_rate * (1 - t / total_steps)`. The decay is measured from the start, so the rate
+    falls by `warmup_steps / total_steps` of its peak where the two meet.
+
+    The original's source reads as if t began at 0. But its step counter is raised by an operation of the training
+    step that waits for nothing, the rate is read after it, and the losses that the TF1 code gives are those of t + 1,
+    to seven digits.
 
     Args:
       learning_rate: peak rate.
@@ -28,7 +32,7 @@ class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         self.warmup_steps = warmup_steps
 
     def __call__(self, step):
-        step = tf.cast(step, tf.float32)
+        step = tf.cast(step, tf.float32) + 1.0
         decayed = self.learning_rate * (1.0 - tf.minimum(step, self.total_steps) / self.total_steps)
         if not self.warmup_steps:
             return decayed

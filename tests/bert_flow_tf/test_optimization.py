@@ -1,0 +1,99 @@
+"""TF1's optimiser and its schedule, against golden data and by hand."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.optimization import AdamWeightDecay, WarmupLinearDecay, apply_clipped
+from glow.config import GlowConfig
+from glow.flow import Glow
+from glow.tf1_checkpoint import assign_tf1_variables
+
+FLOWS = ("config_l2_d2_w32", "config_l2_d3_w32", "config_l3_d3_w32", "affine_1x1_gatu")
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_five_steps_on_the_flow_end_where_tf1_ended(golden_dir, name):
+    config = GlowConfig.from_file(golden_dir / f"flow_{name}.json")
+    with np.load(golden_dir / f"flow_{name}.npz") as arrays:
+        golden = dict(arrays)
+    flow = Glow(config, golden["x"].shape[-1], seed=0)
+    assign_tf1_variables(flow, {k.removeprefix("var/"): v for k, v in golden.items() if k.startswith("var/")})
+    optimizer = AdamWeightDecay(1e-3)
+    variables = list(flow.trainable_variables)
+    optimizer.build(variables)
+    losses = []
+    for batch in golden["train_batches"]:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(flow.bits_per_dim(batch))
+        apply_clipped(optimizer, tape.gradient(loss, variables), variables)
+        losses.append(float(loss))
+    np.testing.assert_allclose(losses, golden["train_losses"], rtol=1e-4)
+    z, bits_per_dim = flow.forward_and_bits_per_dim(golden["x"])
+    expected = golden["z_after_training"].reshape(z.shape)
+    assert np.linalg.norm(z - expected) <= 1e-3 * np.linalg.norm(expected)
+    np.testing.assert_allclose(bits_per_dim, golden["loss_after_training"], rtol=1e-4)
+
+
+def test_rate_rises_from_the_first_step_and_falls_to_zero():
+    schedule = WarmupLinearDecay(1.0, total_steps=100, warmup_steps=10)
+    # Where warm-up ends, the decay, counted from the start, has already taken a tenth.
+    rates = {0: 0.1, 5: 0.6, 8: 0.9, 9: 0.9, 49: 0.5, 99: 0.0, 150: 0.0}
+    for step, rate in rates.items():
+        assert float(schedule(step)) == pytest.approx(rate), step
+
+
+def test_rate_without_warm_up_falls_from_the_first_step():
+    assert float(WarmupLinearDecay(2.0, total_steps=10)(0)) == pytest.approx(1.8)
+
+
+def test_step_is_adam_without_bias_correction():
+    variable = tf.Variable([1.0], name="kernel")
+    optimizer = AdamWeightDecay(0.1, decay_rate=0.0)
+    optimizer.build([variable])
+    optimizer.apply_gradients([(tf.constant([0.5]), variable)])
+    m, v = 0.1 * 0.5, 0.001 * 0.25
+    np.testing.assert_allclose(variable.numpy(), [1.0 - 0.1 * m / (np.sqrt(v) + 1e-6)], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "decays"),
+    [
+        ("bert/encoder/layer_0/output/LayerNorm/gamma", False),
+        ("transformer/layer_0/output_layer_norm/gamma", False),
+        ("transformer/layer_0/intermediate/bias", False),
+        ("transformer/layer_0/intermediate/kernel", True),
+        ("flow/revnet_0/revnet_step_0/actnorm/actnorm_center/b", True),
+        ("flow/revnet_0/revnet_step_0/actnorm/actnorm_scale/logs", True),
+    ],
+)
+def test_norms_and_biases_do_not_decay_and_the_flow_does(name, decays):
+    optimizer = AdamWeightDecay(0.1)
+    assert optimizer.decays(name) is decays
+
+
+def test_decay_is_beside_the_moments():
+    variable = tf.Variable([2.0], name="kernel")
+    optimizer = AdamWeightDecay(0.1)
+    optimizer.build([variable])
+    optimizer.apply_gradients([(tf.constant([0.0]), variable)])
+    np.testing.assert_allclose(variable.numpy(), [2.0 - 0.1 * 0.01 * 2.0], rtol=1e-6)
+
+
+def test_variables_without_a_gradient_stay_as_they_are():
+    moving, idle = tf.Variable([3.0], name="kernel"), tf.Variable([3.0], name="pooler")
+    optimizer = AdamWeightDecay(0.1)
+    optimizer.build([moving, idle])
+    norm = apply_clipped(optimizer, [tf.constant([4.0]), None], [moving, idle])
+    assert float(norm) == 4.0
+    assert idle.numpy() == [3.0]
+    assert moving.numpy() != [3.0]
+
+
+def test_gradients_are_clipped_to_a_global_norm_of_one():
+    a, b = tf.Variable([0.0], name="a"), tf.Variable([0.0], name="b")
+    optimizer = AdamWeightDecay(1.0, decay_rate=0.0)
+    optimizer.build([a, b])
+    norm = apply_clipped(optimizer, [tf.constant([3.0]), tf.constant([4.0])], [a, b])
+    assert float(norm) == 5.0
+    np.testing.assert_allclose([m.numpy()[0] for m in optimizer._moments], [0.1 * 0.6, 0.1 * 0.8], rtol=1e-6)
