@@ -210,7 +210,7 @@ def train(settings, task, source, strategy, evaluate):
       UserError: see `experiment.open_run`; a loss or gradient is not finite.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state is saved.
     """
-    started = time.monotonic()
+    stages = _Stages()
     tokenizer = Tokenizer.from_source(source)
     data = read_training_data(settings, task, tokenizer)
     config = run_config(settings, task, source, data)
@@ -248,7 +248,7 @@ def train(settings, task, source, strategy, evaluate):
     if trained:
         return model, int(step)
 
-    embeddings = None
+    stages.end("load")
     if settings.caches_embeddings:
         embeddings = input_pipeline.cached_embeddings(
             model.encoder,
@@ -259,6 +259,7 @@ def train(settings, task, source, strategy, evaluate):
             key=[source.fingerprint, settings.sentence_embedding_type],
             pad_to_max=settings.pad_to_max_seq_length,
         )
+        stages.end("embed")
         features = input_pipeline.embedding_features(embeddings)
     else:
         _warn_of_unseeded_dropout(model.encoder)
@@ -303,16 +304,30 @@ def train(settings, task, source, strategy, evaluate):
         if stop.signal:
             logging.warning("Stopped by signal %d at step %d: the same command goes on there", stop.signal, int(step))
             raise KeyboardInterrupt
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+    stages.end("train")
     results = {
         "steps": int(step),
-        "seconds": round(time.monotonic() - started, 3),
-        "peak_memory_mib": round(usage.ru_maxrss / 1024),
+        "stages": stages.ended,
         "replicas": strategy.num_replicas_in_sync,
         **{name: float(value) for name, value in summaries.last.items()},
     }
     experiment.write_atomically(output_dir / experiment.TRAIN_RESULTS_FILE, json.dumps(results, indent=2) + "\n")
     return model, int(step)
+
+
+class _Stages:
+    """Seconds of each stage since the one before, and the process' peak of memory at its end."""
+
+    def __init__(self):
+        self.ended = {}
+        self._since = time.monotonic()
+
+    def end(self, name):
+        """Ends the stage of this name."""
+        now = time.monotonic()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        self.ended[name] = {"seconds": round(now - self._since, 3), "peak_memory_mib": peak}
+        self._since = now
 
 
 def _unsharded(dataset):
