@@ -61,6 +61,8 @@ class SiameseBertFlow(tf_keras.Model):
         super().__init__(name="siamese_bert_flow")
         if low_dim > 0 and embedding_size % low_dim:
             raise UserError(f"--low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}")
+        # The step's logs are of the global batch on every replica: Keras would add them up.
+        self.distribute_reduction_method = "first"
         self.encoder = encoder
         self.flow = flow
         self.num_labels = num_labels

@@ -143,13 +143,13 @@ def run(settings):
     logging.info("%s", output_dir)
 
 
-def main(argv):
+def main(argv, flag_values=flags.FLAGS):
     """Runs with the parsed flags; a `UserError` becomes one line on stderr and status 2."""
     logging.set_verbosity(logging.INFO)
     try:
         if len(argv) > 1:
             raise UserError(f"found the argument {argv[1]}, expected flags only (--name=value)")
-        run(settings_from_flags())
+        run(settings_from_flags(flag_values))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
