@@ -125,7 +125,7 @@ def _write_description(folder, bert_flow, normalize):
 
 
 def _compare(folder, bert_flow, normalize):
-    """Largest absolute difference of the SavedModel in `folder` from the live model, and largest value of the latter."""
+    """Largest difference of the SavedModel in `folder` from the live model, and the latter's largest value."""
     signature = tf.saved_model.load(str(folder)).signatures[SIGNATURE]
     reloaded = signature(sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
     live = bert_flow.encode(CHECKED_SENTENCES, show_progress_bar=False, normalize_embeddings=normalize)

@@ -10,6 +10,8 @@ import tensorflow as tf
 from bert_flow_tf.convert.from_huggingface import convert_hugging_face
 from bert_flow_tf.demo_encoder import demo_encoder_dir
 from bert_flow_tf.encoder import resolve_encoder
+from bert_flow_tf.experiment import Settings
+from bert_flow_tf.run_siamese import run
 
 SMALL_VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the", "cat", "##s", "sat", "."]
 
@@ -121,3 +123,39 @@ def write_tf1_checkpoint():
             tf.compat.v1.train.Saver(variables).save(session, str(prefix), write_meta_graph=False, write_state=False)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def sts_run(tiny_trio, tmp_path_factory):
+    """Directory of a finished run, three steps of the flow, with predictions; the data is in `STS-B` beside it."""
+    root = tmp_path_factory.mktemp("runs")
+    data_dir = root / "STS-B"
+    data_dir.mkdir()
+    rng = np.random.default_rng(0)
+    for split in ("train", "dev", "test"):
+        lines = ["index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"]
+        for i in range(12):
+            pair = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(2)]
+            lines.append("\t".join([str(i), *["-"] * 6, *pair, f"{rng.uniform(0, 5):.3f}"]))
+        (data_dir / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    flags = {name: value for name, value in tiny_trio.items() if name != "cache_dir"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
+        settings = Settings(
+            task_name="STS-B",
+            data_dir=str(data_dir),
+            output_parent_dir=str(root),
+            exp_name="run",
+            max_seq_length=8,
+            sentence_embedding_type="avg-last-2",
+            do_train=True,
+            do_predict=True,
+            train_batch_size=4,
+            num_train_epochs=1.0,
+            flow=1,
+            flow_loss=1,
+            num_examples=0,
+            **flags,
+        )
+        run(settings)
+    return root / "run"

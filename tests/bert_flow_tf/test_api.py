@@ -1,0 +1,204 @@
+"""BertFlow gives what the original's command line computes, and learns a flow from a list of sentences."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf import training
+from bert_flow_tf.api import BertFlow
+from bert_flow_tf.errors import UserError
+from glow.config import GlowConfig
+
+# Of unlike lengths, one twice, one longer than 8 ids, one empty.
+SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "", "w4", "w14 w15"]
+
+
+def plain(tiny_encoder_dir, **options):
+    return BertFlow.from_hub(str(tiny_encoder_dir), **{"max_seq_length": 8, **options})
+
+
+@pytest.fixture(scope="module")
+def model(tiny_encoder_dir):
+    """The golden data's BERT without a flow."""
+    return plain(tiny_encoder_dir)
+
+
+@pytest.fixture(scope="module")
+def loaded(sts_run):
+    return BertFlow.load(sts_run)
+
+
+@pytest.fixture
+def run_copy(sts_run, tmp_path):
+    return shutil.copytree(sts_run, tmp_path / "copy")
+
+
+def test_loaded_run_gives_the_cosines_that_the_run_predicted(loaded, sts_run):
+    rows = [line.split("\t") for line in (sts_run.parent / "STS-B" / "test.tsv").read_text().splitlines()[1:]]
+    a, b = loaded.encode([row[7] for row in rows]), loaded.encode([row[8] for row in rows])
+    predicted = np.loadtxt(sts_run / "test_results.tsv")
+    np.testing.assert_allclose(np.diag(loaded.similarity(a, b)), predicted, rtol=0, atol=1e-6)
+
+
+def test_run_that_trained_its_encoder_gives_its_weights(tiny_source, tmp_path):
+    config = {
+        "format_version": 1,
+        "encoder": tiny_source.to_dict(),
+        "encoder_trained": True,
+        "sentence_embedding_type": "cls",
+        "max_seq_length": 8,
+        "low_dim": -1,
+        "flow": False,
+        "flow_config": None,
+        "num_labels": 3,
+        "flags": {},
+        "data": None,
+    }
+    trained = training.build_model(tiny_source, config)
+    for variable in trained.encoder.variables_by_name.values():
+        variable.assign_add(0.01 * tf.ones_like(variable))
+    parts = training.checkpoint_of(trained, with_encoder=True)
+    tf.train.CheckpointManager(
+        tf.train.Checkpoint(**parts), str(tmp_path), max_to_keep=1, checkpoint_name="model.ckpt"
+    ).save(checkpoint_number=2)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "train_results.json").write_text("{}")
+    loaded = BertFlow.load(tmp_path)
+    expected = trained.encoder(loaded.tokenizer(tf.constant(SENTENCES), 8), training=False)
+    np.testing.assert_allclose(loaded.encode(SENTENCES), expected, rtol=0, atol=1e-5)
+    untrained = BertFlow.from_hub(tiny_source.bert_hub, sentence_embedding_type="cls", max_seq_length=8)
+    assert np.abs(untrained.encode(SENTENCES) - loaded.encode(SENTENCES)).max() > 1e-2
+
+
+def test_checkpoint_can_be_named(loaded, sts_run):
+    first = BertFlow.load(sts_run / "model.ckpt-0").encode("w1 w2")
+    assert np.abs(first - loaded.encode("w1 w2")).max() > 1e-3
+
+
+def test_encode_is_the_frozen_encoder_one_sentence_at_a_time(model):
+    expected = [
+        model.encoder(model.tokenizer(tf.constant([sentence]), 8), training=False)[0].numpy() for sentence in SENTENCES
+    ]
+    np.testing.assert_allclose(model.encode(SENTENCES, batch_size=2), expected, rtol=0, atol=1e-5)
+
+
+def test_encode_applies_flow_then_low_dim(loaded, tiny_encoder_dir):
+    u = plain(tiny_encoder_dir, sentence_embedding_type="avg-last-2").encode(SENTENCES)
+    np.testing.assert_allclose(loaded.encode(SENTENCES), loaded.flow.forward(u), rtol=1e-4, atol=1e-4)
+    reduced = plain(tiny_encoder_dir, sentence_embedding_type="avg-last-2", low_dim=4)
+    np.testing.assert_allclose(
+        reduced.encode(SENTENCES), u.reshape(len(SENTENCES), 4, 8).mean(axis=-1), rtol=0, atol=1e-5
+    )
+    assert reduced.embedding_size == 4
+
+
+def test_a_single_string_gives_one_vector_and_no_sentence_an_empty_array(model):
+    np.testing.assert_array_equal(model.encode("w4"), model.encode(["w4"])[0])
+    assert model.encode([]).shape == (0, 32)
+    assert isinstance(model.encode(["w4"], convert_to_numpy=False), tf.Tensor)
+
+
+def test_sentences_are_cut_at_max_seq_length(model):
+    np.testing.assert_array_equal(model.encode("w5 w6 w7 w8 w9 w10 w11 w12"), model.encode("w5 w6 w7 w8 w9 w10"))
+
+
+def test_normalized_embeddings_have_norm_1_and_the_same_cosines(model):
+    embeddings, normalized = model.encode(SENTENCES), model.encode(SENTENCES, normalize_embeddings=True)
+    np.testing.assert_allclose(np.linalg.norm(normalized, axis=-1), 1.0, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        model.similarity(embeddings, embeddings[:2]), normalized @ normalized[:2].T, rtol=0, atol=1e-6
+    )
+
+
+def test_progress_bar_is_shown_when_asked_for(model, capsys):
+    model.encode(SENTENCES, show_progress_bar=True)
+    assert "encode: 100%" in capsys.readouterr().err
+    model.encode(SENTENCES)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.fixture(scope="module")
+def write_flow_config(tmp_path_factory):
+    """Function of a number of levels that gives the path of a flow's configuration, one step a level."""
+
+    def write(n_levels):
+        config = dataclasses.replace(GlowConfig.from_name("config_l3_d3_w32"), n_levels=n_levels, depth=1)
+        path = tmp_path_factory.mktemp("flow") / f"levels_{n_levels}.json"
+        path.write_text(json.dumps(config.to_dict()))
+        return str(path)
+
+    return write
+
+
+def test_fit_learns_a_flow_that_is_the_same_for_the_same_seed(tiny_encoder_dir, write_flow_config):
+    sentences = [f"w{i} w{j}" for i in range(9) for j in range(3)]
+    options = {"epochs": 8, "batch_size": 6, "flow_model_config": write_flow_config(1), "verbose": 0}
+    model = plain(tiny_encoder_dir)
+    assert model.fit(sentences, **options, learning_rate=0.0) is model
+    before = model.bits_per_dim(sentences).mean()
+    model.fit(sentences, **options, learning_rate=1e-2)
+    assert model.bits_per_dim(sentences).mean() < before - 0.1
+    again = plain(tiny_encoder_dir).fit(sentences, **options, learning_rate=1e-2)
+    np.testing.assert_array_equal(again.encode(SENTENCES), model.encode(SENTENCES))
+    other = plain(tiny_encoder_dir).fit(sentences, **options, learning_rate=1e-2, seed=7)
+    assert np.abs(other.encode(SENTENCES) - model.encode(SENTENCES)).max() > 1e-3
+
+
+def test_fit_that_diverges_leaves_the_model_as_it_was(tiny_encoder_dir, write_flow_config):
+    model = plain(tiny_encoder_dir)
+    expected = model.encode(SENTENCES)
+    with pytest.raises(UserError, match="not finite, expected a smaller learning rate"):
+        model.fit(
+            SENTENCES, batch_size=2, epochs=4, learning_rate=1e6, flow_model_config=write_flow_config(1), verbose=0
+        )
+    assert model.flow is None
+    np.testing.assert_array_equal(model.encode(SENTENCES), expected)
+
+
+def test_fit_names_what_does_not_fit(model, write_flow_config):
+    for options, named in (
+        ({"batch_size": 3}, "batch_size: found 3, expected an even number"),
+        ({"batch_size": 64}, "found 6 sentences and 1.0 epochs, expected at least the 64"),
+        ({"batch_size": 2, "flow_model_config": "config_l9"}, "--flow_model_config: "),
+        ({"batch_size": 2, "flow_model_config": write_flow_config(6)}, "found 32, expected a multiple of 64"),
+    ):
+        with pytest.raises(UserError, match=named):
+            model.fit(SENTENCES, verbose=0, **options)
+
+
+def test_bits_per_dim_needs_a_flow(model):
+    with pytest.raises(UserError, match="without a flow"):
+        model.bits_per_dim(SENTENCES)
+
+
+def test_an_element_that_is_no_string_is_named(model):
+    with pytest.raises(UserError, match=r"sentences\[1\]: found NoneType None, expected a string"):
+        model.encode(["w1", None])
+
+
+def test_folder_that_is_no_run_is_named(tmp_path):
+    with pytest.raises(UserError, match="holds no checkpoint"):
+        BertFlow.load(tmp_path)
+
+
+def test_run_whose_training_has_not_finished_is_named(run_copy):
+    (run_copy / "train_results.json").unlink()
+    with pytest.raises(UserError, match="training has not finished"):
+        BertFlow.load(run_copy)
+
+
+def test_encoder_that_is_another_one_by_now_is_named(run_copy):
+    config = json.loads((run_copy / "config.json").read_text())
+    config["encoder"]["fingerprint"] = "0" * 64
+    (run_copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=f"expected the run's, {'0' * 64}"):
+        BertFlow.load(run_copy)
+
+
+def test_max_seq_length_beyond_the_encoders_positions_is_named(tiny_encoder_dir):
+    with pytest.raises(UserError, match="max_seq_length: found 25, expected at most 24"):
+        plain(tiny_encoder_dir, max_seq_length=25)
