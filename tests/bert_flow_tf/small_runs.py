@@ -1,0 +1,166 @@
+"""Little tasks, settings and command lines, for tests of whole runs."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr
+
+import numpy as np
+import tensorflow as tf
+from absl import flags
+
+from bert_flow_tf import run_siamese
+from bert_flow_tf.experiment import Settings
+
+STSB_HEADER = [
+    "index",
+    "genre",
+    "filename",
+    "year",
+    "old_index",
+    "source1",
+    "source2",
+    "sentence1",
+    "sentence2",
+    "score",
+]
+MNLI_HEADER = [
+    "index",
+    "promptID",
+    "pairID",
+    "genre",
+    "-",
+    "-",
+    "-",
+    "-",
+    "sentence1",
+    "sentence2",
+    "label1",
+    "gold_label",
+]
+NLI_LABELS = ("contradiction", "entailment", "neutral")
+TINY_WORDS = [f"w{i}" for i in range(50)]
+SMALL_WORDS = ["The", "the", "cat", "cats", "sat", "."]
+SMALL_FLOW = {
+    "latent_architecture": "glow_resnet",
+    "activation": "relu",
+    "coupling": "additive",
+    "coupling_width": 8,
+    "coupling_dropout": 0.0,
+    "top_prior": "normal",
+    "n_levels": 2,
+    "depth": 1,
+    "permutation": True,
+    "use_fp16": False,
+}
+
+
+def write_tsv(path, rows):
+    """Writes rows of columns as a tab-separated file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def random_pairs(n, words, seed):
+    """n pairs of sentences that share some of their 1 to 6 words, and the share of them: list of (a, b, share)."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(n):
+        a = list(rng.choice(words, rng.integers(1, 7)))
+        kept = rng.random(len(a)) < rng.random()
+        b = [word if keep else str(rng.choice(words)) for word, keep in zip(a, kept, strict=True)]
+        pairs.append((" ".join(a), " ".join(b), float(np.mean(kept))))
+    return pairs
+
+
+def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0):
+    """Folder with train.tsv, dev.tsv and test.tsv of STS-B; the test split has no scores."""
+    for i, (split, n) in enumerate(zip(("train", "dev", "test"), sizes, strict=True)):
+        origin = ["0", "g", "f", "y", "0", "n", "n"]
+        rows = [[*origin, a, b, f"{5 * s:.3f}"] for a, b, s in random_pairs(n, words, [seed, i])]
+        header = STSB_HEADER
+        if split == "test":
+            header, rows = header[:-1], [row[:-1] for row in rows]
+        write_tsv(folder / f"{split}.tsv", [header, *rows])
+    return folder
+
+
+def write_mnli(folder, words=TINY_WORDS, sizes=(24, 9)):
+    """Folder with train.tsv and dev_matched.tsv of MNLI; a pair is the more an entailment, the more it shares."""
+    for i, (name, n) in enumerate(zip(("train", "dev_matched"), sizes, strict=True)):
+        rows = []
+        for a, b, share in random_pairs(n, words, i):
+            label = NLI_LABELS[0 if share < 0.3 else 1 if share > 0.7 else 2]
+            rows.append(["0", "1", "1n", "g", "-", "-", "-", "-", a, b, label, label])
+        write_tsv(folder / f"{name}.tsv", [MNLI_HEADER, *rows])
+    return folder
+
+
+def small_flow_file(folder):
+    """Path of a flow's configuration with two steps of width 8."""
+    path = folder / "small_flow.json"
+    path.write_text(json.dumps(SMALL_FLOW))
+    return str(path)
+
+
+def run(settings=None, **changes):
+    """Runs in this process, and gives the run's directory."""
+    settings = Settings(**({} if settings is None else settings) | changes)
+    settings.check()
+    run_siamese.run(settings)
+    return settings.output_dir
+
+
+def main(*arguments):
+    """Status and stderr of the command line in this process."""
+    flag_values = flags.FlagValues()
+    run_siamese.define_flags(flag_values)
+    stderr = io.StringIO()
+    with redirect_stderr(stderr):
+        flag_values(["run_siamese", *arguments])
+        status = run_siamese.main(["run_siamese"], flag_values)
+    return status, stderr.getvalue()
+
+
+def as_flags(settings, **changes):
+    """Settings as arguments of the command line."""
+    return [f"--{name}={value}" for name, value in (settings | changes).items()]
+
+
+def start(arguments):
+    """The command line as a process of its own, its output to be read as text."""
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "bert_flow_tf.run_siamese", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
+def finish(process):
+    """Status and stderr of a process, once it has ended."""
+    _, stderr = process.communicate(timeout=300)
+    return process.returncode, stderr
+
+
+def checkpoint_variables(run_dir, name=None):
+    """Dictionary from key to array of a run's last checkpoint, or of the one of that name."""
+    path = str(run_dir / name) if name else tf.train.latest_checkpoint(str(run_dir))
+    reader = tf.train.load_checkpoint(path)
+    keys = sorted(key for key in reader.get_variable_to_shape_map() if not key.startswith("_CHECKPOINTABLE"))
+    return {key: reader.get_tensor(key) for key in keys}
+
+
+def assert_same_bits(run_dir, other_dir):
+    """Fails unless the last checkpoints of two runs hold the same bits."""
+    first, second = checkpoint_variables(run_dir), checkpoint_variables(other_dir)
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        # save_counter counts the files written, of which a run that was stopped has one more.
+        if key.startswith("save_counter"):
+            continue
+        np.testing.assert_array_equal(value, second[key], err_msg=key)
