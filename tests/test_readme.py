@@ -1,0 +1,123 @@
+"""Every command of README.md is run: here on a small BERT, or by the tests of the script that it names."""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_README = (_ROOT / "README.md").read_text(encoding="utf-8")
+_BLOCKS = {
+    name: (language, text)
+    for name, language, text in re.findall(r"<!-- command: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", _README, re.DOTALL)
+}
+_BASE = "uncased_L-12_H-768_A-12"
+
+
+@pytest.fixture(scope="module")
+def clone(golden_dir, tmp_path_factory):
+    """A clone as a reader has it after set-up, with a small BERT in BERT base's place and STS-B of 36 pairs."""
+    root = tmp_path_factory.mktemp("clone")
+    shutil.copytree(_ROOT / "run_scripts", root / "run_scripts")
+    # The environment is there already: it is the one that this test runs in.
+    (root / "run_scripts" / "setup_env.sh").write_text(f"VENV_PYTHON={shlex.quote(sys.executable)}\n")
+    for package in ("bert_flow_tf", "glow"):
+        (root / package).symlink_to(_ROOT / package)
+    (root / ".venv" / "bin").mkdir(parents=True)
+    for name, command in (("python", ""), ("bert-flow", " -m bert_flow_tf.cli")):
+        path = root / ".venv" / "bin" / name
+        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{command} "$@"\n')
+        path.chmod(0o755)
+    _write_small_bert(golden_dir / "bert_tiny", root / "premodels" / _BASE)
+    rng = np.random.default_rng(0)
+
+    def sentence():
+        return " ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9)))
+
+    (root / "sentences.txt").write_text("".join(f"{sentence()}\n" for _ in range(64)))
+    data = root / "glue_data" / "STS-B"
+    data.mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        rows = [[str(i), *["-"] * 6, sentence(), sentence(), f"{rng.uniform(0, 5):.3f}"] for i in range(12)]
+        header = ["index", *["-"] * 6, "sentence1", "sentence2", "score"]
+        (data / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in [header, *rows]))
+    (data / "sts-test.csv").write_text("".join("\t".join(["-"] * 4 + [row[9], row[7], row[8]]) + "\n" for row in rows))
+    return root
+
+
+def _write_small_bert(tiny, folder):
+    """The golden data's BERT with 64 positions, as many as the commands ask for, instead of its 24."""
+    folder.mkdir(parents=True)
+    shutil.copy(tiny / "vocab.txt", folder)
+    config = json.loads((tiny / "bert_config.json").read_text())
+    (folder / "bert_config.json").write_text(json.dumps({**config, "max_position_embeddings": 64}))
+    reader = tf.train.load_checkpoint(str(tiny / "bert_model.ckpt"))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variables = []
+        for name in reader.get_variable_to_shape_map():
+            value = reader.get_tensor(name)
+            if name.endswith("position_embeddings"):
+                value = np.resize(value, [64, value.shape[1]])
+            variables.append(tf.compat.v1.get_variable(name, initializer=value))
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.train.Saver(variables).save(
+            session, str(folder / "bert_model.ckpt"), write_meta_graph=False, write_state=False
+        )
+
+
+def _run(clone, name, replacements=()):
+    """What a block of README.md prints, run in the clone."""
+    language, text = _BLOCKS[name]
+    for old, new in replacements:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    command = ["bash", "-euc", text] if language == "bash" else [sys.executable, "-c", text]
+    environment = {**os.environ, "BERT_FLOW_CACHE": str(clone / "cache"), "PYTHONPATH": str(clone)}
+    for variable in ("BERT_HUB", "PREPROCESS_HUB", "INIT_CKPT"):
+        environment.pop(variable, None)
+    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_every_block_of_code_is_a_command_with_a_test():
+    # test_recipe.py and tests/run_scripts test the first one's stages and both scripts; the second may be running now.
+    elsewhere = {"whole method": "siamese_then_flow.sh", "tests": "test.sh"}
+    here = {"original", "convert and export", "client", "Python"}
+    assert set(_BLOCKS) == {*elsewhere, *here}
+    for name, script in elsewhere.items():
+        assert _BLOCKS[name] == ("bash", f"bash run_scripts/{script}\n")
+    assert len(re.findall(r"^```(?:bash|python)$", _README, re.MULTILINE)) == len(_BLOCKS)
+
+
+def test_commands_train_score_convert_export_and_serve(clone):
+    scores = _run(clone, "original")
+    assert re.search(r"^Pearson: -?\d\.\d+, Spearman: -?\d\.\d+$", scores, re.MULTILINE)
+    said = _run(clone, "convert and export").splitlines()
+    assert said[0] == "encoder folder written: encoders/bert_base"
+    assert said[1].startswith("SavedModel written: exported/1 (reloaded: max difference ")
+    _run(clone, "client")
+
+
+def test_python_learns_a_flow_and_exports_it(clone):
+    (clone / "demo_in_small").mkdir()
+    encoder = clone / "demo_in_small" / "encoder"
+    command = [".venv/bin/bert-flow", "convert", "--tf1_checkpoint", f"premodels/{_BASE}", "--out", str(encoder)]
+    subprocess.run(command, cwd=clone, env={**os.environ, "PYTHONPATH": str(clone)}, capture_output=True, check=True)
+    _run(clone, "Python", replacements=[('"demo"', repr(str(encoder)))])
+    assert (clone / "my_model" / "1" / "saved_model.pb").is_file()
+
+
+def test_variables_are_those_that_the_recipe_reads():
+    from bert_flow_tf import recipe
+
+    documented = re.findall(r"^\| `([A-Z_]+)` \|", _README, re.MULTILINE)
+    assert documented == re.findall(r"^  ([A-Z_]+)  ", recipe.__doc__, re.MULTILINE)
