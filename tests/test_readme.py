@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf import recipe
+from bert_flow_tf.convert.from_tf1 import convert_tf1
+
 _ROOT = pathlib.Path(__file__).parents[1]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
 _BLOCKS = {
@@ -108,16 +111,11 @@ def test_commands_train_score_convert_export_and_serve(clone):
 
 
 def test_python_learns_a_flow_and_exports_it(clone):
-    (clone / "demo_in_small").mkdir()
-    encoder = clone / "demo_in_small" / "encoder"
-    command = [".venv/bin/bert-flow", "convert", "--tf1_checkpoint", f"premodels/{_BASE}", "--out", str(encoder)]
-    subprocess.run(command, cwd=clone, env={**os.environ, "PYTHONPATH": str(clone)}, capture_output=True, check=True)
+    encoder = convert_tf1(str(clone / "premodels" / _BASE), clone / "in_place_of_demo")
     _run(clone, "Python", replacements=[('"demo"', repr(str(encoder)))])
     assert (clone / "my_model" / "1" / "saved_model.pb").is_file()
 
 
 def test_variables_are_those_that_the_recipe_reads():
-    from bert_flow_tf import recipe
-
     documented = re.findall(r"^\| `([A-Z_]+)` \|", _README, re.MULTILINE)
     assert documented == re.findall(r"^  ([A-Z_]+)  ", recipe.__doc__, re.MULTILINE)
