@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import redirect_stderr
 
 import numpy as np
@@ -164,3 +165,22 @@ def assert_same_bits(run_dir, other_dir):
         if key.startswith("save_counter"):
             continue
         np.testing.assert_array_equal(value, second[key], err_msg=key)
+
+
+def logged(run_dir, name):
+    """Array [steps] of a scalar that a run logged for TensorBoard, in the order of the steps."""
+    values = {}
+    for path in sorted(run_dir.glob("events.out.tfevents.*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                if value.tag == name:
+                    values[event.step] = float(tf.make_ndarray(value.tensor))
+    return np.array([values[step] for step in sorted(values)])
+
+
+def wait_for(path, process):
+    """Waits until a file is there, as long as the process runs."""
+    while not path.exists():
+        if process.poll() is not None:
+            raise AssertionError(f"it ended before {path} was there: {process.communicate()[1]}")
+        time.sleep(0.01)

@@ -1,0 +1,302 @@
+"""The original's command line: its flags, and one line with status 2 for bad input, with nothing left behind."""
+
+import dataclasses
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+from bert_flow_tf import run_siamese
+from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
+from tests.bert_flow_tf import small_runs
+
+# The original's flags and defaults; None where it has none.
+ORIGINAL_FLAGS = {
+    **dict.fromkeys(("bert_config_file", "task_name", "vocab_file", "init_checkpoint", "data_dir"), None),
+    **dict.fromkeys(("output_parent_dir", "exp_name", "exp_name_prefix", "cached_dir", "eval_checkpoint_name"), None),
+    **dict.fromkeys(("do_train", "do_eval", "do_predict", "early_stopping", "use_xla", "auc", "do_senteval"), False),
+    **dict.fromkeys(("predict_pool", "do_predict_on_dev", "do_predict_on_full", "flow_ddi"), False),
+    **{"do_lower_case": True, "max_seq_length": 128, "label_min": 0.0, "label_max": 5.0, "seed": 1234},
+    **{"log_every_step": 10, "save_checkpoints_steps": 1000, "train_batch_size": 32, "learning_rate": 5e-5},
+    **{"num_train_epochs": 3.0, "warmup_proportion": 0.1, "start_delay_secs": 120, "throttle_secs": 600},
+    **{"eval_batch_size": 8, "predict_batch_size": 8, "sentence_embedding_type": "avg"},
+    **{"flow": 0, "flow_loss": 0, "flow_learning_rate": 1e-3, "flow_model_config": "config_l3_d3_w32"},
+    **{"num_examples": -1, "use_full_for_training": 0, "dupe_factor": 1, "l2_penalty": -1.0, "low_dim": -1},
+    **{"senteval_tasks": ""},
+}
+
+
+@pytest.fixture
+def flag_values(tmp_path, tiny_encoder_dir):
+    """Settings of a run that could be done; its task is written already, its directory is not there."""
+    return {
+        "task_name": "STS-B",
+        "data_dir": small_runs.write_stsb(tmp_path / "STS-B"),
+        "output_parent_dir": tmp_path / "out",
+        "exp_name": "run",
+        "bert_hub": tiny_encoder_dir,
+        "max_seq_length": 12,
+        "train_batch_size": 8,
+        "do_train": True,
+        "do_predict": True,
+    }
+
+
+def assert_refused(status, stderr, *parts):
+    line = stderr.splitlines()[-1]
+    assert status == 2
+    assert line.startswith("error: ")
+    assert sum(other.startswith("error: ") for other in stderr.splitlines()) == 1
+    assert "Traceback" not in stderr
+    for part in parts:
+        assert part in line
+
+
+def assert_refused_in_process(tmp_path, flag_values, *parts):
+    assert_refused(*small_runs.main(*small_runs.as_flags(flag_values)), *parts)
+    assert not (tmp_path / "out").exists()
+
+
+def edit(path, change):
+    """Rewrites a file's rows of columns."""
+    small_runs.write_tsv(path, change([line.split("\t") for line in path.read_text().splitlines()]))
+
+
+def test_every_flag_of_the_original_has_its_default():
+    values = flags.FlagValues()
+    run_siamese.define_flags(values)
+    found = {name: values[name].default for name in ORIGINAL_FLAGS}
+    assert found == ORIGINAL_FLAGS
+
+
+def test_every_flag_has_a_description():
+    values = flags.FlagValues()
+    run_siamese.define_flags(values)
+    assert all(len(values[name].help) > 10 for name in values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--do_trian=true"], ["do_trian"]),
+        (["--train_batch_size=many"], ["train_batch_size", "many"]),
+        (["--do_train=true"], ["--task_name", "expected a value"]),
+        (["stray", "--task_name=STS-B"], ["stray", "flags only"]),
+    ],
+)
+def test_a_slip_in_the_flags_is_one_line_in_the_shell(arguments, parts):
+    status, stderr = small_runs.finish(small_runs.start(arguments))
+    assert_refused(status, stderr, *parts)
+    assert len(stderr.splitlines()) == 1
+
+
+def test_bad_input_is_one_line_in_the_shell(flag_values, tmp_path):
+    edit(tmp_path / "STS-B" / "train.tsv", lambda rows: [*rows[:5], [*rows[5][:9], "four"], *rows[6:]])
+    status, stderr = small_runs.finish(small_runs.start(small_runs.as_flags(flag_values)))
+    assert_refused(status, stderr, "train.tsv, line 6, column 10", "'four'")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        ({"data_dir": "/no/such/folder"}, ["/no/such/folder"]),
+        ({"task_name": "STS-X"}, ["STS-X", "sts-b"]),
+        ({"sentence_embedding_type": "mean"}, ["mean", "avg-last-N"]),
+        ({"max_seq_length": 25}, ["--max_seq_length: found 25, expected at most 24"]),
+        ({"bert_hub": "/no/such/encoder"}, ["/no/such/encoder"]),
+        ({"bert_hub": ""}, ["--bert_hub", "--init_checkpoint"]),
+        ({"flow": 1, "flow_model_config": "config_l9"}, ["--flow_model_config", "config_l9"]),
+        ({"low_dim": 5}, ["--low_dim: found 5", "32"]),
+        ({"train_batch_size": 25}, ["--train_batch_size: found 25", "24"]),
+        ({"train_batch_size": 9, "num_logical_cpus": 2}, ["--train_batch_size: found 9", "2 replicas"]),
+        ({"exp_name": ""}, ["--exp_name", "--exp_name_prefix"]),
+        ({"num_train_epochs": 0.1}, ["--num_train_epochs: found 0.1"]),
+        ({"do_train": False, "sentence_embedding_type": "mean"}, ["mean", "avg-last-N"]),
+        ({"task_name": "MNLI"}, ["--do_predict: found task mnli"]),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_a_bad_flag_is_one_line_and_leaves_nothing_behind(tmp_path, flag_values, changes, parts):
+    assert_refused_in_process(tmp_path, flag_values | changes, *parts)
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "parts"),
+    [
+        ("train.tsv", lambda rows: [[*rows[0][:9], "grade"], *rows[1:]], ["train.tsv, line 1", "'grade'", "'score'"]),
+        ("train.tsv", lambda rows: [*rows[:3], rows[3][:8], *rows[4:]], ["train.tsv, line 4: 8 columns", "10"]),
+        ("train.tsv", lambda rows: [*rows[:3], [*rows[3][:9], "x"], *rows[4:]], ["train.tsv, line 4", "'x'"]),
+        ("train.tsv", lambda rows: [*rows[:3], [*rows[3][:9], "5.5"], *rows[4:]], ["line 4", "5.5", "0 to 5"]),
+        ("train.tsv", lambda rows: rows[:1], ["train.tsv: no examples"]),
+        ("test.tsv", lambda rows: [*rows[:3], rows[3][:8]], ["test.tsv, line 4: 8 columns"]),
+    ],
+)
+def test_a_slip_in_the_data_is_one_line_and_leaves_nothing_behind(tmp_path, flag_values, file, change, parts):
+    edit(tmp_path / "STS-B" / file, change)
+    assert_refused_in_process(tmp_path, flag_values, *parts)
+
+
+@pytest.fixture
+def trio(golden_dir, tmp_path, monkeypatch):
+    """The original's three flags for the golden data's BERT; converted encoders are kept in a folder of this test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = golden_dir / "bert_tiny"
+    files = {"bert_config_file": "bert_config.json", "vocab_file": "vocab.txt", "init_checkpoint": "bert_model.ckpt"}
+    return {"bert_hub": ""} | {flag: folder / name for flag, name in files.items()}
+
+
+def test_a_vocabulary_that_does_not_fit_the_checkpoint_is_refused(tmp_path, flag_values, trio):
+    vocab = trio["vocab_file"].read_text().splitlines()
+    (tmp_path / "vocab.txt").write_text("\n".join([*vocab, "more", "words"]) + "\n")
+    changes = trio | {"vocab_file": tmp_path / "vocab.txt"}
+    assert_refused_in_process(tmp_path, flag_values | changes, str(len(vocab) + 2), str(len(vocab)))
+
+
+def test_a_checkpoint_with_a_variable_missing_is_refused(tmp_path, flag_values, trio, write_tf1_checkpoint):
+    reader = tf.train.load_checkpoint(str(trio["init_checkpoint"]))
+    name = "bert/encoder/layer_1/output/dense/kernel"
+    arrays = {key: reader.get_tensor(key) for key in reader.get_variable_to_shape_map() if key != name}
+    write_tf1_checkpoint(tmp_path / "model.ckpt", arrays)
+    changes = trio | {"init_checkpoint": tmp_path / "model.ckpt"}
+    assert_refused_in_process(tmp_path, flag_values | changes, name)
+
+
+class EncoderWithoutLayers(tf.Module):
+    """An encoder as TF-Hub's were before version 3."""
+
+    @tf.function(
+        input_signature=[
+            {name: tf.TensorSpec([None, None], tf.int32) for name in ("input_word_ids", "input_mask", "input_type_ids")}
+        ]
+    )
+    def __call__(self, inputs):
+        states = tf.cast(inputs["input_word_ids"], tf.float32)[:, :, tf.newaxis]
+        return {"sequence_output": states, "pooled_output": states[:, 0]}
+
+
+def test_an_encoder_without_encoder_outputs_is_refused(tmp_path, flag_values, tiny_encoder_dir):
+    tf.saved_model.save(EncoderWithoutLayers(), str(tmp_path / "old"))
+    changes = {"bert_hub": tmp_path / "old", "preprocess_hub": tiny_encoder_dir / "preprocess"}
+    assert_refused_in_process(tmp_path, flag_values | changes, "encoder_outputs")
+
+
+def test_an_untrained_encoder_predicts_without_a_run(tmp_path, flag_values):
+    for name, changes in {"never": {"do_train": False}, "hardly": {"num_train_epochs": 1e-10}}.items():
+        status, _ = small_runs.main(*small_runs.as_flags(flag_values, exp_name=name, do_eval=True, **changes))
+        assert status == 0
+        assert {path.name for path in (tmp_path / "out" / name).iterdir()} == {"eval_results.txt", "test_results.tsv"}
+    hardly, never = ((tmp_path / "out" / name / "test_results.tsv").read_bytes() for name in ("hardly", "never"))
+    assert hardly == never
+    assert b"nan" not in never
+    assert "global_step = 0\n" in (tmp_path / "out" / "never" / "eval_results.txt").read_text()
+
+
+@pytest.fixture(scope="module")
+def flow_flags(tmp_path_factory, tiny_encoder_dir):
+    """Settings of a flow run of 120 steps on cached embeddings."""
+    folder = tmp_path_factory.mktemp("flow")
+    return {
+        "task_name": "STS-B",
+        "data_dir": str(small_runs.write_stsb(folder / "STS-B")),
+        "output_parent_dir": str(folder / "out"),
+        "bert_hub": str(tiny_encoder_dir),
+        "max_seq_length": 12,
+        "train_batch_size": 8,
+        "num_train_epochs": 40.0,
+        "flow": 1,
+        "flow_loss": 1,
+        "num_examples": 0,
+        "flow_model_config": small_runs.small_flow_file(folder),
+        "flow_learning_rate": 0.01,
+        "log_every_step": 1,
+        "do_train": True,
+        "do_predict": True,
+    }
+
+
+@pytest.fixture(scope="module")
+def flow_run(flow_flags):
+    return small_runs.run(flow_flags, exp_name="whole")
+
+
+def training_step(run_dir):
+    """The step of a run's last checkpoint."""
+    return int(tf.train.latest_checkpoint(str(run_dir)).rpartition("-")[2])
+
+
+def test_a_killed_run_goes_on_and_ends_in_the_same_bits(flow_flags, flow_run):
+    run_dir = flow_run.parent / "killed"
+    changes = {"exp_name": "killed", "save_checkpoints_steps": 2}
+    process = small_runs.start(small_runs.as_flags(flow_flags, **changes))
+    small_runs.wait_for(run_dir / "model.ckpt-10.index", process)
+    os.kill(process.pid, signal.SIGKILL)
+    assert small_runs.finish(process)[0] == -signal.SIGKILL
+    assert not (run_dir / TRAIN_RESULTS_FILE).exists()
+    assert 0 < training_step(run_dir) < 120
+    status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, **changes))
+    assert status == 0, stderr
+    assert (run_dir / "test_results.tsv").read_bytes() == (flow_run / "test_results.tsv").read_bytes()
+    small_runs.assert_same_bits(run_dir, flow_run)
+
+
+def test_a_run_killed_before_its_results_goes_on_with_them(flow_flags, flow_run):
+    (flow_run / "test_results.tsv").rename(flow_run / "kept.tsv")
+    before = small_runs.checkpoint_variables(flow_run)
+    small_runs.run(flow_flags, exp_name="whole")
+    assert (flow_run / "test_results.tsv").read_bytes() == (flow_run / "kept.tsv").read_bytes()
+    (flow_run / "kept.tsv").unlink()
+    np.testing.assert_equal(small_runs.checkpoint_variables(flow_run), before)
+
+
+def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run):
+    files = {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()}
+    for changes, parts in (
+        ({}, ["finished run", "--overwrite"]),
+        ({"seed": 5}, ["other settings", "seed is 1234 there and 5 here", "--overwrite"]),
+        ({"flow_learning_rate": 0.1, "max_seq_length": 9}, ["flow_learning_rate is 0.01", "max_seq_length is 12"]),
+        ({"do_train": False, "flow": 0, "flow_loss": 0}, ["other settings", "flow is True there and False here"]),
+        ({"do_train": False, "eval_checkpoint_name": "model.ckpt-7"}, ["--eval_checkpoint_name", "model.ckpt-7"]),
+    ):
+        status, stderr = small_runs.main(*small_runs.as_flags(flow_flags | {"exp_name": "whole"} | changes))
+        assert_refused(status, stderr, *parts)
+        assert {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()} == files
+
+
+def test_a_named_checkpoint_predicts_to_a_file_of_its_own(flow_flags, flow_run):
+    changes = {"exp_name": "whole", "do_train": False}
+    small_runs.run(flow_flags, **changes, eval_checkpoint_name="model.ckpt-0")
+    small_runs.run(flow_flags, **changes, eval_checkpoint_name="model.ckpt-120")
+    first, last = ((flow_run / f"model.ckpt-{i}.test_results.tsv").read_bytes() for i in (0, 120))
+    assert last == (flow_run / "test_results.tsv").read_bytes()
+    assert first != last
+
+
+def test_xla_gives_the_same_losses(flow_flags, flow_run):
+    arguments = small_runs.as_flags(flow_flags, exp_name="xla", num_train_epochs=2.0, do_predict=False)
+    status, stderr = small_runs.finish(small_runs.start([*arguments, "--use_xla"]))
+    assert status == 0, stderr
+    losses = small_runs.logged(flow_run.parent / "xla", "flow_loss")
+    assert len(losses) == 6
+    np.testing.assert_allclose(losses, small_runs.logged(flow_run, "flow_loss")[:6], rtol=1e-4)
+
+
+def test_a_flow_that_diverges_stops_with_its_last_good_state(flow_flags):
+    changes = {"exp_name": "diverged", "flow_learning_rate": 1e20, "save_checkpoints_steps": 1, "num_train_epochs": 2.0}
+    status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, **changes))
+    assert_refused(status, stderr, "finite", "last good state")
+    run_dir = small_runs.Settings(**flow_flags | changes).output_dir
+    assert not (run_dir / "test_results.tsv").exists()
+    for path in run_dir.glob("model.ckpt-*.index"):
+        for name, value in small_runs.checkpoint_variables(run_dir, path.stem).items():
+            assert np.all(np.isfinite(value)) if value.dtype.kind == "f" else True, name
+    assert stderr.splitlines()[-1].endswith(tf.train.latest_checkpoint(str(run_dir)))
+
+
+def test_settings_and_flags_are_the_same_names():
+    values = flags.FlagValues()
+    run_siamese.define_flags(values)
+    assert set(values) == {field.name for field in dataclasses.fields(small_runs.Settings)}
