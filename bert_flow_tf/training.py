@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import resource
 import signal
@@ -14,6 +15,7 @@ import tf_keras
 from absl import logging
 
 from bert_flow_tf import experiment, input_pipeline
+from bert_flow_tf.convert.from_run import is_run_checkpoint
 from bert_flow_tf.encoder import SentenceEncoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model import SiameseBertFlow
@@ -55,7 +57,9 @@ def configure_devices(settings):
         raise UserError(
             f"--train_batch_size: found {settings.train_batch_size}, expected a multiple of the {replicas} replicas"
         )
-    return tf.distribute.MirroredStrategy(devices)
+    # On CPUs TensorFlow's collective operations tie a process to the first number of replicas that it trains on.
+    on_cpus = wanted > 1
+    return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice() if on_cpus else None)
 
 
 def flow_config(name_or_path):
@@ -66,29 +70,32 @@ def flow_config(name_or_path):
         raise UserError(f"--flow_model_config: {error}") from error
 
 
+def _is_local(value):
+    return os.path.exists(value) or os.path.exists(f"{value}.index")
+
+
 def encoder_flags(settings):
     """The flags that name the encoder, as `resolve_encoder` takes them."""
     names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
     return {name: getattr(settings, name) for name in names}
 
 
-def recorded_encoder(config, settings=None):
+def recorded_encoder(config):
     """`EncoderSource` of the encoder that a run of this configuration started from.
+
+    A converted encoder that is no longer in the cache is made again from what the run's flags named.
 
     Args:
       config: dictionary as in a run's `config.json`.
-      settings: `Settings` whose encoder serves where the recorded one is gone, if it is the same one; or None.
 
     Raises:
       UserError: the encoder cannot be found, or is another one by its fingerprint.
     """
     recorded = config["encoder"]
-    try:
+    if os.path.isabs(recorded["bert_hub"]) and not os.path.isdir(recorded["bert_hub"]):
+        source = resolve_encoder(**config["encoder_flags"])
+    else:
         source = resolve_encoder(bert_hub=recorded["bert_hub"], preprocess_hub=recorded["preprocess_hub"])
-    except UserError:
-        if settings is None or not (settings.bert_hub or settings.init_checkpoint):
-            raise
-        source = resolve_encoder(**encoder_flags(settings))
     if source.fingerprint != recorded["fingerprint"]:
         raise UserError(
             f"{source.bert_hub}: found an encoder with fingerprint {source.fingerprint}, expected the run's, "
@@ -97,20 +104,20 @@ def recorded_encoder(config, settings=None):
     return source
 
 
-def build_model(source, config, *, seed=0, training=None):
+def build_model(source, config, *, seed=0, settings=None, trainable=False):
     """`SiameseBertFlow` of a run's configuration on the encoder of `source`, its own weights not yet loaded.
 
     Args:
       source: `EncoderSource`.
       config: dictionary as in a run's `config.json`.
       seed: of everything drawn at the start.
-      training: `Settings` of the run to train, or None to apply the model only.
+      settings: `Settings` that say which losses count, or None to apply the model only.
+      trainable: whether the encoder is to be trained.
 
     Raises:
       UserError: flow, `low_dim` or `max_seq_length` do not fit the encoder.
     """
-    frozen = training is None or training.encoder_is_frozen
-    encoder = SentenceEncoder(source, config["sentence_embedding_type"], trainable=not frozen)
+    encoder = SentenceEncoder(source, config["sentence_embedding_type"], trainable=trainable)
     if encoder.max_seq_length and config["max_seq_length"] > encoder.max_seq_length:
         raise UserError(
             f"--max_seq_length: found {config['max_seq_length']}, expected at most {encoder.max_seq_length}, "
@@ -131,15 +138,15 @@ def build_model(source, config, *, seed=0, training=None):
         embedding_size=encoder.embedding_size,
         num_labels=config["num_labels"],
         low_dim=config["low_dim"],
-        num_examples=training.num_examples if training else -1,
-        l2_penalty=training.l2_penalty if training else -1.0,
-        flow_loss=bool(training and training.flow_loss),
+        num_examples=settings.num_examples if settings else -1,
+        l2_penalty=settings.l2_penalty if settings else -1.0,
+        flow_loss=bool(settings and settings.flow_loss),
         seed=seed,
     )
 
 
 def checkpoint_of(model, with_encoder):
-    """`tf.train.Checkpoint` of what a model learned: flow, classifier and, where trained, encoder by variable name."""
+    """Keywords of a `tf.train.Checkpoint` of what a model learned: flow, classifier and, where trained, encoder."""
     parts = {}
     if model.flow is not None:
         parts["flow"] = model.flow
@@ -148,6 +155,38 @@ def checkpoint_of(model, with_encoder):
     if with_encoder:
         parts["encoder"] = model.encoder.variables_by_name
     return parts
+
+
+def begin_with(model, config, init_checkpoint):
+    """Gives flow and classifier the values that a run's checkpoint holds for them, as the original does by name.
+
+    The encoder's part of the checkpoint is `resolve_encoder`'s. Nothing happens where `init_checkpoint` is None or no
+    checkpoint of a run.
+
+    Raises:
+      UserError: the checkpoint's flow or classifier is of another kind or shape.
+    """
+    if not init_checkpoint or not is_run_checkpoint(init_checkpoint):
+        return
+    old = experiment.read_config(pathlib.Path(init_checkpoint).parent)
+    parts = {}
+    if model.flow is not None and old["flow"]:
+        if old["flow_config"] != config["flow_config"]:
+            raise UserError(
+                f"--init_checkpoint={init_checkpoint}: found a flow of {old['flow_config']}, expected one of "
+                f"{config['flow_config']}"
+            )
+        parts["flow"] = model.flow
+    if model.output_weights is not None and old["num_labels"]:
+        parts["output_weights"] = model.output_weights
+    if not parts:
+        return
+    try:
+        status = tf.train.Checkpoint(**parts).restore(str(init_checkpoint))
+        status.expect_partial().assert_existing_objects_matched()
+    except ValueError as error:
+        raise UserError(f"--init_checkpoint={init_checkpoint}: {' '.join(str(error).split())}") from error
+    logging.info("%s begin with the values in %s", " and ".join(parts), init_checkpoint)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,9 +201,10 @@ class TrainingData:
 def read_training_data(settings, task, tokenizer):
     """`TrainingData` of a task: read, tokenized, labels masked, shuffled and duplicated as the original does."""
     examples = read_train(task, settings.data_dir, bool(settings.use_full_for_training))
-    if len(examples) < settings.train_batch_size:
+    if settings.early_stopping and len(examples) < settings.train_batch_size:
         raise UserError(
-            f"--train_batch_size: found {settings.train_batch_size}, expected at most the {len(examples)} examples"
+            f"--early_stopping: found a --train_batch_size of {settings.train_batch_size}, expected at most the "
+            f"{len(examples)} examples of an epoch"
         )
     labels = input_pipeline.scaled_labels(examples, task)
     if settings.num_examples > 0:
@@ -180,6 +220,10 @@ def run_config(settings, task, source, data):
     return {
         "format_version": experiment.FORMAT_VERSION,
         "encoder": source.to_dict(),
+        "encoder_flags": {
+            name: os.path.abspath(value) if isinstance(value, str) and _is_local(value) else value
+            for name, value in encoder_flags(settings).items()
+        },
         "sentence_embedding_type": settings.sentence_embedding_type,
         "max_seq_length": settings.max_seq_length,
         "low_dim": settings.low_dim,
@@ -219,7 +263,10 @@ def train(settings, task, source, strategy, evaluate):
     if not total_steps:
         raise UserError(f"--num_train_epochs: found {settings.num_train_epochs}, which is no step at all")
     with strategy.scope():
-        model = build_model(source, config, seed=settings.seed, training=settings)
+        model = build_model(
+            source, config, seed=settings.seed, settings=settings, trainable=not settings.encoder_is_frozen
+        )
+        begin_with(model, config, settings.init_checkpoint)
         schedule = WarmupLinearDecay(settings.learning_rate, total_steps, int(total_steps * settings.warmup_proportion))
         flow_optimizer = AdamWeightDecay(settings.flow_learning_rate, name="flow_adam") if settings.flow_loss else None
         model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
@@ -256,7 +303,6 @@ def train(settings, task, source, strategy, evaluate):
             data.pairs.pieces,
             settings.max_seq_length,
             cache_dir=settings.cached_dir or output_dir,
-            key=[source.fingerprint, settings.sentence_embedding_type],
             pad_to_max=settings.pad_to_max_seq_length,
         )
         stages.end("embed")
