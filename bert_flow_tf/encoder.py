@@ -34,8 +34,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     Raises:
       UserError: the SavedModel is no text encoder with `encoder_outputs`, its vocabulary is larger than its
-      embeddings, or the pooling does
-        not exist.
+        embeddings, or the pooling does not exist.
     """
 
     def __init__(self, source, sentence_embedding_type, *, trainable, name="sentence_encoder"):

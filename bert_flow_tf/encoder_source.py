@@ -23,7 +23,6 @@ _UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3
 HUB_NAMES = {
     "base": "https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4",
     "large": "https://tfhub.dev/tensorflow/bert_en_uncased_L-24_H-1024_A-16/4",
-    "large-wwm": "https://tfhub.dev/tensorflow/bert_en_wwm_uncased_L-24_H-1024_A-16/4",
 }
 
 
@@ -69,7 +68,7 @@ def resolve_encoder(
     """`EncoderSource` of the encoder that the flags name; downloads or converts it first where needed.
 
     Args:
-      bert_hub: `demo`, `base`, `large`, `large-wwm`, a TF-Hub handle, an encoder folder of `bert-flow convert`, or a
+      bert_hub: `demo`, `base`, `large`, a TF-Hub handle, an encoder folder of `bert-flow convert`, or a
         SavedModel's folder.
       preprocess_hub: handle or folder of the preprocess model; not needed for names, encoder folders, or beside a
         folder `preprocess`.
@@ -177,14 +176,22 @@ def _lower_cases(preprocess_dir, vocab):
 
 def _fingerprint(encoder_dir, tokenizer_fingerprint):
     digest = hashlib.sha256(f"encoder {FORMAT_VERSION} {tokenizer_fingerprint}\n".encode())
-    config = encoder_dir.parent / "bert_config.json"
-    # A graph of ours follows from its configuration; its file differs from one export to the next.
-    digest.update(file_digest(config if config.is_file() else encoder_dir / "saved_model.pb").encode())
+    digest.update(_graph_digest(encoder_dir).encode())
     reader = tf.train.load_checkpoint(str(encoder_dir / "variables" / "variables"))
     # Integers are states of dropout's generators and counters: no part of what the encoder computes.
     names = sorted(name for name, dtype in reader.get_variable_to_dtype_map().items() if dtype.is_floating)
     update_with_arrays(digest, ((name, reader.get_tensor(name)) for name in names))
     return digest.hexdigest()
+
+
+def _graph_digest(encoder_dir):
+    """Digest of what determines the graph; the file of a graph saved again differs from one time to the next."""
+    config, record = encoder_dir.parent / "bert_config.json", encoder_dir.parent / "source.json"
+    if config.is_file():
+        return file_digest(config)
+    if record.is_file():
+        return json.loads(record.read_text(encoding="utf-8"))["started_from"]
+    return file_digest(encoder_dir / "saved_model.pb")
 
 
 def _from_trio(config_file, vocab_file, checkpoint, do_lower_case, cache_dir):

@@ -47,6 +47,8 @@ _WITHOUT_EFFECT_ON_TRAINING = frozenset(
         "num_logical_cpus",
         "overwrite",
         "do_lower_case",
+        # What the name stands for is compared instead.
+        "flow_model_config",
     }
 )
 
@@ -307,6 +309,8 @@ def open_run(run_dir, config, overwrite, missing_outputs=()):
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     old = read_config(run_dir)
+    if old is None and overwrite and run_dir.exists() and all(map(_is_result, run_dir.iterdir())):
+        shutil.rmtree(run_dir)
     if old is None and run_dir.exists() and any(run_dir.iterdir()):
         raise UserError(
             f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a new one"
@@ -331,9 +335,16 @@ def open_run(run_dir, config, overwrite, missing_outputs=()):
     return False
 
 
+def _is_result(path):
+    """Whether a file is one that prediction or evaluation without training writes, or was about to."""
+    name = path.name
+    return path.is_file() and (name.endswith((".tsv", EVALUATION_FILE)) or name.startswith((".", "embeddings-")))
+
+
 def _identity(config):
     return config["flags"] | {
         "encoder": config["encoder"]["fingerprint"],
         "data": config["data"]["fingerprint"],
         "replicas": config.get("replicas"),
+        "flow_config": config.get("flow_config"),
     }

@@ -14,6 +14,9 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.experiment import make_directory
+
 SHUFFLE_BUFFER = 1000
 MASKED_LABEL = -10.0
 _TOKENIZE_CHUNK = 4096
@@ -203,18 +206,25 @@ def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, descr
     return embeddings[rows]
 
 
-def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, key, pad_to_max=False):
+def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, pad_to_max=False):
     """As `embed`, kept on disk under what made it.
 
-    The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of `key` and all ids, so another encoder,
-    vocabulary, pooling, length or text never meets it. A file that is not whole is made again.
+    The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of the encoder, its pooling, the padding and
+    all ids, so another encoder, vocabulary, pooling, length or text never meets it. A file that is not whole is made
+    again.
 
     Args:
+      encoder: `SentenceEncoder`, with the weights of its source.
       cache_dir: folder, made if it is not there.
-      key: list of strings that determine an embedding besides ids and padding: encoder fingerprint, embedding type.
+
+    Raises:
+      UserError: the folder cannot be made, or a file in it cannot be read.
     """
     padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
-    digest = hashlib.sha256(repr([_CACHE_VERSION, *key, padding]).encode())
+    made_by = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
+    if tf.config.optimizer.get_jit():
+        made_by.append("XLA")
+    digest = hashlib.sha256(repr(made_by).encode())
     for array in (pieces.flat_values.numpy(), pieces.row_lengths().numpy()):
         digest.update(np.ascontiguousarray(array))
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npy"
@@ -228,8 +238,10 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
             logging.warning("%s holds %s numbers, expected %s: made again", path, embeddings.shape, expected)
         except (ValueError, EOFError, zipfile.BadZipFile) as error:
             logging.warning("%s is not whole (%s): made again", path, error)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read ({error.strerror}), expected a cache's file") from error
+    make_directory(path.parent)
     embeddings = embed(encoder, tokenizer, pieces, max_seq_length, pad_to_max=pad_to_max)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as f:
         np.save(f, embeddings)
     os.chmod(f.name, 0o644)

@@ -15,7 +15,7 @@ Environment variables; without any, the demo encoder learns from the sample data
   GLUE_DIR           folder with STS-B, MNLI, SNLI, ... in GLUE's layout (default: the sample data)
   TASK_NAME          task to learn the flow on and to score (default: STS-B)
   OUTPUT_PARENT_DIR  where everything is written (default: ./exp)
-  CACHED_DIR         cache of records and embeddings (default: OUTPUT_PARENT_DIR/cached_data)
+  CACHED_DIR         cache of embeddings (default: OUTPUT_PARENT_DIR/cached_data)
   RANDOM_SEED        seed of every stage (default: 1234)
   SKIP_NLI           1: no NLI fine-tuning
 
@@ -184,7 +184,7 @@ def _run_stage(recipe: Recipe, stage: Stage, stamps: Stamps, state: str | None, 
         if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
             shutil.rmtree(stage.makes)
         elif state == RUNNING and (stage.makes / TRAIN_RESULTS_FILE).exists():
-            # Interrupted between training and evaluation: a finished training refuses to begin again.
+            # Interrupted after training: what is evaluated already refuses to be trained again.
             flags = [flag for flag in flags if flag != "--do_train=true"]
     stamps.write(stage, RUNNING)
     command = [*interpreter, "-m", stage.module, *flags]

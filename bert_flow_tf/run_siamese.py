@@ -2,11 +2,12 @@
 
 import dataclasses
 import os
+import re
 import sys
 import warnings
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if "--use_xla" in sys.argv or "--use_xla=true" in [argument.lower() for argument in sys.argv]:
+if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
     # Clustering on CPUs is off unless asked for before TensorFlow loads; on GPUs the optimiser's setting is enough.
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
 warnings.filterwarnings("ignore", category=FutureWarning)
@@ -123,20 +124,20 @@ def run(settings):
     scorer = None
     if settings.do_train and settings.num_train_epochs > 1e-6:
         source = resolve_encoder(**training.encoder_flags(settings))
-        model, step = training.train(
-            settings,
-            task,
-            source,
-            strategy,
-            evaluate=lambda model: scoring.Scorer(model, source, settings).evaluate(task),
-        )
-        cache_dir = settings.cached_dir if settings.caches_embeddings else None
+        cache_dir = (settings.cached_dir or output_dir) if settings.caches_embeddings else None
+
+        def evaluate(model):
+            return scoring.Scorer(model, source, settings, cache_dir).evaluate(task)
+
+        model, step = training.train(settings, task, source, strategy, evaluate)
         scorer = scoring.Scorer(model, source, settings, cache_dir)
     if settings.do_eval or settings.do_predict:
         if scorer is None:
             scorer, step = scoring.load_scorer(settings, task, strategy)
         if settings.do_eval:
             scoring.write_evaluation(settings, task, scorer, step)
+        if settings.do_predict and settings.eval_checkpoint_name:
+            scorer, _ = scoring.load_scorer(settings, task, strategy, settings.eval_checkpoint_name)
         if settings.do_predict:
             scoring.write_predictions(settings, task, scorer)
     logging.info("*** output_dir ***")

@@ -40,14 +40,12 @@ class Scorer:
         pieces = input_pipeline.tokenize_pairs(self.tokenizer, examples, labels, settings.max_seq_length).pieces
         options = {"pad_to_max": settings.pad_to_max_seq_length}
         if self.cache_dir:
-            key = [self.source.fingerprint, settings.sentence_embedding_type]
             u = input_pipeline.cached_embeddings(
                 self.model.encoder,
                 self.tokenizer,
                 pieces,
                 settings.max_seq_length,
                 cache_dir=self.cache_dir,
-                key=key,
                 **options,
             )
         else:
@@ -86,8 +84,14 @@ class Scorer:
         return {name: np.float32(value) for name, value in results.items()}
 
 
-def load_scorer(settings, task, strategy):
+def load_scorer(settings, task, strategy, checkpoint_name=None):
     """`Scorer` and step of the run in `settings.output_dir`, or of the encoder that the flags name where no run is.
+
+    Args:
+      settings: `Settings`.
+      task: `Task`.
+      strategy: `tf.distribute.Strategy`.
+      checkpoint_name: name of one of the run's checkpoints, or None for the latest.
 
     Raises:
       UserError: the run's structure is not what the flags say, or its encoder or checkpoint cannot be found.
@@ -102,10 +106,15 @@ def load_scorer(settings, task, strategy):
         _check_structure(settings, task, config)
         # A run on another kind of task keeps its classifier to itself, as in the original.
         config |= {"num_labels": None if task.is_regression else config["num_labels"]}
-        source = training.recorded_encoder(config, settings)
-        checkpoint_path = _checkpoint_path(settings)
+        source = training.recorded_encoder(config)
+        if settings.bert_hub and not settings.init_checkpoint:
+            _check_encoder(settings, source)
+        checkpoint_path = _checkpoint_path(settings, checkpoint_name)
+    logging.info("Encoder: %s", source.bert_hub)
     with strategy.scope():
-        model = training.build_model(source, config, seed=settings.seed)
+        model = training.build_model(source, config, seed=settings.seed, settings=settings)
+        if checkpoint_path is None:
+            training.begin_with(model, config, settings.init_checkpoint)
     step = 0
     if checkpoint_path is not None:
         parts = training.checkpoint_of(model, with_encoder=config["encoder_trained"])
@@ -114,6 +123,12 @@ def load_scorer(settings, task, strategy):
         logging.info("Restored %s", checkpoint_path)
     cache_dir = settings.cached_dir if settings.caches_embeddings and not config["encoder_trained"] else None
     return Scorer(model, source, settings, cache_dir), step
+
+
+def _check_encoder(settings, source):
+    named = resolve_encoder(**training.encoder_flags(settings))
+    if named.fingerprint != source.fingerprint:
+        raise UserError(f"--bert_hub: found {settings.bert_hub}, expected the encoder of the run, {source.bert_hub}")
 
 
 def _check_structure(settings, task, config):
@@ -137,9 +152,9 @@ def _check_structure(settings, task, config):
         )
 
 
-def _checkpoint_path(settings):
-    if settings.eval_checkpoint_name:
-        path = settings.output_dir / settings.eval_checkpoint_name
+def _checkpoint_path(settings, name):
+    if name:
+        path = settings.output_dir / name
         if not path.with_name(f"{path.name}.index").exists():
             raise UserError(f"--eval_checkpoint_name: found no {path}.index, expected a checkpoint's name")
         return path
@@ -158,7 +173,15 @@ def check_results(settings, task):
     splits = ["dev"] if settings.do_eval or (settings.do_train and settings.early_stopping) else []
     splits += _prediction_splits(settings) if settings.do_predict else []
     for split in dict.fromkeys(splits):
-        read_split(task, settings.data_dir, split)
+        examples = read_split(task, settings.data_dir, split)
+        if split == "dev" and "dev" in splits[:1] and examples.has_labels and task.is_regression:
+            if len(examples) < 2 or np.ptp(examples.labels) == 0:
+                raise UserError(
+                    f"{settings.data_dir}: found {len(examples)} dev pairs with {len(set(examples.labels))} different "
+                    "scores, expected at least two of each for a correlation"
+                )
+        elif split == "dev" and settings.do_train and settings.early_stopping and not examples.has_labels:
+            raise UserError(f"--early_stopping: found task {task.name}, whose dev set has no scores, expected another")
 
 
 def _prediction_splits(settings):

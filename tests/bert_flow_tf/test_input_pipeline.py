@@ -1,11 +1,14 @@
 """Pairs become ids, batches and embeddings in the original's order, and no cache is ever stale."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_flow_tf import input_pipeline
 from bert_flow_tf.encoder import SentenceEncoder
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.tasks import Examples, get_task
 from bert_flow_tf.tokenizer import Tokenizer
 
@@ -149,7 +152,7 @@ def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder
 
 
 def cached(encoder, tokenizer, pairs, folder, **options):
-    options = {"max_seq_length": 10, "key": ["encoder", "avg"]} | options
+    options = {"max_seq_length": 10} | options
     return input_pipeline.cached_embeddings(encoder, tokenizer, pairs.pieces, cache_dir=folder, **options)
 
 
@@ -161,14 +164,12 @@ def test_cached_embeddings_are_read_not_computed(tokenizer, encoder, tmp_path, m
     assert len(list((tmp_path / "new").iterdir())) == 1
 
 
-def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, encoder, tmp_path):
+def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, encoder, tmp_path, monkeypatch):
     pairs = make_pairs(tokenizer)
     cached(encoder, tokenizer, pairs, tmp_path)
     padded = {"pad_to_max": True}
     for i, (other, options) in enumerate(
         [
-            (pairs, {"key": ["other", "avg"]}),
-            (pairs, {"key": ["encoder", "cls"]}),
             (pairs, padded),
             (pairs, padded | {"max_seq_length": 12}),
             (make_pairs(tokenizer, max_seq_length=6), {"max_seq_length": 6}),
@@ -178,6 +179,20 @@ def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, e
     ):
         cached(encoder, tokenizer, other, tmp_path, **options)
         assert len(list(tmp_path.iterdir())) == i + 2
+    files = len(list(tmp_path.iterdir()))
+    with monkeypatch.context() as changed:
+        changed.setattr(encoder, "source", dataclasses.replace(encoder.source, fingerprint="another"))
+        cached(encoder, tokenizer, pairs, tmp_path)
+    with monkeypatch.context() as changed:
+        changed.setattr(encoder, "sentence_embedding_type", "cls")
+        cached(encoder, tokenizer, pairs, tmp_path)
+    assert len(list(tmp_path.iterdir())) == files + 2
+
+
+def test_a_cache_that_is_no_folder_is_one_line(tokenizer, encoder, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file: cannot be made \(File exists\), expected a place for a directory"):
+        cached(encoder, tokenizer, make_pairs(tokenizer), tmp_path / "file")
 
 
 @pytest.mark.parametrize(
