@@ -43,7 +43,7 @@ setup(
     extras_require={
         "serving": ["tensorflow-serving-api~=2.19.0"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],
-        "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout"],
+        "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist"],
     },
     entry_points={"console_scripts": ["bert-flow = bert_flow_tf.cli:main"]},
 )

@@ -385,7 +385,7 @@ def _unsharded(dataset):
 def _warn_of_unseeded_dropout(encoder):
     if not encoder.dropout_state:
         logging.warning(
-            "%s draws its dropout from no seed of ours: two runs may differ in the last bits",
+            "%s has no seed for dropout: two runs may differ in the last bits, unless it has no dropout either",
             encoder.source.bert_hub,
         )
 

@@ -21,5 +21,6 @@ fi
 # The tests run even if the style check failed: their result is wanted either way, and their closing line is the last.
 say "pytest${*:+ $*}"
 tests=0
-"$VENV_PYTHON" -m pytest "$@" || tests=$?
+# Two processes: much of a test's time is TensorFlow tracing on one core. A file's tests stay together, for its fixtures.
+"$VENV_PYTHON" -m pytest -n 2 --dist loadfile "$@" || tests=$?
 exit $((tests ? tests : style))

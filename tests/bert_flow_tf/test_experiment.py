@@ -169,6 +169,21 @@ def test_overwrite_begins_anew(tmp_path):
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
 
 
+def test_another_flow_under_the_same_name_is_refused(tmp_path):
+    experiment.open_run(tmp_path / "run", CONFIG | {"flow_config": {"depth": 3}}, overwrite=False)
+    with pytest.raises(UserError, match=r"flow_config is \{'depth': 3\} there and \{'depth': 2\} here"):
+        experiment.open_run(tmp_path / "run", CONFIG | {"flow_config": {"depth": 2}}, overwrite=False)
+
+
+def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
+    for name in ("test_results.tsv", "eval_results.txt", ".config.json.abc"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(UserError, match=r"holds files and no config\.json"):
+        experiment.open_run(tmp_path, CONFIG, overwrite=False)
+    experiment.open_run(tmp_path, CONFIG, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
 @pytest.mark.parametrize(
     "contents",
     [None, "not JSON", "[]", '{"hidden_size": 4}', '{"format_version": 2}', '{"format_version": 1}'],

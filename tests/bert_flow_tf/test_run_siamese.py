@@ -111,7 +111,10 @@ def test_bad_input_is_one_line_in_the_shell(flag_values, tmp_path):
         ({"bert_hub": ""}, ["--bert_hub", "--init_checkpoint"]),
         ({"flow": 1, "flow_model_config": "config_l9"}, ["--flow_model_config", "config_l9"]),
         ({"low_dim": 5}, ["--low_dim: found 5", "32"]),
-        ({"train_batch_size": 25}, ["--train_batch_size: found 25", "24"]),
+        (
+            {"train_batch_size": 25, "early_stopping": True},
+            ["--early_stopping: found a --train_batch_size of 25", "24"],
+        ),
         ({"train_batch_size": 9, "num_logical_cpus": 2}, ["--train_batch_size: found 9", "2 replicas"]),
         ({"exp_name": ""}, ["--exp_name", "--exp_name_prefix"]),
         ({"num_train_epochs": 0.1}, ["--num_train_epochs: found 0.1"]),
@@ -273,6 +276,43 @@ def test_a_named_checkpoint_predicts_to_a_file_of_its_own(flow_flags, flow_run):
     first, last = ((flow_run / f"model.ckpt-{i}.test_results.tsv").read_bytes() for i in (0, 120))
     assert last == (flow_run / "test_results.tsv").read_bytes()
     assert first != last
+
+
+def test_training_then_predicting_with_a_named_checkpoint_uses_that_one(flow_flags, flow_run):
+    run_dir = small_runs.run(
+        flow_flags, exp_name="named", num_train_epochs=1.0, do_predict=True, eval_checkpoint_name="model.ckpt-0"
+    )
+    # Both runs begin with the same flow.
+    small_runs.run(flow_flags, exp_name="whole", do_train=False, eval_checkpoint_name="model.ckpt-0")
+    name = "model.ckpt-0.test_results.tsv"
+    assert (run_dir / name).read_bytes() == (flow_run / name).read_bytes()
+
+
+def test_evaluation_alone_gives_what_it_gave_after_training(flow_flags):
+    values = flow_flags | {"exp_name": "evaluated", "num_train_epochs": 1.0, "do_predict": False, "do_eval": True}
+    run_dir = small_runs.run(values)
+    first = (run_dir / "eval_results.txt").read_bytes()
+    # No label counts, so the supervised loss is zero, as in the original.
+    assert b"eval_loss = 0.0\n" in first
+    (run_dir / "eval_results.txt").unlink()
+    small_runs.run(values, do_train=False)
+    assert (run_dir / "eval_results.txt").read_bytes() == first
+
+
+def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_run):
+    given = {"exp_name": "second", "num_train_epochs": 1.0, "init_checkpoint": str(flow_run / "model.ckpt-120")}
+    run_dir = small_runs.run(flow_flags, **given)
+    start = small_runs.checkpoint_variables(run_dir, "model.ckpt-0")
+    end = small_runs.checkpoint_variables(flow_run, "model.ckpt-120")
+    flow = [key for key in end if key.startswith("flow/")]
+    assert flow
+    for key in flow:
+        np.testing.assert_array_equal(start[key], end[key], err_msg=key)
+
+
+def test_another_encoder_than_the_runs_is_refused(flow_flags, flow_run, small_encoder_dir):
+    values = flow_flags | {"exp_name": "whole", "do_train": False, "bert_hub": str(small_encoder_dir)}
+    assert_refused(*small_runs.main(*small_runs.as_flags(values)), "--bert_hub", "expected the encoder of the run")
 
 
 def test_xla_gives_the_same_losses(flow_flags, flow_run):
