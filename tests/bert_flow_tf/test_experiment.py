@@ -178,7 +178,7 @@ def test_another_flow_under_the_same_name_is_refused(tmp_path):
 def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
     for name in ("test_results.tsv", "eval_results.txt", ".config.json.abc"):
         (tmp_path / name).write_text("x")
-    with pytest.raises(UserError, match=r"holds files and no config\.json"):
+    with pytest.raises(UserError, match=r"is not empty and holds no config\.json"):
         experiment.open_run(tmp_path, CONFIG, overwrite=False)
     experiment.open_run(tmp_path, CONFIG, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
