@@ -3,8 +3,11 @@
 The labels are made the way people made those of SNLI and MNLI, who were shown a sentence about a scene and wrote one
 that is true of that scene too, one that cannot be, and one that may be. What they wrote for "cannot be" is mostly
 another activity or another scene, seldom the same sentence denied; "may be" keeps a part of the scene and adds to it;
-"true" says less of the same. So the labels follow the topic in the main, and that is what fine-tuning on NLI teaches an
-encoder. Pairs that all speak of one event and differ in a detail would teach it that the topic is of no account.
+"true" says less of the same. So the labels follow the topic in the main. Pairs that all speak of one event and differ
+in a detail would teach an encoder that the topic is of no account.
+
+How much fine-tuning changes an encoder still depends on its seed: 75 steps of 16 at 2e-5 took the demo encoder's
+Spearman (avg) on the sample's STS test part from 0.789 to 0.810 with seed 1234, and to 0.653 with seed 7.
 """
 
 import dataclasses
