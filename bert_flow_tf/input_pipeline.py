@@ -21,7 +21,7 @@ SHUFFLE_BUFFER = 1000
 MASKED_LABEL = -10.0
 _TOKENIZE_CHUNK = 4096
 _TOKENS_PER_BATCH = 4096
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,11 +207,11 @@ def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, descr
 
 
 def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, pad_to_max=False):
-    """As `embed`, kept on disk under what made it.
+    """As `embed`, kept on disk under what made it, each different sentence once and in an order of their own.
 
     The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of the encoder, its pooling, the padding and
-    all ids, so another encoder, vocabulary, pooling, length or text never meets it. A file that is not whole is made
-    again.
+    the ids of all different sentences, so another encoder, vocabulary, pooling, length or text never meets it, and the
+    order of the data, which the seed draws, makes no difference. A file that is not whole is made again.
 
     Args:
       encoder: `SentenceEncoder`, with the weights of its source.
@@ -225,25 +225,29 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
     if tf.config.optimizer.get_jit():
         made_by.append("XLA")
     digest = hashlib.sha256(repr(made_by).encode())
-    for array in (pieces.flat_values.numpy(), pieces.row_lengths().numpy()):
+    sentences, rows = distinct(pieces)
+    ids = sentences.to_list()
+    order = np.asarray(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
+    sentences, rows = tf.gather(sentences, order), np.argsort(order)[rows]
+    for array in (sentences.flat_values.numpy(), sentences.row_lengths().numpy()):
         digest.update(np.ascontiguousarray(array))
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npy"
-    expected = (int(pieces.nrows()), encoder.embedding_size)
+    expected = (len(ids), encoder.embedding_size)
     if path.exists():
         try:
             embeddings = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
             if embeddings.shape == expected and embeddings.dtype == np.float32:
                 logging.info("Embeddings read from %s", path)
-                return embeddings
+                return embeddings[rows]
             logging.warning("%s holds %s numbers, expected %s: made again", path, embeddings.shape, expected)
         except (ValueError, EOFError, zipfile.BadZipFile) as error:
             logging.warning("%s is not whole (%s): made again", path, error)
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror}), expected a cache's file") from error
     make_directory(path.parent)
-    embeddings = embed(encoder, tokenizer, pieces, max_seq_length, pad_to_max=pad_to_max)
+    embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as f:
         np.save(f, embeddings)
     os.chmod(f.name, 0o644)
     os.replace(f.name, path)
-    return embeddings
+    return embeddings[rows]

@@ -189,6 +189,15 @@ def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, e
     assert len(list(tmp_path.iterdir())) == files + 2
 
 
+def test_the_order_of_the_sentences_makes_no_difference(tokenizer, encoder, tmp_path, monkeypatch):
+    pairs = make_pairs(tokenizer)
+    first = cached(encoder, tokenizer, pairs, tmp_path)
+    monkeypatch.setattr(input_pipeline, "embed", None)
+    order = np.random.default_rng(0).permutation(len(first))
+    shuffled = dataclasses.replace(pairs, pieces=tf.gather(pairs.pieces, order))
+    np.testing.assert_array_equal(cached(encoder, tokenizer, shuffled, tmp_path), first[order])
+
+
 def test_a_cache_that_is_no_folder_is_one_line(tokenizer, encoder, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"file: cannot be made \(File exists\), expected a place for a directory"):
