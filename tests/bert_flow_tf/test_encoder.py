@@ -207,7 +207,7 @@ def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
     ("flags", "message"),
     [
         ({}, r"--bert_hub: missing"),
-        ({"bert_hub": "demo", "init_checkpoint": "x"}, r"both given"),
+        ({"bert_hub": "demo", "bert_config_file": "x"}, r"both given"),
         ({"bert_config_file": "a", "vocab_file": "b"}, r"--init_checkpoint: missing"),
         ({"bert_config_file": "a", "vocab_file": "b", "init_checkpoint": "/nowhere/c"}, r"there is no c.index"),
         ({"bert_hub": "/nowhere/bert"}, r"--bert_hub=/nowhere/bert: cannot be reached"),
@@ -216,6 +216,11 @@ def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
 def test_incomplete_flags_are_named(flags, message):
     with pytest.raises(UserError, match=message):
         resolve_encoder(**flags)
+
+
+def test_a_checkpoint_of_tf1_gives_an_encoder_by_handle_no_weights(tiny_trio, small_encoder_dir):
+    with pytest.raises(UserError, match=r"no checkpoint of a run of ours, expected one with --bert_hub"):
+        resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=tiny_trio["init_checkpoint"])
 
 
 def test_folder_without_a_saved_model_and_encoder_without_a_preprocess_model_are_refused(small_encoder_dir, tmp_path):
