@@ -151,7 +151,7 @@ def embedding_features(embeddings):
 
 
 def distinct(pieces):
-    """Each different sentence once, in order of first appearance, and for every row the index of its sentence.
+    """Each different sentence once, in an order that their ids alone give, and for every row the index of its sentence.
 
     Args:
       pieces: int32 RaggedTensor [n, (t)].
@@ -168,7 +168,9 @@ def distinct(pieces):
             first[key] = len(keep)
             keep.append(row)
         rows[row] = first[key]
-    return tf.gather(pieces, np.asarray(keep, np.int64)), rows
+    keys = list(first)
+    order = np.asarray(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+    return tf.gather(pieces, np.asarray(keep, np.int64)[order]), np.argsort(order)[rows]
 
 
 def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, description="embed"):
@@ -226,13 +228,10 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
         made_by.append("XLA")
     digest = hashlib.sha256(repr(made_by).encode())
     sentences, rows = distinct(pieces)
-    ids = sentences.to_list()
-    order = np.asarray(sorted(range(len(ids)), key=ids.__getitem__), np.int64)
-    sentences, rows = tf.gather(sentences, order), np.argsort(order)[rows]
     for array in (sentences.flat_values.numpy(), sentences.row_lengths().numpy()):
         digest.update(np.ascontiguousarray(array))
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npy"
-    expected = (len(ids), encoder.embedding_size)
+    expected = (int(sentences.nrows()), encoder.embedding_size)
     if path.exists():
         try:
             embeddings = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
