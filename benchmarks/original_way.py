@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 
-from bert_flow_tf.experiment import TRAIN_RESULTS_FILE, write_atomically
+from bert_flow_tf.atomic import write_atomically
+from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
 
 WAYS = {
     "here": ("--cache_embeddings=true",),

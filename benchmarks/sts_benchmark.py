@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 
+from bert_flow_tf.atomic import write_atomically
 from bert_flow_tf.eval_stsb import read_predictions, score_predictions
-from bert_flow_tf.experiment import TRAIN_RESULTS_FILE, write_atomically
+from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
 
 FLOW_FLAGS = ("--flow=1", "--flow_loss=1", "--use_full_for_training=1", "--num_train_epochs=1.0", "--do_train=true")
 NO_FLOW_FLAGS = ("--flow=0", "--num_train_epochs=1e-10")

@@ -5,12 +5,13 @@ import tensorflow as tf
 import tf_keras
 from tqdm import tqdm
 
-from bert_flow_tf import experiment, input_pipeline, training
+from bert_flow_tf import experiment, input_pipeline
 from bert_flow_tf.convert.from_run import run_checkpoint
-from bert_flow_tf.encoder import resolve_encoder
+from bert_flow_tf.encoder import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.optimization import AdamWeightDecay
+from bert_flow_tf.run_model import build_model, flow_config, restore
 from bert_flow_tf.tokenizer import Tokenizer
 from glow.flow import Glow
 
@@ -75,12 +76,9 @@ class BertFlow:
                 f"{checkpoint.parent}: found a run whose training has not finished, expected a finished one "
                 "(the command that began it goes on with it)"
             )
-        source = training.recorded_encoder(config)
-        model = training.build_model(source, config)
-        parts = training.checkpoint_of(model, with_encoder=config["encoder_trained"])
-        if parts:
-            status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
-            status.expect_partial().assert_existing_objects_matched()
+        source = recorded_encoder(config)
+        model = build_model(source, config)
+        restore(model, checkpoint, with_encoder=config["encoder_trained"])
         return cls(
             model,
             source,
@@ -110,7 +108,7 @@ class BertFlow:
             "flow": False,
             "num_labels": None,
         }
-        model = training.build_model(source, config)
+        model = build_model(source, config)
         return cls(model, source, sentence_embedding_type=sentence_embedding_type, max_seq_length=max_seq_length)
 
     def embed_tokens(self, tokens):
@@ -201,7 +199,7 @@ class BertFlow:
                 f"fit: found {len(sentences)} sentences and {epochs} epochs, expected at least the {batch_size} "
                 "sentences of one step"
             )
-        config = training.flow_config(flow_model_config)
+        config = flow_config(flow_model_config)
         try:
             flow = Glow(config, self.encoder.embedding_size, seed=seed)
         except ValueError as error:

@@ -6,12 +6,12 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
-from bert_flow_tf.encoder_source import EncoderSource, resolve_encoder
+from bert_flow_tf.encoder_source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.pooling import pooling
 from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
 
-__all__ = ["EncoderSource", "SentenceEncoder", "resolve_encoder"]
+__all__ = ["EncoderSource", "SentenceEncoder", "recorded_encoder", "resolve_encoder"]
 
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 

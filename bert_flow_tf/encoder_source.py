@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 import tarfile
 
@@ -12,10 +13,11 @@ import tensorflow_hub as hub
 from bert_flow_tf.convert.cache import cache_root, cached_encoder
 from bert_flow_tf.convert.digest import file_digest, update_with_arrays
 from bert_flow_tf.convert.encoder_folder import FORMAT_VERSION
-from bert_flow_tf.convert.from_run import convert_run, is_run_checkpoint, run_config
+from bert_flow_tf.convert.from_run import convert_run, is_run_checkpoint
 from bert_flow_tf.convert.from_tf1 import checkpoint_files, checkpoint_prefix, convert_tf1
 from bert_flow_tf.demo_encoder import demo_encoder_dir
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.experiment import read_config
 from bert_flow_tf.tokenizer import Tokenizer, read_vocabulary, vocabulary_asset
 
 _UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"
@@ -220,24 +222,33 @@ def _from_trio(config_file, vocab_file, checkpoint, do_lower_case, cache_dir):
     return _from_hub(str(folder), None, cache_dir)
 
 
-def run_encoder(prefix, cache_dir=None):
-    """`EncoderSource` of the encoder that the run of ours with this checkpoint started from.
+def recorded_encoder(config, cache_dir=None):
+    """`EncoderSource` of the encoder that a run of this configuration started from.
+
+    A converted encoder that is no longer in the cache is made again from what the run's flags named.
+
+    Args:
+      config: dictionary as in a run's `config.json`.
+      cache_dir: see `resolve_encoder`.
 
     Raises:
-      UserError: that encoder cannot be found, or it is no longer the one that the run used.
+      UserError: the encoder cannot be found, or is another one by its fingerprint.
     """
-    recorded = run_config(prefix)["encoder"]
-    source = _from_hub(recorded["bert_hub"], recorded.get("preprocess_hub"), cache_dir)
-    if source.fingerprint != recorded.get("fingerprint"):
+    recorded = config["encoder"]
+    if os.path.isabs(recorded["bert_hub"]) and not os.path.isdir(recorded["bert_hub"]):
+        source = resolve_encoder(**config["encoder_flags"], cache_dir=cache_dir)
+    else:
+        source = _from_hub(recorded["bert_hub"], recorded["preprocess_hub"], cache_dir)
+    if source.fingerprint != recorded["fingerprint"]:
         raise UserError(
-            f"{prefix}: the run used an encoder with fingerprint {recorded.get('fingerprint')}, "
-            f"{source.bert_hub} has {source.fingerprint}"
+            f"{source.bert_hub}: found an encoder with fingerprint {source.fingerprint}, expected the run's, "
+            f"{recorded['fingerprint']}"
         )
     return source
 
 
 def _from_run(prefix, vocab_file, cache_dir):
-    source = run_encoder(prefix, cache_dir)
+    source = recorded_encoder(read_config(prefix.parent), cache_dir)
     if read_vocabulary(vocab_file) != read_vocabulary(vocabulary_asset(source.preprocess_dir)):
         raise UserError(f"--vocab_file={vocab_file}: another vocabulary than that of the run {prefix.parent}")
     return _with_run_weights(source, prefix, cache_dir)
@@ -250,9 +261,9 @@ def _with_run_weights(source, prefix, cache_dir):
             f"--init_checkpoint={prefix}: no checkpoint of a run of ours, expected one with --bert_hub, or "
             f"--bert_config_file and --vocab_file instead of --bert_hub"
         )
-    config = run_config(prefix)
+    config = read_config(prefix.parent)
     if not config["encoder_trained"]:
-        if config["encoder"].get("fingerprint") != source.fingerprint:
+        if config["encoder"]["fingerprint"] != source.fingerprint:
             raise UserError(
                 f"--init_checkpoint={prefix}: a run on a frozen encoder, {config['encoder']['bert_hub']}, expected "
                 f"one on {source.bert_hub}"

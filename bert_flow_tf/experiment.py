@@ -3,11 +3,10 @@
 import dataclasses
 import json
 import math
-import os
 import pathlib
 import shutil
-import tempfile
 
+from bert_flow_tf.atomic import make_directory, write_atomically
 from bert_flow_tf.errors import UserError
 
 FORMAT_VERSION = 1
@@ -220,17 +219,6 @@ class Settings:
             raise UserError("--do_train, --do_eval, --do_predict: found none of them, expected at least one")
 
 
-def write_atomically(path, text):
-    """Writes a text file through a temporary sibling, so that it is there whole or not at all."""
-    path = pathlib.Path(path)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
-    ) as f:
-        f.write(text)
-    os.chmod(f.name, 0o644)
-    os.replace(f.name, path)
-
-
 def write_result(path, text, overwrite):
     """Writes a result file; one that is there already with other contents stays, unless `overwrite`.
 
@@ -242,18 +230,6 @@ def write_result(path, text, overwrite):
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
     make_directory(path.parent)
     write_atomically(path, text)
-
-
-def make_directory(path):
-    """Makes a directory and those above it, unless they are there.
-
-    Raises:
-      UserError: a file is in the way, or the place may not be written to.
-    """
-    try:
-        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be made ({error.strerror}), expected a place for a directory") from error
 
 
 def read_config(run_dir):

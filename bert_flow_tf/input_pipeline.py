@@ -14,8 +14,8 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
+from bert_flow_tf.atomic import make_directory
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.experiment import make_directory
 
 SHUFFLE_BUFFER = 1000
 MASKED_LABEL = -10.0

@@ -6,6 +6,7 @@ import json
 import pathlib
 from collections.abc import Mapping
 
+from bert_flow_tf.convert.digest import file_digest
 from bert_flow_tf.errors import UserError
 
 EMBEDDING_TYPES = ("avg", "avg-last-2")
@@ -197,9 +198,9 @@ def _encoder_settings(recipe: Recipe) -> dict[str, str]:
             settings[name] = value
         elif path.is_dir():
             files = (file for file in sorted(path.rglob("*")) if file.is_file() and ".data-" not in file.name)
-            settings[name] = _digest({str(file.relative_to(path)): _digest_of_file(file) for file in files})
+            settings[name] = _digest({str(file.relative_to(path)): file_digest(file) for file in files})
         elif path.is_file() or index.is_file():
-            settings[name] = _digest_of_file(path if path.is_file() else index)
+            settings[name] = file_digest(path if path.is_file() else index)
         else:
             settings[name] = value
     return settings
@@ -209,15 +210,7 @@ def _digest_of_data(folder: pathlib.Path) -> str:
     if not folder.is_dir():
         raise UserError(f"GLUE_DIR: {folder} is no folder, expected the data of {folder.name} there")
     files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith("."))
-    return _digest({file.name: _digest_of_file(file) for file in files})
-
-
-def _digest_of_file(path: pathlib.Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    return _digest({file.name: file_digest(file) for file in files})
 
 
 def _digest(settings: Mapping[str, str]) -> str:

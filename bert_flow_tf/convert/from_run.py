@@ -1,6 +1,5 @@
 """From a run of ours that trained its encoder to an encoder folder."""
 
-import json
 import pathlib
 import re
 import shutil
@@ -9,9 +8,10 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_hub as hub
 
-from bert_flow_tf.convert.encoder_folder import FORMAT_VERSION, new_folder, quiet_tensorflow, write_json
+from bert_flow_tf.convert.encoder_folder import FORMAT_VERSION, new_encoder_folder, quiet_tensorflow, write_json
 from bert_flow_tf.convert.weights import check_finite
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.experiment import read_config
 from bert_flow_tf.tokenizer import vocabulary_asset
 
 # Where a run's tf.train.Checkpoint keeps `SentenceEncoder.variables_by_name`: its keyword is `encoder`.
@@ -45,24 +45,6 @@ def run_checkpoint(run):
     return path
 
 
-def run_config(prefix):
-    """dict of the `config.json` beside a run's checkpoint.
-
-    Raises:
-      UserError: it is not a run's configuration.
-    """
-    path = pathlib.Path(prefix).parent / "config.json"
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not JSON: {error}") from error
-    if not isinstance(config, dict) or "encoder_trained" not in config or "bert_hub" not in config.get("encoder", {}):
-        raise UserError(f"{path}: no encoder_trained and encoder.bert_hub, expected the config.json of a run of ours")
-    return config
-
-
 def run_variables(prefix):
     """dict of name -> array of the encoder's variables in a run's checkpoint with this prefix.
 
@@ -94,7 +76,7 @@ def convert_run(prefix, source, out_dir, *, overwrite=False):
     Raises:
       UserError: the run did not train its encoder, or the variables do not fit the encoder.
     """
-    if not run_config(prefix)["encoder_trained"]:
+    if not read_config(pathlib.Path(prefix).parent)["encoder_trained"]:
         raise UserError(f"{prefix}: the run did not train its encoder; the one it used is {source.bert_hub}")
     origin = {"kind": "run", "name": pathlib.Path(prefix).name, "started_from": source.fingerprint}
     return export_encoder(source, run_variables(prefix), out_dir, origin=origin, overwrite=overwrite)
@@ -115,7 +97,7 @@ def export_encoder(source, variables, out_dir, *, origin=None, overwrite=False):
       UserError: a variable is missing, left over, of another shape or not finite, or `out_dir` exists.
     """
     check_finite(variables, str(out_dir))
-    with quiet_tensorflow(), new_folder(out_dir, overwrite=overwrite) as folder:
+    with quiet_tensorflow(), new_encoder_folder(out_dir, overwrite=overwrite) as folder:
         encoder = hub.load(str(source.encoder_dir))
         _assign(encoder, variables, source.bert_hub)
         tf.saved_model.save(encoder, str(folder / "encoder"))

@@ -50,10 +50,12 @@ def convert_tf1(checkpoint, out_dir, *, config_file=None, vocab_file=None, do_lo
 
 
 def checkpoint_prefix(checkpoint):
-    """pathlib.Path of the checkpoint's prefix, from the prefix itself or a folder that holds one checkpoint.
+    """pathlib.Path of the checkpoint's prefix, from the prefix itself or a folder with a checkpoint.
+
+    Of several in a folder it is the one that the folder's file `checkpoint` names, as TensorFlow takes it.
 
     Raises:
-      UserError: there is no checkpoint, or the folder holds several.
+      UserError: there is no checkpoint, or several and none is named.
     """
     path = pathlib.Path(checkpoint)
     if not path.is_dir():
@@ -63,6 +65,9 @@ def checkpoint_prefix(checkpoint):
     if (path / "bert_model.ckpt.index").is_file():
         return path / "bert_model.ckpt"
     found = sorted(file.name.removesuffix(".index") for file in path.glob("*.index"))
+    latest = tf.train.latest_checkpoint(str(path)) if len(found) > 1 else None
+    if latest is not None:
+        return pathlib.Path(latest)
     if len(found) != 1:
         raise UserError(f"{path}: found {', '.join(found) or 'no checkpoint'}, expected bert_model.ckpt.index")
     return path / found[0]

@@ -32,8 +32,8 @@ def variable_shapes(config):
     return shapes
 
 
-def keras_names(config):
-    """dict of TF1 name -> name of that variable in tf-models' `BertEncoder`."""
+def keras_names(num_hidden_layers):
+    """dict of TF1 name -> name of that variable in tf-models' `BertEncoder` of as many layers."""
     names = {
         "bert/embeddings/word_embeddings": "word_embeddings/embeddings",
         "bert/embeddings/position_embeddings": "position_embedding/embeddings",
@@ -48,13 +48,23 @@ def keras_names(config):
         "output/dense": "output",
     }
     norms = {"attention/output": "self_attention_layer_norm", "output": "output_layer_norm"}
-    for i in range(config.num_hidden_layers):
+    for i in range(num_hidden_layers):
         layer, keras_layer = f"bert/encoder/layer_{i}", f"transformer/layer_{i}"
         for part, keras_part in dense.items():
             names |= {f"{layer}/{part}/{kind}": f"{keras_layer}/{keras_part}/{kind}" for kind in ("kernel", "bias")}
         for part, keras_part in norms.items():
             names |= {f"{layer}/{part}/LayerNorm/{kind}": f"{keras_layer}/{keras_part}/{kind}" for kind in _LAYER_NORM}
     return names
+
+
+def to_tf1_shape(tf1_name, array):
+    """The array of one of tf-models' variables in the shape of TF1's, which has no axis of heads."""
+    if not tf1_name.startswith("bert/encoder/"):
+        return array
+    if not tf1_name.endswith("/kernel"):
+        return array.reshape(-1)
+    # The heads are what the output projection of attention starts from, and what the other kernels end in.
+    return array.reshape(-1, array.shape[-1]) if "attention/output" in tf1_name else array.reshape(len(array), -1)
 
 
 def check_variables(found_shapes, config, source, name_in_source=lambda name: name):

@@ -7,9 +7,10 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.atomic import new_folder
 from bert_flow_tf.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.serving.version_folder import check_destination, new_version
+from bert_flow_tf.serving.version_folder import check_destination
 from bert_flow_tf.tokenizer import vocabulary_asset
 
 FORMAT_VERSION = 1
@@ -93,7 +94,7 @@ def export(bert_flow, out_dir, *, version=1, normalize=False, overwrite=False):
         behind.
     """
     path = check_destination(out_dir, version, overwrite)
-    with new_version(path) as folder:
+    with new_folder(path) as folder:
         module = ServedBertFlow(bert_flow, normalize)
         with quiet_tensorflow():
             tf.saved_model.save(

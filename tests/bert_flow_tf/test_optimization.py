@@ -1,38 +1,10 @@
-"""TF1's optimiser and its schedule, against golden data and by hand."""
+"""TF1's optimiser and its schedule, by hand (tests/golden has what TF1 computed)."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_flow_tf.optimization import AdamWeightDecay, WarmupLinearDecay, apply_clipped
-from glow.config import GlowConfig
-from glow.flow import Glow
-from glow.tf1_checkpoint import assign_tf1_variables
-
-FLOWS = ("config_l2_d2_w32", "config_l2_d3_w32", "config_l3_d3_w32", "affine_1x1_gatu")
-
-
-@pytest.mark.parametrize("name", FLOWS)
-def test_five_steps_on_the_flow_end_where_tf1_ended(golden_dir, name):
-    config = GlowConfig.from_file(golden_dir / f"flow_{name}.json")
-    with np.load(golden_dir / f"flow_{name}.npz") as arrays:
-        golden = dict(arrays)
-    flow = Glow(config, golden["x"].shape[-1], seed=0)
-    assign_tf1_variables(flow, {k.removeprefix("var/"): v for k, v in golden.items() if k.startswith("var/")})
-    optimizer = AdamWeightDecay(1e-3)
-    variables = list(flow.trainable_variables)
-    optimizer.build(variables)
-    losses = []
-    for batch in golden["train_batches"]:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(flow.bits_per_dim(batch))
-        apply_clipped(optimizer, tape.gradient(loss, variables), variables)
-        losses.append(float(loss))
-    np.testing.assert_allclose(losses, golden["train_losses"], rtol=1e-4)
-    z, bits_per_dim = flow.forward_and_bits_per_dim(golden["x"])
-    expected = golden["z_after_training"].reshape(z.shape)
-    assert np.linalg.norm(z - expected) <= 1e-3 * np.linalg.norm(expected)
-    np.testing.assert_allclose(bits_per_dim, golden["loss_after_training"], rtol=1e-4)
 
 
 def test_rate_rises_from_the_first_step_and_falls_to_zero():

@@ -1,4 +1,4 @@
-"""Poolings against the original's values and against the paper's words."""
+"""Poolings in the code's meaning and in the paper's words, on layers that the original computed."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,6 @@ import tensorflow as tf
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.pooling import pooling
-
-ORIGINAL_NAMES = [
-    "avg",
-    "cls",
-    *(f"avg-last-{n}" for n in (1, 2, 3)),
-    *(f"avg-last-last-{n}" for n in (1, 2, 3)),
-    "avg-last-concat-2",
-]
 
 
 @pytest.fixture(scope="module")
@@ -28,12 +20,6 @@ def outputs(golden):
         "pooled_output": tf.constant(golden["pooled_output"]),
         "encoder_outputs": [tf.constant(golden[f"encoder_layer_{i}"]) for i in range(3)],
     }
-
-
-@pytest.mark.parametrize("name", ORIGINAL_NAMES)
-def test_same_numbers_as_the_original_on_its_own_layers(golden, outputs, name):
-    pooled = pooling(name, 3)(outputs, golden["input_mask"])
-    np.testing.assert_allclose(pooled, golden[f"pooled/{name}"], atol=1e-6)
 
 
 def test_last_2_is_first_and_last_layer_but_the_papers_is_the_last_two(golden, outputs):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_flow_tf import scoring, training
+from bert_flow_tf import scoring
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.experiment import Settings
+from bert_flow_tf.run_model import build_model, run_config
 from bert_flow_tf.tasks import get_task
 from tests.bert_flow_tf import small_runs
 
@@ -30,10 +31,10 @@ def make_scorer(tiny_source, stsb_dir):
     def make(output, task=STSB, **changes):
         values = {"task_name": task.name, "data_dir": str(stsb_dir), "output_parent_dir": str(output)}
         settings = Settings(**values | {"exp_name": "run", "max_seq_length": 12} | changes)
-        config = training.run_config(settings, task, tiny_source, None)
+        config = run_config(settings, task, tiny_source, None)
         key = json.dumps([config["low_dim"], config["num_labels"]])
         if key not in models:
-            models[key] = training.build_model(tiny_source, config)
+            models[key] = build_model(tiny_source, config)
         return settings, scoring.Scorer(models[key], tiny_source, settings)
 
     return make

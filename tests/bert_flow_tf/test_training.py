@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf import training
+from bert_flow_tf import callbacks, training
 from bert_flow_tf.convert.from_huggingface import convert_hugging_face
+from bert_flow_tf.devices import configure_devices
 from bert_flow_tf.encoder import resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.experiment import TRAIN_RESULTS_FILE, Settings
+from bert_flow_tf.run_model import encoder_flags
 from bert_flow_tf.tasks import get_task
 from tests.bert_flow_tf import small_runs
 
@@ -22,22 +24,22 @@ def train(values, evaluate=None, **changes):
     """Settings, model and steps of a run trained in this process."""
     settings = Settings(**values | changes)
     settings.check()
-    strategy = training.configure_devices(settings)
-    source = resolve_encoder(**training.encoder_flags(settings))
+    strategy = configure_devices(settings)
+    source = resolve_encoder(**encoder_flags(settings))
     model, steps = training.train(settings, get_task(settings.task_name), source, strategy, evaluate)
     return settings, model, steps
 
 
 def kill_at(monkeypatch, at, number=signal.SIGTERM):
     """Makes the process signal itself when a run ends its step `at`."""
-    record = training._Summaries.on_train_batch_end
+    record = callbacks.Summaries.on_train_batch_end
 
     def record_and_kill(self, batch, logs=None):
         record(self, batch, logs)
         if int(self.step) == at:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(training._Summaries, "on_train_batch_end", record_and_kill)
+    monkeypatch.setattr(callbacks.Summaries, "on_train_batch_end", record_and_kill)
 
 
 def encoder_drift(model):
@@ -277,12 +279,3 @@ def test_with_dropout_an_interrupted_run_ends_in_the_same_bits(dropout_values, d
     small_runs.run(dropout_values, **changes)
     assert (run_dir / "test_results.tsv").read_bytes() == (dropout_run / "test_results.tsv").read_bytes()
     small_runs.assert_same_bits(run_dir, dropout_run)
-
-
-def test_a_step_with_a_loss_that_is_not_finite_is_not_saved(tmp_path):
-    step = tf.Variable(4, dtype=tf.int64)
-    manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), str(tmp_path), max_to_keep=1)
-    callback = training._StopIfNotFinite(step, manager)
-    callback.on_train_batch_end(0, {"loss": 1.0})
-    with pytest.raises(UserError, match="step 6: found flow_loss nan, expected a finite number"):
-        callback.on_train_batch_end(1, {"loss": 1.0, "flow_loss": float("nan")})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.convert.from_run import export_encoder, run_config, run_variables
+from bert_flow_tf.convert.from_run import export_encoder, run_checkpoint, run_variables
 from bert_flow_tf.encoder import SentenceEncoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 
@@ -59,10 +59,9 @@ def test_names_with_dots_and_slashes_come_back_from_a_checkpoint(tmp_path):
     assert run_variables(path) == {"layer_0/.S/x..y": 1.0, "a.S": 2.0}
 
 
-def test_checkpoint_without_an_encoder_and_other_configurations_are_refused(tmp_path):
+def test_checkpoint_without_an_encoder_or_without_a_configuration_is_refused(tmp_path):
     path = tf.train.Checkpoint(step=tf.Variable(1)).write(str(tmp_path / "model.ckpt-1"))
     with pytest.raises(UserError, match=r"holds no variables of an encoder"):
         run_variables(path)
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"config.json: no encoder_trained"):
-        run_config(path)
+    with pytest.raises(UserError, match=r"expected config.json beside it"):
+        run_checkpoint(path)

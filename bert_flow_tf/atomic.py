@@ -1,0 +1,70 @@
+"""Files and folders that are there whole or not at all."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+
+from bert_flow_tf.errors import UserError
+
+
+def write_atomically(path, text):
+    """Writes a text file through a temporary sibling, so that it is there whole or not at all."""
+    path = pathlib.Path(path)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+    ) as f:
+        f.write(text)
+    os.chmod(f.name, 0o644)
+    os.replace(f.name, path)
+
+
+def make_directory(path):
+    """Makes a directory and those above it, unless they are there.
+
+    Raises:
+      UserError: a file is in the way, or the place may not be written to.
+    """
+    try:
+        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be made ({error.strerror}), expected a place for a directory") from error
+
+
+@contextlib.contextmanager
+def new_folder(path):
+    """Gives the path of a folder to be, which takes the name `path` when the block ends well and is removed when not.
+
+    The block makes the folder itself. One that has the name already is replaced in the end; folders above it that had
+    to be made for it are removed again when they stay empty.
+
+    Raises:
+      UserError: the place cannot be written to.
+    """
+    path = pathlib.Path(path).absolute()
+    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    make_directory(path.parent)
+    try:
+        workspace = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise UserError(
+            f"{path.parent}: cannot be written to ({error.strerror}), expected a place for {path}"
+        ) from error
+    try:
+        folder = workspace / "new"
+        yield folder
+        if path.exists():
+            path.rename(workspace / "old")
+        try:
+            folder.rename(path)
+        except OSError:
+            if (workspace / "old").exists():
+                (workspace / "old").rename(path)
+            raise
+    finally:
+        shutil.rmtree(workspace)
+        for folder in made:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()

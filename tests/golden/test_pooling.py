@@ -1,0 +1,56 @@
+"""Sentence embeddings against what the TF1 code pooled (pooling.npz)."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder import SentenceEncoder
+from bert_flow_tf.model import reduce_dimension
+from bert_flow_tf.pooling import pooling
+
+ORIGINAL_NAMES = [
+    "avg",
+    "cls",
+    *(f"avg-last-{n}" for n in (1, 2, 3)),
+    *(f"avg-last-last-{n}" for n in (1, 2, 3)),
+    "avg-last-concat-2",
+]
+
+
+LOW_DIM = "low_dim"
+
+
+@pytest.fixture(scope="module")
+def golden(golden_dir):
+    with np.load(golden_dir / "pooling.npz") as arrays:
+        return dict(arrays)
+
+
+def test_every_type_of_the_golden_data_is_compared(golden):
+    assert sorted(k for k in golden if k.startswith("pooled/")) == sorted(
+        f"pooled/{n}" for n in (*ORIGINAL_NAMES, LOW_DIM)
+    )
+
+
+@pytest.mark.parametrize("name", ORIGINAL_NAMES)
+def test_on_the_layers_of_the_original(golden, name):
+    outputs = {
+        "sequence_output": tf.constant(golden["sequence_output"]),
+        "pooled_output": tf.constant(golden["pooled_output"]),
+        "encoder_outputs": [tf.constant(golden[f"encoder_layer_{i}"]) for i in range(3)],
+    }
+    pooled = pooling(name, 3)(outputs, golden["input_mask"])
+    np.testing.assert_allclose(pooled, golden[f"pooled/{name}"], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ORIGINAL_NAMES)
+def test_from_the_tf1_checkpoint_through_converter_saved_model_and_hub_layer(tiny_source, golden, name):
+    encoder = SentenceEncoder(tiny_source, name, trainable=False)
+    keys = {"input_word_ids": "input_ids", "input_mask": "input_mask", "input_type_ids": "segment_ids"}
+    inputs = {name: tf.constant(golden[key]) for name, key in keys.items()}
+    assert np.abs(encoder(inputs) - golden[f"pooled/{name}"]).max() <= 2e-5
+
+
+def test_low_dim(golden):
+    found = reduce_dimension(tf.constant(golden["pooled/avg"]), 8)
+    np.testing.assert_allclose(found, golden[f"pooled/{LOW_DIM}"], rtol=0, atol=2e-6)

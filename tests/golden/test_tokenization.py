@@ -1,0 +1,76 @@
+"""Ids against those of the original's tokenizer, from the tokenizer, the preprocess model and an exported graph."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_hub as hub
+
+from bert_flow_tf.api import BertFlow
+from bert_flow_tf.encoder import resolve_encoder
+from bert_flow_tf.tasks import read_split
+from bert_flow_tf.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def source(demo_dir):
+    """The demo encoder, whose vocabulary is that of the golden data, the 30,522 pieces of uncased BERT."""
+    return resolve_encoder(bert_hub=demo_dir)
+
+
+@pytest.fixture(scope="module")
+def reference(golden_dir):
+    """Texts, the length they are padded to, and the original's ids."""
+    reference = json.loads((golden_dir / "tokenization_uncased.json").read_text())
+    cases = reference["cases"]
+    assert len(cases) == 61
+    return [c["text"] for c in cases], reference["max_seq_length"], np.array([c["input_ids"] for c in cases])
+
+
+def differing(texts, found, expected):
+    return [text for text, a, b in zip(texts, found, expected, strict=True) if not np.array_equal(a, b)]
+
+
+def test_all_awkward_strings(source, reference):
+    texts, length, expected = reference
+    found = Tokenizer.from_source(source)(tf.constant(texts), length, pad_to_max=True)
+    assert differing(texts, found["input_word_ids"].numpy(), expected) == []
+
+
+def test_all_awkward_strings_in_the_preprocess_model(source, reference):
+    texts, length, expected = reference
+    preprocess = hub.load(str(source.preprocess_dir))
+    found = preprocess.bert_pack_inputs([preprocess.tokenize(tf.constant(texts))], seq_length=tf.constant(length))
+    assert differing(texts, found["input_word_ids"].numpy(), expected) == []
+
+
+def test_all_awkward_strings_in_the_exported_graph(source, reference, tmp_path):
+    texts, length, expected = reference
+    model = BertFlow.from_hub(source.bert_hub, max_seq_length=length)
+    served = tf.saved_model.load(str(model.export(tmp_path).path)).signatures["serving_default"]
+    tokens = {
+        "input_word_ids": tf.constant(expected, tf.int32),
+        "input_mask": tf.constant(expected != 0, tf.int32),
+        "input_type_ids": tf.zeros(expected.shape, tf.int32),
+    }
+    by_ids = model.encoder(tokens, training=False).numpy()
+    by_text = served(sentences=tf.constant(texts))["embedding"].numpy()
+    # Texts of other ids are further apart than rounding takes them.
+    rows, first = np.unique(expected, axis=0, return_index=True)
+    distances = np.linalg.norm(by_ids[first, None] - by_ids[None, first], axis=-1)
+    assert distances[~np.eye(len(rows), dtype=bool)].min() > 1e-2
+    assert np.abs(by_text - by_ids).max() <= 1e-5
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 11_498), ("dev", 3_000), ("test", 2_758)])
+def test_every_sentence_of_the_sts_benchmark(source, reference_data, split, count):
+    with np.load(reference_data / "golden" / "tokenization_stsb.npz") as golden:
+        ids, lengths = golden[f"{split}_ids"], golden[f"{split}_lengths"]
+    examples = read_split("STS-B", str(reference_data / "data" / "glue" / "STS-B"), split)
+    sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
+    assert len(sentences) == len(lengths) == count
+    found = Tokenizer.from_source(source)(tf.constant(sentences), 64)
+    rows = tf.RaggedTensor.from_tensor(found["input_word_ids"], lengths=tf.reduce_sum(found["input_mask"], axis=1))
+    expected = np.split(ids, np.cumsum(lengths)[:-1])
+    assert differing(sentences, rows.to_list(), [row.tolist() for row in expected]) == []
