@@ -1,0 +1,48 @@
+"""A flow that the TF1 code trained on real data, in our run: the cosines that it gave there, here."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.api import BertFlow
+from bert_flow_tf.convert.tf1_run import Tf1Run, convert_tf1_run, write_tf1_run
+from bert_flow_tf.eval_stsb import score_predictions
+from bert_flow_tf.tasks import read_split
+
+CHECKPOINT = "flow_trained_minilm_cls/flow.ckpt-269"
+
+
+@pytest.fixture(scope="module")
+def run_dir(golden_dir, demo_dir, tmp_path_factory):
+    """The original's flow over the demo encoder's `cls`, as a run of ours."""
+    out = tmp_path_factory.mktemp("tf1") / "run"
+    tf1_run = Tf1Run(sentence_embedding_type="cls", bert_hub=str(demo_dir))
+    return convert_tf1_run(golden_dir / CHECKPOINT, out, tf1_run)
+
+
+def test_back_under_tf1s_names_it_holds_the_same_bits(run_dir, golden_dir, tmp_path):
+    original = tf.train.load_checkpoint(str(golden_dir / CHECKPOINT))
+    ours = tf.train.load_checkpoint(str(write_tf1_run(run_dir, tmp_path / "tf1")))
+    names = [name for name in original.get_variable_to_shape_map() if name.startswith("bert/flow/")]
+    assert len(names) > 100
+    assert set(names) == {name for name in ours.get_variable_to_shape_map() if name.startswith("bert/flow/")}
+    for name in names:
+        a, b = original.get_tensor(name), ours.get_tensor(name)
+        assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()), name
+    assert ours.get_tensor("global_step") == 269
+
+
+@pytest.mark.parametrize(("with_flow", "spearman"), [(True, 0.7846), (False, 0.7308)])
+def test_cosines_on_the_sts_benchmark_are_those_of_tf1(run_dir, demo_dir, reference_data, with_flow, spearman):
+    name = "stsb_test_cosine.tsv" if with_flow else "stsb_test_cosine_without_flow.tsv"
+    expected = np.loadtxt(reference_data / "golden" / "flow_trained_minilm_cls" / name)
+    if with_flow:
+        model = BertFlow.load(run_dir)
+    else:
+        model = BertFlow.from_hub(str(demo_dir), sentence_embedding_type="cls", max_seq_length=64)
+    glue_dir = reference_data / "data" / "glue"
+    examples = read_split("STS-B", str(glue_dir / "STS-B"), "test")
+    a, b = (model.encode(sentences) for sentences in (examples.sentences_a, examples.sentences_b))
+    cosines = np.sum(a * b, axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert np.abs(cosines - expected).max() <= 5e-4
+    assert round(score_predictions(cosines, "STS-B", str(glue_dir), "test").spearman, 4) == spearman
