@@ -101,6 +101,7 @@ def test_the_fingerprint_tells_texts_labels_and_orders_apart(tokenizer):
     assert len({input_pipeline.fingerprint(p) for p in [pairs, *others]}) == 5
 
 
+@pytest.mark.differs("seeded generators")
 def test_epochs_follow_each_other_without_a_break_in_an_order_of_the_seed(tokenizer):
     pairs = make_pairs(tokenizer)
     batches = batch_labels(pairs, tokenizer, 6)
@@ -118,6 +119,7 @@ def test_batches_go_on_where_an_interrupted_run_stopped(tokenizer):
     assert batch_labels(pairs, tokenizer, 8)[5:] == batch_labels(pairs, tokenizer, 3, skip_steps=5)
 
 
+@pytest.mark.differs("Batches are padded")
 @pytest.mark.parametrize(("pad_to_max", "length"), [(False, 5), (True, 10)])
 def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max, length):
     features = input_pipeline.token_features(make_pairs(tokenizer), tokenizer, 10, pad_to_max)
@@ -167,6 +169,7 @@ def test_cached_embeddings_are_read_not_computed(tokenizer, encoder, tmp_path, m
     assert len(list((tmp_path / "new").iterdir())) == 1
 
 
+@pytest.mark.differs("No cache of records")
 def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, encoder, tmp_path, monkeypatch):
     pairs = make_pairs(tokenizer)
     cached(encoder, tokenizer, pairs, tmp_path)

@@ -19,6 +19,7 @@ def test_names_lists_the_shipped_configs():
     assert GlowConfig.names() == sorted(SHIPPED)
 
 
+@pytest.mark.differs("`config_l2_d3_w16`")
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_config_says_what_its_name_says(name):
     config = GlowConfig.from_name(name)

@@ -32,10 +32,12 @@ def differing(texts, found, expected):
     return [text for text, a, b in zip(texts, found, expected, strict=True) if not np.array_equal(a, b)]
 
 
-def test_all_awkward_strings(source, reference):
+def test_all_awkward_strings(source, reference, deviation):
     texts, length, expected = reference
     found = Tokenizer.from_source(source)(tf.constant(texts), length, pad_to_max=True)
-    assert differing(texts, found["input_word_ids"].numpy(), expected) == []
+    wrong = differing(texts, found["input_word_ids"].numpy(), expected)
+    assert wrong == []
+    deviation("tokenizer, of 61 awkward strings", len(wrong), 0)
 
 
 def test_all_awkward_strings_in_the_preprocess_model(source, reference):
@@ -64,7 +66,7 @@ def test_all_awkward_strings_in_the_exported_graph(source, reference, tmp_path):
 
 
 @pytest.mark.parametrize(("split", "count"), [("train", 11_498), ("dev", 3_000), ("test", 2_758)])
-def test_every_sentence_of_the_sts_benchmark(source, reference_data, split, count):
+def test_every_sentence_of_the_sts_benchmark(source, reference_data, deviation, split, count):
     with np.load(reference_data / "golden" / "tokenization_stsb.npz") as golden:
         ids, lengths = golden[f"{split}_ids"], golden[f"{split}_lengths"]
     examples = read_split("STS-B", str(reference_data / "data" / "glue" / "STS-B"), split)
@@ -73,4 +75,6 @@ def test_every_sentence_of_the_sts_benchmark(source, reference_data, split, coun
     found = Tokenizer.from_source(source)(tf.constant(sentences), 64)
     rows = tf.RaggedTensor.from_tensor(found["input_word_ids"], lengths=tf.reduce_sum(found["input_mask"], axis=1))
     expected = np.split(ids, np.cumsum(lengths)[:-1])
-    assert differing(sentences, rows.to_list(), [row.tolist() for row in expected]) == []
+    wrong = differing(sentences, rows.to_list(), [row.tolist() for row in expected])
+    assert wrong == []
+    deviation("tokenizer, of 17,256 sentences of STS-B", len(wrong), 0)
