@@ -41,6 +41,8 @@ setup(
         "setuptools<81",
     ],
     extras_require={
+        "datasets": ["tensorflow-datasets"],
+        "words": ["wordfreq"],
         "serving": ["tensorflow-serving-api~=2.19.0"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],
         "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist"],
