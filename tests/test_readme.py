@@ -94,7 +94,7 @@ def _run(clone, name, replacements=()):
 def test_every_block_of_code_is_a_command_with_a_test():
     # test_recipe.py and tests/run_scripts test the first one's stages and both scripts; the second may be running now.
     elsewhere = {"whole method": "siamese_then_flow.sh", "tests": "test.sh"}
-    here = {"original", "convert and export", "client", "Python"}
+    here = {"original", "TF1 runs", "convert and export", "client", "Python"}
     assert set(_BLOCKS) == {*elsewhere, *here}
     for name, script in elsewhere.items():
         assert _BLOCKS[name] == ("bash", f"bash run_scripts/{script}\n")
@@ -104,6 +104,9 @@ def test_every_block_of_code_is_a_command_with_a_test():
 def test_commands_train_score_convert_export_and_serve(clone):
     scores = _run(clone, "original")
     assert re.search(r"^Pearson: -?\d\.\d+, Spearman: -?\d\.\d+$", scores, re.MULTILINE)
+    _run(clone, "TF1 runs")
+    for name in ("stsb_flow", "from_tf1"):
+        assert (clone / "runs" / name / "train_results.json").is_file()
     said = _run(clone, "convert and export").splitlines()
     assert said[0] == "encoder folder written: encoders/bert_base"
     assert said[1].startswith("SavedModel written: exported/1 (reloaded: max difference ")
@@ -118,12 +121,24 @@ def test_python_learns_a_flow_and_exports_it(clone):
 
 def test_every_difference_from_the_original_is_pinned_by_a_test():
     table = _README.split("## Where it differs")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (.+?) \| .+ \|$", table, re.MULTILINE)[1:]
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", table, re.MULTILINE)[2:]
     assert len(rows) > 10
     tests = "".join(path.read_text(encoding="utf-8") for path in (_ROOT / "tests").rglob("test_*.py"))
     pinned = set(re.findall(r'^@pytest\.mark\.differs\("([^"]+)"\)$', tests, re.MULTILINE))
     assert {row: [key for key in pinned if key in row] for row in rows if sum(key in row for key in pinned) != 1} == {}
     assert [key for key in pinned if sum(key in row for row in rows) != 1] == []
+
+
+def test_deviations_from_tf1_and_their_limits_are_those_of_the_golden_tests():
+    rows = re.findall(r"^\| (.+?) \| (\de[+-]\d\d) \| (\de[+-]\d\d) \|$", _README, re.MULTILINE)
+    assert len(rows) > 5
+    tests = "".join(path.read_text(encoding="utf-8") for path in (_ROOT / "tests" / "golden").glob("test_*.py"))
+    limits = {
+        what: float(limit)
+        for what, limit in re.findall(r'deviation\("([^"]+)", .+, (\de-\d|0)\)$', tests, re.MULTILINE)
+    }
+    assert {what: float(limit) for what, _, limit in rows}.items() <= limits.items()
+    assert all(float(found) <= float(limit) for _, found, limit in rows)
 
 
 def test_variables_are_those_that_the_recipe_reads():
