@@ -1,0 +1,170 @@
+"""How evenly embeddings use the directions of their space.
+
+Sources: Li et al. 2020, section 3, on the anisotropy of BERT's space; Mu and Viswanath, "All-but-the-top", ICLR 2018,
+https://arxiv.org/abs/1702.01417, for the ratio of partition functions; Roy and Vetterli, "The effective rank", EUSIPCO
+2007; Ethayarajh, EMNLP 2019, for the mean cosine.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from bert_flow_tf.errors import UserError
+
+# As `glow.actnorm`: a channel that deviates less than this part of the typical channel, or than this many float32
+# roundings of its mean, carries no information.
+_NEGLIGIBLE_FRACTION = 1e-4
+_ROUNDING = 32 * np.finfo(np.float32).eps
+
+
+@dataclasses.dataclass(frozen=True)
+class Isotropy:
+    """Measures of n embeddings in D channels; "isotropic" means that no direction stands out.
+
+    Attributes:
+      embeddings, channels: n, D.
+      constant_channels: channels that do not vary (see `constant_channels`).
+      mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
+      mean_share: share of the mean squared norm that the mean vector holds; near 0 when isotropic.
+      top_share: share of the mean squared norm along the top singular vector; 1 / D when isotropic.
+      centred_top_share: the same after the mean is subtracted: share of the variance.
+      participation_ratio: (sum of variances)^2 / sum of squared variances, over principal directions; D when isotropic.
+      effective_rank: exp of the entropy of the centred singular values, taken as shares; D when isotropic.
+      partition_ratio: min Z / max Z, see `partition_ratio`; 1 when isotropic.
+      spectrum, centred_spectrum: singular values over sqrt(n), descending: root mean square along each singular
+        direction; float64 [min(n, D)].
+    """
+
+    embeddings: int
+    channels: int
+    constant_channels: int
+    mean_cosine: float
+    mean_share: float
+    top_share: float
+    centred_top_share: float
+    participation_ratio: float
+    effective_rank: float
+    partition_ratio: float
+    spectrum: np.ndarray
+    centred_spectrum: np.ndarray
+
+    def to_dict(self):
+        """dict for JSON, the spectra as lists."""
+        return {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in dataclasses.asdict(self).items()
+        }
+
+
+def isotropy(embeddings):
+    """`Isotropy` of the embeddings [n, D]; of different sentences, since repeated ones raise the mean cosine.
+
+    Raises:
+      UserError: fewer than two embeddings, one that is zero or not finite, or embeddings that are all the same.
+    """
+    x = _checked(embeddings)
+    mean = x.mean(axis=0)
+    left, singular, _ = np.linalg.svd(x, full_matrices=False)
+    spectrum = singular / np.sqrt(len(x))
+    centred_spectrum = np.linalg.svd(x - mean, compute_uv=False) / np.sqrt(len(x))
+    power, variance = spectrum**2, centred_spectrum**2
+    shares = centred_spectrum / centred_spectrum.sum()
+    return Isotropy(
+        embeddings=x.shape[0],
+        channels=x.shape[1],
+        constant_channels=int(constant_channels(x).sum()),
+        mean_cosine=mean_pairwise_cosine(x),
+        mean_share=float(mean @ mean / power.sum()),
+        top_share=float(power[0] / power.sum()),
+        centred_top_share=float(variance[0] / variance.sum()),
+        participation_ratio=float(variance.sum() ** 2 / np.sum(variance**2)),
+        effective_rank=float(np.exp(-np.sum(shares * np.log(np.where(shares > 0, shares, 1.0))))),
+        partition_ratio=_partition_ratio(left * singular / np.sqrt(power.sum())),
+        spectrum=spectrum,
+        centred_spectrum=centred_spectrum,
+    )
+
+
+def constant_channels(embeddings):
+    """Which channels of the embeddings [n, D] do not vary but for rounding: bool [D].
+
+    Those are the channels whose deviation is at most 1e-4 of the root mean square deviation over channels, or at most
+    32 float32 roundings of their mean.
+
+    Raises:
+      UserError: as `isotropy`.
+    """
+    x = _checked(embeddings)
+    deviation = x.std(axis=0)
+    typical = np.sqrt(np.mean(deviation**2))
+    return deviation <= np.maximum(_NEGLIGIBLE_FRACTION * typical, _ROUNDING * np.abs(x.mean(axis=0)))
+
+
+def mean_pairwise_cosine(embeddings):
+    """Mean cosine over all pairs of different rows of the embeddings [n, D]: exact, in O(n D).
+
+    The squared norm of the sum of the n unit vectors is n plus the sum over all ordered pairs.
+
+    Raises:
+      UserError: as `isotropy`.
+    """
+    x = _checked(embeddings)
+    n = len(x)
+    total = (x / np.linalg.norm(x, axis=1, keepdims=True)).sum(axis=0)
+    return float((total @ total - n) / (n * (n - 1)))
+
+
+def partition_ratio(embeddings):
+    """min Z(c) / max Z(c), Z(c) = sum over embeddings x of exp(c . x), over unit singular vectors c: in (0, 1].
+
+    Mu and Viswanath's measure of isotropy, with two choices that make it a number of the embeddings alone: they are scaled to a
+    mean squared norm of 1, and each singular vector counts with both signs, since its sign is arbitrary.
+
+    Raises:
+      UserError: as `isotropy`.
+    """
+    x = _checked(embeddings)
+    left, singular, _ = np.linalg.svd(x, full_matrices=False)
+    return _partition_ratio(left * singular / np.sqrt(np.mean(np.sum(x**2, axis=1))))
+
+
+def gaussian_bits_per_dim(embeddings):
+    """Bits per dimension of the embeddings [n, D] under a Gaussian with diagonal covariance fitted to them.
+
+    That is the mean over varying channels of log2(2 pi e variance) / 2; constant channels have no density and are left
+    out.
+
+    Raises:
+      UserError: as `isotropy`.
+    """
+    x = _checked(embeddings)
+    variance = x.var(axis=0)[~constant_channels(x)]
+    return float(np.mean(0.5 * np.log2(2 * np.pi * np.e * variance)))
+
+
+def isotropic_spectrum(n, channels, seed=0):
+    """The centred spectrum, as `Isotropy` has it, of a sample of n from a standard normal in so many channels.
+
+    What `isotropic` can look like in a sample: with finite n the spectrum is not flat.
+    """
+    sample = np.random.default_rng(seed).normal(size=(n, channels))
+    return np.linalg.svd(sample - sample.mean(axis=0), compute_uv=False) / np.sqrt(n)
+
+
+def _partition_ratio(projections):
+    """As `partition_ratio`, of the scaled embeddings' coordinates along each singular vector, [n, directions]."""
+    z = np.concatenate([np.exp(projections).sum(axis=0), np.exp(-projections).sum(axis=0)])
+    return float(z.min() / z.max())
+
+
+def _checked(embeddings):
+    x = np.asarray(embeddings, np.float64)
+    if x.ndim != 2 or len(x) < 2:
+        raise UserError(f"embeddings of shape {x.shape}, expected [n, D] with n of 2 or more")
+    norms = np.linalg.norm(x, axis=1)
+    bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
+    if bad.size:
+        raise UserError(f"embedding {bad[0] + 1} of {len(x)} is zero or not finite, expected a direction")
+    if not np.any(x != x[0]):
+        raise UserError(f"all {len(x)} embeddings are the same, expected different sentences")
+    return x
