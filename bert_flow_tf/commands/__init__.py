@@ -1,0 +1,1 @@
+"""The sub-commands of bert-flow, one file each."""
