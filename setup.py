@@ -19,7 +19,10 @@ setup(
     long_description=long_description(),
     long_description_content_type="text/markdown",
     packages=find_packages(include=["bert_flow_tf", "bert_flow_tf.*", "glow", "glow.*"]),
-    package_data={"glow": ["configs/*.json"], "bert_flow_tf": ["sample_data/*.txt", "sample_data/glue/**"]},
+    package_data={
+        "glow": ["configs/*.json"],
+        "bert_flow_tf": ["sample_data/*.txt", "sample_data/glue/**", "evaluation/paper.json"],
+    },
     python_requires=">=3.10,<3.13",
     install_requires=[
         "tensorflow~=2.19.0",
