@@ -1,0 +1,229 @@
+"""Calibrations compute what their sources say, survive constant channels, and are scikit-learn's transformers."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import calibration
+from bert_flow_tf.evaluation.calibration import (
+    EmbeddingError,
+    Identity,
+    NullTopSingularVectors,
+    StandardNormalization,
+    Whitening,
+)
+
+NAMES = ("none", "sn", "natsv-3", "sn+natsv-3", "whitening", "whitening-4")
+
+
+def embeddings(n=200, width=12, seed=0, dtype=np.float32):
+    """Correlated channels of unlike deviations about a mean that is far from zero."""
+    rng = np.random.default_rng(seed)
+    mixing = rng.normal(size=(width, width)) * rng.uniform(0.1, 2, size=width)
+    return (rng.normal(size=(n, width)) @ mixing + 3 * rng.normal(size=width)).astype(dtype)
+
+
+def with_constant_channels(rounding):
+    """As `embeddings`, but channels 2, 5 and 9 hold 0, 0.7 and -40, up to float32's rounding of the value or 1e-8."""
+    X = embeddings()
+    noise = np.random.default_rng(1).uniform(-1, 1, size=(len(X), 3))
+    for i, (channel, value) in enumerate({2: 0.0, 5: 0.7, 9: -40.0}.items()):
+        X[:, channel] = value + rounding * noise[:, i] * max(abs(value) * 2e-7, 1e-8)
+    return X
+
+
+@pytest.mark.parametrize("estimator", [Identity(), StandardNormalization(), NullTopSingularVectors(), Whitening()])
+def test_scikit_learns_own_checks_pass(estimator):
+    failed = [check["check_name"] for check in check_estimator(estimator, on_fail=None) if check["status"] == "failed"]
+    assert failed == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dtype_is_kept_and_input_left_alone(name, dtype):
+    X = embeddings(dtype=dtype)
+    before = X.copy()
+    z = calibration.calibration(name).fit(X).transform(X)
+    assert z.dtype == dtype
+    assert z.shape == (200, 4 if name == "whitening-4" else 12)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_identity_gives_the_embeddings():
+    X = embeddings()
+    z = Identity().fit(X).transform(X)
+    np.testing.assert_array_equal(z, X)
+    assert not np.shares_memory(z, X)
+
+
+def test_sn_of_a_worked_example():
+    # mean 2, deviation sqrt(((-1)² + 1²) / 2) = 1
+    z = StandardNormalization().fit([[1.0], [3.0]]).transform([[1.0], [3.0], [6.0]])
+    np.testing.assert_allclose(z, [[-1], [1], [4]], rtol=0, atol=1e-12)
+
+
+def test_sn_leaves_every_channel_with_mean_0_and_deviation_1():
+    X = embeddings(dtype=np.float64)
+    z = StandardNormalization().fit(X).transform(X)
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(z.std(axis=0), 1, atol=1e-12)
+
+
+def test_natsv_projects_on_what_is_orthogonal_to_the_first_singular_vectors():
+    X = embeddings(dtype=np.float64)
+    top = np.linalg.svd(X, full_matrices=False)[2][:3]
+    z = NullTopSingularVectors(3).fit(X).transform(X)
+    np.testing.assert_allclose(z, X @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9)
+
+
+def test_natsv_takes_the_mean_away_as_a_direction_only_and_first_with_center():
+    X = embeddings(dtype=np.float64)
+    plain, centered = (NullTopSingularVectors(1, center=center).fit(X).transform(X) for center in (False, True))
+    assert np.abs(plain.mean(axis=0)).max() > 1e-3
+    np.testing.assert_allclose(centered.mean(axis=0), 0, atol=1e-9)
+    top = np.linalg.svd(X - X.mean(axis=0))[2][:1]
+    np.testing.assert_allclose(centered, (X - X.mean(axis=0)) @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9)
+
+
+def test_sn_and_natsv_do_not_depend_on_who_centers():
+    X = embeddings(dtype=np.float64)
+    normalized = StandardNormalization().fit(X).transform(X)
+    both = calibration.calibration("sn+natsv-3").fit(X).transform(X)
+    np.testing.assert_allclose(
+        both, NullTopSingularVectors(3, center=True).fit_transform(normalized), rtol=0, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_truncated_natsv_is_the_one_fitted_with_fewer(k):
+    X = embeddings(dtype=np.float64)
+    most = NullTopSingularVectors(5).fit(X)
+    np.testing.assert_allclose(
+        most.truncated(k).transform(X), NullTopSingularVectors(k).fit(X).transform(X), rtol=0, atol=1e-9
+    )
+    assert most.k == 5
+    assert len(most.components_) == 5
+
+
+def test_natsv_is_not_truncated_to_more():
+    with pytest.raises(EmbeddingError, match="k: found 4, expected 1 to 3"):
+        NullTopSingularVectors(3).fit(embeddings()).truncated(4)
+
+
+def test_whitening_leaves_the_covariance_of_a_standard_normal():
+    X = embeddings(dtype=np.float64)
+    z = Whitening().fit(X).transform(X)
+    np.testing.assert_allclose(z.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(z.T @ z / len(z), np.eye(12), rtol=0, atol=1e-8)
+
+
+def test_whitening_to_fewer_dimensions_keeps_those_of_largest_variance():
+    X = embeddings(dtype=np.float64)
+    few, all_of_them = (Whitening(dimension).fit(X) for dimension in (4, None))
+    np.testing.assert_allclose(few.transform(X), all_of_them.transform(X)[:, :4], rtol=0, atol=1e-12)
+    # A column of the kernel has norm 1 / deviation.
+    deviations = 1 / np.linalg.norm(all_of_them.kernel_, axis=0)
+    expected = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) / np.sqrt(len(X))
+    np.testing.assert_allclose(deviations, expected, rtol=1e-9)
+    assert list(few.get_feature_names_out()) == [f"whitening{i}" for i in range(4)]
+
+
+@given(seed=st.integers(0, 10_000), scale=st.floats(1e-3, 1e3))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_cosines_after_whitening_do_not_depend_on_the_basis(seed, scale):
+    X = embeddings(n=60, width=6, seed=seed, dtype=np.float64)
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
+
+    def gram(values):
+        z = Whitening().fit(values).transform(values)
+        return z @ z.T
+
+    np.testing.assert_allclose(gram(scale * X @ rotation), gram(X), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rounding", [0.0, 1.0])
+def test_constant_channels_are_neither_blown_up_nor_nan(name, rounding):
+    X = with_constant_channels(rounding)
+    assert np.flatnonzero(calibration.negligible_channels(X)).tolist() == [2, 5, 9]
+    fitted = calibration.calibration(name).fit(X)
+    z = fitted.transform(X)
+    assert np.isfinite(z).all()
+    # No value of 200 draws is more than 6 deviations off; `none` and `natsv` keep the scale of the input.
+    assert np.abs(z).max() < (6 if name.startswith(("sn", "whitening")) else 2 * np.abs(X).max())
+    # Nor does an input within rounding of another one go elsewhere.
+    moved = X.copy()
+    moved[:, [2, 5, 9]] *= 1 + 1e-7
+    np.testing.assert_allclose(fitted.transform(moved), z, rtol=0, atol=2e-5)
+
+
+def test_sn_keeps_scale_1_for_constant_channels_only():
+    scale = StandardNormalization().fit(with_constant_channels(1.0)).scale_
+    assert np.flatnonzero(scale == 1).tolist() == [2, 5, 9]
+
+
+def test_whitening_drops_constant_channels_as_directions():
+    X = with_constant_channels(1.0)
+    kernel = Whitening().fit(X).kernel_
+    assert np.flatnonzero(np.linalg.norm(kernel, axis=0) == 0).tolist() == [9, 10, 11]
+    z = Whitening().fit(X).transform(X)
+    np.testing.assert_allclose(z[:, :9].std(axis=0), 1, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "inf"), (-np.inf, "-inf")])
+def test_values_that_are_not_finite_are_named_by_row_and_column(name, value, word):
+    X = embeddings()
+    fitted = calibration.calibration(name).fit(X)
+    X[7, 3] = X[8, 1] = value
+    for call in (clone(fitted).fit, fitted.transform):
+        with pytest.raises(UserError, match=rf"found {word} in row 7, column 3 \(from 0\), 2 such values"):
+            call(X)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "words"),
+    [
+        ("sn", 1, "SN: found 1 sample, expected at least 2"),
+        ("natsv-3", 4, r"NATSV\(k=3\): found 4 samples, expected at least 5"),
+        ("whitening", 12, "whitening to 12 dimensions: found 12 samples, expected at least 13"),
+        ("whitening-4", 4, "whitening to 4 dimensions: found 4 samples, expected at least 5"),
+    ],
+)
+def test_fewer_rows_than_needed_are_an_error_and_one_more_is_enough(name, rows, words):
+    with pytest.raises(EmbeddingError, match=words):
+        calibration.calibration(name).fit(embeddings()[:rows])
+    calibration.calibration(name).fit(embeddings()[: rows + 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("natsv-12", "k: found 12 with n_features = 12, expected 1 to 11"),
+        ("whitening-13", "dimension: found 13, expected 1 to the embeddings' 12"),
+    ],
+)
+def test_more_directions_than_there_are(name, words):
+    with pytest.raises(EmbeddingError, match=words):
+        calibration.calibration(name).fit(embeddings())
+
+
+def test_embeddings_that_are_all_the_same_cannot_be_whitened():
+    with pytest.raises(EmbeddingError, match="the 20 embeddings do not differ"):
+        Whitening().fit(np.full([20, 3], 0.1, np.float32))
+
+
+@pytest.mark.parametrize("name", ["flows", "natsv-0", "natsv-", "whitening-x", "sn-2", "SN", ""])
+def test_unknown_names(name):
+    with pytest.raises(UserError, match=f"unknown calibration '{name}', expected some of none, sn, natsv"):
+        calibration.calibration(name)
+
+
+@pytest.mark.parametrize("name", ["natsv", "sn+natsv"])
+def test_tuned_names_need_their_k_outside_of_a_comparison(name):
+    with pytest.raises(UserError, match="without its k"):
+        calibration.calibration(name)
