@@ -314,8 +314,12 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
     return np.asarray([_label(task, layout, path, line, row) for line, row in rows], np.float64)
 
 
-def read_lines(path: str | os.PathLike) -> list[str]:
+def read_lines(path: str | os.PathLike, *, keeps_empty_end: bool = False) -> list[str]:
     """The lines of a UTF-8 text file, without line ends (LF or CRLF), byte order mark and empty lines at the end.
+
+    Args:
+      path: the file.
+      keeps_empty_end: keep empty lines at the end, for a file in which an empty line says something.
 
     Raises:
       UserError: no such file, a folder, an unreadable file, or bytes that are not UTF-8.
@@ -335,7 +339,9 @@ def read_lines(path: str | os.PathLike) -> list[str]:
             f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8, which is expected"
         ) from None
     lines = [line.removesuffix("\r") for line in text.split("\n")]
-    while lines and not lines[-1]:
+    if not lines[-1]:
+        lines.pop()
+    while lines and not lines[-1] and not keeps_empty_end:
         lines.pop()
     return lines
 
