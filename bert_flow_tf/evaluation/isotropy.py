@@ -117,8 +117,8 @@ def mean_pairwise_cosine(embeddings):
 def partition_ratio(embeddings):
     """min Z(c) / max Z(c), Z(c) = sum over embeddings x of exp(c . x), over unit singular vectors c: in (0, 1].
 
-    Mu and Viswanath's measure of isotropy, with two choices that make it a number of the embeddings alone: they are scaled to a
-    mean squared norm of 1, and each singular vector counts with both signs, since its sign is arbitrary.
+    Mu and Viswanath's measure of isotropy, with two choices that make it a number of the embeddings alone: they are
+    scaled to a mean squared norm of 1, and each singular vector counts with both signs, since its sign is arbitrary.
 
     Raises:
       UserError: as `isotropy`.
@@ -142,13 +142,12 @@ def gaussian_bits_per_dim(embeddings):
     return float(np.mean(0.5 * np.log2(2 * np.pi * np.e * variance)))
 
 
-def isotropic_spectrum(n, channels, seed=0):
-    """The centred spectrum, as `Isotropy` has it, of a sample of n from a standard normal in so many channels.
+def isotropic_reference(n, channels, seed=0):
+    """`Isotropy` of n draws from a standard normal in so many channels: what isotropic embeddings look like.
 
-    What `isotropic` can look like in a sample: with finite n the spectrum is not flat.
+    The spectrum of a finite sample is not flat: the participation ratio of n draws, say, is near n D / (n + D), not D.
     """
-    sample = np.random.default_rng(seed).normal(size=(n, channels))
-    return np.linalg.svd(sample - sample.mean(axis=0), compute_uv=False) / np.sqrt(n)
+    return isotropy(np.random.default_rng(seed).normal(size=(n, channels)))
 
 
 def _partition_ratio(projections):

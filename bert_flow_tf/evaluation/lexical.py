@@ -1,9 +1,9 @@
 """How far similarity follows the words alone: edit distance against gold, BERT's and the flow's similarity.
 
-Source: Li et al. 2020, section 5.1, Table 6 and Figure 2. The distance is Levenshtein's over words, split at white space
-as they stand in the file, case and attached punctuation included: on the development set of the STS Benchmark as GLUE's
-columns hold it this gives -24.55 for the gold scores, where the paper prints -24.61. Counting characters gives -20.27,
-punctuation as words of its own -24.04, words without punctuation -26.26.
+Source: Li et al. 2020, section 5.1, Table 6 and Figure 2. The distance is Levenshtein's over words, split at white
+space as they stand in the file, case and attached punctuation included: on the development set of the STS Benchmark
+this gives -24.55 for the gold scores, where the paper prints -24.61. Counting characters gives -20.27, punctuation as
+words of its own -24.04, words without punctuation -26.26.
 """
 
 import numpy as np

@@ -3,8 +3,9 @@
 Source: Li et al. 2020, section 3 (Table 1 and Figure 1). Where the paper leaves room:
 
 - A word's rank is its place, from 1, among the vocabulary's whole words by the frequency that the package `wordfreq`
-  counted in English text; the paper counted a Wikipedia dump. Pieces that are not made of letters alone (`##s`, `[MASK]`,
-  `2010`, punctuation) and words that `wordfreq` has not seen get no rank. Equal frequencies go by the vocabulary's order.
+  counted in English text; the paper counted a Wikipedia dump. Pieces that are not made of letters alone (`##s`,
+  `[MASK]`, `2010`, punctuation) and words that `wordfreq` has not seen get no rank. Equal frequencies go by the
+  vocabulary's order.
 - Neighbours are sought among all word embeddings of the vocabulary, with or without a rank, the word itself left out.
 - Distances are to the k nearest by l2 distance, dot products with the k largest by dot product. One set of neighbours
   for both would contradict the paper's own figures: with a mean norm of 1.45, a 3-NN distance of 1.30 and a dot product
@@ -132,7 +133,7 @@ def svd_projection(embeddings):
 
 
 def _nearest(embeddings, ids, k):
-    """Of the rows `ids`: the k smallest distances, ascending, and the k largest dot products, descending; [n, k] each."""
+    """The k smallest distances, ascending, and the k largest dot products, descending, of the rows `ids`: [n, k]."""
     squared_norms = np.sum(embeddings**2, axis=1)
     distances, products = np.empty((2, len(ids), k))
     for start in range(0, len(ids), _ROWS_PER_BLOCK):
