@@ -84,6 +84,10 @@ class SimilarityTask:
     source: str
     subsets: Sequence[ScoredPairs]
 
+    def place(self, subset: ScoredPairs) -> str:
+        """Task and sub-set in words, to begin an error with."""
+        return self.name if subset.name == self.name else f"{self.name}, {subset.name}"
+
 
 def read_task(
     name: str,

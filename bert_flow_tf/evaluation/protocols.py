@@ -1,0 +1,130 @@
+"""How a task's figure comes from the cosines of its pairs: per sub-set, and combined over the sub-sets.
+
+SentEval and the paper give the mean over sub-sets weighted by size (`wmean`); later work, from SimCSE on, correlates
+all pairs of a task together (`all`). The two differ by several points, so a figure never stands without its protocol.
+
+Source: Li et al. 2020, section 4.1; Gao et al., SimCSE, 2021, appendix B, on the difference between the protocols.
+"""
+
+import types
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import metrics
+from bert_flow_tf.evaluation.sts_sets import SimilarityTask
+
+PROTOCOLS: Mapping[str, str] = types.MappingProxyType(
+    {
+        "wmean": "mean over sub-sets, weighted by their pairs (SentEval, the paper)",
+        "mean": "plain mean over sub-sets",
+        "all": "all pairs together",
+    }
+)
+
+_METRICS = {
+    "spearman": {"spearman": metrics.spearman, "pearson": metrics.pearson},
+    "auc": {"auc": metrics.auc},
+}
+
+# Cosines that differ by less differ by rounding: embeddings are float32, of spacing 1.2e-7 at 1.
+_ROUNDING = 1e-6
+
+
+def cosines(embeddings_a, embeddings_b, place: str) -> np.ndarray:
+    """The cosine [n], float64, of each pair of rows.
+
+    Args:
+      embeddings_a, embeddings_b: [n, D].
+      place: task and sub-set, to begin an error with.
+
+    Raises:
+      UserError: an embedding holds NaN or infinite values, or is zero.
+    """
+    embeddings_a, embeddings_b = np.asarray(embeddings_a), np.asarray(embeddings_b)
+    norms = []
+    for side, u in (("first", embeddings_a), ("second", embeddings_b)):
+        for found, bad in (
+            ("with NaN or infinite values", ~np.isfinite(u).all(axis=1)),
+            ("of norm 0", ~u.any(axis=1)),
+        ):
+            if bad.any():
+                raise UserError(
+                    f"{place}: {bad.sum()} of the {len(u)} {side} sentences have an embedding {found}, that of pair "
+                    f"{np.argmax(bad) + 1} first; expected finite ones that are not zero"
+                )
+        norms.append(np.sqrt(_inner_products(u, u)))
+    return _inner_products(embeddings_a, embeddings_b) / (norms[0] * norms[1])
+
+
+def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
+    """The task's figures by metric and protocol, and those of each sub-set: plain values, to be written as JSON.
+
+    Args:
+      task: `SimilarityTask`.
+      similarities: an array [n] for each sub-set, in the task's order.
+
+    Returns:
+      dict of `title`, `metric`, `split`, `source`, `pairs`; for each metric ("spearman" and "pearson", or "auc") a dict
+      from protocol to value, which for a task of one set holds `all` only; and `subsets`, from a sub-set's name to its
+      `pairs` and metrics.
+
+    Raises:
+      UserError: a figure is undefined, as with constant similarities.
+    """
+    for subset, values in zip(task.subsets, similarities, strict=True):
+        _check_spread(values, task.place(subset))
+    subsets = {
+        subset.name: {"pairs": len(subset), **_scores(task, values, subset.gold, task.place(subset))}
+        for subset, values in zip(task.subsets, similarities, strict=True)
+    }
+    everything = _scores(
+        task, np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets]), task.name
+    )
+    sizes = [subset["pairs"] for subset in subsets.values()]
+    result = {
+        "title": task.title,
+        "metric": task.metric,
+        "split": task.split,
+        "source": task.source,
+        "pairs": sum(sizes),
+    }
+    for metric in _METRICS[task.metric]:
+        values = [subset[metric] for subset in subsets.values()]
+        combined = {"all": everything[metric]}
+        if len(subsets) > 1:
+            combined = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values)), **combined}
+        result[metric] = combined
+    return result | {"subsets": subsets}
+
+
+def headline(result: Mapping) -> tuple[str, float]:
+    """The protocol and the value that stand for a task in the paper: `wmean` where it has sub-sets, else `all`.
+
+    Args:
+      result: as `score_task` gives.
+    """
+    combined = result[result["metric"]]
+    protocol = "wmean" if "wmean" in combined else "all"
+    return protocol, combined[protocol]
+
+
+def _inner_products(a, b):
+    return np.einsum("nd,nd->n", a, b, dtype=np.float64)
+
+
+def _check_spread(values, place):
+    # Fewer than two are for the metric to refuse.
+    if len(values) > 1 and np.ptp(values) < _ROUNDING:
+        raise UserError(
+            f"{place}: found {len(values)} cosines that are all {values[0]:.6g} up to rounding, expected similarities "
+            "that differ (without them a correlation is undefined)"
+        )
+
+
+def _scores(task, values, gold, place):
+    try:
+        return {name: metric(values, gold) for name, metric in _METRICS[task.metric].items()}
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from error
