@@ -74,7 +74,12 @@ def lexical(task, glue_dir, split, out, overwrite, **of_the_model):
     correlations = lexical_correlations(distances, similarities)
     results = _provenance("lexical", model) | {"task": task.name, "split": split, "metric": "Spearman x100"}
     on_paper = (task.name, split) == ("sts-b", "dev")
-    figure = plots.lexical_figure(distances, similarities, title=f"{_name(model)} on {task.directory}, {split}")
+    figure = plots.lexical_figure(
+        distances,
+        similarities,
+        {name: row["edit distance"] for name, row in correlations["rows"].items()},
+        title=f"{_name(model)} on {task.directory}, {split}",
+    )
     _write(out, results | correlations, {"lexical": figure})
     click.echo(f"Spearman x100 on {task.directory}, {split}: {correlations['pairs']:,} pairs")
     click.echo(tables.lexical_table(correlations, _paper("table6_lexical")["rows"] if on_paper else {}))

@@ -64,9 +64,9 @@ def isotropy(embeddings):
     """
     x = _checked(embeddings)
     mean = x.mean(axis=0)
-    left, singular, _ = np.linalg.svd(x, full_matrices=False)
+    singular, directions = _singular(x)
     spectrum = singular / np.sqrt(len(x))
-    centred_spectrum = np.linalg.svd(x - mean, compute_uv=False) / np.sqrt(len(x))
+    centred_spectrum = _singular(x - mean)[0] / np.sqrt(len(x))
     power, variance = spectrum**2, centred_spectrum**2
     shares = centred_spectrum / centred_spectrum.sum()
     return Isotropy(
@@ -79,7 +79,7 @@ def isotropy(embeddings):
         centred_top_share=float(variance[0] / variance.sum()),
         participation_ratio=float(variance.sum() ** 2 / np.sum(variance**2)),
         effective_rank=float(np.exp(-np.sum(shares * np.log(np.where(shares > 0, shares, 1.0))))),
-        partition_ratio=_partition_ratio(left * singular / np.sqrt(power.sum())),
+        partition_ratio=_partition_ratio(x @ directions / np.sqrt(power.sum())),
         spectrum=spectrum,
         centred_spectrum=centred_spectrum,
     )
@@ -124,8 +124,7 @@ def partition_ratio(embeddings):
       UserError: as `isotropy`.
     """
     x = _checked(embeddings)
-    left, singular, _ = np.linalg.svd(x, full_matrices=False)
-    return _partition_ratio(left * singular / np.sqrt(np.mean(np.sum(x**2, axis=1))))
+    return _partition_ratio(x @ _singular(x)[1] / np.sqrt(np.mean(np.sum(x**2, axis=1))))
 
 
 def gaussian_bits_per_dim(embeddings):
@@ -148,6 +147,13 @@ def isotropic_reference(n, channels, seed=0):
     The spectrum of a finite sample is not flat: the participation ratio of n draws, say, is near n D / (n + D), not D.
     """
     return isotropy(np.random.default_rng(seed).normal(size=(n, channels)))
+
+
+def _singular(x):
+    """Singular values, descending, and right singular vectors, as columns, of `x`: [min(n, D)] and [D, min(n, D)]."""
+    # Of R, which is as small as D allows: the left singular vectors of tall embeddings cost most and are not needed.
+    _, singular, rows = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
+    return singular, rows.T
 
 
 def _partition_ratio(projections):

@@ -33,14 +33,15 @@ _STYLE = {
 }
 
 
-def lexical_figure(distances, similarities, *, title=None):
+def lexical_figure(distances, similarities, correlations, *, title=None):
     """Figure 2 of Li et al. 2020: a panel for each similarity, edit distance over it, close pairs highlighted.
 
     Edit distances are whole numbers: points are spread by up to 0.35 around them, the same way in every panel.
 
     Args:
       distances: int [n] of words, see `lexical.edit_distances`.
-      similarities: dict of name, which becomes the axis' label, -> [n].
+      similarities: dict of name, which becomes the axis' label, -> [n]; the first is gold, the others are cosines.
+      correlations: dict of name -> Spearman's correlation x100 with edit distance, to print above each panel.
       title: of the figure, or None.
     """
     distances = np.asarray(distances)
@@ -65,6 +66,9 @@ def lexical_figure(distances, similarities, *, title=None):
                     label=f"{words} ({chosen.sum():,} pairs)",
                 )
             panel.set_xlabel(name)
+            panel.set_title(f"Spearman × 100: {correlations[name]:.2f}".replace("-", "−"))
+        for panel in panels[2:]:
+            panel.sharex(panels[1])
         panels[0].set_ylabel("Edit distance (words)")
         panels[0].set_ylim(bottom=-0.8)
         _legend_below(figure, panels[0], markers=True)
@@ -125,6 +129,8 @@ def spectrum_figure(measures, reference=None, *, title=None):
       reference: `isotropy.Isotropy` of an isotropic sample to compare with, or None.
       title: of the figure, or None.
     """
+    from matplotlib.ticker import StrMethodFormatter
+
     with _style():
         figure, panels = _figure(9.6, 4.4, columns=2, sharey=True)
         lowest = []
@@ -150,6 +156,8 @@ def spectrum_figure(measures, reference=None, *, title=None):
                 )
             panel.set_xscale("log")
             panel.set_yscale("log")
+            panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             panel.set_title(words)
             panel.set_xlabel("Singular direction")
         # One direction far below the rest would flatten all that is to be seen.
