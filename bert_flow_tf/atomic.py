@@ -56,13 +56,11 @@ def new_folder(path):
         yield folder
         if path.exists():
             path.rename(workspace / "old")
-        try:
-            folder.rename(path)
-        except OSError:
-            if (workspace / "old").exists():
-                (workspace / "old").rename(path)
-            raise
+        folder.rename(path)
     finally:
+        # Whatever came between the two renames, an interruption too: the name belongs to the old one again.
+        if (workspace / "old").exists() and not path.exists():
+            (workspace / "old").rename(path)
         shutil.rmtree(workspace)
         for folder in made:
             if any(folder.iterdir()):

@@ -20,6 +20,10 @@ class _OneLineErrors(click.Group):
         except UserError as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(2)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "bert-flow"
+            click.echo(f"error: {command}: {error.format_message()}", err=True)
+            sys.exit(2)
 
 
 def _quiet_libraries():
@@ -85,7 +89,12 @@ def convert(tf1_checkpoint, huggingface, run, tf1_flow, to_tf1, out, cased, over
     if tf1_flow:
         from bert_flow_tf.convert.tf1_run import Tf1Run, convert_tf1_run
 
-        convert_tf1_run(tf1_flow, out, Tf1Run(do_lower_case=not cased, **of_the_flow), overwrite=overwrite)
+        convert_tf1_run(
+            tf1_flow,
+            out,
+            Tf1Run(do_lower_case=None if cased is None else not cased, **of_the_flow),
+            overwrite=overwrite,
+        )
         click.echo(f"run written: {out}")
     elif to_tf1:
         from bert_flow_tf.convert.tf1_run import write_tf1_run

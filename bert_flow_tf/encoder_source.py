@@ -236,6 +236,8 @@ def recorded_encoder(config, cache_dir=None):
     """
     recorded = config["encoder"]
     if os.path.isabs(recorded["bert_hub"]) and not os.path.isdir(recorded["bert_hub"]):
+        if "encoder_flags" not in config:
+            raise UserError(f"{recorded['bert_hub']}: no such folder, expected the encoder of the run")
         source = resolve_encoder(**config["encoder_flags"], cache_dir=cache_dir)
     else:
         source = _from_hub(recorded["bert_hub"], recorded["preprocess_hub"], cache_dir)

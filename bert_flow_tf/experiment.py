@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import re
 import shutil
 
 from bert_flow_tf.atomic import make_directory, write_atomically
@@ -13,6 +14,12 @@ FORMAT_VERSION = 1
 CONFIG_FILE = "config.json"
 EVALUATION_FILE = "eval_results.txt"
 TRAIN_RESULTS_FILE = "train_results.json"
+
+# What evaluation and prediction write, with a checkpoint's name before it or not, and what a cache and an interrupted
+# write leave.
+_RESULT = re.compile(
+    r"\.?(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.tsv|eval_results\.txt|embeddings-[0-9a-f]+\.npy)(\.\w+)?"
+)
 
 # Settings that say where a run reads, writes or reports, and change nothing that it learns.
 _WITHOUT_EFFECT_ON_TRAINING = frozenset(
@@ -313,8 +320,7 @@ def open_run(run_dir, config, overwrite, missing_outputs=()):
 
 def _is_result(path):
     """Whether a file is one that prediction or evaluation without training writes, or was about to."""
-    name = path.name
-    return path.is_file() and (name.endswith((".tsv", EVALUATION_FILE)) or name.startswith((".", "embeddings-")))
+    return path.is_file() and _RESULT.fullmatch(path.name) is not None
 
 
 def _identity(config):
@@ -322,5 +328,6 @@ def _identity(config):
         "encoder": config["encoder"]["fingerprint"],
         "data": config["data"]["fingerprint"],
         "replicas": config.get("replicas"),
+        "init_checkpoint": config.get("begins_with"),
         "flow_config": config.get("flow_config"),
     }

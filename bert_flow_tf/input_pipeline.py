@@ -220,7 +220,7 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
       cache_dir: folder, made if it is not there.
 
     Raises:
-      UserError: the folder cannot be made, or a file in it cannot be read.
+      UserError: the folder cannot be made or written to, or a file in it cannot be read.
     """
     padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
     made_by = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
@@ -244,9 +244,19 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror}), expected a cache's file") from error
     make_directory(path.parent)
-    embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as f:
-        np.save(f, embeddings)
-    os.chmod(f.name, 0o644)
-    os.replace(f.name, path)
+    try:
+        # Before the work, which would be lost in a folder that may not be written to.
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise UserError(
+            f"{path.parent}: cannot be written to ({error.strerror}), expected a place for a cache"
+        ) from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
+            np.save(file, embeddings)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    finally:
+        pathlib.Path(name).unlink(missing_ok=True)
     return embeddings[rows]

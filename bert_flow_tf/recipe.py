@@ -12,7 +12,7 @@ Environment variables; without any, the demo encoder learns from the sample data
   BERT_HUB           TF-Hub handle, folder of a SavedModel, base, large or demo; goes before BERT_NAME
   PREPROCESS_HUB     preprocess model that belongs to BERT_HUB, where it cannot be told from it
   INIT_CKPT          checkpoint to begin with (default: the weights that the encoder comes with)
-  GLUE_DIR           folder with STS-B, MNLI, SNLI, ... in GLUE's layout (default: the sample data)
+  GLUE_DIR           folder with STS-B (its sts-test.csv too), MNLI, SNLI in GLUE's layout (default: the sample data)
   TASK_NAME          task to learn the flow on and to score (default: STS-B)
   OUTPUT_PARENT_DIR  where everything is written (default: ./exp)
   CACHED_DIR         cache of embeddings (default: OUTPUT_PARENT_DIR/cached_data)
@@ -79,11 +79,16 @@ def read_environment(environ: Mapping[str, str]) -> Recipe:
     if skip_nli not in ("0", "1"):
         raise UserError(f"SKIP_NLI: found {skip_nli!r}, expected 0 or 1")
     output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
+    glue_dir = pathlib.Path(values["GLUE_DIR"]) if "GLUE_DIR" in values else _sample_glue_dir()
+    gold = pathlib.Path(tasks.gold_path(task, glue_dir, "test"))
+    if gold.parent.is_dir() and not gold.is_file():
+        # Scores come last: without this they would be missed after hours of training.
+        raise UserError(f"GLUE_DIR: no {gold}, expected the gold scores of the test split of {task.directory} there")
     return Recipe(
         encoder_name=name,
         encoder_flags=flags,
         init_checkpoint=values.get("INIT_CKPT"),
-        glue_dir=pathlib.Path(values["GLUE_DIR"]) if "GLUE_DIR" in values else _sample_glue_dir(),
+        glue_dir=glue_dir,
         task_name=task.directory,
         output_dir=output_dir,
         cached_dir=pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data"),

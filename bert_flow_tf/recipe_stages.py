@@ -97,76 +97,118 @@ class Stage:
 
 
 def stages_of(recipe: Recipe) -> list[Stage]:
-    """The stages in the order they are run in.
+    """The stages of `siamese_then_flow.sh` in the order they are run in.
 
     Raises:
       UserError: a folder of data is missing.
     """
-    common = {**_COMMON_FLAGS, "seed": recipe.seed}
-    weights = _encoder_settings(recipe)
-    target_data = {"data": _digest_of_data(recipe.glue_dir / recipe.task_name)}
-    stages = []
-    if recipe.with_nli:
-        flags = {**common, **_NLI_FLAGS}
-        data = {f"data of {part}": _digest_of_data(recipe.glue_dir / part) for part in ("MNLI", "SNLI")}
-        run_dir = recipe.output_dir / recipe.nli_name
-        nli = Stage(
-            name=recipe.nli_name,
-            title="NLI fine-tuning",
-            module="bert_flow_tf.run_siamese",
-            flags=_siamese_flags(recipe, "ALLNLI", recipe.nli_name, {**_TRAIN, **flags, **_checkpoint(recipe)}),
-            settings={**weights, **flags, **data},
-            run_dir=run_dir,
-            makes=run_dir,
-        )
-        stages.append(nli)
-        weights = {"NLI fine-tuning": _digest(nli.settings)}
-
-    def target_stage(kind: str, title: str, mode: Mapping[str, str], flags: Mapping[str, str], flow: bool, **fields):
-        flags = {**common, **flags, "sentence_embedding_type": kind}
-        run_name = recipe.run_name(kind, flow)
-        begin = {} if recipe.with_nli else _checkpoint(recipe)
-        return Stage(
-            name=fields.pop("name", run_name),
-            title=title,
-            module="bert_flow_tf.run_siamese",
-            flags=_siamese_flags(recipe, recipe.task_name, run_name, {**mode, **flags, **begin}),
-            settings={**weights, **flags, **target_data},
-            run_dir=recipe.output_dir / run_name,
-            begins_with_nli=recipe.with_nli,
-            **fields,
-        )
-
+    builder = StageBuilder(recipe)
     task = recipe.task_name
-    for kind in EMBEDDING_TYPES:
-        makes = recipe.output_dir / recipe.run_name(kind, flow=False)
-        stages.append(
-            target_stage(kind, f"{task}, {kind}", _PREDICT, _NO_FLOW_FLAGS, flow=False, makes=makes, is_scored=True)
-        )
-    learned = {}
-    for kind in EMBEDDING_TYPES:
-        makes = recipe.output_dir / recipe.run_name(kind, flow=True)
-        learned[kind] = target_stage(kind, f"flow on {task}, {kind}", _TRAIN, _FLOW_FLAGS, flow=True, makes=makes)
+    stages = [builder.nli] if builder.nli is not None else []
+    stages += [builder.scores(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES]
+    learned = {kind: builder.learns_flow(kind, f"flow on {task}, {kind}") for kind in EMBEDDING_TYPES}
     stages += learned.values()
-    for kind, flow in learned.items():
-        title, name = f"{task}, {kind} + flow", f"{flow.name}_scores"
-        stages.append(target_stage(kind, title, _PREDICT, _FLOW_FLAGS, flow=True, name=name, is_scored=True))
+    stages += [builder.scores_flow(flow, f"{task}, {kind} + flow") for kind, flow in learned.items()]
+    return [*stages, builder.exports(learned[EXPORTED_TYPE], f"SavedModel of {EXPORTED_TYPE} + flow")]
 
-    exported = learned[EXPORTED_TYPE]
-    out = recipe.output_dir / "export" / exported.name
-    stages.append(
-        Stage(
-            name=f"{exported.name}_export",
-            title=f"SavedModel of {EXPORTED_TYPE} + flow",
+
+class StageBuilder:
+    """Stages of one recipe, each with all that its result depends on.
+
+    Attributes:
+      nli: the stage of NLI fine-tuning, which the others then begin with; None where the recipe skips it.
+
+    Raises:
+      UserError: a folder of data is missing.
+    """
+
+    def __init__(self, recipe: Recipe):
+        self._recipe = recipe
+        self._common = {**_COMMON_FLAGS, "seed": recipe.seed}
+        self._weights = _encoder_settings(recipe)
+        self._target_data = {"data": _digest_of_data(recipe.glue_dir / recipe.task_name)}
+        self.nli = self._nli_stage() if recipe.with_nli else None
+        if self.nli is not None:
+            self._weights = {"NLI fine-tuning": _digest(self.nli.settings)}
+
+    def scores(self, kind: str, title: str) -> Stage:
+        """The stage that scores the encoder as it is, under the pooling `kind`."""
+        name = self._recipe.run_name(kind, flow=False)
+        flags = {**self._common, **_NO_FLOW_FLAGS, "sentence_embedding_type": kind}
+        settings = {**self._weights, **flags, **self._target_data}
+        makes = self._recipe.output_dir / name
+        return self._stage(self._recipe.task_name, title, _PREDICT, flags, settings, name, makes=makes, is_scored=True)
+
+    def learns_flow(self, kind: str, title: str, *, suffix: str = "", on_nli: bool = False, **changes: str) -> Stage:
+        """The stage that learns a flow over the pooling `kind`.
+
+        Args:
+          kind: `sentence_embedding_type`.
+          title: see `Stage`.
+          suffix: what tells its directory from that of another flow.
+          on_nli: learn on the sentences of ALLNLI and not on those of the target task.
+          **changes: flags other than the recipe's.
+        """
+        name = f"{self._recipe.run_name(kind, flow=True)}{suffix}"
+        flags = {**self._common, **_FLOW_FLAGS, **changes, "sentence_embedding_type": kind}
+        data = self._nli_data() if on_nli else self._target_data
+        task = "ALLNLI" if on_nli else self._recipe.task_name
+        makes = self._recipe.output_dir / name
+        return self._stage(task, title, _TRAIN, flags, {**self._weights, **flags, **data}, name, makes=makes)
+
+    def scores_flow(self, learned: Stage, title: str) -> Stage:
+        """The stage that scores a flow, of a stage of `learns_flow`, on the target task."""
+        flags = {name: learned.settings[name] for name in (*self._common, *_FLOW_FLAGS, "sentence_embedding_type")}
+        settings = {**learned.settings, **self._target_data}
+        name = f"{learned.name}_scores"
+        return self._stage(
+            self._recipe.task_name, title, _PREDICT, flags, settings, name, run_name=learned.name, is_scored=True
+        )
+
+    def exports(self, learned: Stage, title: str) -> Stage:
+        """The stage that writes the SavedModel of a flow."""
+        out = self._recipe.output_dir / "export" / learned.name
+        return Stage(
+            name=f"{learned.name}_export",
+            title=title,
             module="bert_flow_tf.cli",
-            flags=("export", f"--run={exported.run_dir}", f"--out={out}"),
-            settings=exported.settings,
+            flags=("export", f"--run={learned.run_dir}", f"--out={out}"),
+            settings=learned.settings,
             run_dir=out,
             makes=out,
             resumes=False,
         )
-    )
-    return stages
+
+    def _nli_stage(self) -> Stage:
+        recipe = self._recipe
+        flags = {**self._common, **_NLI_FLAGS}
+        run_dir = recipe.output_dir / recipe.nli_name
+        return Stage(
+            name=recipe.nli_name,
+            title="NLI fine-tuning",
+            module="bert_flow_tf.run_siamese",
+            flags=_siamese_flags(recipe, "ALLNLI", recipe.nli_name, {**_TRAIN, **flags, **_checkpoint(recipe)}),
+            settings={**self._weights, **flags, **self._nli_data()},
+            run_dir=run_dir,
+            makes=run_dir,
+        )
+
+    def _nli_data(self) -> dict[str, str]:
+        return {f"data of {part}": _digest_of_data(self._recipe.glue_dir / part) for part in ("MNLI", "SNLI")}
+
+    def _stage(self, task, title, mode, flags, settings, name, *, run_name=None, **fields) -> Stage:
+        recipe = self._recipe
+        begin = {} if recipe.with_nli else _checkpoint(recipe)
+        return Stage(
+            name=name,
+            title=title,
+            module="bert_flow_tf.run_siamese",
+            flags=_siamese_flags(recipe, task, run_name or name, {**mode, **flags, **begin}),
+            settings=settings,
+            run_dir=recipe.output_dir / (run_name or name),
+            begins_with_nli=recipe.with_nli,
+            **fields,
+        )
 
 
 def _siamese_flags(recipe: Recipe, task_name: str, run_name: str, flags: Mapping[str, str]) -> tuple[str, ...]:

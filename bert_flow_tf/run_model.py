@@ -1,14 +1,15 @@
 """The model of a run: its configuration, the model built from it, and the weights of a checkpoint."""
 
 import os
-import pathlib
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf import experiment
+from bert_flow_tf.convert.digest import file_digest
 from bert_flow_tf.convert.from_run import is_run_checkpoint
+from bert_flow_tf.convert.from_tf1 import checkpoint_prefix
 from bert_flow_tf.encoder import SentenceEncoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model import SiameseBertFlow
@@ -64,8 +65,14 @@ def run_config(settings, task, source, data):
         "num_labels": None if task.is_regression else len(task.label_names),
         "task_name": task.name,
         "data": None if data is None else {"num_examples": data.num_examples, "fingerprint": data.fingerprint},
+        "begins_with": _begins_with(settings.init_checkpoint),
         "flags": settings.what_training_depends_on(),
     }
+
+
+def _begins_with(init_checkpoint):
+    """SHA-256 of the index, which holds every tensor's checksum, of the checkpoint a run begins with; None for none."""
+    return file_digest(f"{checkpoint_prefix(init_checkpoint)}.index") if init_checkpoint else None
 
 
 def build_model(source, config, *, seed=0, settings=None, trainable=False):
@@ -125,40 +132,47 @@ def restore(model, checkpoint, with_encoder):
     """Gives the model what the run's checkpoint with this prefix holds of flow, classifier and trained encoder.
 
     Raises:
-      AssertionError: the checkpoint lacks a part of the model.
+      UserError: the checkpoint cannot be read, or lacks a part of the model.
     """
     parts = checkpoint_of(model, with_encoder)
-    if parts:
+    if not parts:
+        return
+    try:
         status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
         status.expect_partial().assert_existing_objects_matched()
+    except (ValueError, AssertionError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{checkpoint}: does not hold the run that config.json describes ({' '.join(str(error).split())})"
+        ) from error
 
 
 def begin_with(model, config, init_checkpoint):
-    """Gives flow and classifier the values that a checkpoint holds for them, as the original does by name.
+    """Names of the parts, of flow and classifier, that were given the values a checkpoint holds for them.
 
-    The checkpoint may be one of a run of ours or of the original. The encoder's part of it is `resolve_encoder`'s.
-    Nothing happens where `init_checkpoint` is None, or holds neither.
+    The original does so by name, beside the encoder.
+
+    The checkpoint, or the folder that holds it, may be of a run of ours or of the original. The encoder's part of it is
+    `resolve_encoder`'s. None are given where `init_checkpoint` is None, or holds neither.
 
     Raises:
       UserError: the checkpoint's flow or classifier is of another kind or shape.
     """
     if not init_checkpoint:
-        return
-    if is_run_checkpoint(init_checkpoint):
-        begun = _begin_with_run(model, config, init_checkpoint)
-    else:
-        begun = assign_tf1_learned(model, init_checkpoint)
+        return []
+    prefix = checkpoint_prefix(init_checkpoint)
+    begun = _begin_with_run(model, config, prefix) if is_run_checkpoint(prefix) else assign_tf1_learned(model, prefix)
     if begun:
-        logging.info("%s begin with the values in %s", " and ".join(begun), init_checkpoint)
+        logging.info("%s begin with the values in %s", " and ".join(begun), prefix)
+    return begun
 
 
-def _begin_with_run(model, config, init_checkpoint):
-    old = experiment.read_config(pathlib.Path(init_checkpoint).parent)
+def _begin_with_run(model, config, prefix):
+    old = experiment.read_config(prefix.parent)
     parts = {}
     if model.flow is not None and old["flow"]:
         if old["flow_config"] != config["flow_config"]:
             raise UserError(
-                f"--init_checkpoint={init_checkpoint}: found a flow of {old['flow_config']}, expected one of "
+                f"--init_checkpoint={prefix}: found a flow of {old['flow_config']}, expected one of "
                 f"{config['flow_config']}"
             )
         parts["flow"] = model.flow
@@ -166,10 +180,10 @@ def _begin_with_run(model, config, init_checkpoint):
         parts["output_weights"] = model.output_weights
     if parts:
         try:
-            status = tf.train.Checkpoint(**parts).restore(str(init_checkpoint))
+            status = tf.train.Checkpoint(**parts).restore(str(prefix))
             status.expect_partial().assert_existing_objects_matched()
-        except ValueError as error:
-            raise UserError(f"--init_checkpoint={init_checkpoint}: {' '.join(str(error).split())}") from error
+        except (ValueError, AssertionError, tf.errors.OpError) as error:
+            raise UserError(f"--init_checkpoint={prefix}: {' '.join(str(error).split())}") from error
     return list(parts)
 
 
@@ -179,7 +193,10 @@ def assign_tf1_learned(model, checkpoint):
     Raises:
       UserError: a variable of theirs is missing, left over, of another shape, or not finite; it names the variable.
     """
-    reader = tf.train.load_checkpoint(str(checkpoint))
+    try:
+        reader = tf.train.load_checkpoint(str(checkpoint))
+    except (tf.errors.OpError, ValueError) as error:
+        raise UserError(f"{checkpoint}: checkpoint cannot be read: {str(error).splitlines()[0]}") from error
     names = reader.get_variable_to_shape_map()
     assigned = []
     if model.flow is not None and any(name.startswith(TF1_FLOW) for name in names):
@@ -189,7 +206,10 @@ def assign_tf1_learned(model, checkpoint):
             raise UserError(str(error)) from error
         assigned.append("flow")
     if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in names:
-        value = reader.get_tensor(TF1_OUTPUT_WEIGHTS)
+        try:
+            value = reader.get_tensor(TF1_OUTPUT_WEIGHTS)
+        except (tf.errors.OpError, IndexError) as error:
+            raise UserError(f"{checkpoint}: its data file does not fit its index, expected a whole one") from error
         if value.shape != tuple(model.output_weights.shape) or not np.isfinite(value).all():
             raise UserError(
                 f"{checkpoint}: {TF1_OUTPUT_WEIGHTS}: found shape {value.shape}, or values that are not finite, "

@@ -180,10 +180,11 @@ def check_results(settings, task):
     if settings.auc and task.metric != "auc":
         raise UserError(f"--auc: found task {task.name}, expected one with two labels")
     splits = ["dev"] if settings.do_eval or (settings.do_train and settings.early_stopping) else []
+    evaluates_dev = bool(splits)
     splits += _prediction_splits(settings) if settings.do_predict else []
     for split in dict.fromkeys(splits):
         examples = read_split(task, settings.data_dir, split)
-        if split == "dev" and "dev" in splits[:1] and examples.has_labels and task.is_regression:
+        if split == "dev" and evaluates_dev and examples.has_labels and task.is_regression:
             if len(examples) < 2 or np.ptp(examples.labels) == 0:
                 raise UserError(
                     f"{settings.data_dir}: found {len(examples)} dev pairs with {len(set(examples.labels))} different "

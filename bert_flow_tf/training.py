@@ -72,7 +72,11 @@ def train(settings, task, source, strategy, evaluate):
     if not total_steps:
         raise UserError(f"--num_train_epochs: found {settings.num_train_epochs}, which is no step at all")
     with strategy.scope():
-        model = _compiled_model(settings, source, config, total_steps)
+        model, begun = _compiled_model(settings, source, config, total_steps)
+    if settings.flow_ddi and "flow" in begun:
+        raise UserError(
+            f"--flow_ddi: found true with a flow in --init_checkpoint={settings.init_checkpoint}, expected one of them"
+        )
     # Cached embeddings are without dropout; elsewhere every replica draws its own, so their number is part of the run.
     dropout_state = [] if settings.caches_embeddings else model.encoder.dropout_state
     config |= {"replicas": strategy.num_replicas_in_sync if dropout_state else None}
@@ -105,13 +109,13 @@ def train(settings, task, source, strategy, evaluate):
 
 
 def _compiled_model(settings, source, config, total_steps):
-    """`SiameseBertFlow` with both optimisers and the values that its checkpoint of departure holds."""
+    """`SiameseBertFlow` with both optimisers, and the names of its parts whose values are those of a checkpoint."""
     model = build_model(source, config, seed=settings.seed, settings=settings, trainable=not settings.encoder_is_frozen)
-    begin_with(model, config, settings.init_checkpoint)
+    begun = begin_with(model, config, settings.init_checkpoint)
     schedule = WarmupLinearDecay(settings.learning_rate, total_steps, int(total_steps * settings.warmup_proportion))
     flow_optimizer = AdamWeightDecay(settings.flow_learning_rate, name="flow_adam") if settings.flow_loss else None
     model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
-    return model
+    return model, begun
 
 
 def _checkpoint_manager(settings, model, step, dropout_state):

@@ -94,6 +94,10 @@ def load_tf1_checkpoint(flow, ckpt_prefix, prefix="bert/"):
         raise ValueError(f"{ckpt_prefix}: not a readable checkpoint: {str(error).splitlines()[0]}") from None
     names = [name for name in reader.get_variable_to_shape_map() if name.startswith(f"{prefix}flow/")]
     try:
-        assign_tf1_variables(flow, {name: reader.get_tensor(name) for name in names}, prefix)
+        values = {name: reader.get_tensor(name) for name in names if not name.endswith(_SLOT_SUFFIXES)}
+    except (tf.errors.OpError, IndexError):
+        raise ValueError(f"{ckpt_prefix}: its data file does not fit its index, expected a whole one") from None
+    try:
+        assign_tf1_variables(flow, values, prefix)
     except ValueError as error:
         raise ValueError(f"{ckpt_prefix}: {error}") from None

@@ -27,6 +27,10 @@ require() {
   [[ -z $missing ]] || stop "environment variables not set:$missing"
 }
 
+if [[ ${1:-} == --help || ${1:-} == -h ]]; then
+  sed -n -e '1d' -e '/^#/!Q' -e 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
+  exit 0
+fi
 commands="train, eval, predict, predict_pool, predict_dev or predict_full"
 command=${1:-}
 TASK_NAME=${TASK_NAME:-STS-B}

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_flow_tf import atomic, experiment
 from bert_flow_tf.convert.digest import file_digest
+from bert_flow_tf.convert.encoder_folder import has_capitals
 from bert_flow_tf.convert.from_run import run_checkpoint
 from bert_flow_tf.convert.from_tf1 import checkpoint_files, checkpoint_prefix
 from bert_flow_tf.convert.weights import keras_names, to_tf1_shape
@@ -26,11 +27,14 @@ from bert_flow_tf.run_model import (
     flow_config,
     restore,
 )
-from bert_flow_tf.tokenizer import vocabulary_asset
+from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
 from bert_flow_tf.training import CHECKPOINT_NAME
 from glow.tf1_checkpoint import tf1_variables
 
 _BERT = "bert/embeddings/word_embeddings"
+# What marks a folder as made here: a flag in a run's config.json, and an entry of the file beside a TF1 checkpoint.
+_TF1_CHECKPOINT = "tf1_checkpoint"
+_SOURCE_FILE, _RUN = "converted_from.json", "run_of_bert_flow_tf"
 # The tanh approximation has another name in our configurations, and is the only GELU that the original has.
 _TF1_GELU = {"gelu_tanh": "gelu"}
 
@@ -46,7 +50,7 @@ class Tf1Run:
       low_dim: see `model.reduce_dimension`.
       bert_hub, preprocess_hub: the encoder, where the checkpoint holds none.
       bert_config_file, vocab_file: of the encoder that the checkpoint holds; None are the files beside it.
-      do_lower_case: whether that vocabulary is uncased.
+      do_lower_case: whether that vocabulary is uncased; None decides by whether it has pieces with capitals.
     """
 
     sentence_embedding_type: str
@@ -57,11 +61,14 @@ class Tf1Run:
     preprocess_hub: str | None = None
     bert_config_file: str | None = None
     vocab_file: str | None = None
-    do_lower_case: bool = True
+    do_lower_case: bool | None = None
 
 
 def convert_tf1_run(checkpoint, out_dir, tf1_run, *, overwrite=False):
     """Path of the directory of a run of ours with the flow, the classifier and the encoder of the original's run.
+
+    As every run, it names its encoder and does not hold it: the encoder's files, or the TF1 checkpoint that it came
+    from, must stay where they are.
 
     Args:
       checkpoint: folder of the original's run, for its last checkpoint, or the prefix of a checkpoint. It may hold
@@ -75,7 +82,7 @@ def convert_tf1_run(checkpoint, out_dir, tf1_run, *, overwrite=False):
         `out_dir` exists.
     """
     out_dir = pathlib.Path(out_dir)
-    _check_out(out_dir, experiment.CONFIG_FILE, overwrite)
+    _check_out(out_dir, experiment.CONFIG_FILE, _TF1_CHECKPOINT, overwrite)
     prefix = checkpoint_prefix(checkpoint)
     reader = _open(prefix)
     shapes = reader.get_variable_to_shape_map()
@@ -98,7 +105,7 @@ def convert_tf1_run(checkpoint, out_dir, tf1_run, *, overwrite=False):
         "num_labels": shapes[TF1_OUTPUT_WEIGHTS][0] if TF1_OUTPUT_WEIGHTS in shapes else None,
         "task_name": None,
         "data": {"num_examples": None, "fingerprint": None},
-        "flags": {"tf1_checkpoint": f"{prefix.name} {file_digest(index)}"},
+        "flags": {_TF1_CHECKPOINT: f"{prefix.name} {file_digest(index)}"},
     }
     model = build_model(source, config)
     assign_tf1_learned(model, prefix)
@@ -130,7 +137,7 @@ def write_tf1_run(run, out_dir, *, overwrite=False):
       UserError: it is no run, or its encoder has variables that no TF1 BERT has; or `out_dir` exists.
     """
     out_dir = pathlib.Path(out_dir)
-    _check_out(out_dir, "vocab.txt", overwrite)
+    _check_out(out_dir, _SOURCE_FILE, _RUN, overwrite)
     prefix = run_checkpoint(run)
     config = experiment.read_config(prefix.parent)
     source = recorded_encoder(config)
@@ -153,6 +160,8 @@ def write_tf1_run(run, out_dir, *, overwrite=False):
             tensors=list(arrays.values()),
         )
         tf.compat.v1.train.update_checkpoint_state(str(folder), name)
+        source_record = {_RUN: prefix.name, "encoder": source.to_dict()}
+        atomic.write_atomically(folder / _SOURCE_FILE, json.dumps(source_record, indent=2) + "\n")
         (folder / "vocab.txt").write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
         config_file = source.encoder_dir.parent / "bert_config.json"
         if config_file.is_file():
@@ -162,11 +171,18 @@ def write_tf1_run(run, out_dir, *, overwrite=False):
     return out_dir / name
 
 
-def _check_out(out_dir, mark, overwrite):
-    if out_dir.exists() and not overwrite:
+def _check_out(out_dir, file, key, overwrite):
+    """Raises UserError where `out_dir` exists, unless it may be overwritten: its `file` then holds the `key`."""
+    if not out_dir.exists():
+        return
+    if not overwrite:
         raise UserError(f"--out={out_dir}: exists, expected a new folder or --overwrite")
-    if out_dir.exists() and not (out_dir / mark).is_file():
-        raise UserError(f"--out={out_dir}: exists and holds no {mark}, so it is none to overwrite")
+    try:
+        made_here = f'"{key}": ' in (out_dir / file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        made_here = False
+    if not made_here:
+        raise UserError(f"--out={out_dir}: exists and was not made by this conversion, expected a new folder")
 
 
 def _open(prefix):
@@ -178,23 +194,29 @@ def _open(prefix):
 
 def _encoder_flags(prefix, holds_bert, tf1_run):
     """What `resolve_encoder` is to be told: the checkpoint's own encoder, or another where it holds none."""
-    flags = {"do_lower_case": tf1_run.do_lower_case}
-    if holds_bert and tf1_run.bert_hub:
-        raise UserError(
-            f"--bert_hub={tf1_run.bert_hub}: {prefix} holds the encoder itself, expected --bert_config_file and "
-            "--vocab_file, or the two files beside it"
-        )
+    useless = ("bert_hub", "preprocess_hub") if holds_bert else ("bert_config_file", "vocab_file")
+    for flag in useless:
+        if getattr(tf1_run, flag):
+            found, expected = (
+                ("holds an encoder", "--bert_config_file and --vocab_file, or the two files beside it")
+                if holds_bert
+                else ("holds no encoder", "--bert_hub")
+            )
+            raise UserError(f"--{flag}={getattr(tf1_run, flag)}: {prefix} {found}, expected {expected}")
     if not holds_bert:
         if not tf1_run.bert_hub:
             raise UserError(f"--bert_hub: missing, {prefix} holds a flow without its encoder")
-        return flags | {"bert_hub": tf1_run.bert_hub, "preprocess_hub": tf1_run.preprocess_hub}
-    flags["init_checkpoint"] = str(prefix)
+        if tf1_run.do_lower_case is not None:
+            raise UserError("--cased/--uncased: the encoder of --bert_hub knows its vocabulary, expected neither")
+        return {"bert_hub": tf1_run.bert_hub, "preprocess_hub": tf1_run.preprocess_hub}
+    flags = {"init_checkpoint": str(prefix)}
     for flag, name in (("bert_config_file", "bert_config.json"), ("vocab_file", "vocab.txt")):
         path = pathlib.Path(getattr(tf1_run, flag) or prefix.parent / name)
         if not path.is_file():
             raise UserError(f"--{flag}: found no {path}, expected that of the encoder in {prefix}")
         flags[flag] = os.fspath(path)
-    return flags
+    lower = tf1_run.do_lower_case
+    return flags | {"do_lower_case": not has_capitals(read_vocabulary(flags["vocab_file"])) if lower is None else lower}
 
 
 def _step_of_name(prefix):

@@ -45,6 +45,12 @@ def test_flag_for_case_wins_over_the_vocabulary_and_overwrite_replaces(
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_slip_in_the_flags_is_one_line():
+    assert "bert-flow convert: Missing option '--out'" in refused("convert")
+    assert "No such option: --tf2" in refused("convert", "--tf2")
+    assert "Invalid value for '--max_seq_length'" in refused("convert", "--out", "x", "--max_seq_length", "two")
+
+
 def test_exactly_one_source_is_wanted(tmp_path):
     assert "0 sources" in refused("convert", "--out", tmp_path / "out")
     assert "2 sources" in refused("convert", "--out", tmp_path / "out", "--run", "a", "--huggingface", "b")

@@ -179,7 +179,7 @@ def test_another_flow_under_the_same_name_is_refused(tmp_path):
 
 
 def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
-    for name in ("test_results.tsv", "eval_results.txt", ".config.json.abc"):
+    for name in ("test_results.tsv", "eval_results.txt", "model.ckpt-9.dev_pooled.tsv", ".embeddings-1f.npy.x_1"):
         (tmp_path / name).write_text("x")
     with pytest.raises(UserError, match=r"is not empty and holds no config\.json"):
         experiment.open_run(tmp_path, CONFIG, overwrite=False)
@@ -199,6 +199,19 @@ def test_a_directory_that_is_no_run_is_never_deleted(tmp_path, contents):
         experiment.open_run(tmp_path, CONFIG, overwrite=True)
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
     assert (tmp_path / "precious").read_text() == "x"
+
+
+def test_a_folder_of_data_is_never_deleted(tmp_path):
+    for name in ("train.tsv", "dev.tsv", "test.tsv"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(UserError, match=r"is not empty and holds no config\.json"):
+        experiment.open_run(tmp_path, CONFIG, overwrite=True)
+
+
+def test_a_run_that_began_with_another_checkpoint_is_refused(tmp_path):
+    experiment.open_run(tmp_path / "run", CONFIG | {"begins_with": "abc"}, overwrite=False)
+    with pytest.raises(UserError, match="init_checkpoint is 'abc' there and None here"):
+        experiment.open_run(tmp_path / "run", CONFIG, overwrite=False)
 
 
 def test_a_file_in_the_way_is_named(tmp_path):

@@ -301,6 +301,8 @@ def test_evaluation_alone_gives_what_it_gave_after_training(flow_flags):
 
 def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_run):
     given = {"exp_name": "second", "num_train_epochs": 1.0, "init_checkpoint": str(flow_run / "model.ckpt-120")}
+    both = small_runs.as_flags(flow_flags | given | {"flow_ddi": True})
+    assert_refused(*small_runs.main(*both), "--flow_ddi: found true with a flow in --init_checkpoint")
     run_dir = small_runs.run(flow_flags, **given)
     start = small_runs.checkpoint_variables(run_dir, "model.ckpt-0")
     end = small_runs.checkpoint_variables(flow_run, "model.ckpt-120")

@@ -180,7 +180,8 @@ STEP = "bert/flow/revnet_0/revnet_step_0"
         (dict, {"sentence_embedding_type": "mean"}, "--sentence_embedding_type=mean: unknown"),
         (dict, {"max_seq_length": 25}, "--max_seq_length: found 25, expected at most 24"),
         (dict, {"low_dim": 5}, "--low_dim: found 5, expected a divisor"),
-        (dict, {"bert_hub": "demo"}, "holds the encoder itself"),
+        (dict, {"bert_hub": "demo"}, "--bert_hub=demo: "),
+        (dict, {"preprocess_hub": "somewhere"}, "holds an encoder, expected --bert_config_file"),
         (dict, {"vocab_file": "nowhere.txt"}, "--vocab_file: found no nowhere.txt"),
         (lambda a: {k: v for k, v in a.items() if "flow" in k}, {}, "--bert_hub: missing"),
     ],
@@ -191,6 +192,25 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
     write_tf1_checkpoint(workplace / "tf1" / "model.ckpt-7", change(arrays))
     assert message in refused(*flags(workplace, **changes))
     assert not (workplace / "run").exists()
+
+
+def test_a_data_file_that_does_not_fit_its_index_is_one_line(workplace, arrays, write_tf1_checkpoint):
+    prefix = workplace / "tf1" / "model.ckpt-7"
+    write_tf1_checkpoint(prefix, {name: value for name, value in arrays.items() if "flow" in name})
+    data = prefix.with_name("model.ckpt-7.data-00000-of-00001")
+    data.write_bytes(data.read_bytes()[:100])
+    line = refused(*flags(workplace, bert_hub="demo"))
+    assert "its data file does not fit its index" in line
+
+
+def test_a_vocabulary_with_capitals_is_cased_unless_told_otherwise(workplace, arrays, write_tf1_checkpoint):
+    write_tf1_checkpoint(workplace / "tf1" / "model.ckpt-7", arrays)
+    vocab = (workplace / "tf1" / "vocab.txt").read_text()
+    (workplace / "tf1" / "vocab.txt").write_text(vocab.replace("w1\n", "W1\n", 1))
+    for name, kind in (("by its pieces", ()), ("told", ("--uncased",))):
+        assert bert_flow("convert", *flags(workplace, out=workplace / name), *kind).exit_code == 0
+    told = [BertFlow.load(workplace / name).tokenizer.do_lower_case for name in ("by its pieces", "told")]
+    assert told == [False, True]
 
 
 def test_flags_that_do_not_belong_together_are_named(workplace):
@@ -204,11 +224,18 @@ def test_nothing_but_a_run_is_overwritten(workplace, arrays, write_tf1_checkpoin
     (workplace / "run").mkdir()
     (workplace / "run" / "thesis.txt").write_text("mine")
     assert "exists, expected a new folder or --overwrite" in refused(*flags(workplace))
-    assert "holds no config.json" in refused(*flags(workplace), "--overwrite")
-    (workplace / "run" / "thesis.txt").unlink()
-    (workplace / "run").rmdir()
+    for config in (None, '{"model_type": "bert"}'):
+        if config:
+            (workplace / "run" / "config.json").write_text(config)
+        assert "was not made by this conversion" in refused(*flags(workplace), "--overwrite")
+    assert (workplace / "run" / "thesis.txt").read_text() == "mine"
+    shutil.rmtree(workplace / "run")
+    back = ("--run", workplace / "run", "--to_tf1", "--out")
     for _ in range(2):
         assert bert_flow("convert", *flags(workplace), "--overwrite").exit_code == 0
+        assert bert_flow("convert", *back, workplace / "back", "--overwrite").exit_code == 0
+    assert "was not made by this conversion" in refused(*back, workplace / "tf1", "--overwrite")
+    assert (workplace / "tf1" / "model.ckpt-7.index").exists()
 
 
 @pytest.mark.differs("checkpoint of the original")
