@@ -142,11 +142,18 @@ def _as_file_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)
 
 
-def run(recipe: Recipe, *, overwrite: bool = False, interpreter: Sequence[str] = (sys.executable,)) -> list[dict]:
+def run(
+    recipe: Recipe,
+    stages: Sequence[Stage] | None = None,
+    *,
+    overwrite: bool = False,
+    interpreter: Sequence[str] = (sys.executable,),
+) -> list[dict]:
     """Each stage's stamp with `was_done`, after running what was not done.
 
     Args:
       recipe: what to do.
+      stages: stages of that recipe; None are those of `siamese_then_flow.sh`.
       overwrite: do every stage again, after deleting the directories it made.
       interpreter: the command that `-m MODULE FLAGS` is appended to.
 
@@ -154,7 +161,7 @@ def run(recipe: Recipe, *, overwrite: bool = False, interpreter: Sequence[str] =
       UserError: a stage was begun with other settings, data is missing, or another run is at work in `output_dir`.
       StageFailed: a stage's command failed.
     """
-    stages = stages_of(recipe)
+    stages = stages_of(recipe) if stages is None else stages
     stamps = Stamps(recipe.output_dir / "recipe")
     with stamps.locked():
         return _run_stages(recipe, stages, stamps, overwrite, interpreter)

@@ -213,6 +213,9 @@ def test_another_seed_or_task_has_stages_of_its_own(workplace):
     workplace.run()
     (workplace.glue / "SICK-R").mkdir()
     workplace.calls()
+    with pytest.raises(UserError, match=r"SICK-R/\S+, expected the gold scores of the test split of SICK-R"):
+        workplace.run(TASK_NAME="sick-r")
+    (workplace.glue / "SICK-R" / "SICK_test_annotated.txt").write_text("gold\n")
     workplace.run(TASK_NAME="sick-r")
     names = _runs(workplace.calls())
     assert names[0] == "nli_demo_1234_SICK-R_avg"  # NLI is shared and done.

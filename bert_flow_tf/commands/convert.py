@@ -1,0 +1,88 @@
+"""`bert-flow convert`: encoders and checkpoints from one form to another."""
+
+import pathlib
+
+import click
+
+from bert_flow_tf.errors import UserError
+
+
+@click.command()
+@click.option(
+    "--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 checkpoint with bert_config.json and vocab.txt beside it."
+)
+@click.option("--huggingface", metavar="DIR", help="Folder with config.json, vocab.txt and model.safetensors.")
+@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese: one that trained its encoder, or with --to_tf1.")
+@click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original's training, with a flow.")
+@click.option("--to_tf1", is_flag=True, help="With --run: write a checkpoint under TF1's names for the original.")
+@click.option("--out", required=True, metavar="DIR", help="Folder to make.")
+@click.option(
+    "--cased/--uncased", default=None, help="Kind of vocabulary; by default cased when it has pieces with capitals."
+)
+@click.option("--sentence_embedding_type", metavar="NAME", help="Of the run that wrote --tf1_flow: avg, cls, …")
+@click.option("--flow_model_config", metavar="NAME|FILE", help="Of that run.  [default: config_l3_d3_w32]")
+@click.option("--max_seq_length", type=click.IntRange(3), metavar="N", help="Of that run.  [default: 64]")
+@click.option("--low_dim", type=int, metavar="N", help="Of that run.  [default: -1, none]")
+@click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder of --tf1_flow, where the checkpoint holds none.")
+@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
+@click.option("--bert_config_file", metavar="FILE", help="Of the BERT in --tf1_flow, where it is not beside it.")
+@click.option("--vocab_file", metavar="FILE", help="Of the BERT in --tf1_flow, where it is not beside it.")
+@click.option("--overwrite", is_flag=True, help="Replace what an earlier conversion of the same kind wrote there.")
+def convert(tf1_checkpoint, huggingface, run, tf1_flow, to_tf1, out, cased, overwrite, **of_the_flow):
+    """Make a TF-Hub encoder from a BERT, a run from a checkpoint of the original, or the reverse.
+
+    \b
+    bert-flow convert --tf1_checkpoint uncased_L-12_H-768_A-12 --out encoder
+    bert-flow convert --tf1_flow exp/my_flow --sentence_embedding_type avg-last-2 \\
+        --bert_config_file bert_config.json --vocab_file vocab.txt --out runs/my_flow
+    bert-flow convert --run runs/my_flow --to_tf1 --out for_tf1
+    """
+    sources = {"--tf1_checkpoint": tf1_checkpoint, "--huggingface": huggingface, "--run": run, "--tf1_flow": tf1_flow}
+    given = [flag for flag, value in sources.items() if value]
+    if len(given) != 1:
+        raise UserError(f"bert-flow convert: {len(given)} sources, expected one of {', '.join(sources)}")
+    if to_tf1 and not run:
+        raise UserError(f"--to_tf1: found {given[0]}, expected --run")
+    of_the_flow = {flag: value for flag, value in of_the_flow.items() if value is not None}
+    if of_the_flow and not tf1_flow:
+        raise UserError(f"--{next(iter(of_the_flow))}: found {given[0]}, expected --tf1_flow, which it belongs to")
+    if tf1_flow and "sentence_embedding_type" not in of_the_flow:
+        raise UserError("--sentence_embedding_type: missing, expected that of the run which wrote --tf1_flow")
+    if run and cased is not None:
+        raise UserError("--cased/--uncased: a run's encoder knows its vocabulary, expected neither with --run")
+    if pathlib.Path(out).exists() and not overwrite:
+        raise UserError(f"--out={out}: exists, expected a new folder or --overwrite")
+    # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
+    if tf1_flow:
+        from bert_flow_tf.convert.tf1_run import Tf1Run, convert_tf1_run
+
+        convert_tf1_run(
+            tf1_flow,
+            out,
+            Tf1Run(do_lower_case=None if cased is None else not cased, **of_the_flow),
+            overwrite=overwrite,
+        )
+        click.echo(f"run written: {out}")
+    elif to_tf1:
+        from bert_flow_tf.convert.tf1_run import write_tf1_run
+
+        click.echo(f"TF1 checkpoint written: {write_tf1_run(run, out, overwrite=overwrite)}")
+    else:
+        _convert_encoder(tf1_checkpoint, huggingface, run, out, None if cased is None else not cased, overwrite)
+        click.echo(f"encoder folder written: {out}")
+
+
+def _convert_encoder(tf1_checkpoint, huggingface, run, out, do_lower_case, overwrite):
+    from bert_flow_tf.convert.from_huggingface import convert_hugging_face
+    from bert_flow_tf.convert.from_run import convert_run, run_checkpoint
+    from bert_flow_tf.convert.from_tf1 import convert_tf1
+    from bert_flow_tf.encoder_source import recorded_encoder
+    from bert_flow_tf.experiment import read_config
+
+    if tf1_checkpoint:
+        convert_tf1(tf1_checkpoint, out, do_lower_case=do_lower_case, overwrite=overwrite)
+    elif huggingface:
+        convert_hugging_face(huggingface, out, do_lower_case=do_lower_case, overwrite=overwrite)
+    else:
+        prefix = run_checkpoint(run)
+        convert_run(prefix, recorded_encoder(read_config(prefix.parent)), out, overwrite=overwrite)

@@ -1,0 +1,87 @@
+"""Rows over seeds, with a stand-in for the commands that train and score."""
+
+import functools
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from bert_flow_tf import recipe
+from bert_flow_tf.cli import main
+from tests.bert_flow_tf.test_recipe import Workplace
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    workplace = Workplace(tmp_path)
+    stand_in = functools.partial(recipe.run, interpreter=(sys.executable, str(workplace.stand_in)))
+    monkeypatch.setattr(recipe, "run", stand_in)
+    return workplace
+
+
+def reproduce(workplace, *arguments):
+    flags = ["--bert_hub=base", f"--glue_dir={workplace.glue}", f"--out={workplace.root / 'out'}"]
+    return CliRunner().invoke(main, ["reproduce", *flags, *arguments])
+
+
+def runs(calls):
+    return [values["exp_name"] for module, values in calls if module == "bert_flow_tf.run_siamese"]
+
+
+def test_what_is_trained_is_trained_with_every_seed_and_the_rest_once(workplace):
+    outcome = reproduce(workplace, "--rows=avg,flow-train", "--seeds=2")
+    assert outcome.exit_code == 0, outcome.output
+    flow = [f"base_{seed}_STS-B_avg-last-2_flow_train" for seed in (1, 2)]
+    assert runs(workplace.calls()) == ["base_1_STS-B_avg", flow[0], flow[0], flow[1], flow[1]]
+    record = json.loads((workplace.root / "out" / "reproduction.json").read_text())
+    assert record["rows"]["avg"]["spearman"]["values"] == [0.765432]
+    assert record["rows"]["flow-train"]["spearman"]["values"] == [0.765432] * 2
+    assert record["rows"]["avg"]["paper"]["spearman_x100"] == 47.29
+    assert (record["seeds"], record["task"], record["encoder"]) == ([1, 2], "STS-B", "base")
+    lines = outcome.output.splitlines()
+    assert [line.split() for line in lines if line.startswith(("avg ", "flow-train "))] == [
+        ["avg", "76.54", "-", "76.54", "47.29"],
+        ["flow-train", "76.54", "0.00", "76.54", "-"],
+    ]
+
+
+def test_with_nli_every_seed_has_an_encoder_of_its_own(workplace):
+    outcome = reproduce(workplace, "--rows=avg", "--seeds=3,5", "--nli")
+    assert outcome.exit_code == 0, outcome.output
+    assert runs(workplace.calls()) == ["nli_base_3", "nli_base_3_STS-B_avg", "nli_base_5", "nli_base_5_STS-B_avg"]
+
+
+def test_again_nothing_is_done_twice(workplace):
+    assert reproduce(workplace, "--rows=flow-target", "--seeds=1").exit_code == 0
+    workplace.calls()
+    outcome = reproduce(workplace, "--rows=flow-target", "--seeds=2")
+    assert outcome.exit_code == 0, outcome.output
+    assert set(runs(workplace.calls())) == {"base_2_STS-B_avg-last-2_flow"}
+
+
+def test_a_stage_that_fails_ends_with_its_status_and_no_results(workplace):
+    workplace.fail_at("base_1_STS-B_avg")
+    outcome = reproduce(workplace, "--rows=avg")
+    assert outcome.exit_code == 7
+    assert "error: the stage 'STS-B, avg' failed with exit status 7" in outcome.stderr
+    assert not (workplace.root / "out" / "reproduction.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rows=flow"], "--rows: found flow"),
+        (["--seeds=none"], "--seeds: found 'none'"),
+        (["--task=STS-12"], "has no gold scores"),
+        (["--task=nothing"], "nothing"),
+        (["--bert_premodels=x"], "--bert_premodels: found it with --bert_hub"),
+        (["--glue_dir=nowhere"], "--glue_dir=nowhere: no such folder"),
+        (["--bert_hub="], "--bert_hub: missing"),
+    ],
+)
+def test_a_slip_is_one_line(workplace, arguments, message):
+    outcome = reproduce(workplace, *arguments)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("error: ") and outcome.stderr.count("\n") == 1
+    assert message in outcome.stderr
