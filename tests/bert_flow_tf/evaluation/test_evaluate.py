@@ -1,0 +1,119 @@
+"""An encoder on several tasks: each sentence embedded once, every figure from those embeddings."""
+
+import zlib
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.evaluate import (
+    SentenceEmbeddings,
+    distinct_sentences,
+    embed_tasks,
+    evaluate,
+    score_tasks,
+)
+from bert_flow_tf.evaluation.sts_sets import ScoredPairs, SimilarityTask
+
+
+def hashed(sentences):
+    """Embeddings [n, 6] that depend on the sentence alone."""
+    return np.stack(
+        [np.random.default_rng(zlib.crc32(s.encode())).normal(size=6).astype(np.float32) for s in sentences]
+    )
+
+
+class Recorder:
+    """`hashed`, with a record of what it was called for."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, sentences):
+        self.calls.append(list(sentences))
+        return hashed(sentences)
+
+
+def make_tasks():
+    first = ScoredPairs("boats", ["a", "b", "c", "a"], ["b", "d", "a", "e"], np.array([1.0, 2.0, 3.0, 0.5]))
+    second = ScoredPairs("trains", ["a", "x", "long one"], ["c", "y", "z"], np.array([2.0, 1.0, 4.0]))
+    third = ScoredPairs("stsb", ["x", "a", "b"], ["b", "z", "y"], np.array([0.0, 2.0, 5.0]))
+    return [
+        SimilarityTask("sts12", "STS-12", "spearman", "test", "here", [first, second]),
+        SimilarityTask("stsb", "STS-B", "spearman", "test", "there", [third]),
+    ]
+
+
+def test_every_different_sentence_is_embedded_once_over_all_tasks():
+    encode = Recorder()
+    evaluate(encode, make_tasks())
+    embedded = [sentence for call in encode.calls for sentence in call]
+    assert sorted(embedded) == ["a", "b", "c", "d", "e", "long one", "x", "y", "z"]
+
+
+def test_many_sentences_go_in_calls_of_like_length(monkeypatch):
+    monkeypatch.setattr("bert_flow_tf.evaluation.evaluate._SENTENCES_PER_CALL", 4)
+    encode = Recorder()
+    found = embed_tasks(encode, make_tasks())
+    assert [len(call) for call in encode.calls] == [4, 4, 1]
+    assert encode.calls[0][0] == "long one"
+    assert found.sentences == distinct_sentences(make_tasks())
+    np.testing.assert_array_equal(found.values, hashed(found.sentences))
+
+
+def test_figures_are_those_of_each_pairs_own_cosine():
+    tasks = make_tasks()
+    results = evaluate(hashed, tasks)
+    assert list(results) == ["sts12", "stsb"]
+    for task in tasks:
+        for subset in task.subsets:
+            a, b = (hashed(s).astype(np.float64) for s in (subset.sentences_a, subset.sentences_b))
+            cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+            found = results[task.name]["subsets"][subset.name]
+            assert found["spearman"] == pytest.approx(stats.spearmanr(cosine, subset.gold).statistic)
+            assert found["pearson"] == pytest.approx(stats.pearsonr(cosine, subset.gold).statistic)
+
+
+def test_calibrations_reuse_the_embeddings():
+    encode, tasks = Recorder(), make_tasks()
+    embeddings = embed_tasks(encode, tasks)
+    calls = len(encode.calls)
+    shifted = score_tasks(tasks, embeddings.mapped(lambda u: u + 1))
+    assert len(encode.calls) == calls
+    assert shifted == evaluate(lambda sentences: hashed(sentences) + 1, tasks)
+    assert shifted != score_tasks(tasks, embeddings)
+
+
+def test_embeddings_are_found_by_their_sentences():
+    embeddings = SentenceEmbeddings(["a", "b"], [[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(embeddings.of(["b", "a", "b"]), [[3, 4], [1, 2], [3, 4]])
+    assert len(embeddings) == 2
+    with pytest.raises(KeyError):
+        embeddings.of(["c"])
+
+
+def test_progress_counts_sentences(capsys):
+    embed_tasks(hashed, make_tasks(), show_progress_bar=True)
+    assert "9/9" in capsys.readouterr().err
+    embed_tasks(hashed, make_tasks(), show_progress_bar=False)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 4), (9, 2, 2)])
+def test_encoder_that_gives_no_row_a_sentence_is_refused(shape):
+    with pytest.raises(UserError, match=r"found an array of shape .* for 9 sentences, expected \[9, D\]"):
+        embed_tasks(lambda sentences: np.zeros(shape), make_tasks())
+
+
+def test_nan_embeddings_are_refused_with_task_and_sub_set():
+    def broken(sentences):
+        return np.where(np.array([[s == "y"] for s in sentences]), np.nan, hashed(sentences))
+
+    with pytest.raises(UserError, match=r"^sts12, trains: 1 of the 3 second sentences .* NaN or infinite"):
+        evaluate(broken, make_tasks())
+
+
+def test_encoder_that_gives_one_vector_for_all_is_refused():
+    with pytest.raises(UserError, match=r"^sts12, boats: found 4 cosines that are all 1 up to rounding"):
+        evaluate(lambda sentences: np.full((len(sentences), 3), 0.1, np.float32), make_tasks())

@@ -1,0 +1,145 @@
+"""A task's figures from its cosines: sub-sets, the three combinations, and what leaves a figure undefined."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.protocols import PROTOCOLS, cosines, headline, score_task
+from bert_flow_tf.evaluation.sts_sets import ScoredPairs, SimilarityTask
+
+
+def subset(name, gold):
+    sentences = [f"sentence {i} of {name}" for i in range(len(gold))]
+    return ScoredPairs(name, sentences, [s.upper() for s in sentences], np.asarray(gold, np.float64))
+
+
+def task(*subsets, metric="spearman", name="sts12"):
+    return SimilarityTask(name, "STS-12", metric, "test", "STS/STS12-en-test", list(subsets))
+
+
+def random_task(sizes, seed):
+    rng = np.random.default_rng(seed)
+    subsets = [subset(f"set {i}", rng.uniform(0, 5, n)) for i, n in enumerate(sizes)]
+    return task(*subsets), [s.gold / 5 + rng.normal(0, 0.5, len(s)) for s in subsets]
+
+
+def test_three_combinations_of_two_sub_sets_worked_by_hand():
+    # Spearman is 1 on the four pairs and -1 on the two; ranked together, rho = 1 - 6 * sum(d^2) / (n (n^2 - 1)).
+    scored = task(subset("four", [1, 2, 3, 4]), subset("two", [5, 6]))
+    result = score_task(scored, [np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.6, 0.5])])
+    assert result["spearman"]["wmean"] == pytest.approx((4 * 1 + 2 * -1) / 6)
+    assert result["spearman"]["mean"] == pytest.approx(0)
+    assert result["spearman"]["all"] == pytest.approx(1 - 6 * 2 / (6 * 35))
+    assert {name: s["spearman"] for name, s in result["subsets"].items()} == pytest.approx({"four": 1, "two": -1})
+    assert headline(result) == ("wmean", result["spearman"]["wmean"])
+
+
+def test_every_figure_says_what_it_was_computed_from():
+    result = score_task(*random_task([5, 7], seed=0))
+    assert list(result["spearman"]) == list(result["pearson"]) == list(PROTOCOLS)
+    assert {name: result[name] for name in ("title", "metric", "split", "source", "pairs")} == {
+        "title": "STS-12",
+        "metric": "spearman",
+        "split": "test",
+        "source": "STS/STS12-en-test",
+        "pairs": 12,
+    }
+    assert [s["pairs"] for s in result["subsets"].values()] == [5, 7]
+    assert json.loads(json.dumps(result)) == result
+
+
+def test_pearson_and_spearman_are_scipys():
+    scored, similarities = random_task([9, 30], seed=1)
+    result = score_task(scored, similarities)
+    for s, values, found in zip(scored.subsets, similarities, result["subsets"].values(), strict=True):
+        assert found["pearson"] == pytest.approx(stats.pearsonr(values, s.gold).statistic)
+        assert found["spearman"] == pytest.approx(stats.spearmanr(values, s.gold).statistic)
+
+
+def test_task_of_one_set_has_that_alone():
+    result = score_task(*random_task([8], seed=2))
+    assert list(result["spearman"]) == ["all"]
+    assert result["spearman"]["all"] == result["subsets"]["set 0"]["spearman"]
+    assert headline(result) == ("all", result["spearman"]["all"])
+
+
+def test_task_with_two_labels_is_scored_by_auc_alone():
+    scored = task(subset("qnli", [1, 0, 1, 0]), metric="auc", name="qnli")
+    result = score_task(scored, [np.array([0.9, 0.1, 0.4, 0.5])])
+    # Three of the four pairs of a 1 and a 0 are in order.
+    assert result["auc"] == {"all": 0.75}
+    assert "spearman" not in result
+    assert headline(result) == ("all", 0.75)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.lists(st.integers(3, 20), min_size=2, max_size=5), st.integers(0, 1000))
+def test_means_lie_between_the_sub_sets_and_ignore_their_order(sizes, seed):
+    scored, similarities = random_task(sizes, seed)
+    result = score_task(scored, similarities)
+    values = [s["spearman"] for s in result["subsets"].values()]
+    for protocol in ("wmean", "mean"):
+        assert min(values) - 1e-12 <= result["spearman"][protocol] <= max(values) + 1e-12
+    turned = score_task(task(*scored.subsets[::-1]), similarities[::-1])
+    assert turned["spearman"] == pytest.approx(result["spearman"])
+    assert turned["pearson"] == pytest.approx(result["pearson"])
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(3, 20), st.integers(2, 5), st.integers(0, 1000))
+def test_weights_change_nothing_where_sub_sets_have_one_size(size, count, seed):
+    result = score_task(*random_task([size] * count, seed))
+    assert result["spearman"]["wmean"] == pytest.approx(result["spearman"]["mean"])
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(1, 10), st.integers(1, 8), st.floats(1e-3, 1e3), st.integers(0, 1000))
+def test_cosine_is_within_one_and_ignores_lengths(n, width, scale, seed):
+    a, b = np.random.default_rng(seed).normal(size=(2, n, width)).astype(np.float32)
+    found = cosines(a, b, "here")
+    assert found.dtype == np.float64
+    assert np.abs(found).max() <= 1 + 1e-12
+    np.testing.assert_allclose(cosines(a.astype(np.float64) * scale, b, "here"), found, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(cosines(a, a, "here"), 1, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_embedding_that_is_not_finite_is_refused_with_its_pair(value):
+    a, b = np.ones((2, 4, 3))
+    b[2:, 1] = value
+    with pytest.raises(
+        UserError, match=r"^sts12, MSRpar: 2 of the 4 second sentences .* NaN or infinite .* pair 3 first"
+    ):
+        cosines(a, b, "sts12, MSRpar")
+
+
+def test_embedding_of_norm_zero_is_refused_with_its_pair():
+    a, b = np.ones((2, 4, 3))
+    a[1] = 0
+    with pytest.raises(UserError, match=r"^stsb: 1 of the 4 first sentences .* of norm 0, that of pair 2"):
+        cosines(a, b, "stsb")
+
+
+@pytest.mark.parametrize("noise", [0, 1e-8])
+@pytest.mark.parametrize("metric", ["spearman", "auc"])
+def test_constant_similarity_is_refused_whatever_its_rounding(noise, metric):
+    scored = task(subset("MSRpar", [1, 0, 1]), subset("MSRvid", [0, 1, 1]), metric=metric)
+    varied, constant = np.array([0.3, 0.2, 0.1]), 0.25 + noise * np.array([1.0, -1.0, 0.5])
+    with pytest.raises(UserError, match=r"^sts12, MSRvid: found 3 cosines that are all 0.25 up to rounding"):
+        score_task(scored, [varied, constant])
+
+
+def test_constant_gold_is_refused_with_its_sub_set():
+    scored = task(subset("MSRpar", [1, 2, 3]), subset("MSRvid", [2, 2, 2]))
+    with pytest.raises(UserError, match=r"^sts12, MSRvid: .*all 3 gold scores are 2"):
+        score_task(scored, [np.array([0.3, 0.2, 0.1])] * 2)
+
+
+def test_single_pair_is_refused():
+    with pytest.raises(UserError, match=r"^sts12, MSRpar: 1 predictions found, at least 2 expected"):
+        score_task(task(subset("MSRpar", [1])), [np.array([0.3])])
