@@ -44,7 +44,7 @@ def _quiet_libraries():
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main():
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
     _quiet_libraries()

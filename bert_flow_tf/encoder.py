@@ -1,6 +1,7 @@
 """A TF-Hub BERT as a layer that gives one vector a sentence."""
 
 import hashlib
+import re
 
 import tensorflow as tf
 import tensorflow_hub as hub
@@ -80,6 +81,24 @@ class SentenceEncoder(tf_keras.layers.Layer):
             for variable in self._hub_layer.variables
             if variable.dtype.is_floating
         }
+
+    @property
+    def pooled_variables(self):
+        """The trainable variables that an embedding depends on.
+
+        Without the pooler under an average, and without the layers above the last one that is averaged. TF1 has no
+        gradient for those, so its optimiser leaves them alone; through a SavedModel their gradient is zero, and they
+        would decay. They are told by the names that TF-Hub's BERTs give them.
+        """
+        if not self._pooling.layers:
+            return list(self.trainable_variables)
+        top = max(range(self.num_layers)[i] for i in self._pooling.layers)
+
+        def is_read(name):
+            layer = re.search(r"(?:^|/)layer_(\d+)/", name)
+            return "pooler_transform/" not in name and (layer is None or int(layer[1]) <= top)
+
+        return [variable for variable in self.trainable_variables if is_read(variable.name)]
 
     @property
     def dropout_state(self):

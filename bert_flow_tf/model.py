@@ -86,7 +86,7 @@ class SiameseBertFlow(tf_keras.Model):
     @property
     def supervised_variables(self):
         """Variables that the supervised loss trains: encoder, classifier, and a flow without a loss of its own."""
-        variables = list(self.encoder.trainable_variables) if self.encoder is not None else []
+        variables = self.encoder.pooled_variables if self.encoder is not None else []
         if self.output_weights is not None:
             variables.append(self.output_weights)
         if self.flow is not None and not self.flow_loss:

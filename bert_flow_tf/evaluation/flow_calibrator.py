@@ -71,9 +71,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
           EmbeddingError: a value is not finite, there are fewer rows than a batch, an argument or D does not fit, or
             the loss or the weights do not stay finite.
         """
-        X = checked_embeddings(self, X, reset=True).astype(np.float32)
-        if not np.isfinite(X).all():
-            raise EmbeddingError("embeddings: found values beyond float32's range, expected smaller ones")
+        X = _as_float32(checked_embeddings(self, X, reset=True))
         steps = self._steps(len(X))
         try:
             flow = Glow(GlowConfig.load(self.config), X.shape[1], seed=self.seed)
@@ -160,6 +158,14 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._in_parts(self._log_prob, X)
 
     def _in_parts(self, function, X):
-        X = checked_embeddings(self, X, reset=False).astype(np.float32)
+        X = _as_float32(checked_embeddings(self, X, reset=False))
         parts = [function(tf.constant(X[i : i + _ROWS_PER_CALL])).numpy() for i in range(0, len(X), _ROWS_PER_CALL)]
         return np.concatenate(parts)
+
+
+def _as_float32(X):
+    with np.errstate(over="ignore"):
+        X = X.astype(np.float32)
+    if not np.isfinite(X).all():
+        raise EmbeddingError("embeddings: found values beyond float32's range, expected smaller ones")
+    return X

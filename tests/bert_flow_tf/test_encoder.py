@@ -63,6 +63,22 @@ def test_gradients_reach_every_variable_and_those_of_word_embeddings_are_slices(
     assert words.values.shape[0] == golden["input_ids"].size
 
 
+@pytest.mark.parametrize(
+    ("pooling", "unread"), [("cls", []), ("avg", ["pooler"]), ("avg-last-last-2", ["pooler", "layer_2"])]
+)
+def test_pooled_variables_are_those_that_an_embedding_depends_on(tiny_source, golden, pooling, unread):
+    encoder = SentenceEncoder(tiny_source, pooling, trainable=True)
+    pooled = {id(variable) for variable in encoder.pooled_variables}
+    left = [variable for variable in encoder.trainable_variables if id(variable) not in pooled]
+    sizes = {"pooler": 2, "layer_2": 16}
+    assert len(left) == sum(sizes[part] for part in unread)
+    assert all(any(part in variable.name for part in unread) for variable in left)
+    before = encoder(inputs_of(golden)).numpy()
+    for variable in left:
+        variable.assign(variable + 1.0)
+    np.testing.assert_array_equal(encoder(inputs_of(golden)), before)
+
+
 def test_frozen_encoder_has_no_trainable_variables_but_drops_out_in_training(small_source, small_inputs):
     encoder = SentenceEncoder(small_source, "avg", trainable=False)
     assert encoder.trainable_variables == []
@@ -272,7 +288,13 @@ def run_dir(small_source, tmp_path):
         encoder = SentenceEncoder(small_source, "cls", trainable=True)
         for variable in encoder.trainable_variables:
             variable.assign(2 * variable)
-        config = {"encoder": small_source.to_dict(), "encoder_trained": encoder_trained}
+        config = {
+            "format_version": 1,
+            "flags": {},
+            "encoder": small_source.to_dict(),
+            "encoder_trained": encoder_trained,
+            "data": {},
+        }
         (tmp_path / "config.json").write_text(json.dumps(config))
         contents = {"encoder": encoder.variables_by_name} if encoder_trained else {"step": tf.Variable(3)}
         tf.train.Checkpoint(**contents).write(str(tmp_path / "model.ckpt-3"))

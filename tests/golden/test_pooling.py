@@ -50,7 +50,7 @@ def test_from_the_tf1_checkpoint_through_converter_saved_model_and_hub_layer(tin
     keys = {"input_word_ids": "input_ids", "input_mask": "input_mask", "input_type_ids": "segment_ids"}
     inputs = {name: tf.constant(golden[key]) for name, key in keys.items()}
     found = np.abs(encoder(inputs) - golden[f"pooled/{name}"]).max()
-    deviation("pooling, from the TF1 checkpoint on, absolute", found, 2e-5)
+    deviation("pooling, from the TF1 checkpoint on, absolute", found, 1e-5)
 
 
 def test_low_dim(golden, deviation):

@@ -82,11 +82,11 @@ def test_losses_of_twelve_steps_are_those_of_tf1(trained, deviation):
         np.testing.assert_array_equal(losses, 0.0)
         np.testing.assert_array_equal(arrays["losses"], 0.0)
     else:
-        deviation("twelve training steps, supervised losses", np.max(np.abs(losses / arrays["losses"] - 1)), 1e-3)
+        deviation("twelve training steps, supervised losses", np.max(np.abs(losses / arrays["losses"] - 1)), 5e-5)
     if settings["flags"]["flow"]:
         flow_losses = np.array([log["flow_loss"] for log in logs])
         worst = np.max(np.abs(flow_losses / arrays["flow_losses"] - 1))
-        deviation("twelve training steps, flow losses", worst, 1e-3)
+        deviation("twelve training steps, flow losses", worst, 1e-5)
 
 
 def test_embeddings_after_twelve_steps_are_those_of_tf1(trained, deviation):
@@ -95,9 +95,9 @@ def test_embeddings_after_twelve_steps_are_those_of_tf1(trained, deviation):
     for name in ("embedding_a", "embedding_b"):
         expected = arrays[f"final/{name}"]
         worst = np.abs(outputs[name] - expected).max() / np.abs(expected).max()
-        deviation("twelve training steps, final embeddings", worst, 5e-3)
+        deviation("twelve training steps, final embeddings", worst, 2e-4)
     worst = np.abs(outputs["cos_similarity"] - arrays["final/cos_similarity"]).max()
-    deviation("twelve training steps, final cosines, absolute", worst, 5e-3)
+    deviation("twelve training steps, final cosines, absolute", worst, 1e-4)
 
 
 def test_every_variable_after_twelve_steps_is_that_of_tf1(trained, golden_dir, deviation):
@@ -119,9 +119,12 @@ def test_every_variable_after_twelve_steps_is_that_of_tf1(trained, golden_dir, d
         way = np.linalg.norm(value - before)
         if way == 0:
             np.testing.assert_array_equal(found[name], value, err_msg=name)
+        elif name.endswith("/key/bias"):
+            # Adds the same to all of a query's scores, so its gradient is zero but for rounding, and so is its way.
+            deviation("twelve training steps, biases of the keys, absolute", np.abs(found[name] - value).max(), 2e-5)
         else:
             what = "twelve training steps, variables, relative to the way they went"
-            deviation(what, np.linalg.norm(found[name] - value) / way, 1e-2)
+            deviation(what, np.linalg.norm(found[name] - value) / way, 2e-4)
 
 
 def test_encoder_moves_only_where_a_label_counts(trained):

@@ -48,5 +48,6 @@ def test_the_lock_holds_what_requirements_in_asks_for(python):
 
 
 def test_setup_declares_what_requirements_in_asks_for():
-    declared = _declared("install_requires") + _declared("extras_require")["dev"]
+    extras = _declared("extras_require")
+    declared = _declared("install_requires") + extras["dev"] + extras["datasets"] + extras["words"]
     assert sorted(declared) == sorted(str(requirement) for requirement in _requirements("requirements.in"))

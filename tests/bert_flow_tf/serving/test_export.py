@@ -178,4 +178,4 @@ def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
     (out / "1").mkdir(parents=True)
     assert "exists, expected a new version" in refused("--run", sts_run, "--out", out)
     (tmp_path / "file").write_text("")
-    assert "cannot be written" in refused("--run", sts_run, "--out", tmp_path / "file")
+    assert "expected a place for a directory" in refused("--run", sts_run, "--out", tmp_path / "file")

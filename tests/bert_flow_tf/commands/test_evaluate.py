@@ -1,0 +1,153 @@
+"""`bert-flow evaluate`: what it prints and writes, and what it refuses before any work."""
+
+import json
+import shutil
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import stats
+
+from bert_flow_tf.commands.evaluate import evaluate, format_table
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.sts_sets import SENTEVAL_SUBSETS, read_task
+
+WORDS = [f"w{i}" for i in range(25)]
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(evaluate, [str(argument) for argument in arguments])
+
+
+def refused(*arguments):
+    """The line with which the command ends."""
+    error = invoke(*arguments).exception
+    assert isinstance(error, UserError), error
+    assert "\n" not in str(error)
+    return str(error)
+
+
+@pytest.fixture(scope="module")
+def senteval_dir(tmp_path_factory):
+    """STS-12 in SentEval's layout, of words that the tiny BERT knows; one pair in ten has no gold score."""
+    root = tmp_path_factory.mktemp("senteval")
+    folder = root / "STS" / "STS12-en-test"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for i, subset in enumerate(SENTEVAL_SUBSETS["sts12"]):
+        n = 10 * (i + 1)
+        pairs = [[" ".join(rng.choice(WORDS, rng.integers(2, 6))) for _ in range(2)] for _ in range(n)]
+        (folder / f"STS.input.{subset}.txt").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
+        gold = [f"{rng.uniform(0, 5):.2f}" if k % 10 else "" for k in range(n)]
+        (folder / f"STS.gs.{subset}.txt").write_text("".join(f"{g}\n" for g in gold))
+    return root
+
+
+@pytest.fixture
+def finished_run(sts_run, tiny_trio, tmp_path, monkeypatch):
+    """A copy of a finished run with a flow, whose folder may be written to."""
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
+    return shutil.copytree(sts_run, tmp_path / "run")
+
+
+def test_run_is_scored_and_its_results_stand_beside_it(finished_run, senteval_dir):
+    from bert_flow_tf.api import BertFlow
+
+    outcome = invoke("--model", finished_run, "--tasks", "STS-12", "--senteval_dir", senteval_dir)
+    assert outcome.exit_code == 0, outcome.output
+    written = json.loads((finished_run / "evaluation.json").read_text())
+    result = written["tasks"]["sts12"]
+    assert result["pairs"] == 9 + 18 + 27 + 36 + 45
+    assert result["source"] == str(senteval_dir / "STS" / "STS12-en-test")
+    # The figures are those of the model's own embeddings and cosines.
+    model = BertFlow.load(finished_run)
+    subset = read_task("sts12", senteval_dir=senteval_dir).subsets[4]
+    cosines = np.diag(model.similarity(model.encode(subset.sentences_a), model.encode(subset.sentences_b)))
+    expected = stats.pearsonr(cosines, subset.gold).statistic
+    assert result["subsets"][subset.name]["pearson"] == pytest.approx(expected, abs=1e-5)
+    assert f"{100 * result['spearman']['wmean']:.2f}" in outcome.output
+    assert outcome.output.splitlines()[2].split()[:4] == ["STS-12", "test", "Spearman", "135"]
+
+
+def test_results_say_what_was_measured_and_how(finished_run, senteval_dir):
+    assert invoke("--model", finished_run, "--tasks", "sts12", "--senteval_dir", senteval_dir).exit_code == 0
+    written = json.loads((finished_run / "evaluation.json").read_text())
+    config = json.loads((finished_run / "config.json").read_text())
+    assert written["model"] == {
+        "run": {
+            "checkpoint": str(finished_run / "model.ckpt-3"),
+            "task_name": "sts-b",
+            "encoder_trained": False,
+            "seed": 1234,
+        },
+        "encoder": config["encoder"],
+        "sentence_embedding_type": "avg-last-2",
+        "max_seq_length": 8,
+        "low_dim": -1,
+        "embedding_size": 32,
+        "flow_config": config["flow_config"],
+    }
+    assert list(written["protocols"]) == ["wmean", "mean", "all"]
+    assert {"bert-flow-tf", "tensorflow"} <= written["versions"].keys()
+
+
+def test_encoder_without_a_run_has_its_results_where_out_says(tiny_encoder_dir, senteval_dir, tmp_path):
+    out = tmp_path / "new" / "results.json"
+    common = ("--bert_hub", tiny_encoder_dir, "--sentence_embedding_type", "cls", "--max_seq_length", 8)
+    common = (*common, "--tasks", "sts12", "--senteval_dir", senteval_dir)
+    outcome = invoke(*common, "--out", out)
+    assert outcome.exit_code == 0, outcome.output
+    model = json.loads(out.read_text())["model"]
+    assert (model["run"], model["flow_config"], model["sentence_embedding_type"]) == (None, None, "cls")
+    assert "exists, expected a new file" in refused(*common, "--out", out)
+    out.write_text("old")
+    assert invoke(*common, "--out", out, "--overwrite").exit_code == 0
+    assert json.loads(out.read_text())["model"] == model
+
+
+def test_earlier_results_of_a_run_are_kept_without_overwrite(finished_run, senteval_dir):
+    (finished_run / "evaluation.json").write_text("earlier")
+    line = refused("--model", finished_run, "--tasks", "sts12", "--senteval_dir", senteval_dir)
+    assert line.startswith(f"{finished_run / 'evaluation.json'}: exists, expected a new file")
+    assert (finished_run / "evaluation.json").read_text() == "earlier"
+
+
+def test_flags_that_do_not_go_together_are_refused(tmp_path):
+    tasks = ("--tasks", "sts12")
+    assert "found no model, expected one of --model, --bert_hub" in refused(*tasks)
+    assert "found --model and --bert_hub" in refused("--model", tmp_path, "--bert_hub", "demo", *tasks)
+    line = refused("--model", tmp_path, "--max_seq_length", 32, *tasks)
+    assert line.startswith("--max_seq_length: found --model, expected --bert_hub")
+    assert "neither a folder nor a checkpoint's prefix" in refused("--model", tmp_path / "none", *tasks)
+    assert "found a folder" in refused("--bert_hub", "demo", "--out", tmp_path, *tasks)
+
+
+def test_tasks_are_read_before_the_model(tmp_path, senteval_dir):
+    # No such encoder: it would be the error if it came first.
+    common = ("--bert_hub", tmp_path / "no_encoder")
+    assert "unknown task 'sts17'" in refused(*common, "--tasks", "sts12,sts17", "--senteval_dir", senteval_dir)
+    assert "found none, expected some" in refused(*common, "--tasks", " , ")
+    line = refused(*common, "--tasks", "sts12,STS-12", "--senteval_dir", senteval_dir)
+    assert line == "--tasks: STS-12 names sts12 once more, expected every task once"
+
+
+def test_table_lines_up_and_labels_every_figure():
+    results = {
+        "sts12": {"title": "STS-12", "metric": "spearman", "split": "test", "pairs": 3108}
+        | {"spearman": {"wmean": 0.71064, "mean": 0.7001, "all": 0.7237}},
+        "tfds:glue/qnli": {"title": "QNLI", "metric": "auc", "split": "validation", "pairs": 5463}
+        | {"auc": {"all": 0.703}},
+    }
+    lines = format_table(results).splitlines()
+    assert lines[:4] == [
+        "task            split       metric    pairs  wmean   mean    all",
+        "----------------------------------------------------------------",
+        "STS-12          test        Spearman   3108  71.06  70.01  72.37",
+        "tfds:glue/qnli  validation  AUC        5463      -      -  70.30",
+    ]
+    assert "wmean: mean over sub-sets weighted by size" in lines[4]
+
+
+def test_help_holds_an_example():
+    assert "bert-flow evaluate --model runs/stsb_flow --tasks" in click.unstyle(invoke("--help").output)
