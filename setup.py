@@ -44,7 +44,8 @@ setup(
         "setuptools<81",
     ],
     extras_require={
-        "datasets": ["tensorflow-datasets"],
+        # The protobuf that TensorFlow 2.19 runs on cannot load later versions of the metadata.
+        "datasets": ["tensorflow-datasets", "tensorflow-metadata<1.18"],
         "words": ["wordfreq"],
         "serving": ["tensorflow-serving-api~=2.19.0"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],

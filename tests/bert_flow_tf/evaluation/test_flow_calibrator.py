@@ -1,4 +1,4 @@
-"""The flow as a calibration: it learns a density, inverts, answers to its seed, and names what is wrong with its input."""
+"""The flow as a calibration: a density that inverts, one seed one result, and mistakes in the input named."""
 
 import json
 
