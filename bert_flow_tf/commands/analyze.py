@@ -1,39 +1,36 @@
 """`bert-flow analyze`: why an encoder's space is as it is, and what the flow makes of it."""
 
-import json
 import pathlib
 
 import click
 
+from bert_flow_tf.commands.model_options import model_options, pooled_embeddings, with_options
+from bert_flow_tf.commands.results import results_folder, versions, write_results_folder
+from bert_flow_tf.commands.task_option import TaskName, require_gold
 from bert_flow_tf.errors import UserError
 
-_RESULTS = "results.json"
+FORMAT_VERSION = 1
+
 _SPLITS = ("train", "dev", "test")
 
 
-def _options(*, pooling):
-    """Decorator that adds the options of a model and of the output folder."""
+def _data_options(help_of_task, splits):
+    """Decorator that adds the options of the sentences to embed."""
     options = [
-        click.option("--model", "run", metavar="RUN", help="Finished run of run_siamese, or one of its checkpoints."),
-        click.option("--bert_hub", metavar="HANDLE|DIR", help="An encoder as it is, instead: demo, base, large, …"),
-        click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub."),
+        click.option("--task", default="STS-B", type=TaskName(), metavar="NAME", show_default=True, help=help_of_task),
+        click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders."),
+        click.option("--split", type=click.Choice(splits), default="dev", show_default=True),
     ]
-    if pooling:
-        options += [
-            click.option("--sentence_embedding_type", metavar="NAME", help="Pooling of --bert_hub.  [default: avg]"),
-            click.option("--max_seq_length", type=click.IntRange(3), metavar="N", help="Of --bert_hub.  [default: 64]"),
-        ]
-    options += [
+    return with_options(options)
+
+
+def _out_options():
+    """Decorator that adds the options of the output folder."""
+    options = [
         click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots."),
         click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there."),
     ]
-
-    def decorate(command):
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return with_options(options)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,53 +39,48 @@ def analyze():
 
 
 @analyze.command()
-@_options(pooling=True)
-@click.option("--task", default="STS-B", show_default=True, metavar="NAME", help="A task with gold scores.")
-@click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
-@click.option("--split", type=click.Choice(_SPLITS), default="dev", show_default=True)
-def lexical(task, glue_dir, split, out, overwrite, **of_the_model):
+@model_options()
+@_data_options("A task with gold scores.", _SPLITS)
+@_out_options()
+def lexical(model, task, glue_dir, split, out, overwrite):
     """Does similarity follow the words alone? Edit distance against gold, BERT and flow: Table 6, Figure 2.
 
     \b
     bert-flow analyze lexical --model runs/stsb_flow --glue_dir glue_data --out lexical
     """
-    from bert_flow_tf import tasks
     from bert_flow_tf.evaluation import analysis_tables as tables
     from bert_flow_tf.evaluation import plots
-    from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances, lexical_correlations, paired_cosines
+    from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances, lexical_correlations
+    from bert_flow_tf.evaluation.sts_sets import read_scored_split
 
-    _check_model_options(**of_the_model)
-    _check_out(out, "lexical", overwrite)
-    task = tasks.get_task(task)
-    gold = tasks.gold_scores(task, glue_dir, split)
-    examples = tasks.read_split(task, pathlib.Path(glue_dir) / task.directory, split)
-    if len(examples) != len(gold):
-        path = tasks.gold_path(task, glue_dir, split)
-        raise UserError(f"{path}: {len(gold)} gold scores for {len(examples)} pairs of the {split} split")
-    model = _load(**of_the_model)
-    u = _embed(model, examples.sentences_a + examples.sentences_b)
-    similarities = {GOLD: gold, BERT: paired_cosines(*_halves(_reduced(model, u)))}
-    if model.flow is not None:
-        similarities[FLOW] = paired_cosines(*_halves(_reduced(model, _through_flow(model.flow, u)[0])))
-    distances = edit_distances(examples.sentences_a, examples.sentences_b)
+    folder = results_folder(out, analysis="lexical", overwrite=overwrite)
+    require_gold(task, [split])
+    pairs = read_scored_split(task, glue_dir, split, task.name)
+    loaded, made_by = model.load()
+    u = pooled_embeddings(loaded, pairs.sentences_a + pairs.sentences_b)
+    similarities = {GOLD: pairs.gold, BERT: _similarities(loaded, u, f"{task.name}, {split}, without flow")}
+    if loaded.flow is not None:
+        z, _ = _through_flow(loaded.flow, u)
+        similarities[FLOW] = _similarities(loaded, z, f"{task.name}, {split}, with flow")
+    distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
     correlations = lexical_correlations(distances, similarities)
-    results = _provenance("lexical", model) | {"task": task.name, "split": split, "metric": "Spearman x100"}
+    results = {"task": task.name, "split": split, "metric": "Spearman x100"}
     on_paper = (task.name, split) == ("sts-b", "dev")
     figure = plots.lexical_figure(
         distances,
         similarities,
         {name: row["edit distance"] for name, row in correlations["rows"].items()},
-        title=f"{_name(model)} on {task.directory}, {split}",
+        title=f"{_title(made_by)} on {task.directory}, {split}",
     )
-    _write(out, results | correlations, {"lexical": figure})
     click.echo(f"Spearman x100 on {task.directory}, {split}: {correlations['pairs']:,} pairs")
     click.echo(tables.lexical_table(correlations, _paper("table6_lexical")["rows"] if on_paper else {}))
-    _report(out)
+    write_results_folder(folder, _record("lexical", made_by, results | correlations), {"lexical": figure})
 
 
 @analyze.command()
-@_options(pooling=False)
-def words(out, overwrite, **of_the_model):
+@model_options(pooling=False)
+@_out_options()
+def words(model, out, overwrite):
     """Word embeddings from frequent to rare words: norms and nearest neighbours, Table 1, Figure 1.
 
     \b
@@ -101,22 +93,21 @@ def words(out, overwrite, **of_the_model):
     from bert_flow_tf.evaluation import analysis_tables as tables
     from bert_flow_tf.evaluation import plots, word_frequency
 
-    _check_model_options(**of_the_model)
-    _check_out(out, "words", overwrite)
+    folder = results_folder(out, analysis="words", overwrite=overwrite)
     frequencies = word_frequency.english_frequencies()
     from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
 
-    model = _load(**of_the_model)
-    vocabulary = read_vocabulary(vocabulary_asset(model.source.preprocess_dir))
+    loaded, made_by = model.load()
+    vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))
     # An encoder may have more rows than its vocabulary has pieces.
-    embeddings = _word_embeddings(model)[: len(vocabulary)]
+    embeddings = _word_embeddings(loaded)[: len(vocabulary)]
     ranks = word_frequency.frequency_ranks(vocabulary, frequencies)
     bins = word_frequency.rank_statistics(embeddings, ranks)
     shown = np.flatnonzero((ranks > 0) & (ranks < word_frequency.RANK_BINS[-1][1]))
     figure = plots.word_frequency_figure(
         word_frequency.svd_projection(embeddings[shown]),
         ranks[shown],
-        title=f"Word embeddings of {model.source.bert_hub}",
+        title=f"Word embeddings of {_name(made_by)}",
     )
     results = {
         "pieces": len(vocabulary),
@@ -124,18 +115,16 @@ def words(out, overwrite, **of_the_model):
         "frequencies": "wordfreq, English",
         "bins": [dataclasses.asdict(one) for one in bins],
     }
-    _write(out, _provenance("words", model) | results, {"words": figure})
     click.echo(f"{len(vocabulary):,} word pieces, {results['ranked_words']:,} of them words with a frequency rank")
     click.echo(tables.words_table(bins, _paper("table1_word_embeddings")))
-    _report(out)
+    write_results_folder(folder, _record("words", made_by, results), {"words": figure})
 
 
 @analyze.command()
-@_options(pooling=True)
-@click.option("--task", default="STS-B", show_default=True, metavar="NAME", help="Whose sentences to embed.")
-@click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
-@click.option("--split", type=click.Choice([*_SPLITS, "all"]), default="dev", show_default=True)
-def isotropy(task, glue_dir, split, out, overwrite, **of_the_model):
+@model_options()
+@_data_options("Whose sentences to embed.", (*_SPLITS, "all"))
+@_out_options()
+def isotropy(model, task, glue_dir, split, out, overwrite):
     """How evenly embeddings fill their space, before and after the flow; bits per dimension.
 
     \b
@@ -147,26 +136,24 @@ def isotropy(task, glue_dir, split, out, overwrite, **of_the_model):
     from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropic_reference
     from bert_flow_tf.evaluation.isotropy import isotropy as measure
 
-    _check_model_options(**of_the_model)
-    _check_out(out, "isotropy", overwrite)
-    task = tasks.get_task(task)
-    folder = pathlib.Path(glue_dir) / task.directory
-    parts = [tasks.read_split(task, folder, one) for one in (_SPLITS if split == "all" else (split,))]
-    model = _load(**of_the_model)
-    u = _embed(model, [s for part in parts for s in part.sentences_a + part.sentences_b], distinct=True)
+    folder = results_folder(out, analysis="isotropy", overwrite=overwrite)
+    data_dir = pathlib.Path(glue_dir) / task.directory
+    parts = [tasks.read_split(task, data_dir, one) for one in (_SPLITS if split == "all" else (split,))]
+    loaded, made_by = model.load()
+    u = pooled_embeddings(loaded, [s for part in parts for s in part.sentences_a + part.sentences_b], distinct=True)
     measures = {"without flow": measure(u)}
     bits = {"diagonal Gaussian": gaussian_bits_per_dim(u)}
-    if model.flow is not None:
-        z, flow_bits = _through_flow(model.flow, u)
+    if loaded.flow is not None:
+        z, flow_bits = _through_flow(loaded.flow, u)
         measures["with flow"] = measure(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))
     reference = isotropic_reference(*u.shape)
     figure = plots.spectrum_figure(
         measures,
         reference,
-        title=f"{_name(model)}, {len(u):,} sentences of {task.directory}, {split}",
+        title=f"{_title(made_by)}, {len(u):,} sentences of {task.directory}, {split}",
     )
-    results = _provenance("isotropy", model) | {
+    results = {
         "task": task.name,
         "split": split,
         "sentences": len(u),
@@ -174,61 +161,9 @@ def isotropy(task, glue_dir, split, out, overwrite, **of_the_model):
         "reference": reference.to_dict(),
         "bits_per_dim": bits,
     }
-    _write(out, results, {"spectrum": figure})
     click.echo(f"{len(u):,} different sentences of {task.directory}, {split}; {u.shape[1]} channels")
     click.echo(tables.isotropy_table(measures, reference, bits))
-    _report(out)
-
-
-def _check_model_options(run, bert_hub, preprocess_hub, sentence_embedding_type=None, max_seq_length=None):
-    given = [flag for flag, value in (("--model", run), ("--bert_hub", bert_hub)) if value]
-    if len(given) != 1:
-        raise UserError(f"bert-flow analyze: found {' and '.join(given) or 'no model'}, expected --model or --bert_hub")
-    for flag, value in (
-        ("--preprocess_hub", preprocess_hub),
-        ("--sentence_embedding_type", sentence_embedding_type),
-        ("--max_seq_length", max_seq_length),
-    ):
-        if run and value is not None:
-            raise UserError(f"{flag}: found it with --model, expected --bert_hub, which it belongs to")
-
-
-def _check_out(out, analysis, overwrite):
-    """Refuses what exists, unless it is an analysis of this kind and may be replaced."""
-    out = pathlib.Path(out)
-    if out.exists() and not overwrite:
-        raise UserError(f"--out={out}: exists, expected a new folder or --overwrite")
-    if out.exists():
-        try:
-            found = json.loads((out / _RESULTS).read_text(encoding="utf-8")).get("analysis")
-        except (OSError, ValueError, AttributeError):
-            found = None
-        if found != analysis:
-            raise UserError(f"--out={out}: holds no {_RESULTS} of `analyze {analysis}`, expected one to overwrite")
-
-
-def _load(run, bert_hub, preprocess_hub, sentence_embedding_type=None, max_seq_length=None):
-    # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
-    from bert_flow_tf.api import BertFlow
-
-    if run:
-        return BertFlow.load(run)
-    return BertFlow.from_hub(
-        bert_hub,
-        preprocess_hub=preprocess_hub,
-        sentence_embedding_type=sentence_embedding_type or "avg",
-        max_seq_length=max_seq_length or 64,
-    )
-
-
-def _embed(model, sentences, distinct=False):
-    """Embeddings [n, D] before the flow; with `distinct`, sentences of the same word pieces once."""
-    from bert_flow_tf import input_pipeline
-
-    pieces = input_pipeline.tokenize(model.tokenizer, sentences, model.max_seq_length)
-    if distinct:
-        pieces, _ = input_pipeline.distinct(pieces)
-    return input_pipeline.embed(model.encoder, model.tokenizer, pieces, model.max_seq_length)
+    write_results_folder(folder, _record("isotropy", made_by, results), {"spectrum": figure})
 
 
 def _through_flow(flow, u, batch_size=1024):
@@ -240,15 +175,18 @@ def _through_flow(flow, u, batch_size=1024):
     return np.concatenate(z), np.concatenate(bits)
 
 
-def _reduced(model, embeddings):
+def _similarities(loaded, embeddings, place):
+    """Cosines [n] of the pairs whose first sentences are the first half of the embeddings [2n, D]."""
+    import numpy as np
+
+    from bert_flow_tf.evaluation.protocols import check_spread, cosines
     from bert_flow_tf.model import reduce_dimension
 
-    return reduce_dimension(embeddings, model.low_dim)
-
-
-def _halves(embeddings):
     n = len(embeddings) // 2
-    return embeddings[:n], embeddings[n:]
+    reduced = np.asarray(reduce_dimension(embeddings, loaded.low_dim))
+    similarities = cosines(reduced[:n], reduced[n:], place)
+    check_spread(similarities, place)
+    return similarities
 
 
 def _word_embeddings(model):
@@ -269,30 +207,25 @@ def _paper(table):
     return paper_tables()[table]
 
 
-def _name(model):
-    return f"{model.source.bert_hub}, {model.sentence_embedding_type}"
+def _name(made_by):
+    """A run or an encoder by its folder's name alone: a title has no room for a path."""
+    run, encoder = made_by["run"], made_by["encoder"]["bert_hub"]
+    return pathlib.Path(run["checkpoint"]).parent.name if run else encoder.rstrip("/").rpartition("/")[2]
 
 
-def _provenance(analysis, model):
+def _title(made_by):
+    return f"{_name(made_by)}, {made_by['sentence_embedding_type']}"
+
+
+def _record(analysis, made_by, results):
     return {
+        "format_version": FORMAT_VERSION,
         "analysis": analysis,
-        "encoder": model.source.to_dict(),
-        "sentence_embedding_type": model.sentence_embedding_type,
-        "max_seq_length": model.max_seq_length,
-        "flow": model.flow is not None,
+        "encoder": made_by["encoder"],
+        "sentence_embedding_type": made_by["sentence_embedding_type"],
+        "max_seq_length": made_by["max_seq_length"],
+        "flow": made_by["flow_config"] is not None,
+        "model": made_by,
+        **results,
+        "versions": versions(),
     }
-
-
-def _write(out, results, figures):
-    from bert_flow_tf.atomic import new_folder
-    from bert_flow_tf.evaluation.plots import write_figure
-
-    with new_folder(out) as folder:
-        folder.mkdir()
-        (folder / _RESULTS).write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        for name, figure in figures.items():
-            write_figure(figure, folder, name)
-
-
-def _report(out):
-    click.echo(f"written: {out}/{_RESULTS} and plots beside it")

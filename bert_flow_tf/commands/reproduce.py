@@ -1,13 +1,15 @@
 """`bert-flow reproduce`: rows of the paper's tables, trained and scored over seeds."""
 
-import json
 import os
 import pathlib
 import sys
 
 import click
 
-from bert_flow_tf.commands.calibrate import parse_seeds
+from bert_flow_tf.commands.model_options import run_record
+from bert_flow_tf.commands.results import check_writable, versions, write_results
+from bert_flow_tf.commands.seeds import parse_seeds
+from bert_flow_tf.commands.task_option import TaskName, require_gold
 from bert_flow_tf.errors import UserError
 
 RESULTS_FILE = "reproduction.json"
@@ -23,7 +25,14 @@ FORMAT_VERSION = 1
 @click.option("--bert_premodels", metavar="DIR", help="Folder of TF1 BERT checkpoints, instead of --bert_hub.")
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, and of MNLI and SNLI for --nli.")
-@click.option("--task", default="STS-B", show_default=True, metavar="NAME", help="Task to learn on and to score.")
+@click.option(
+    "--task",
+    default="STS-B",
+    type=TaskName(),
+    metavar="NAME",
+    show_default=True,
+    help="Task to learn on and to score.",
+)
 @click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results; begun ones go on.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
 def reproduce(rows, seeds, nli, glue_dir, task, out, overwrite, **encoder):
@@ -57,7 +66,7 @@ def reproduce(rows, seeds, nli, glue_dir, task, out, overwrite, **encoder):
         # Where nothing is trained, no seed plays a part.
         needed = [preset for preset in presets if nli or preset.flow is not None or seed == seeds[0]]
         runs.append((recipe, *stages_of_presets(recipe, needed)))
-    scores = {preset.name: [] for preset in presets}
+    done = {preset.name: [] for preset in presets}
     for seed, (recipe, stages, scored) in zip(seeds, runs, strict=True):
         if not stages:
             continue
@@ -69,18 +78,16 @@ def reproduce(rows, seeds, nli, glue_dir, task, out, overwrite, **encoder):
             sys.exit(error.status)
         stamp_of = dict(zip((stage.name for stage in stages), stamps, strict=True))
         for name, stage in scored.items():
-            scores[name].append(stamp_of[stage.name])
-    record = _record(runs[0][0], presets, seeds, scores)
+            done[name].append((seed, stage, stamp_of[stage.name]))
+    record = _record(runs[0][0], presets, seeds, done)
     click.echo(f"\n{format_table(record)}")
-    from bert_flow_tf.atomic import write_atomically
-
-    path = pathlib.Path(out) / RESULTS_FILE
-    write_atomically(path, json.dumps(record, indent=2) + "\n")
-    click.echo(f"results written: {path}")
+    write_results(pathlib.Path(out) / RESULTS_FILE, record)
 
 
 def format_table(record):
     """The rows as text: Spearman x100 on the test split, mean, deviation and median over seeds, and the paper's."""
+    from bert_flow_tf.evaluation.text_table import aligned
+
     lines = [("row", "mean", "std", "median", "paper")]
     for name, row in record["rows"].items():
         figures = row["spearman"]
@@ -94,14 +101,8 @@ def format_table(record):
                 "-" if paper is None else f"{paper['spearman_x100']:.2f}",
             )
         )
-    first, *others = (max(len(line[i]) for line in lines) for i in range(5))
-    text = []
-    for name, *cells in lines:
-        numbers = [cell.rjust(width) for cell, width in zip(cells, others, strict=True)]
-        text.append("  ".join([name.ljust(first), *numbers]))
-    text.insert(1, "-" * len(text[0]))
     seeds = ", ".join(map(str, record["seeds"]))
-    return "\n".join([f"{record['task']} test, Spearman x100, {record['encoder']}, seeds {seeds}", *text])
+    return f"{record['task']} test, Spearman x100, {record['encoder']}, seeds {seeds}\n{aligned(lines)}"
 
 
 def _environment(encoder, *, glue_dir, task, out, nli):
@@ -116,21 +117,21 @@ def _environment(encoder, *, glue_dir, task, out, nli):
         if encoder[flag] and encoder[other]:
             raise UserError(f"--{flag}: found it with --{other}, expected one of them")
     if not os.path.isdir(glue_dir):
-        raise UserError(f"--glue_dir={glue_dir}: no such folder, expected the one that holds {task}")
+        raise UserError(f"--glue_dir={glue_dir}: no such folder, expected the one that holds {task.directory}")
+    require_gold(task, ["test"])
+    check_writable(pathlib.Path(out) / RESULTS_FILE, f"--out={out}")
     variables = {name.upper(): value for name, value in encoder.items() if value}
     return variables | {
         "GLUE_DIR": glue_dir,
-        "TASK_NAME": task,
+        "TASK_NAME": task.directory,
         "OUTPUT_PARENT_DIR": out,
         "SKIP_NLI": "0" if nli else "1",
     }
 
 
-def _record(recipe, presets, seeds, scores):
-    import importlib.metadata
-
+def _record(recipe, presets, seeds, done):
     from bert_flow_tf.evaluation.paper import paper_tables
-    from bert_flow_tf.evaluation.presets import paper_row, summarize
+    from bert_flow_tf.evaluation.presets import paper_row
 
     tables = paper_tables()
     return {
@@ -144,13 +145,29 @@ def _record(recipe, presets, seeds, scores):
         "seeds": seeds,
         "rows": {
             preset.name: {
-                **{
-                    metric: summarize([stamp[metric] for stamp in scores[preset.name]])
-                    for metric in ("spearman", "pearson")
-                },
+                **_row(done[preset.name]),
                 "paper": paper_row(preset, recipe.encoder_name, recipe.with_nli, recipe.task_name, tables),
             }
             for preset in presets
         },
-        "versions": {name: importlib.metadata.version(name) for name in ("bert-flow-tf", "tensorflow")},
+        "versions": versions(),
     }
+
+
+def _row(done):
+    """Scores over the seeds of (seed, stage, stamp), the settings of the first, and what each seed's run is."""
+    from bert_flow_tf.evaluation.presets import summarize
+    from bert_flow_tf.experiment import read_config
+    from bert_flow_tf.recipe import latest_checkpoint
+
+    scores = {metric: summarize([stamp[metric] for _, _, stamp in done]) for metric in ("spearman", "pearson")}
+    runs, model = [], None
+    for seed, stage, _ in done:
+        # Where nothing is trained there are scores, but no run.
+        config = read_config(stage.run_dir)
+        run = run_record(pathlib.Path(latest_checkpoint(stage.run_dir))) if config else None
+        runs.append({"seed": seed, "directory": str(stage.run_dir), "run": run})
+        if config and model is None:
+            names = ("encoder", "sentence_embedding_type", "max_seq_length", "low_dim", "flow_config")
+            model = {name: config[name] for name in names}
+    return scores | {"settings": dict(done[0][1].settings), "model": model, "runs": runs}

@@ -1,5 +1,7 @@
 """The analyses' results as aligned text, the paper's figures beside them."""
 
+from bert_flow_tf.evaluation.text_table import aligned, number
+
 # Row's words, attribute of `isotropy.Isotropy`, format.
 _ISOTROPY_ROWS = (
     ("constant channels", "constant_channels", "d"),
@@ -68,18 +70,3 @@ def isotropy_table(measures, reference, bits):
     blanks = [""] * (len(columns) - 1)
     lines += [[f"bits per dimension, {density}", f"{value:.4f}", *blanks] for density, value in bits.items()]
     return aligned(lines)
-
-
-def number(value):
-    """The number with two decimals; `-` for None."""
-    return "-" if value is None else f"{value:.2f}"
-
-
-def aligned(lines):
-    """Lines of cells as text: the first column to the left, the others to the right, a rule below the first line."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [
-        "  ".join([line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))])
-        for line in lines
-    ]
-    return "\n".join([text[0].rstrip(), "-" * len(text[0]), *(line.rstrip() for line in text[1:])])

@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation import metrics
 from bert_flow_tf.evaluation.calibration import (
     TUNED,
     TUNED_K,
@@ -21,6 +20,8 @@ from bert_flow_tf.evaluation.calibration import (
     negligible_channels,
 )
 from bert_flow_tf.evaluation.paper import paper_tables
+from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
+from bert_flow_tf.evaluation.text_table import aligned
 
 METHODS = (
     "none",
@@ -44,7 +45,6 @@ _PAPER_ROWS = {
     "sn+natsv": "+ SN + NATSV (k=6)",
     "flow": "BERT-base-flow (target)",
 }
-_SCORES = {"spearman": ("spearman", "pearson"), "auc": ("auc",)}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,24 +122,16 @@ def compare(
         elif method == "flow":
             row = _flow(fit_rows, splits["test"], metric, seeds, flow_options or {})
         else:
-            row = _scores(calibration(method).fit(fit_rows), splits["test"], metric)
+            row = _scores(calibration(method).fit(fit_rows), splits["test"], metric, f"{method}, test")
         results["rows"].append({"method": method, **row, "seconds": time.monotonic() - started})
         if on_row is not None:
             on_row(results["rows"][-1])
     return results
 
 
-def _scores(fitted, split, metric):
-    a, b = (fitted.transform(side).astype(np.float64) for side in (split.a, split.b))
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    if not norms.all():
-        pair = np.flatnonzero(norms == 0)[0]
-        raise UserError(
-            f"pair {pair + 1} of {len(norms)}: found an embedding of norm 0 after calibration, expected one that "
-            "has a cosine"
-        )
-    cosines = np.sum(a * b, axis=1) / norms
-    return {name: getattr(metrics, name)(cosines, split.gold) for name in _SCORES[metric]}
+def _scores(fitted, split, metric, place):
+    similarities = cosines(fitted.transform(split.a), fitted.transform(split.b), place)
+    return score_pairs(similarities, split.gold, metric, place)
 
 
 def _tuned(method, fit_rows, splits, metric):
@@ -148,10 +140,15 @@ def _tuned(method, fit_rows, splits, metric):
     # The directions for fewer are the first of those for most.
     most = NullTopSingularVectors(max(candidates, default=1)).fit(first.transform(fit_rows))
     nulled = {k: make_pipeline(first, most.truncated(k)) for k in candidates}
-    dev_by_k = {k: _scores(fitted, splits["dev"], metric)[metric] for k, fitted in nulled.items()}
+    dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in nulled.items()}
     k = max(dev_by_k, key=dev_by_k.get)
     by_k = {str(k): score for k, score in dev_by_k.items()}
-    return {"k": k, "dev": dev_by_k[k], **_scores(nulled[k], splits["test"], metric), "dev_by_k": by_k}
+    return {
+        "k": k,
+        "dev": dev_by_k[k],
+        **_scores(nulled[k], splits["test"], metric, f"{method}-{k}, test"),
+        "dev_by_k": by_k,
+    }
 
 
 def _flow(fit_rows, test, metric, seeds, options):
@@ -160,8 +157,8 @@ def _flow(fit_rows, test, metric, seeds, options):
         started = time.monotonic()
         fitted = calibration("flow", seed=seed, **options).fit(fit_rows)
         seconds = {"fit_seconds": time.monotonic() - started}
-        by_seed.append({"seed": seed, **_scores(fitted, test, metric), **seconds})
-    means = {name: statistics.fmean(run[name] for run in by_seed) for name in _SCORES[metric]}
+        by_seed.append({"seed": seed, **_scores(fitted, test, metric, f"flow of seed {seed}, test"), **seconds})
+    means = {name: statistics.fmean(run[name] for run in by_seed) for name in METRICS[metric]}
     values = [run[metric] for run in by_seed]
     return {
         **means,
@@ -186,7 +183,7 @@ def add_paper_rows(results):
 
 def format_table(results) -> str:
     """The results of `compare` as an aligned table, scores times 100; the paper's rows beside, where there are any."""
-    names = _SCORES[results["metric"]]
+    names = METRICS[results["metric"]]
     has_paper = any("paper" in row for row in results["rows"])
     header = ["calibration", *(name.upper() if name == "auc" else name.capitalize() for name in names)]
     header += ["k", "dev", "std", "seconds", *(["paper", "its row"] if has_paper else [])]
@@ -198,17 +195,8 @@ def format_table(results) -> str:
         if has_paper:
             cells += [f"{paper['spearman_x100']:.2f}", paper["row"]] if paper else ["", ""]
         lines.append(cells)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     # Names to the left, figures to the right.
-    left = {0, len(header) - 1} if has_paper else {0}
-    text = [
-        "  ".join(
-            cell.ljust(w) if i in left else cell.rjust(w) for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
-        )
-        for cells in lines
-    ]
-    text.insert(1, "-" * max(map(len, text)))
-    return "\n".join(line.rstrip() for line in text)
+    return aligned(lines, left=(0, len(header) - 1) if has_paper else (0,))
 
 
 def _x100(score):

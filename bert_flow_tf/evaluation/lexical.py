@@ -30,22 +30,6 @@ def edit_distances(sentences_a, sentences_b):
     return np.asarray(distances, np.int64)
 
 
-def paired_cosines(embeddings_a, embeddings_b):
-    """Cosine of each row of `embeddings_a` [n, D] with the same row of `embeddings_b` [n, D]: float64 [n].
-
-    Raises:
-      UserError: the shapes differ, or a row has no direction: it is zero or not finite.
-    """
-    a, b = (np.asarray(embeddings, np.float64) for embeddings in (embeddings_a, embeddings_b))
-    if a.ndim != 2 or a.shape != b.shape:
-        raise UserError(f"embeddings of shapes {a.shape} and {b.shape}, expected [n, D] twice")
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
-    if bad.size:
-        raise UserError(f"pair {bad[0] + 1} of {len(a)}: an embedding is zero or not finite, its cosine is undefined")
-    return np.sum(a * b, axis=1) / norms
-
-
 def lexical_correlations(distances, similarities):
     """Spearman's correlations x100 of each similarity with edit distance and with gold, as in Table 6.
 

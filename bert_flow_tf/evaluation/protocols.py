@@ -23,7 +23,8 @@ PROTOCOLS: Mapping[str, str] = types.MappingProxyType(
     }
 )
 
-_METRICS = {
+# Metric of a task -> the figures that are given for it, that metric first.
+METRICS = {
     "spearman": {"spearman": metrics.spearman, "pearson": metrics.pearson},
     "auc": {"auc": metrics.auc},
 }
@@ -73,14 +74,12 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
     Raises:
       UserError: a figure is undefined, as with constant similarities.
     """
-    for subset, values in zip(task.subsets, similarities, strict=True):
-        _check_spread(values, task.place(subset))
     subsets = {
-        subset.name: {"pairs": len(subset), **_scores(task, values, subset.gold, task.place(subset))}
+        subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.place(subset))}
         for subset, values in zip(task.subsets, similarities, strict=True)
     }
-    everything = _scores(
-        task, np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets]), task.name
+    everything = score_pairs(
+        np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets]), task.metric, task.name
     )
     sizes = [subset["pairs"] for subset in subsets.values()]
     result = {
@@ -90,13 +89,41 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
         "source": task.source,
         "pairs": sum(sizes),
     }
-    for metric in _METRICS[task.metric]:
+    for metric in METRICS[task.metric]:
         values = [subset[metric] for subset in subsets.values()]
         combined = {"all": everything[metric]}
         if len(subsets) > 1:
             combined = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values)), **combined}
         result[metric] = combined
     return result | {"subsets": subsets}
+
+
+def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: str) -> dict[str, float]:
+    """The figures of one set of pairs: `spearman` and `pearson`, or `auc`.
+
+    Args:
+      similarities, gold: [n].
+      metric: key of `METRICS`.
+      place: task and sub-set, to begin an error with.
+
+    Raises:
+      UserError: a figure is undefined, as with constant similarities.
+    """
+    check_spread(similarities, place)
+    try:
+        return {name: function(similarities, gold) for name, function in METRICS[metric].items()}
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from error
+
+
+def check_spread(similarities: np.ndarray, place: str) -> None:
+    """Raises `UserError`, beginning with `place`, for cosines that are all the same up to rounding."""
+    # Fewer than two are for the metric to refuse.
+    if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
+        raise UserError(
+            f"{place}: found {len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding, expected "
+            "similarities that differ (without them a correlation is undefined)"
+        )
 
 
 def headline(result: Mapping) -> tuple[str, float]:
@@ -112,19 +139,3 @@ def headline(result: Mapping) -> tuple[str, float]:
 
 def _inner_products(a, b):
     return np.einsum("nd,nd->n", a, b, dtype=np.float64)
-
-
-def _check_spread(values, place):
-    # Fewer than two are for the metric to refuse.
-    if len(values) > 1 and np.ptp(values) < _ROUNDING:
-        raise UserError(
-            f"{place}: found {len(values)} cosines that are all {values[0]:.6g} up to rounding, expected similarities "
-            "that differ (without them a correlation is undefined)"
-        )
-
-
-def _scores(task, values, gold, place):
-    try:
-        return {name: metric(values, gold) for name, metric in _METRICS[task.metric].items()}
-    except UserError as error:
-        raise UserError(f"{place}: {error}") from error

@@ -183,6 +183,29 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
     return ScoredPairs(name, [a for a, _, _ in scored], [b for _, b, _ in scored], np.array([g for _, _, g in scored]))
 
 
+def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str, name: str) -> ScoredPairs:
+    """The pairs of one split of a task with their gold scores, in file order.
+
+    Args:
+      task: of `bert_flow_tf.tasks`.
+      glue_dir: folder that holds the task's folder.
+      split: "train", "dev" or "test".
+      name: of the pairs.
+
+    Raises:
+      UserError: as `tasks.read_split` and `tasks.gold_scores`, or there are more or fewer gold scores than pairs.
+    """
+    gold = tasks.gold_scores(task, glue_dir, split)
+    folder = pathlib.Path(glue_dir) / task.directory
+    examples = tasks.read_split(task, folder, split)
+    if len(gold) != len(examples):
+        raise UserError(
+            f"{tasks.gold_path(task, glue_dir, split)}: {len(gold)} gold scores found for the {len(examples)} pairs of "
+            f"{folder / getattr(task, split).name}"
+        )
+    return ScoredPairs(name, examples.sentences_a, examples.sentences_b, gold)
+
+
 def _senteval_task(key, glue_dir, senteval_dir):
     title = _TITLES[key]
     folders = []
@@ -209,16 +232,9 @@ def _senteval_task(key, glue_dir, senteval_dir):
 def _glue_task(key, glue_dir, split):
     task_name, usual_split = _GLUE_TASKS[key]
     task, split = tasks.get_task(task_name), split or usual_split
-    folder = pathlib.Path(glue_dir) / task.directory
-    examples = tasks.read_split(task, folder, split)
-    gold = tasks.gold_scores(task, glue_dir, split)
-    if len(gold) != len(examples):
-        raise UserError(
-            f"{tasks.gold_path(task, glue_dir, split)}: {len(gold)} gold scores found for the {len(examples)} pairs of "
-            f"{folder / getattr(task, split).name}"
-        )
-    pairs = ScoredPairs(key, examples.sentences_a, examples.sentences_b, gold)
-    return SimilarityTask(key, _TITLES.get(key, key.upper()), task.metric, split, str(folder), [pairs])
+    pairs = read_scored_split(task, glue_dir, split, key)
+    folder = str(pathlib.Path(glue_dir) / task.directory)
+    return SimilarityTask(key, _TITLES.get(key, key.upper()), task.metric, split, folder, [pairs])
 
 
 def _dataset_task(name, split):

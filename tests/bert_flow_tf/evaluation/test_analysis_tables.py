@@ -5,12 +5,6 @@ from bert_flow_tf.evaluation.paper import paper_tables
 from bert_flow_tf.evaluation.word_frequency import RANK_BINS, RankBin
 
 
-def test_columns_line_up():
-    assert tables.aligned([["", "one", "b"], ["first", "1", "22"], ["x", "333", ""]]) == (
-        "       one   b\n---------------\nfirst    1  22\nx      333"
-    ).replace("---------------", "-" * 14)
-
-
 def test_lexical_table_puts_the_papers_figures_beside_ours_and_a_dash_where_there_are_none():
     row = {"edit distance": -24.552, "gold": 100.0}
     close = {"max_distance": 4, "pairs": 2, "rows": {"Gold similarity": {"edit distance": None, "gold": None}}}

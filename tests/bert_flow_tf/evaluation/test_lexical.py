@@ -55,21 +55,6 @@ def test_gold_of_sts_b_dev_against_distance_is_the_papers(reference_data):
     assert rows[lexical.GOLD]["gold"] == pytest.approx(100)
 
 
-def test_cosines_go_row_by_row_and_do_not_see_length():
-    a = np.array([[1, 0], [1, 1], [2, 0]], np.float32)
-    b = np.array([[5, 0], [1, 0], [0, 3]], np.float32)
-    assert lexical.paired_cosines(a, b) == pytest.approx([1, np.sqrt(0.5), 0])
-
-
-@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
-def test_cosine_without_a_direction_names_its_pair(value):
-    a = np.ones((3, 2))
-    b = a.copy()
-    b[1] = value
-    with pytest.raises(UserError, match="pair 2 of 3"):
-        lexical.paired_cosines(a, b)
-
-
 def test_correlations_of_all_pairs_and_of_close_ones():
     distances = np.array([0, 1, 2, 4, 5, 9])
     gold = np.array([5.0, 4, 3, 2, 1, 0])
