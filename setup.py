@@ -21,7 +21,7 @@ setup(
     packages=find_packages(include=["bert_flow_tf", "bert_flow_tf.*", "glow", "glow.*"]),
     package_data={
         "glow": ["configs/*.json"],
-        "bert_flow_tf": ["sample_data/*.txt", "sample_data/glue/**", "evaluation/paper.json"],
+        "bert_flow_tf": ["sample_data/*.txt", "sample_data/glue/**", "evaluation/*.json"],
     },
     python_requires=">=3.10,<3.13",
     install_requires=[

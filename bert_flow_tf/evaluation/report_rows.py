@@ -1,0 +1,305 @@
+"""Sources of a report to rows: one for each figure of a task, by split, metric and protocol."""
+
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Sequence
+
+from bert_flow_tf.evaluation.presets import PRESETS, summarize
+from bert_flow_tf.evaluation.report_records import Record
+from bert_flow_tf.evaluation.report_settings import (
+    NLI,
+    UNKNOWN,
+    Encoder,
+    Flow,
+    encoder_name,
+    encoder_of_run,
+    encoder_of_stamp,
+    flow_of_run,
+    is_random,
+    model_of_results,
+)
+from bert_flow_tf.evaluation.report_sources import (
+    Source,
+    prediction_count,
+    run_evaluation,
+    scores_stamp,
+)
+
+# The recipe's settings of a flow, which a reproduction's rows are learned with but for what their preset changes.
+_PRESET_FLAGS = {
+    "num_examples": 0,
+    "num_train_epochs": 1.0,
+    "train_batch_size": 32,
+    "flow_learning_rate": 1e-3,
+    "use_full_for_training": 1,
+    "dupe_factor": 1,
+    "flow_loss": 1,
+    "flow_ddi": False,
+    "l2_penalty": -1.0,
+}
+_RECIPE_LENGTH, _RECIPE_FLOW = 64, "config_l3_d3_w32"
+# Scores of the recipe are rounded to six decimals.
+_SAME = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One figure of one encoder, with a flow or without.
+
+    Attributes:
+      source: label of where it comes from.
+      name: of the row in its source; the source's label where that has one model only.
+      folder: where the source lies; a baseline there goes before others.
+      encoder: see `Encoder`.
+      pooling: `sentence_embedding_type`.
+      max_seq_length, low_dim: of the run; `low_dim` is None where channels are not averaged.
+      flow: None without one.
+      seeds: of what is random; empty where nothing is.
+      task: as the paper prints it; the dataset's name of TensorFlow Datasets.
+      split, metric: of the task; "spearman" or "auc".
+      protocol: "wmean", "mean" or "all" for a task of several sets; None for one set.
+      pairs: number of them; None where it is not recorded.
+      values_x100: the figure times 100, of every seed.
+    """
+
+    source: str
+    name: str
+    folder: pathlib.Path
+    encoder: Encoder
+    pooling: str
+    max_seq_length: int
+    low_dim: int | None
+    flow: Flow | None
+    seeds: Sequence[int]
+    task: str
+    split: str
+    metric: str
+    protocol: str | None
+    pairs: int | None
+    values_x100: Sequence[float]
+
+    @property
+    def summary(self) -> dict:
+        """Mean, deviation (None of one), median, number and values over seeds, all times 100."""
+        figures = summarize(self.values_x100)
+        return {
+            "mean_x100": figures["mean"],
+            "std_x100": figures["std"],
+            "median_x100": figures["median"],
+            "n": len(self.values_x100),
+            "values_x100": figures["values"],
+        }
+
+
+def score_rows(sources: Iterable[Source]) -> list[Row]:
+    """The rows of all runs, predictions, reproductions and evaluations, in the sources' order.
+
+    Raises:
+      UserError: a value in a file is missing or of another kind.
+    """
+    make = {
+        "run": _run_rows,
+        "predictions": _prediction_rows,
+        "reproduction": _reproduction_rows,
+        "evaluation": lambda source: _evaluation_rows(source, source.record, source.path.parent),
+    }
+    rows = [row for source in sources if source.kind in make for row in make[source.kind](source)]
+    return _with_known_encoders(rows)
+
+
+def _run_rows(source):
+    config, folder = source.record, source.path
+    evaluation = run_evaluation(folder)
+    rows = [] if evaluation is None else _evaluation_rows(source, evaluation, folder)
+    stamp = scores_stamp(folder)
+    if stamp is None:
+        return rows
+    encoder, flow = encoder_of_run(config, folder), flow_of_run(config)
+    scored = _stamp_row(
+        source,
+        stamp,
+        encoder=encoder,
+        flow=flow,
+        pooling=config.text("sentence_embedding_type"),
+        max_seq_length=config.whole("max_seq_length"),
+        low_dim=_low_dim(config),
+        seeds=[config.part("flags").whole("seed")] if is_random(encoder, flow) else [],
+    )
+    if any(_is_same(row, scored) for row in rows):
+        return rows
+    return [scored, *rows]
+
+
+def _is_same(row, scored):
+    where = (row.task, row.split, row.metric, row.protocol)
+    return where == (scored.task, scored.split, scored.metric, scored.protocol) and (
+        abs(row.values_x100[0] - scored.values_x100[0]) < _SAME
+    )
+
+
+def _prediction_rows(source):
+    stamp = source.record
+    settings = stamp.part("settings")
+    encoder = encoder_of_stamp(stamp, source.path)
+    row = _stamp_row(
+        source,
+        stamp,
+        encoder=encoder,
+        flow=None,
+        pooling=settings.text("sentence_embedding_type"),
+        max_seq_length=int(settings.text("max_seq_length")),
+        low_dim=None,
+        seeds=[int(settings.text("seed"))] if encoder.fine_tuning in (NLI, UNKNOWN) else [],
+    )
+    return [row]
+
+
+def _stamp_row(source, stamp, **fields):
+    # A stage's title begins with the task it scores.
+    return Row(
+        source=source.label,
+        name=source.label,
+        folder=source.path.absolute().parent,
+        task=task_title(stamp.text("title").split(",")[0]),
+        split="test",
+        metric="spearman",
+        protocol=None,
+        pairs=prediction_count(source.path),
+        values_x100=[stamp.score("spearman")],
+        **fields,
+    )
+
+
+def _evaluation_rows(source, record, folder):
+    model = record.part("model")
+    encoder, flow, seeds = model_of_results(model, source.path if source.kind == "run" else None)
+    rows = []
+    for name, task in record.parts("tasks").items():
+        metric = task.text("metric")
+        figures = task.part(metric)
+        for protocol in figures.values:
+            rows.append(
+                Row(
+                    source=source.label,
+                    name=source.label,
+                    folder=folder.absolute().parent,
+                    encoder=encoder,
+                    pooling=model.text("sentence_embedding_type"),
+                    max_seq_length=model.whole("max_seq_length"),
+                    low_dim=_low_dim(model),
+                    flow=flow,
+                    seeds=seeds,
+                    task=name if name.startswith("tfds:") else task_title(task.text("title")),
+                    split=task.text("split"),
+                    metric=metric,
+                    protocol=protocol if len(figures.values) > 1 else None,
+                    pairs=task.whole("pairs"),
+                    values_x100=[figures.score(protocol)],
+                )
+            )
+    return rows
+
+
+def _reproduction_rows(source):
+    record, folder = source.record, source.path
+    encoder = _reproduction_encoder(record, folder)
+    seeds = [int(seed) for seed in record.numbers("seeds")]
+    task = record.text("task")
+    rows = []
+    for name, row in record.parts("rows").items():
+        if name not in PRESETS:
+            raise record.error(f"rows.{name}", "an unknown row", f"one of {', '.join(PRESETS)}")
+        preset = PRESETS[name]
+        values = row.part("spearman").scores("values")
+        flow = None
+        if preset.flow is not None:
+            flags = _PRESET_FLAGS | {key: float(value) for key, value in preset.flow.items()}
+            flow = Flow(_RECIPE_FLOW, "ALLNLI" if preset.on_nli else task, flags)
+        # Where nothing is trained, no seed plays a part.
+        drawn = seeds if is_random(encoder, flow) else []
+        if drawn and len(drawn) != len(values):
+            raise row.error("spearman.values", f"{len(values)} values", f"one for each of {len(seeds)} seeds")
+        rows.append(
+            Row(
+                source=source.label,
+                name=f"{source.label}, {name}",
+                folder=folder.absolute(),
+                encoder=encoder,
+                pooling=preset.pooling,
+                max_seq_length=_RECIPE_LENGTH,
+                low_dim=None,
+                flow=flow,
+                seeds=drawn,
+                task=task_title(task),
+                split="test",
+                metric="spearman",
+                protocol=None,
+                pairs=_predicted_pairs(row, folder),
+                values_x100=values,
+            )
+        )
+    return rows
+
+
+def _reproduction_encoder(record, folder):
+    flags = record.part("encoder_flags")
+    hub, bert_config = (flags.text(name, optional=True) for name in ("bert_hub", "bert_config_file"))
+    handle = hub or (str(pathlib.Path(bert_config).parent) if bert_config else record.text("encoder"))
+    name = encoder_name(handle)
+    if record.flag("with_nli"):
+        # Every seed has an encoder of its own.
+        return Encoder(name, handle, None, NLI, f"reproduction in {folder.resolve()}")
+    for row in record.parts("rows").values():
+        model = row.part("model", optional=True)
+        if model is not None:
+            fingerprint = model.part("encoder").text("fingerprint")
+            return Encoder(name, handle, fingerprint, None, fingerprint)
+    return Encoder(name, handle, None, None, name or f"reproduction in {folder.resolve()}")
+
+
+def _predicted_pairs(row, folder):
+    """Number of pairs that the runs of a row predicted; None where none of them is left."""
+    for run in row.listed("runs") if "runs" in row else ():
+        directory = pathlib.Path(run.text("directory"))
+        for candidate in (folder / directory.name, directory):
+            count = prediction_count(candidate)
+            if count is not None:
+                return count
+    return None
+
+
+def task_title(name: str) -> str:
+    """A task's name as the paper prints it, from any way to spell it: STS-B, SICK-R, STS-12, QNLI, …"""
+    title = name.upper().removesuffix("-REGRESSION")
+    return {"STSB": "STS-B", "SICKR": "SICK-R"}.get(title, title)
+
+
+def _low_dim(record: Record) -> int | None:
+    low_dim = record.whole("low_dim", optional=True)
+    return low_dim if low_dim is not None and low_dim > 0 else None
+
+
+def _with_known_encoders(rows):
+    """The rows, with what one source knows of an encoder given to the others that use the same weights."""
+    fingerprint_of, plain_of, known = {}, {}, {}
+    for row in rows:
+        encoder = row.encoder
+        if encoder.fingerprint is None:
+            continue
+        fingerprint_of[encoder.weights] = encoder.fingerprint
+        if encoder.name is not None:
+            known.setdefault(encoder.fingerprint, encoder)
+            if encoder.fine_tuning is None:
+                plain_of.setdefault(encoder.name, set()).add(encoder.fingerprint)
+    for name, fingerprints in plain_of.items():
+        if len(fingerprints) == 1:
+            fingerprint_of.setdefault(name, *fingerprints)
+
+    def told(encoder):
+        fingerprint = encoder.fingerprint or fingerprint_of.get(encoder.weights)
+        if fingerprint is None:
+            return encoder
+        best = known.get(fingerprint, encoder) if encoder.name is None else encoder
+        return dataclasses.replace(best, fingerprint=fingerprint, weights=fingerprint)
+
+    return [dataclasses.replace(row, encoder=told(row.encoder)) for row in rows]

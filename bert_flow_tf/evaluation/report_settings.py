@@ -1,0 +1,281 @@
+"""Which encoder and which flow a result is of, told from the settings that were written with it.
+
+What the settings do not say stays unknown: a comparison that needs it is then not made.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import pathlib
+import re
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.report_records import Record, read_record
+from bert_flow_tf.evaluation.report_sources import run_config, stamps_folder
+from glow.config import GlowConfig
+
+# Fine-tuning of an encoder before it was used. Only the first is the paper's: 1 epoch of MNLI and SNLI at 2e-5, batches
+# of 16 (Li et al. 2020, section 4.1, and the original's README).
+NLI, OTHER, UNKNOWN = "NLI", "other", "unknown"
+_NLI_FLAGS = {
+    "num_train_epochs": 1,
+    "learning_rate": 2e-5,
+    "train_batch_size": 16,
+    "num_examples": -1,
+    "max_seq_length": 64,
+    "flow": 0,
+    "dupe_factor": 1,
+}
+_PAPER_ENCODERS = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
+_RUN_FLAGS = (
+    "num_examples",
+    "num_train_epochs",
+    "train_batch_size",
+    "flow_learning_rate",
+    "use_full_for_training",
+    "dupe_factor",
+    "flow_loss",
+    "flow_ddi",
+    "l2_penalty",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoder:
+    """The encoder of a result.
+
+    Attributes:
+      name: "demo", "base" or "large" where it is, or began as, that one; else None.
+      handle: what names it: a TF-Hub handle, a name, a folder or a file.
+      fingerprint: of weights, graph and vocabulary, as used; None where it is not recorded.
+      fine_tuning: None, or one of `NLI`, `OTHER`, `UNKNOWN`.
+      weights: key of the weights: the same for two results of one encoder.
+    """
+
+    name: str | None
+    handle: str
+    fingerprint: str | None
+    fine_tuning: str | None
+    weights: str
+
+    def to_dict(self) -> dict:
+        """dict for JSON, without the key."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "weights"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+    """The flow of a result.
+
+    Attributes:
+      config: name of the shipped configuration; None for any other.
+      learned_on: the task whose sentences it was learned on; None where it is not recorded.
+      flags: the flags of `run_siamese` that its training depends on; None where they are not recorded.
+      begun: whether it began with another run's flow.
+    """
+
+    config: str | None
+    learned_on: str | None
+    flags: dict | None
+    begun: bool = False
+
+    def to_dict(self) -> dict:
+        """dict for JSON."""
+        return dataclasses.asdict(self)
+
+
+def encoder_name(handle: str) -> str | None:
+    """ "demo", "base" or "large" where a handle or a folder's name says so; None for any other."""
+    parts = [part for part in re.split(r"[/\\]", handle) if part and not part.isdigit()]
+    last = parts[-1] if parts else ""
+    if handle in ("demo", *_PAPER_ENCODERS):
+        return handle
+    return next((name for name, end in _PAPER_ENCODERS.items() if last in (end, f"bert_en_{end}")), None)
+
+
+def plain_encoder(encoder: Record) -> Encoder:
+    """The `Encoder` of the record of an `EncoderSource`, used as it is."""
+    handle, fingerprint = encoder.text("bert_hub"), encoder.text("fingerprint")
+    return Encoder(encoder_name(handle), handle, fingerprint, None, fingerprint)
+
+
+def encoder_of_run(config: Record, folder: pathlib.Path) -> Encoder:
+    """The `Encoder` of a run, with what it learned where the run trained it.
+
+    Args:
+      config: the run's `config.json`.
+      folder: the run's.
+
+    Raises:
+      UserError: a value is missing or of another kind, or the run it began with is broken.
+    """
+    start = _encoder_at_start(config, folder)
+    if not config.flag("encoder_trained"):
+        return start
+    fine_tuning = NLI if start.fine_tuning is None and _is_paper_nli(config) else OTHER
+    return dataclasses.replace(start, fingerprint=None, fine_tuning=fine_tuning, weights=_trained_key(folder))
+
+
+def _encoder_at_start(config, folder):
+    fingerprint = config.part("encoder").text("fingerprint")
+    flags = config.part("encoder_flags", optional=True) or Record(config.path, {})
+    hub, bert_config, begins = (
+        flags.text(name, optional=True) for name in ("bert_hub", "bert_config_file", "init_checkpoint")
+    )
+    handle = hub or (str(pathlib.Path(bert_config).parent) if bert_config else config.part("encoder").text("bert_hub"))
+    encoder = Encoder(encoder_name(handle), handle, fingerprint, None, fingerprint)
+    earlier = _run_of(begins, folder) if begins else None
+    if earlier is not None:
+        earlier_config, earlier_folder = earlier
+        if not earlier_config.flag("encoder_trained"):
+            return encoder
+        # Its weights are those of the earlier run: the one key for both.
+        before = encoder_of_run(earlier_config, earlier_folder)
+        return dataclasses.replace(before, fingerprint=fingerprint)
+    if begins and (hub or pathlib.Path(begins).parent != pathlib.Path(bert_config or "").parent):
+        return dataclasses.replace(encoder, fine_tuning=UNKNOWN)
+    return encoder
+
+
+def _run_of(checkpoint, folder):
+    """Configuration and folder of the run whose checkpoint it is, also where all runs were moved together."""
+    parent = pathlib.Path(checkpoint).parent
+    for candidate in (parent, folder.absolute().parent / parent.name):
+        config = run_config(candidate)
+        if config is not None:
+            return config, candidate
+    return None
+
+
+def _trained_key(folder):
+    return f"trained in {folder.resolve()}"
+
+
+def _is_paper_nli(config):
+    flags = config.part("flags")
+    return config.text("task_name") == "allnli" and all(
+        flags.number(name) == value for name, value in _NLI_FLAGS.items()
+    )
+
+
+def flow_of_run(config: Record) -> Flow | None:
+    """The `Flow` of a run; None without one.
+
+    Raises:
+      UserError: a value is missing or of another kind.
+    """
+    if not config.flag("flow"):
+        return None
+    flags = config.part("flags")
+    begins = (config.part("encoder_flags", optional=True) or Record(config.path, {})).text("init_checkpoint", True)
+    earlier = _run_of(begins, config.path.parent) if begins else None
+    return Flow(
+        config=config_name(config),
+        learned_on=flags.text("task_name"),
+        flags={name: flags.values.get(name) for name in _RUN_FLAGS},
+        begun=earlier is not None and bool(earlier[0].flag("flow", optional=True)),
+    )
+
+
+def config_name(record: Record) -> str | None:
+    """Name of the shipped flow configuration in `flow_config`; None for any other.
+
+    Raises:
+      UserError: it is no flow configuration.
+    """
+    try:
+        config = GlowConfig.from_dict(record.part("flow_config").values, source=f"{record.path}: flow_config")
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    return next((name for name, shipped in _shipped_configs().items() if shipped == config), None)
+
+
+def model_of_results(model: Record, folder: pathlib.Path | None = None) -> tuple[Encoder, Flow | None, list[int]]:
+    """`Encoder`, `Flow` and seeds of what a command calls `model` in its results.
+
+    Args:
+      model: `run` (None for an encoder as it is), `encoder`, `flow_config` and more.
+      folder: the run's, where it is known; else where its checkpoint was.
+
+    Raises:
+      UserError: a value is missing or of another kind.
+    """
+    run = model.part("run", optional=True)
+    if run is None:
+        return plain_encoder(model.part("encoder")), None, []
+    folder = folder or pathlib.Path(run.text("checkpoint")).parent
+    has_flow = model.part("flow_config", optional=True) is not None
+    config = run_config(folder)
+    if config is not None and config.part("encoder").text("fingerprint") == model.part("encoder").text("fingerprint"):
+        encoder, flow = encoder_of_run(config, folder), flow_of_run(config)
+        if (flow is not None) == has_flow:
+            return encoder, flow, [config.part("flags").whole("seed")] if is_random(encoder, flow) else []
+    encoder, flow = _recorded_run(model, run, folder, has_flow)
+    seed = run.whole("seed", optional=True)
+    return encoder, flow, [seed] if seed is not None and is_random(encoder, flow) else []
+
+
+def _recorded_run(model, run, folder, has_flow):
+    """Encoder and flow of a run whose folder is no longer there."""
+    encoder = plain_encoder(model.part("encoder"))
+    if run.flag("encoder_trained"):
+        encoder = dataclasses.replace(encoder, fingerprint=None, fine_tuning=UNKNOWN, weights=_trained_key(folder))
+    elif encoder.name is None:
+        encoder = dataclasses.replace(encoder, fine_tuning=UNKNOWN)
+    if not has_flow:
+        return encoder, None
+    return encoder, Flow(config_name(model), run.text("task_name"), {name: run.values.get(name) for name in _RUN_FLAGS})
+
+
+def is_random(encoder: Encoder, flow: Flow | None) -> bool:
+    """Whether a seed plays a part in what the two give."""
+    return flow is not None or encoder.fine_tuning is not None
+
+
+def encoder_of_stamp(stamp: Record, run: pathlib.Path) -> Encoder:
+    """The `Encoder` of an encoder that the recipe scored as it is, from the stamp of that stage.
+
+    A stamp names an encoder by a name, or by digests; a run beside it on the same weights knows more.
+
+    Args:
+      stamp: as the recipe keeps it.
+      run: the folder of the stage's predictions.
+
+    Raises:
+      UserError: a stamp or a run beside it is broken.
+    """
+    weights = _weights(stamp)
+    for path in sorted(stamps_folder(run).glob("*.json")):
+        folder = run.absolute().parent / path.stem
+        config = run_config(folder)
+        if config is None or config.flag("encoder_trained") or not config.flag("flow"):
+            continue
+        if _weights(read_record(path)) == weights:
+            return encoder_of_run(config, folder)
+    digest = weights.get("NLI fine-tuning")
+    handle = weights.get("bert_hub", "")
+    key = f"{stamps_folder(run).resolve()}: {json.dumps(weights, sort_keys=True)}"
+    if digest is None:
+        name = handle if handle in ("demo", *_PAPER_ENCODERS) and len(weights) == 1 else None
+        return Encoder(name, handle or "unknown", None, None if name else UNKNOWN, name or key)
+    for path in sorted(stamps_folder(run).glob("*.json")):
+        settings = read_record(path).part("settings").values
+        # As the recipe digests the settings of its first stage.
+        if hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest() == digest:
+            config = run_config(run.absolute().parent / path.stem)
+            if config is not None:
+                return encoder_of_run(config, run.absolute().parent / path.stem)
+    return Encoder(None, handle or "unknown", None, UNKNOWN, key)
+
+
+def _weights(stamp):
+    """The part of a stamp's settings that names the encoder and its weights."""
+    names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "NLI fine-tuning")
+    settings = stamp.part("settings").values
+    return {name: settings[name] for name in names if name in settings}
+
+
+@functools.cache
+def _shipped_configs():
+    return {name: GlowConfig.from_name(name) for name in GlowConfig.names()}
