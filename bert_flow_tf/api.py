@@ -232,11 +232,11 @@ class BertFlow:
         self._use(model)
         return self
 
-    def export(self, out_dir, *, version=1, normalize=False, overwrite=False):
-        """Writes a SavedModel from text to embeddings for TensorFlow Serving, see `serving.export.export`."""
+    def export(self, out_dir, **options):
+        """Writes a SavedModel from text to embeddings for TensorFlow Serving; options as of `serving.export.export`."""
         from bert_flow_tf.serving.export import export
 
-        return export(self, out_dir, version=version, normalize=normalize, overwrite=overwrite)
+        return export(self, out_dir, **options)
 
     def _tokenize(self, sentences):
         sentences = list(sentences)

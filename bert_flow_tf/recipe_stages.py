@@ -172,7 +172,7 @@ class StageBuilder:
             name=f"{learned.name}_export",
             title=title,
             module="bert_flow_tf.cli",
-            flags=("export", f"--run={learned.run_dir}", f"--out={out}"),
+            flags=("export", f"--model={learned.run_dir}", f"--out={out}", "--version=1"),
             settings=learned.settings,
             run_dir=out,
             makes=out,

@@ -6,21 +6,41 @@ from bert_flow_tf.serving.version_folder import check_destination
 
 
 @click.command()
-@click.option(
-    "--run", required=True, metavar="DIR|PREFIX", help="Finished run of run_siamese, or one of its checkpoints."
-)
+@click.option("--model", required=True, metavar="RUN", help="Finished run of run_siamese, or one of its checkpoints.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of the model; the version becomes a folder in it.")
-@click.option("--version", type=int, default=1, show_default=True, metavar="N", help="Version, for TensorFlow Serving.")
+@click.option(
+    "--version", type=int, metavar="N", help="For TensorFlow Serving.  [default: one above the highest there]"
+)
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
+@click.option(
+    "--low_dim", type=int, metavar="D", help="Average channels after the flow, down to D.  [default: the run's]"
+)
+@click.option("--max_seq_length", type=int, metavar="N", help="Cut sentences at N word pieces.  [default: the run's]")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="Of the encoder's matrices and their products.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace this version.")
-def export(run, out, version, normalize, overwrite):
-    """Write a SavedModel from text to embeddings, and check it by loading it again."""
+def export(model, out, version, overwrite, **options):
+    """Write a SavedModel from text to embeddings, and check it by loading it again.
+
+    \b
+    bert-flow export --model runs/stsb_flow --out exported/stsb --normalize
+    bash run_scripts/serve.sh exported/stsb
+
+    It holds tokenizer, encoder and flow. Signatures: serving_default (sentences to embedding), similarity (sentence_a
+    and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding before the
+    flow).
+    """
     check_destination(out, version, overwrite)
     # TensorFlow takes seconds to load, and a refusal needs none of it.
     from bert_flow_tf.api import BertFlow
 
-    exported = BertFlow.load(run).export(out, version=version, normalize=normalize, overwrite=overwrite)
-    click.echo(
-        f"SavedModel written: {out}/{version} "
-        f"(reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e})"
-    )
+    exported = BertFlow.load(model).export(out, version=version, overwrite=overwrite, **options)
+    how_far = f"max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
+    if options["dtype"] != "float32":
+        how_far += f", smallest cosine {exported.min_cosine:.4f}"
+    click.echo(f"SavedModel written: {out}/{exported.path.name} (reloaded: {how_far})")

@@ -1,4 +1,4 @@
-"""Writes `<out>/<version>/saved_model.pb`: text in, embedding out, for TensorFlow Serving."""
+"""Writes `<model>/<version>/saved_model.pb`: text in, embedding out, for TensorFlow Serving."""
 
 import dataclasses
 import json
@@ -10,12 +10,16 @@ import tensorflow as tf
 from bert_flow_tf.atomic import new_folder
 from bert_flow_tf.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.model import reduce_dimension
+from bert_flow_tf.serving.served_model import ServedBertFlow
 from bert_flow_tf.serving.version_folder import check_destination
-from bert_flow_tf.tokenizer import vocabulary_asset
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 SIGNATURE = "serving_default"
+DTYPES = ("float32", "bfloat16")
 TOLERANCE = 1e-4
+# Measured on MiniLM and on random weights: 0.999. An encoder that loses more than ten times as much is not served.
+BFLOAT16_MIN_COSINE = 0.99
 # One of every kind that text can be: nothing, one word, mixed case, marks, other scripts, and one to be cut.
 CHECKED_SENTENCES = (
     "",
@@ -37,104 +41,129 @@ class Exported:
       path: folder of the version.
       max_difference: largest absolute difference over the `CHECKED_SENTENCES`.
       max_value: largest absolute value of the live model's embeddings there.
+      min_cosine: smallest cosine of a sentence's embedding with the live model's.
     """
 
     path: pathlib.Path
     max_difference: float
     max_value: float
+    min_cosine: float
 
 
-class ServedBertFlow(tf.Module):
-    """What a SavedModel holds: tokenizer, encoder, flow and pooling as one function of a string tensor.
-
-    Args:
-      bert_flow: `api.BertFlow`.
-      normalize: whether embeddings are scaled to norm 1.
-    """
-
-    def __init__(self, bert_flow, normalize):
-        super().__init__(name="bert_flow")
-        self.vocabulary = tf.saved_model.Asset(str(vocabulary_asset(bert_flow.source.preprocess_dir)))
-        self.tokenizer = bert_flow.tokenizer
-        self.flow = bert_flow.flow
-        # The variables and not the layer: Keras would save further functions, with dropout, beside the one served.
-        self.encoder_variables = list(bert_flow.encoder.variables)
-        self._embed_tokens = bert_flow.embed_tokens
-        self._max_seq_length = bert_flow.max_seq_length
-        self._normalize = normalize
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
-    def __call__(self, sentences):
-        """`{"embedding": float32 [n, D]}` of `sentences`, string [n] in UTF-8; n may be 0."""
-        n = tf.size(sentences)
-        # An encoder is not made for a batch of nothing: it gets one empty sentence, and its row is dropped.
-        filled = tf.concat([sentences, tf.fill([tf.cast(tf.equal(n, 0), tf.int32)], "")], axis=0)
-        embedding = self._embed_tokens(self.tokenizer(filled, self._max_seq_length))[:n]
-        return {"embedding": tf.nn.l2_normalize(embedding, axis=-1) if self._normalize else embedding}
-
-
-def export(bert_flow, out_dir, *, version=1, normalize=False, overwrite=False):
+def export(
+    bert_flow,
+    out_dir,
+    *,
+    version=None,
+    normalize=False,
+    low_dim=None,
+    max_seq_length=None,
+    dtype="float32",
+    overwrite=False,
+):
     """`Exported`, after writing `<out_dir>/<version>` and comparing it, loaded again, with the live model.
 
-    The SavedModel needs nothing beside it: encoder, vocabulary, flow and pooling are inside. Its signature
-    `serving_default` takes `sentences`, string [n], and gives `embedding`, float32 [n, D]; sentences are cut at the
-    model's `max_seq_length`. `assets.extra/config.json` says what it was made of. Loading it in Python needs
-    `import tensorflow_text` before, which registers the tokenizer's operations.
+    The SavedModel needs nothing beside it: encoder, vocabulary, flow and pooling are inside. Its signatures are
+    `serving_default` (`sentences`, string [n], to `embedding`, float32 [n, D]), `similarity` (`sentence_a`,
+    `sentence_b` to `cosine`), `tokens` (`input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, t], to `embedding`)
+    and `pooled` (`sentences` to `embedding` before the flow), see `served_model.ServedBertFlow`.
+    `assets.extra/config.json` says what it was made of. Loading it in Python needs `import tensorflow_text` before,
+    which registers the tokenizer's operations.
 
     Args:
       bert_flow: `api.BertFlow`.
       out_dir: the model's folder, which TensorFlow Serving calls its base path.
-      version: positive int, the version's folder in it.
-      normalize: scale every embedding to norm 1.
+      version: positive int, the version's folder in it; None for the one after the highest there.
+      normalize: scale every embedding to norm 1 (not those before the flow).
+      low_dim: see `model.reduce_dimension`; None for the model's own.
+      max_seq_length: word pieces that a sentence is cut to; None for the model's own.
+      dtype: "float32", or "bfloat16" for the encoder's matrices and their products.
       overwrite: whether this version may be replaced.
 
     Raises:
-      UserError: the version exists, or is not an export where `overwrite`; or the reloaded model gives values that are
-        not finite or not the live model's to 1e-4 (of the largest value, where that is above 1); nothing is left
-        behind.
+      UserError: an argument does not fit the model; the version exists, or is not an export where `overwrite`; or the
+        reloaded model gives values that are not finite or not the live model's, to 1e-4 (of the largest value, where
+        that is above 1), or for bfloat16 to a cosine of 0.99; nothing is left behind.
     """
     path = check_destination(out_dir, version, overwrite)
+    low_dim = bert_flow.low_dim if low_dim is None else low_dim
+    max_seq_length = bert_flow.max_seq_length if max_seq_length is None else max_seq_length
+    _check(bert_flow, low_dim, max_seq_length, dtype)
     with new_folder(path) as folder:
-        module = ServedBertFlow(bert_flow, normalize)
+        module = ServedBertFlow(
+            bert_flow,
+            normalize=normalize,
+            low_dim=low_dim,
+            max_seq_length=max_seq_length,
+            bfloat16=dtype == "bfloat16",
+        )
         with quiet_tensorflow():
             tf.saved_model.save(
                 module,
                 str(folder),
-                signatures={SIGNATURE: module.__call__},
+                signatures=module.signatures(),
                 options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
             )
-        _write_description(folder, bert_flow, normalize)
-        difference, largest = _compare(folder, bert_flow, normalize)
-    return Exported(path, difference, largest)
+        description = {
+            "format_version": FORMAT_VERSION,
+            "encoder_fingerprint": bert_flow.source.fingerprint,
+            "do_lower_case": bert_flow.source.do_lower_case,
+            "sentence_embedding_type": bert_flow.sentence_embedding_type,
+            "max_seq_length": max_seq_length,
+            "embedding_size": low_dim if low_dim > 0 else bert_flow.encoder.embedding_size,
+            "low_dim": low_dim,
+            "flow_config": bert_flow.flow.config.to_dict() if bert_flow.flow is not None else None,
+            "normalized": normalize,
+            "dtype": dtype,
+        }
+        (folder / "assets.extra").mkdir()
+        text = json.dumps(description, indent=2) + "\n"
+        (folder / "assets.extra" / "config.json").write_text(text, encoding="utf-8")
+        differences = _compare(path, folder, bert_flow, description)
+    return Exported(path, *differences)
 
 
-def _write_description(folder, bert_flow, normalize):
-    description = {
-        "format_version": FORMAT_VERSION,
-        "encoder_fingerprint": bert_flow.source.fingerprint,
-        "do_lower_case": bert_flow.source.do_lower_case,
-        "sentence_embedding_type": bert_flow.sentence_embedding_type,
-        "max_seq_length": bert_flow.max_seq_length,
-        "embedding_size": bert_flow.embedding_size,
-        "low_dim": bert_flow.low_dim,
-        "flow_config": bert_flow.flow.config.to_dict() if bert_flow.flow is not None else None,
-        "normalized": normalize,
-    }
-    (folder / "assets.extra").mkdir()
-    text = json.dumps(description, indent=2) + "\n"
-    (folder / "assets.extra" / "config.json").write_text(text, encoding="utf-8")
+def _check(bert_flow, low_dim, max_seq_length, dtype):
+    encoder = bert_flow.encoder
+    if dtype not in DTYPES:
+        raise UserError(f"--dtype: found {dtype}, expected {' or '.join(DTYPES)}")
+    if low_dim > 0 and encoder.embedding_size % low_dim:
+        raise UserError(
+            f"--low_dim: found {low_dim}, expected a divisor of the embedding size {encoder.embedding_size}"
+        )
+    most = encoder.max_seq_length
+    if max_seq_length < 3 or (most is not None and max_seq_length > most):
+        raise UserError(
+            f"--max_seq_length: found {max_seq_length}, expected 3 to {'any' if most is None else most}, the positions "
+            "that the encoder has"
+        )
 
 
-def _compare(folder, bert_flow, normalize):
-    """Largest difference of the SavedModel in `folder` from the live model, and the latter's largest value."""
+def _compare(path, folder, bert_flow, description):
+    """Largest difference of the SavedModel in `folder` from the live model, largest value, and smallest cosine."""
+    live = _live_embeddings(bert_flow, description)
     signature = tf.saved_model.load(str(folder)).signatures[SIGNATURE]
     reloaded = signature(sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
-    live = bert_flow.encode(CHECKED_SENTENCES, show_progress_bar=False, normalize_embeddings=normalize)
     difference, largest = float(np.abs(reloaded - live).max()), float(np.abs(live).max())
-    # As it stands, a NaN or an infinity is refused as well.
-    if not difference <= TOLERANCE * max(1.0, largest) < np.inf:
+    norms = np.linalg.norm(live, axis=1) * np.linalg.norm(reloaded, axis=1)
+    cosine = float((np.sum(live * reloaded, axis=1) / norms).min())
+    # As they stand, a NaN or an infinity is refused as well.
+    if description["dtype"] == "bfloat16":
+        if not (cosine >= BFLOAT16_MIN_COSINE and largest < np.inf):
+            raise UserError(
+                f"{path}: the SavedModel, loaded again, gives embeddings whose cosine with the model's is as low as "
+                f"{cosine:.4f}, expected {BFLOAT16_MIN_COSINE} or more; nothing was written (float32 is exact)"
+            )
+    elif not difference <= TOLERANCE * max(1.0, largest) < np.inf:
         raise UserError(
-            f"{folder.parent.parent}: the SavedModel, loaded again, differs from the model by {difference:.1e}, "
-            f"expected at most {TOLERANCE:.0e} of {max(1.0, largest):.1e}; nothing was written"
+            f"{path}: the SavedModel, loaded again, differs from the model by {difference:.1e}, expected at most "
+            f"{TOLERANCE:.0e} of {max(1.0, largest):.1e}; nothing was written"
         )
-    return difference, largest
+    return difference, largest, cosine
+
+
+def _live_embeddings(bert_flow, description):
+    tokens = bert_flow.tokenizer(tf.constant(CHECKED_SENTENCES), description["max_seq_length"])
+    u = bert_flow.encoder(tokens, training=False)
+    embeddings = reduce_dimension(u if bert_flow.flow is None else bert_flow.flow.forward(u), description["low_dim"])
+    return (tf.nn.l2_normalize(embeddings, axis=-1) if description["normalized"] else embeddings).numpy()

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from click.testing import CliRunner
+from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.cli import main
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.serving import export as exporting
 from bert_flow_tf.serving.export import CHECKED_SENTENCES
 
 SENTENCES = ["w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13"]
@@ -58,13 +60,26 @@ def refused(*arguments):
     return outcome.stderr
 
 
-def test_signature_is_from_sentences_to_embedding(served):
-    (_, inputs), outputs = served.structured_input_signature, served.structured_outputs
-    assert {name: (spec.dtype, spec.shape.as_list()) for name, spec in inputs.items()} == {
-        "sentences": (tf.string, [None])
+@pytest.fixture(scope="module")
+def signatures(exported):
+    return tf.saved_model.load(str(exported.path)).signatures
+
+
+def test_signatures_take_and_give_what_they_promise(signatures):
+    def specs(values):
+        return {name: (spec.dtype, spec.shape.as_list()) for name, spec in values.items()}
+
+    found = {
+        name: (specs(one.structured_input_signature[1]), specs(one.structured_outputs))
+        for name, one in signatures.items()
     }
-    assert {name: (spec.dtype, spec.shape.as_list()) for name, spec in outputs.items()} == {
-        "embedding": (tf.float32, [None, 32])
+    text, embedding = (tf.string, [None]), {"embedding": (tf.float32, [None, 32])}
+    ids = (tf.int32, [None, None])
+    assert found == {
+        "serving_default": ({"sentences": text}, embedding),
+        "pooled": ({"sentences": text}, embedding),
+        "tokens": ({"input_word_ids": ids, "input_mask": ids, "input_type_ids": ids}, embedding),
+        "similarity": ({"sentence_a": text, "sentence_b": text}, {"cosine": (tf.float32, [None])}),
     }
 
 
@@ -74,15 +89,156 @@ def test_served_embeddings_are_the_models(model, served):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
-def test_batch_of_no_sentence_gives_no_embedding(served):
-    assert served(sentences=tf.constant([], tf.string))["embedding"].shape == (0, 32)
+def test_similarity_is_the_cosine_of_the_embeddings(model, signatures):
+    a, b = SENTENCES[:3], SENTENCES[1:]
+    found = signatures["similarity"](sentence_a=tf.constant(a), sentence_b=tf.constant(b))["cosine"]
+    u, v = (model.encode(sentences).astype(np.float64) for sentences in (a, b))
+    expected = np.sum(u * v, axis=1) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+def test_tokens_of_the_preprocess_model_give_the_same_embeddings(model, signatures):
+    tokens = model.tokenizer(tf.constant(SENTENCES), model.max_seq_length, pad_to_max=True)
+    expected = model.encode(SENTENCES)
+    found = signatures["tokens"](**tokens)["embedding"]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_pooled_is_the_embedding_that_the_flow_takes(model, signatures):
+    pooled = signatures["pooled"](sentences=tf.constant(SENTENCES))["embedding"]
+    expected = model.encode(SENTENCES)
+    np.testing.assert_allclose(model.flow.forward(pooled), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    assert np.abs(pooled - expected).max() > 0.1
+
+
+def test_batch_of_nothing_gives_nothing(signatures):
+    nothing = tf.constant([], tf.string)
+    assert signatures["serving_default"](sentences=nothing)["embedding"].shape == (0, 32)
+    assert signatures["pooled"](sentences=nothing)["embedding"].shape == (0, 32)
+    assert signatures["similarity"](sentence_a=nothing, sentence_b=nothing)["cosine"].shape == (0,)
+    for width in (0, 1, 5):
+        tokens = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.zeros([0, width], tf.int32))
+        assert signatures["tokens"](**tokens)["embedding"].shape == (0, 32)
+
+
+def test_any_bytes_are_a_sentence(served, model):
+    sentences = [b"w1 w2", b"w1 \xff\xfew2", b"", b"\x00\x01", b"w1 " * 350_000, b"\xed\xa0\x80"]
+    found = served(sentences=tf.constant(sentences))["embedding"].numpy()
+    assert np.isfinite(found).all()
+    # What is not UTF-8 is dropped; of a long sentence only its beginning counts.
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-5 * np.abs(found).max())
+    np.testing.assert_allclose(found[4], model.encode("w1 " * 50), rtol=0, atol=1e-5 * np.abs(found).max())
+    for row in (3, 5):
+        np.testing.assert_allclose(found[row], found[2], rtol=0, atol=1e-5 * np.abs(found).max())
+
+
+def tokens(ids=((2, 5, 3),), mask=((1, 1, 1),), types=((0, 0, 0),)):
+    return {
+        name: tf.constant(value, tf.int32)
+        for name, value in (("input_word_ids", ids), ("input_mask", mask), ("input_type_ids", types))
+    }
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (tokens(ids=((2, 64, 3),)), r"input_word_ids: found. .2. .to. .64. .expected 0 to 63"),
+        (tokens(ids=((-1, 5, 3),)), r"input_word_ids: found. .-1."),
+        (tokens(mask=((1, 1),)), r"input_mask: found shape. .1 2. .expected that of input_word_ids:. .1 3"),
+        (tokens(mask=((0, 0, 0),)), r"input_mask: found a row of zeros"),
+        (tokens(mask=((1, 2, 1),)), r"input_mask: found. .1. .to. .2. .expected 0 to 1"),
+        (tokens(types=((0, 0, 0), (0, 0, 0))), r"input_type_ids: found shape"),
+        (tokens(*[((1,) * 600,)] * 3), r"input_word_ids: found. .600. .positions, expected at most"),
+    ],
+)
+def test_tokens_that_do_not_fit_are_named_and_the_model_goes_on(signatures, inputs, message):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        signatures["tokens"](**inputs)
+    assert np.isfinite(signatures["tokens"](**tokens())["embedding"]).all()
+
+
+def test_similarity_of_unequal_numbers_is_refused(signatures):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"sentence_b: found. .1. .sentences, expected as many"):
+        signatures["similarity"](sentence_a=tf.constant(["w1", "w2"]), sentence_b=tf.constant(["w1"]))
+
+
+def test_every_operation_is_tensorflows_or_tensorflow_texts(exported):
+    """What a stock model server links; asked of processes that import those two and nothing of ours."""
+    saved = saved_model_pb2.SavedModel.FromString((exported.path / "saved_model.pb").read_bytes())
+    used = set()
+    for meta_graph in saved.meta_graphs:
+        graph = meta_graph.graph_def
+        used |= {node.op for node in graph.node}
+        used |= {node.op for function in graph.library.function for node in function.node_def}
+        used -= {function.signature.name for function in graph.library.function}
+    script = "from tensorflow.python.framework import op_def_registry, ops\nimport sys, json\n"
+    script += "print(json.dumps([name for name in sys.argv[1:] if op_def_registry.get(name) is None]))"
+
+    def unknown(imports, names):
+        command = [sys.executable, "-c", f"{imports}\n{script}", *sorted(names)]
+        done = subprocess.run(command, cwd=exported.path, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    of_text = unknown("import tensorflow", used)
+    assert of_text
+    assert unknown("import tensorflow, tensorflow_text", of_text) == []
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_options_of_an_export(model, tmp_path, normalize):
+    path = model.export(tmp_path, low_dim=8, max_seq_length=4, normalize=normalize).path
+    served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    found = served(sentences=tf.constant(SENTENCES))["embedding"].numpy()
+    short = ["w1 w2", "", "W4,", "w5 w6"]
+    expected = model.encode(short).reshape(4, 8, -1).mean(axis=-1)
+    if normalize:
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    description = json.loads((path / "assets.extra" / "config.json").read_text())
+    assert (description["embedding_size"], description["max_seq_length"]) == (8, 4)
+
+
+def test_bfloat16_halves_the_matrices_and_keeps_directions(model, exported, tmp_path):
+    half = model.export(tmp_path, dtype="bfloat16")
+    assert 0.99 < half.min_cosine < 1 - 1e-7
+    signatures = tf.saved_model.load(str(half.path)).signatures
+    assert set(signatures) == {"serving_default", "similarity", "tokens", "pooled"}
+    found = signatures["serving_default"](sentences=tf.constant(SENTENCES))["embedding"].numpy()
+    expected = model.encode(SENTENCES)
+    cosines = np.sum(found * expected, axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    assert cosines.min() > 0.99
+    reader = tf.train.load_checkpoint(str(half.path / "variables" / "variables"))
+    kept = [
+        (shape, reader.get_variable_to_dtype_map()[name])
+        for name, shape in reader.get_variable_to_shape_map().items()
+        if name.startswith("encoder/") and len(shape) > 1
+    ]
+    assert ([64, 32], tf.bfloat16) in kept
+    assert {dtype for _, dtype in kept} == {tf.bfloat16}
+    assert signatures["serving_default"](sentences=tf.constant([], tf.string))["embedding"].shape == (0, 32)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"low_dim": 5}, r"--low_dim: found 5, expected a divisor of the embedding size 32"),
+        ({"max_seq_length": 2}, r"--max_seq_length: found 2, expected 3 to "),
+        ({"max_seq_length": 513}, r"--max_seq_length: found 513, expected 3 to "),
+        ({"dtype": "float16"}, r"--dtype: found float16, expected float32 or bfloat16"),
+    ],
+)
+def test_option_that_does_not_fit_is_named(model, tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        model.export(tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
 
 
 def test_self_check_reports_the_difference_that_there_is(model, exported, served):
     live = model.encode(CHECKED_SENTENCES)
     found = served(sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
-    assert exported.max_difference == np.abs(found - live).max()
-    assert exported.max_value == np.abs(live).max()
+    assert exported.max_value == pytest.approx(np.abs(live).max(), rel=1e-5)
+    assert exported.max_difference == pytest.approx(np.abs(found - live).max(), abs=1e-5 * exported.max_value)
+    assert exported.min_cosine == pytest.approx(1, abs=1e-6)
 
 
 def test_folder_holds_vocabulary_and_a_description_without_paths(model, exported):
@@ -123,29 +279,32 @@ def test_encoder_without_flow_and_with_dropout_is_exported_without_either(small_
 
 @pytest.mark.parametrize("value", [np.nan, 2.0])
 def test_export_that_answers_otherwise_is_refused_and_leaves_nothing(model, tmp_path, monkeypatch, value):
-    encode = model.encode
-    monkeypatch.setattr(model, "encode", lambda *args, **options: encode(*args, **options) * np.float32(value))
+    live = exporting._live_embeddings
+    monkeypatch.setattr(exporting, "_live_embeddings", lambda *args: live(*args) * np.float32(value))
     with pytest.raises(UserError, match=r"differs from the model by .*nothing was written"):
         model.export(tmp_path / "some" / "model")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_version_that_is_there_stays_unless_overwritten(model, tmp_path):
-    (tmp_path / "1").mkdir()
-    (tmp_path / "1" / "saved_model.pb").write_text("old")
+def test_versions_follow_each_other_and_stay_unless_overwritten(model, tmp_path):
+    (tmp_path / "4").mkdir()
+    (tmp_path / "4" / "saved_model.pb").write_text("old")
+    assert model.export(tmp_path).path == tmp_path / "5"
     with pytest.raises(UserError, match="exists, expected a new version, or --overwrite"):
-        model.export(tmp_path)
-    assert (tmp_path / "1" / "saved_model.pb").read_text() == "old"
-    model.export(tmp_path, overwrite=True)
-    assert (tmp_path / "1" / "variables").is_dir()
-    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+        model.export(tmp_path, version=4)
+    with pytest.raises(UserError, match="--overwrite: found no --version"):
+        model.export(tmp_path, overwrite=True)
+    assert (tmp_path / "4" / "saved_model.pb").read_text() == "old"
+    model.export(tmp_path, version=4, overwrite=True)
+    assert (tmp_path / "4" / "variables").is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["4", "5"]
 
 
 def test_overwrite_replaces_nothing_but_an_export(model, tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "thesis.txt").write_text("mine")
     with pytest.raises(UserError, match=r"without a saved_model\.pb"):
-        model.export(tmp_path, overwrite=True)
+        model.export(tmp_path, version=1, overwrite=True)
     assert (tmp_path / "1" / "thesis.txt").read_text() == "mine"
 
 
@@ -155,7 +314,7 @@ def test_command_writes_a_version_and_says_how_far_it_is_from_the_model(sts_run,
         "-m",
         "bert_flow_tf.cli",
         "export",
-        f"--run={sts_run}",
+        f"--model={sts_run}",
         f"--out={tmp_path}",
         "--version=2",
     ]
@@ -168,14 +327,14 @@ def test_command_writes_a_version_and_says_how_far_it_is_from_the_model(sts_run,
 
 def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
     out = tmp_path / "out"
-    assert "holds no checkpoint" in refused("--run", tmp_path, "--out", out)
-    assert "neither a folder nor a checkpoint" in refused("--run", tmp_path / "nowhere", "--out", out)
-    assert "--version: found 0, expected a positive" in refused("--run", sts_run, "--out", out, "--version=0")
+    assert "holds no checkpoint" in refused("--model", tmp_path, "--out", out)
+    assert "neither a folder nor a checkpoint" in refused("--model", tmp_path / "nowhere", "--out", out)
+    assert "--version: found 0, expected a positive" in refused("--model", sts_run, "--out", out, "--version=0")
     unfinished = shutil.copytree(sts_run, tmp_path / "unfinished")
     (unfinished / "train_results.json").unlink()
-    assert "training has not finished" in refused("--run", unfinished, "--out", out)
+    assert "training has not finished" in refused("--model", unfinished, "--out", out)
     assert not out.exists()
     (out / "1").mkdir(parents=True)
-    assert "exists, expected a new version" in refused("--run", sts_run, "--out", out)
+    assert "exists, expected a new version" in refused("--model", sts_run, "--out", out, "--version=1")
     (tmp_path / "file").write_text("")
-    assert "expected a place for a directory" in refused("--run", sts_run, "--out", tmp_path / "file")
+    assert "expected a place for a directory" in refused("--model", sts_run, "--out", tmp_path / "file")
