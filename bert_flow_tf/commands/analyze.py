@@ -98,6 +98,8 @@ def words(model, out, overwrite):
     from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
 
     loaded, made_by = model.load()
+    # A word embedding comes before the layers and the pooling.
+    made_by |= {"sentence_embedding_type": None, "max_seq_length": None}
     vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))
     # An encoder may have more rows than its vocabulary has pieces.
     embeddings = _word_embeddings(loaded)[: len(vocabulary)]

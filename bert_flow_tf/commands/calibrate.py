@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import zipfile
 
 import click
 
@@ -146,7 +147,7 @@ def _read_embeddings(path, rows):
         raise UserError(f"--embeddings={path}: no such file") from None
     except OSError as error:
         raise UserError(f"--embeddings={path}: cannot be read ({error.strerror or error})") from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"--embeddings={path}: not a .npy file of numbers ({error})") from error
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating):
         found = f"{matrix.dtype} {matrix.shape}" if isinstance(matrix, np.ndarray) else "several arrays"

@@ -28,6 +28,7 @@ class ModelOptions:
       model: a run or a checkpoint's prefix; None where there is `bert_hub`, or another source of embeddings.
       bert_hub, preprocess_hub: as `encoder.resolve_encoder` takes them.
       sentence_embedding_type, max_seq_length: of `bert_hub`; None for the defaults.
+      embeds_sentences: whether the command does; if not, an encoder may have as few positions as it likes.
     """
 
     model: str | None
@@ -35,6 +36,7 @@ class ModelOptions:
     preprocess_hub: str | None
     sentence_embedding_type: str | None = None
     max_seq_length: int | None = None
+    embeds_sentences: bool = True
 
     @property
     def run_dir(self):
@@ -60,7 +62,7 @@ class ModelOptions:
                 self.bert_hub,
                 preprocess_hub=self.preprocess_hub,
                 sentence_embedding_type=self.sentence_embedding_type or "avg",
-                max_seq_length=self.max_seq_length or 64,
+                max_seq_length=self.max_seq_length or (64 if self.embeds_sentences else 3),
             )
         return loaded, provenance(loaded, self.model)
 
@@ -89,14 +91,14 @@ def model_options(*, pooling=True, or_instead=None):
             ),
             click.option("--max_seq_length", type=click.IntRange(3), metavar="N", help="Of --bert_hub.  [default: 64]"),
         ]
-    fields = [field.name for field in dataclasses.fields(ModelOptions)]
+    fields = [field.name for field in dataclasses.fields(ModelOptions) if field.name != "embeds_sentences"]
 
     def decorate(function):
         @functools.wraps(function)
         def command(**values):
             told = {name: values.pop(name) for name in fields if name in values}
             _check(told, {or_instead: values[or_instead]} if or_instead else {})
-            return function(model=ModelOptions(**told), **values)
+            return function(model=ModelOptions(**told, embeds_sentences=pooling), **values)
 
         return with_options(options)(command)
 

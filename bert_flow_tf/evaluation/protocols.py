@@ -44,7 +44,7 @@ def cosines(embeddings_a, embeddings_b, place: str) -> np.ndarray:
       UserError: an embedding holds NaN or infinite values, or is zero.
     """
     embeddings_a, embeddings_b = np.asarray(embeddings_a), np.asarray(embeddings_b)
-    norms = []
+    squared_norms = []
     for side, u in (("first", embeddings_a), ("second", embeddings_b)):
         for found, bad in (
             ("with NaN or infinite values", ~np.isfinite(u).all(axis=1)),
@@ -55,8 +55,9 @@ def cosines(embeddings_a, embeddings_b, place: str) -> np.ndarray:
                     f"{place}: {bad.sum()} of the {len(u)} {side} sentences have an embedding {found}, that of pair "
                     f"{np.argmax(bad) + 1} first; expected finite ones that are not zero"
                 )
-        norms.append(np.sqrt(_inner_products(u, u)))
-    return _inner_products(embeddings_a, embeddings_b) / (norms[0] * norms[1])
+        squared_norms.append(_inner_products(u, u))
+    # One root of the product: the cosine of an embedding with itself is 1 to the bit, so that such pairs are ties.
+    return _inner_products(embeddings_a, embeddings_b) / np.sqrt(squared_norms[0] * squared_norms[1])
 
 
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:

@@ -12,6 +12,7 @@ from scipy import stats
 from bert_flow_tf.commands.evaluate import evaluate, format_table
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.sts_sets import SENTEVAL_SUBSETS, read_task
+from tests.bert_flow_tf.commands import refusals
 
 WORDS = [f"w{i}" for i in range(25)]
 
@@ -137,6 +138,50 @@ def test_tasks_are_read_before_the_model(tmp_path, senteval_dir):
     assert "found none, expected some" in refused(*common, "--tasks", " , ")
     line = refused(*common, "--tasks", "sts12,STS-12", "--senteval_dir", senteval_dir)
     assert line == "--tasks: STS-12 names sts12 once more, expected every task once"
+
+
+@pytest.fixture
+def line_of(tmp_path):
+    """Function that gives the line with which `bert-flow evaluate` ends on STS-12, nothing having been written."""
+
+    def line(senteval_dir, model, tasks="sts12"):
+        before = refusals.files_below(tmp_path)
+        flags = ("--max_seq_length", 8, "--tasks", tasks, "--senteval_dir", senteval_dir)
+        said = refusals.refused("evaluate", "--bert_hub", model, *flags, "--out", tmp_path / "new" / "out.json")
+        assert refusals.files_below(tmp_path) == before
+        return said
+
+    return line
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        (17, "{gold}: 17 gold lines found for the 20 pairs of {pairs}"),
+        (0, "{gold}: 0 gold lines found for the 20 pairs of {pairs}"),
+    ],
+)
+def test_gold_that_does_not_fit_its_pairs_is_refused_before_the_model(line_of, senteval_dir, tmp_path, kept, message):
+    broken = shutil.copytree(senteval_dir, tmp_path / "senteval")
+    folder = broken / "STS" / "STS12-en-test"
+    gold, pairs = folder / "STS.gs.MSRvid.txt", folder / "STS.input.MSRvid.txt"
+    gold.write_text("".join(gold.read_text().splitlines(keepends=True)[:kept]))
+    # No such encoder: it would be the error if it came first.
+    assert line_of(broken, tmp_path / "no_encoder") == message.format(gold=gold, pairs=pairs)
+
+
+def test_pairs_of_like_sentences_leave_the_correlation_undefined(line_of, senteval_dir, tiny_encoder_dir, tmp_path):
+    broken = shutil.copytree(senteval_dir, tmp_path / "senteval")
+    pairs = broken / "STS" / "STS12-en-test" / "STS.input.MSRvid.txt"
+    pairs.write_text("".join(f"{a}\t{a}\n" for a, _ in (line.split("\t") for line in pairs.read_text().splitlines())))
+    line = line_of(broken, tiny_encoder_dir)
+    assert line.startswith("sts12, MSRvid: found 18 cosines that are all 1 up to rounding, expected")
+    assert "a correlation is undefined" in line
+
+
+def test_unknown_task_is_refused_with_the_known_ones(line_of, senteval_dir, tmp_path):
+    line = line_of(senteval_dir, tmp_path / "no_encoder", tasks="sts12,sts17")
+    assert line.startswith("--tasks: unknown task 'sts17', expected some of sts12, sts13")
 
 
 def test_table_lines_up_and_labels_every_figure():

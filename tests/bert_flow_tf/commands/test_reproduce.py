@@ -73,8 +73,10 @@ def test_a_stage_that_fails_ends_with_its_status_and_no_results(workplace):
     [
         (["--rows=flow"], "--rows: found flow"),
         (["--seeds=none"], "--seeds: found 'none'"),
-        (["--task=STS-12"], "has no gold scores"),
-        (["--task=nothing"], "nothing"),
+        (["--task=STS-12"], "--task: sts-12 has no gold scores for its test split"),
+        (["--task=nothing"], "--task: unknown task 'nothing'"),
+        (["--seeds=2,2"], "--seeds: found '2,2', expected different seeds"),
+        (["--out=/proc/none"], "--out=/proc/none: /proc cannot be written to"),
         (["--bert_premodels=x"], "--bert_premodels: found it with --bert_hub"),
         (["--glue_dir=nowhere"], "--glue_dir=nowhere: no such folder"),
         (["--bert_hub="], "--bert_hub: missing"),

@@ -105,7 +105,8 @@ def test_cosine_is_within_one_and_ignores_lengths(n, width, scale, seed):
     assert found.dtype == np.float64
     assert np.abs(found).max() <= 1 + 1e-12
     np.testing.assert_allclose(cosines(a.astype(np.float64) * scale, b, "here"), found, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(cosines(a, a, "here"), 1, rtol=0, atol=1e-12)
+    # To the bit: pairs of like sentences are ties, whichever they are.
+    np.testing.assert_array_equal(cosines(a, a, "here"), 1)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

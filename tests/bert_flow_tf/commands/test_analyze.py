@@ -1,0 +1,222 @@
+"""`bert-flow analyze`: figures of the model's own embeddings, plots beside them, and mistakes in one line."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from scipy import stats
+
+from bert_flow_tf.evaluation.lexical import edit_distances
+from tests.bert_flow_tf.commands.conftest import PAIRS
+from tests.bert_flow_tf.commands.refusals import files_below, refused, succeeds
+
+PNG = b"\x89PNG\r\n"
+
+
+@pytest.fixture(autouse=True)
+def cache(tiny_trio, monkeypatch):
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
+
+
+@pytest.fixture(scope="module")
+def models(sts_run, tiny_trio):
+    """The run with its flow, and its encoder without."""
+    from bert_flow_tf.api import BertFlow
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
+        run = BertFlow.load(sts_run)
+    return run, BertFlow.from_hub(run.source.bert_hub, sentence_embedding_type="avg-last-2", max_seq_length=8)
+
+
+def results_of(folder, *plots):
+    """What the folder's results.json holds; it must be there with these plots and nothing else."""
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert sorted(files) == sorted(
+        ["results.json", *(f"{plot}.{ending}" for plot in plots for ending in ("png", "svg"))]
+    )
+    for plot in plots:
+        assert files[f"{plot}.png"].startswith(PNG)
+        assert b"</svg>" in files[f"{plot}.svg"]
+    return json.loads(files["results.json"])
+
+
+def cosines(model, pairs):
+    a, b = (model.encode(sentences).astype(np.float64) for sentences in (pairs.sentences_a, pairs.sentences_b))
+    values = np.sum(a * b, axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+    # Pairs of like sentences are ties.
+    return values.round(12)
+
+
+def test_lexical_correlates_distance_with_gold_bert_and_flow(sts_run, models, small_glue_dir, small_splits, tmp_path):
+    out = tmp_path / "new" / "lexical"
+    printed = succeeds("analyze", "lexical", "--model", sts_run, "--glue_dir", small_glue_dir, "--out", out)
+    written = results_of(out, "lexical")
+    dev = small_splits["dev"]
+    distances = edit_distances(dev.sentences_a, dev.sentences_b)
+    run, plain = models
+    for name, values in {
+        "Gold similarity": dev.labels,
+        "BERT-induced similarity": cosines(plain, dev),
+        "Flow-induced similarity": cosines(run, dev),
+    }.items():
+        row = written["rows"][name]
+        assert row["edit distance"] == pytest.approx(100 * stats.spearmanr(values, distances).statistic, abs=0.01)
+        assert row["gold"] == pytest.approx(100 * stats.spearmanr(values, dev.labels).statistic, abs=0.01)
+        assert f"{row['edit distance']:.2f}" in printed
+    assert (written["pairs"], written["task"], written["split"]) == (PAIRS["dev"], "sts-b", "dev")
+    # the paper's figure for gold
+    assert "-24.61" in printed
+
+
+def test_lexical_of_an_encoder_has_no_row_of_a_flow_and_of_another_split_no_figure_of_the_paper(
+    tiny_encoder_dir, small_glue_dir, tmp_path
+):
+    model = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8)
+    flags = ("--glue_dir", small_glue_dir, "--split", "test", "--out", tmp_path / "out")
+    printed = succeeds("analyze", "lexical", *model, *flags)
+    written = results_of(tmp_path / "out", "lexical")
+    assert list(written["rows"]) == ["Gold similarity", "BERT-induced similarity"]
+    assert written["flow"] is False
+    assert "-24.61" not in printed
+
+
+def test_results_say_which_model_it_was(sts_run, models, small_glue_dir, tmp_path):
+    run, _ = models
+    flags = ("--model", sts_run, "--glue_dir", small_glue_dir)
+    for analysis in ("lexical", "isotropy"):
+        succeeds("analyze", analysis, *flags, "--out", tmp_path / analysis)
+        written = json.loads((tmp_path / analysis / "results.json").read_text())
+        assert written["analysis"] == analysis
+        assert written["encoder"] == written["model"]["encoder"] == run.source.to_dict()
+        assert written["model"]["run"]["checkpoint"] == str(sts_run / "model.ckpt-3")
+        assert written["model"]["flow_config"] == run.flow.config.to_dict()
+        assert (written["sentence_embedding_type"], written["max_seq_length"]) == ("avg-last-2", 8)
+        assert "tensorflow" in written["versions"]
+
+
+def test_isotropy_is_measured_before_and_after_the_flow_of_different_sentences(
+    sts_run, models, small_glue_dir, small_splits, tmp_path
+):
+    out = tmp_path / "isotropy"
+    flags = ("--glue_dir", small_glue_dir, "--split", "all", "--out", out)
+    printed = succeeds("analyze", "isotropy", "--model", sts_run, *flags)
+    written = results_of(out, "spectrum")
+    sentences = sorted({s for part in small_splits.values() for s in part.sentences_a + part.sentences_b})
+    assert written["sentences"] == len(sentences)
+    run, plain = models
+    for name, model in {"without flow": plain, "with flow": run}.items():
+        x = model.encode(sentences).astype(np.float64)
+        unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+        mean = (unit @ unit.T)[~np.eye(len(x), dtype=bool)].mean()
+        assert written["measures"][name]["mean_cosine"] == pytest.approx(mean, abs=1e-4)
+        spectrum = np.linalg.svd(x, compute_uv=False) / np.sqrt(len(x))
+        np.testing.assert_allclose(written["measures"][name]["spectrum"], spectrum, rtol=1e-3, atol=1e-5)
+    assert written["bits_per_dim"]["flow"] == pytest.approx(run.bits_per_dim(sentences).mean(), abs=1e-4)
+    assert f"{written['bits_per_dim']['flow']:.4f}" in printed
+    assert [line for line in printed.splitlines() if "standard normal" in line]
+
+
+def test_words_are_binned_by_frequency_and_their_norms_are_the_encoders(
+    small_encoder_dir, small_hugging_face_dir, tmp_path
+):
+    out = tmp_path / "words"
+    printed = succeeds("analyze", "words", "--bert_hub", small_encoder_dir, "--out", out)
+    written = results_of(out, "words")
+    assert (written["pieces"], written["ranked_words"], written["flow"]) == (11, 4, False)
+    assert (written["sentence_embedding_type"], written["max_seq_length"]) == (None, None)
+    tensors = safetensors.numpy.load_file(small_hugging_face_dir / "model.safetensors")
+    rows = tensors["bert.embeddings.word_embeddings.weight"]
+    # The, the, cat, sat
+    words = rows[[5, 6, 7, 9]]
+    first, *others = written["bins"]
+    assert first["words"] == 4
+    assert first["mean_l2_norm"] == pytest.approx(np.linalg.norm(words, axis=1).mean(), rel=1e-5)
+    distances = np.sort(np.linalg.norm(words[:, None] - rows[None], axis=2), axis=1)[:, 1:]
+    for k in (3, 5, 7):
+        assert first["mean_knn_l2_distance"][str(k)] == pytest.approx(distances[:, :k].mean(), rel=1e-4)
+    assert [(one["words"], one["mean_l2_norm"]) for one in others] == [(0, None)] * 3
+    assert "11 word pieces, 4 of them words with a frequency rank" in printed
+
+
+def test_an_encoder_without_english_words_is_refused(tiny_encoder_dir, tmp_path):
+    line = refused("analyze", "words", "--bert_hub", tiny_encoder_dir, "--out", tmp_path / "words")
+    assert line.startswith("vocabulary: none of its 64 pieces is a word with a known frequency")
+    assert files_below(tmp_path) == {}
+
+
+def test_overwrite_replaces_an_analysis_of_the_same_kind_alone(small_encoder_dir, tmp_path):
+    out = tmp_path / "words"
+    command = ("analyze", "words", "--bert_hub", small_encoder_dir, "--out", out)
+    succeeds(*command)
+    before = files_below(tmp_path)
+    assert refused(*command) == f"--out={out}: exists, expected a new folder or --overwrite"
+    flags = ("--bert_hub", small_encoder_dir, "--glue_dir", ".", "--out", out, "--overwrite")
+    line = refused("analyze", "isotropy", *flags)
+    assert line == f"--out={out}: holds no results.json of `analyze isotropy`, expected one to overwrite"
+    assert files_below(tmp_path) == before
+    (out / "words.png").unlink()
+    succeeds(*command, "--overwrite")
+    results_of(out, "words")
+
+
+@pytest.fixture
+def line_of(small_glue_dir, tmp_path):
+    """Function of an analysis and further arguments that gives its last line, nothing having been written.
+
+    There is no such encoder: it would be the error if it were looked for first.
+    """
+
+    def line(analysis, *arguments, glue_dir=small_glue_dir, model=("--bert_hub", tmp_path / "no_encoder")):
+        before = files_below(tmp_path)
+        said = refused("analyze", analysis, *model, "--glue_dir", glue_dir, "--out", tmp_path / "out", *arguments)
+        assert files_below(tmp_path) == before
+        return said
+
+    return line
+
+
+@pytest.mark.parametrize("analysis", ["lexical", "isotropy"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "sts-17"], "--task: unknown task 'sts-17', expected one of sts-b, sick-r"),
+        (["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r"),
+        (["--split", "validation"], "Invalid value for '--split': 'validation' is not one of"),
+        (["--model", "."], "found --model and --bert_hub, expected one of --model, --bert_hub"),
+        (["--max_seq_length", "2"], "Invalid value for '--max_seq_length'"),
+        (["--out", "/proc/none"], "--out=/proc/none: /proc cannot be written to"),
+    ],
+)
+def test_a_slip_in_the_flags_is_one_line_and_nothing_is_written(line_of, analysis, arguments, message):
+    assert message in line_of(analysis, *arguments)
+
+
+def test_an_encoder_that_cannot_be_reached_is_named(line_of, tmp_path):
+    assert str(tmp_path / "no_encoder") in line_of("lexical")
+
+
+def test_a_task_without_gold_scores_has_no_lexical_similarity(line_of):
+    assert line_of("lexical", "--task", "mnli").startswith("--task: mnli has no gold scores for its dev split")
+
+
+def test_gold_that_does_not_fit_its_pairs_names_both_files_and_counts(line_of, small_glue_dir, tmp_path):
+    glue_dir = shutil.copytree(small_glue_dir, tmp_path / "glue")
+    gold, n = glue_dir / "STS-B" / "sts-test.csv", PAIRS["test"]
+    gold.write_text("".join(gold.read_text().splitlines(keepends=True)[1:]))
+    line = line_of("lexical", "--split", "test", glue_dir=glue_dir)
+    assert line == f"{gold}: {n - 1} gold scores found for the {n} pairs of {glue_dir / 'STS-B' / 'test.tsv'}"
+
+
+def test_pairs_of_like_sentences_leave_the_correlation_undefined(line_of, tiny_encoder_dir, small_glue_dir, tmp_path):
+    glue_dir = shutil.copytree(small_glue_dir, tmp_path / "glue")
+    dev = glue_dir / "STS-B" / "dev.tsv"
+    header, *rows = (line.split("\t") for line in dev.read_text().splitlines())
+    same = [[*row[:8], row[7], row[9]] for row in rows]
+    dev.write_text("".join("\t".join(row) + "\n" for row in (header, *same)))
+    line = line_of("lexical", glue_dir=glue_dir, model=("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8))
+    n = PAIRS["dev"]
+    assert line.startswith(f"sts-b, dev, without flow: found {n} cosines that are all 1 up to rounding, expected")
+    assert "a correlation is undefined" in line

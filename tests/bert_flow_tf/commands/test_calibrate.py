@@ -1,0 +1,290 @@
+"""`bert-flow calibrate`: each calibration's figures are those of its own embeddings, and mistakes are one line."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bert_flow_tf.evaluation.calibration import calibration
+from glow.config import GlowConfig
+from tests.bert_flow_tf.commands.conftest import PAIRS
+from tests.bert_flow_tf.commands.refusals import bert_flow, files_below, refused, succeeds
+
+WIDTH = 24
+ROWS = 2 * sum(PAIRS.values())
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    """A row for each sentence: train, dev, test, each pair's two after one another; channel 3 is constant."""
+    rng = np.random.default_rng(1)
+    rows = (rng.normal(size=(ROWS, WIDTH)) * np.linspace(0.3, 2, WIDTH) + 1).astype(np.float32)
+    rows[:, 3] = 0.7
+    return rows
+
+
+@pytest.fixture
+def npy(vectors, tmp_path):
+    path = tmp_path / "vectors.npy"
+    np.save(path, vectors)
+    return path
+
+
+def spearman(rows, gold):
+    """Of the test split's cosines."""
+    a, b = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (rows[::2], rows[1::2]))
+    return stats.spearmanr(np.sum(a * b, axis=1), gold).statistic
+
+
+def gold_of_test(glue_dir):
+    lines = (glue_dir / "STS-B" / "sts-test.csv").read_text().splitlines()
+    return [float(line.split("\t")[4]) for line in lines]
+
+
+def test_every_row_is_fitted_on_all_splits_and_scored_on_test(npy, vectors, small_glue_dir, tmp_path):
+    out = tmp_path / "new" / "results.json"
+    methods = "none,sn,natsv-2,whitening"
+    printed = succeeds(
+        "calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", methods, "--out", out
+    )
+    written = json.loads(out.read_text())
+    gold = gold_of_test(small_glue_dir)
+    for row in written["rows"]:
+        fitted = calibration(row["method"]).fit(vectors)
+        test = fitted.transform(vectors[-2 * PAIRS["test"] :].astype(np.float64))
+        assert row["spearman"] == pytest.approx(spearman(test, gold), abs=1e-6), row["method"]
+        assert f"{100 * row['spearman']:.2f}" in printed
+    assert [row["method"] for row in written["rows"]] == methods.split(",")
+    assert {key: written[key] for key in ("fit_rows", "width", "constant_channels", "metric", "fit_on")} == {
+        "fit_rows": ROWS,
+        "width": WIDTH,
+        "constant_channels": [3],
+        "metric": "spearman",
+        "fit_on": "all",
+    }
+    # natsv-2 is no row of Table 5
+    assert written["rows"][0]["paper"] == {"row": "BERT-base", "spearman_x100": 47.29}
+    assert written["rows"][2]["paper"] is None
+    assert "paper: Table 5" in printed
+
+
+def test_fitted_on_train_alone_nothing_of_the_other_splits_is_seen_nor_the_papers_rows(
+    npy, vectors, small_glue_dir, tmp_path
+):
+    out = tmp_path / "results.json"
+    flags = ("--methods", "sn", "--fit_on", "train", "--out", out)
+    printed = succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, *flags)
+    (row,) = json.loads(out.read_text())["rows"]
+    train = vectors[: 2 * PAIRS["train"]].astype(np.float64)
+    scale = np.where(train.std(axis=0) > 1e-6, train.std(axis=0), 1)
+    test = (vectors[-2 * PAIRS["test"] :] - train.mean(axis=0)) / scale
+    assert row["spearman"] == pytest.approx(spearman(test, gold_of_test(small_glue_dir)), abs=1e-6)
+    assert "paper" not in printed
+    assert "paper" not in row
+
+
+def test_k_is_the_best_of_dev_and_only_it_meets_the_test_split(npy, vectors, small_glue_dir, small_splits, tmp_path):
+    out = tmp_path / "results.json"
+    flags = ("--methods", "sn+natsv", "--out", out)
+    succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, *flags)
+    (row,) = json.loads(out.read_text())["rows"]
+    dev = vectors[2 * PAIRS["train"] : -2 * PAIRS["test"]]
+    by_k = {
+        k: spearman(calibration(f"sn+natsv-{k}").fit(vectors).transform(dev), small_splits["dev"].labels)
+        for k in range(1, 21)
+    }
+    assert row["dev_by_k"] == pytest.approx({str(k): value for k, value in by_k.items()}, abs=1e-6)
+    assert row["k"] == max(by_k, key=by_k.get)
+    fitted = calibration(f"sn+natsv-{row['k']}").fit(vectors)
+    expected = spearman(fitted.transform(vectors[-2 * PAIRS["test"] :]), gold_of_test(small_glue_dir))
+    assert row["spearman"] == pytest.approx(expected, abs=1e-6)
+
+
+def test_flow_is_learned_once_a_seed_and_told_by_mean_deviation_and_median(npy, small_glue_dir, tmp_path):
+    config, out = tmp_path / "flow.json", tmp_path / "results.json"
+    config.write_text(json.dumps(GlowConfig(n_levels=2, depth=1, coupling_width=4).to_dict()))
+    flags = ("--methods", "flow", "--seeds", "5,3", "--flow_model_config", config, "--out", out)
+    succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, *flags)
+    written = json.loads(out.read_text())
+    (row,) = written["rows"]
+    assert [one["seed"] for one in row["by_seed"]] == written["seeds"] == [5, 3]
+    values = [one["spearman"] for one in row["by_seed"]]
+    assert values[0] != values[1]
+    assert (row["spearman"], row["median"]) == pytest.approx((np.mean(values), np.median(values)))
+    assert row["std"] == pytest.approx(np.std(values, ddof=1))
+    assert written["flow_model_config"] == str(config)
+
+
+def test_without_methods_all_of_them_stand_in_one_table(npy, small_glue_dir, tmp_path):
+    out = tmp_path / "results.json"
+    config = tmp_path / "flow.json"
+    config.write_text(json.dumps(GlowConfig(n_levels=1, depth=1, coupling_width=4).to_dict()))
+    flags = ("--seeds", "1", "--flow_model_config", config, "--out", out)
+    printed = succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, *flags).splitlines()
+    names = ["none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "flow"]
+    assert [line.split()[0] for line in printed[2:10]] == names
+    rows = json.loads(out.read_text())["rows"]
+    assert np.isfinite([row["spearman"] for row in rows]).all()
+
+
+def test_of_a_run_the_encoder_is_calibrated_not_its_flow(sts_run, tiny_trio, small_glue_dir, tmp_path, monkeypatch):
+    from bert_flow_tf.api import BertFlow
+
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
+    out = tmp_path / "results.json"
+    succeeds("calibrate", "--model", sts_run, "--glue_dir", small_glue_dir, "--methods", "none", "--out", out)
+    written = json.loads(out.read_text())
+    run = BertFlow.load(sts_run)
+    plain = BertFlow.from_hub(run.source.bert_hub, sentence_embedding_type="avg-last-2", max_seq_length=8)
+    pairs = [line.split("\t")[7:9] for line in (small_glue_dir / "STS-B" / "test.tsv").read_text().splitlines()[1:]]
+    rows = plain.encode([sentence for pair in pairs for sentence in pair])
+    assert written["rows"][0]["spearman"] == pytest.approx(spearman(rows, gold_of_test(small_glue_dir)), abs=1e-4)
+    model = written["model"]
+    assert model["run"]["checkpoint"] == str(sts_run / "model.ckpt-3")
+    assert (model["flow_config"], model["embedding_size"], model["sentence_embedding_type"]) == (None, 32, "avg-last-2")
+    assert model["encoder"] == run.source.to_dict()
+    assert "tensorflow" in written["versions"]
+
+
+def test_results_say_what_was_embedded(npy, small_glue_dir, tmp_path):
+    out = tmp_path / "results.json"
+    succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none", "--out", out)
+    written = json.loads(out.read_text())
+    assert (written["model"], written["encoder"]) == (None, {"embeddings": str(npy)})
+    sentences = [
+        sentence
+        for split in PAIRS
+        for line in (small_glue_dir / "STS-B" / f"{split}.tsv").read_text().splitlines()[1:]
+        for sentence in line.split("\t")[7:9]
+    ]
+    assert written["data"] == {
+        "task": "sts-b",
+        "glue_dir": str(small_glue_dir),
+        "pairs": PAIRS,
+        "sentences_sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
+    }
+
+
+def test_results_that_are_there_are_kept_without_overwrite(npy, small_glue_dir, tmp_path):
+    out = tmp_path / "results.json"
+    out.write_text("old")
+    command = ("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none", "--out", out)
+    assert refused(*command).startswith(f"--out={out}: exists, expected a new file")
+    assert out.read_text() == "old"
+    succeeds(*command, "--overwrite")
+    assert json.loads(out.read_text())["rows"]
+
+
+@pytest.fixture
+def line_of(npy, small_glue_dir, tmp_path):
+    """Function of further arguments that gives the line with which the command ends, having written nothing."""
+
+    def line(*arguments, glue_dir=small_glue_dir, embeddings=npy):
+        before = files_below(tmp_path)
+        common = ["--glue_dir", glue_dir, "--out", tmp_path / "folder" / "results.json"]
+        common += ["--embeddings", embeddings] if embeddings else []
+        said = refused("calibrate", *common, *arguments)
+        assert files_below(tmp_path) == before
+        return said
+
+    return line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--methods", "none,zca"], "--methods: unknown calibration 'zca', expected some of none, sn, natsv"),
+        (["--methods", "natsv-0"], "--methods: unknown calibration 'natsv-0'"),
+        (["--methods", ","], "--methods: found none, expected at least one"),
+        (["--methods", "whitening-25"], "dimension: found 25, expected 1 to the embeddings' 24"),
+        (["--seeds", "0"], "--seeds: found 0, expected at least one"),
+        (["--seeds", "4,4"], "--seeds: found '4,4', expected different seeds"),
+        (["--task", "sts-17"], "--task: unknown task 'sts-17', expected one of sts-b, sick-r"),
+        (["--task", "sts-12"], "--task: sts-12 has no gold scores for its dev split"),
+        (["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r"),
+        (["--flow_model_config", "config_l9"], "--flow_model_config: unknown flow config 'config_l9'"),
+        (["--model", "."], "found --model and --embeddings, expected one of --model, --bert_hub, --embeddings"),
+        (["--max_seq_length", "8"], "--max_seq_length: found --embeddings, expected --bert_hub"),
+        (["--out", "/proc/none/results.json"], "--out=/proc/none/results.json: /proc cannot be written to"),
+        (["--out", "."], "--out=.: found a folder, expected a file's name"),
+    ],
+)
+def test_a_slip_in_the_flags_is_one_line_and_nothing_is_written(line_of, arguments, message):
+    assert message in line_of(*arguments)
+
+
+def test_two_models_or_none_are_refused(line_of):
+    wanted = "expected one of --model, --bert_hub, --embeddings"
+    assert line_of(embeddings=None) == f"bert-flow calibrate: found no model, {wanted}"
+    line = line_of("--model", ".", "--bert_hub", "demo", embeddings=None)
+    assert line == f"bert-flow calibrate: found --model and --bert_hub, {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda rows: rows[:-1], f"found {ROWS - 1} rows, expected the task's {ROWS} sentences"),
+        (lambda rows: rows[0], "found float32 (24,), expected one matrix of floating-point numbers"),
+        (lambda rows: rows.astype(int), f"found int64 ({ROWS}, 24), expected one matrix"),
+        (lambda rows: rows.astype(object), "not a .npy file of numbers"),
+    ],
+)
+def test_embeddings_that_do_not_fit_are_named(line_of, npy, vectors, change, message):
+    np.save(npy, change(vectors))
+    line = line_of()
+    assert line.startswith(f"--embeddings={npy}: {message}")
+
+
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "inf")])
+def test_embeddings_that_are_not_finite_are_named_by_row_and_column(line_of, npy, vectors, value, word):
+    broken = vectors.copy()
+    broken[[3, 9], 5] = value
+    np.save(npy, broken)
+    message = f"--embeddings={npy}: found {word} in row 3, column 5 (from 0), 2 such values in all"
+    assert line_of().startswith(message)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no archive", b"0.1 0.2\n"])
+def test_a_file_that_is_no_matrix_is_named(line_of, npy, content):
+    npy.write_bytes(content)
+    assert line_of().startswith(f"--embeddings={npy}: not a .npy file of numbers")
+
+
+def test_a_missing_file_of_embeddings_is_named(line_of, tmp_path):
+    assert line_of(embeddings=tmp_path / "none.npy") == f"--embeddings={tmp_path / 'none.npy'}: no such file"
+
+
+def test_constant_similarity_is_said_to_leave_the_correlation_undefined(line_of, npy, vectors):
+    direction = np.linspace(1, 2, WIDTH, dtype=np.float32)
+    np.save(npy, direction * np.linspace(1, 5, ROWS, dtype=np.float32)[:, None])
+    line = line_of("--methods", "none,sn")
+    assert line.startswith(f"none, test: found {PAIRS['test']} cosines that are all 1 up to rounding, expected")
+    assert "a correlation is undefined" in line
+
+
+def test_embedding_without_a_direction_names_calibration_and_pair(npy, vectors, small_glue_dir):
+    broken = vectors.copy()
+    broken[-1] = 0
+    np.save(npy, broken)
+    outcome = bert_flow("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none")
+    assert outcome.exit_code == 2
+    message = f"error: none, test: 1 of the {PAIRS['test']} second sentences have an embedding of norm 0, that of pair"
+    assert outcome.stderr.startswith(message)
+
+
+def test_gold_that_does_not_fit_its_pairs_names_both_files_and_counts(line_of, small_glue_dir, tmp_path):
+    glue_dir = shutil.copytree(small_glue_dir, tmp_path / "glue")
+    gold = glue_dir / "STS-B" / "sts-test.csv"
+    gold.write_text("".join(gold.read_text().splitlines(keepends=True)[:-3]))
+    n = PAIRS["test"]
+    pairs = glue_dir / "STS-B" / "test.tsv"
+    assert line_of(glue_dir=glue_dir) == f"{gold}: {n - 3} gold scores found for the {n} pairs of {pairs}"
+
+
+def test_an_empty_gold_file_is_named(line_of, small_glue_dir, tmp_path):
+    glue_dir = shutil.copytree(small_glue_dir, tmp_path / "glue")
+    (glue_dir / "STS-B" / "sts-test.csv").write_text("")
+    assert line_of(glue_dir=glue_dir).startswith(f"{glue_dir / 'STS-B' / 'sts-test.csv'}: ")

@@ -1,0 +1,81 @@
+"""One comparison of calibrations: what it refuses, what it hands on, and how its table reads."""
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import compare
+from bert_flow_tf.evaluation.compare import Split
+
+
+def splits(n=30, width=24, seed=0, labels=False):
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name in ("train", "dev", "test"):
+        a, b = rng.normal(size=(2, n, width)).astype(np.float32)
+        gold = None if name == "train" else rng.uniform(0, 5, n)
+        found[name] = Split(a, b, gold if gold is None or not labels else (gold > 2.5).astype(float))
+    return found
+
+
+def test_rows_of_a_split_alternate_between_first_and_second_sentences():
+    a, b = np.arange(6.0).reshape(3, 2), -np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(Split(a, b).rows()[:4], [a[0], b[0], a[1], b[1]])
+
+
+def test_every_row_is_handed_on_as_soon_as_it_is_there():
+    seen = []
+    results = compare.compare(splits(), methods=["sn", "none", "sn"], on_row=lambda row: seen.append(row["method"]))
+    assert seen == [row["method"] for row in results["rows"]] == ["sn", "none"]
+    assert results["seeds"] == []
+
+
+def test_two_labels_are_scored_by_auc_alone():
+    results = compare.compare(splits(labels=True), metric="auc", methods=["none", "natsv"])
+    assert all({"auc"} == {"auc", "spearman", "pearson"} & row.keys() for row in results["rows"])
+    lines = compare.format_table(results).splitlines()
+    assert lines[0].split() == ["calibration", "AUC", "k", "dev", "std", "seconds"]
+    none, natsv = results["rows"]
+    assert lines[2].split()[:2] == ["none", f"{100 * none['auc']:.2f}"]
+    assert lines[3].split()[:4] == ["natsv", f"{100 * natsv['auc']:.2f}", str(natsv["k"]), f"{100 * natsv['dev']:.2f}"]
+
+
+def test_of_equal_scores_on_dev_the_smallest_k_is_chosen():
+    found = splits()
+    # Two pairs whose cosine is 1 and -1 before and after: every k orders them alike.
+    a = found["dev"].a[:2]
+    found["dev"] = Split(a, np.stack([a[0], -a[1]]), np.array([5.0, 0.0]))
+    (row,) = compare.compare(found, methods=["natsv"])["rows"]
+    assert len(row["dev_by_k"]) == 20
+    assert len(set(row["dev_by_k"].values())) == 1
+    assert (row["k"], row["dev"]) == (1, pytest.approx(1))
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"methods": []}, "--methods: found none"),
+        ({"methods": ["none", "zca"]}, "--methods: unknown calibration 'zca'"),
+        ({"methods": ["flow"], "seeds": []}, "--seeds: found none"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_any_fit(keywords, message):
+    with pytest.raises(UserError, match=message):
+        compare.compare(splits(), **keywords, on_row=pytest.fail)
+
+
+@pytest.mark.parametrize("name", ["train", "dev", "test"])
+def test_embeddings_that_are_not_finite_are_refused_with_their_split(name):
+    found = splits()
+    found[name].b[4, 7] = np.nan
+    with pytest.raises(UserError, match=f"embeddings of the second sentences of {name}: found NaN in row 4, column 7"):
+        compare.compare(found, methods=["none"])
+
+
+def test_the_papers_rows_stand_beside_those_it_has():
+    results = compare.add_paper_rows(compare.compare(splits(), methods=["none", "natsv-1", "whitening"]))
+    papers = [row["paper"] for row in results["rows"]]
+    assert papers[1:] == [{"row": "+ NATSV (k=1)", "spearman_x100": papers[1]["spearman_x100"]}, None]
+    header, _, first, *_ = compare.format_table(results).splitlines()
+    assert header.endswith("paper  its row")
+    assert first.endswith("47.29  BERT-base")
