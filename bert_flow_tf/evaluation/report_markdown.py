@@ -1,11 +1,12 @@
 """A report's sections as Markdown, of GitHub's kind."""
 
+import html
 import re
 from collections.abc import Sequence
 
 from bert_flow_tf.evaluation.report_tables import Cell, Section, Table
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
+_SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 
 
 def markdown_page(title: str, lead: Sequence[str], parts: Sequence[Section]) -> str:
@@ -30,7 +31,7 @@ def markdown_page(title: str, lead: Sequence[str], parts: Sequence[Section]) -> 
 
 def escaped(text: str) -> str:
     """Text on one line in which no character means anything to Markdown or HTML."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split())).replace("&", "&amp;")
+    return _SPECIAL.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
 def _table(table: Table) -> str:

@@ -29,6 +29,7 @@ table { border-collapse: collapse; font-size: .86rem; line-height: 1.35; width: 
 caption { text-align: left; font-weight: 600; font-size: .92rem; padding: 0 0 .5rem; }
 th, td { padding: .36rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 thead th { vertical-align: bottom; font-weight: 600; color: var(--muted); border-bottom: 2px solid var(--line); }
+td { white-space: nowrap; }
 tbody th { font-weight: 500; }
 tbody tr:nth-child(even) { background: var(--stripe); }
 .figure { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }

@@ -19,7 +19,9 @@ font-family font-weight font-style text-anchor preserveAspectRatio
 """
 _DRAWING_ELEMENTS, _DRAWING_ATTRIBUTES = frozenset(_ELEMENTS.split()), frozenset(_ATTRIBUTES.split())
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
-_URL = re.compile(r"url\(\s*['\"]?([^'\")]*)['\"]?\s*\)")
+_URL = re.compile(r"url\(\s*['\"]?#([^'\")\s]*)['\"]?\s*\)", re.IGNORECASE)
+# Other ways to name something outside in a style, escapes that spell them among these.
+_LOADS = re.compile(r"url\((?!#)|//|\\|@|\b(?:image|image-set|src|element|cross-fade)\s*\(", re.IGNORECASE)
 _IMAGE = re.compile(r"data:image/png;base64,[A-Za-z0-9+/=\s]*")
 
 
@@ -79,7 +81,7 @@ def inline_svg(text: str, prefix: str, label: str, place: str = "SVG") -> str:
 def _cleaned(element, prefix):
     clean = ET.Element(_local(element.tag))
     for name, value in element.attrib.items():
-        name, value = _local(name), _without_loading(value)
+        name = _local(name)
         if name == "href":
             value = value.strip()
             if value.startswith("#"):
@@ -89,7 +91,9 @@ def _cleaned(element, prefix):
         elif name == "id":
             clean.set("id", f"{prefix}{value}")
         elif name in _DRAWING_ATTRIBUTES:
-            clean.set(name, _URL.sub(lambda match: f"url(#{prefix}{match[1][1:]})", value))
+            value = _URL.sub(lambda match: f"url(#{prefix}{match[1]})", value)
+            if not _LOADS.search(value):
+                clean.set(name, value)
     clean.text, clean.tail = element.text, element.tail
     for child in element:
         if isinstance(child.tag, str) and _local(child.tag) in _DRAWING_ELEMENTS:
@@ -97,11 +101,6 @@ def _cleaned(element, prefix):
         elif child.tail and len(clean):
             clean[-1].tail = (clean[-1].tail or "") + child.tail
     return clean
-
-
-def _without_loading(value):
-    """The attribute's value without references to anything outside the drawing."""
-    return _URL.sub(lambda match: match[0] if match[1].startswith("#") else "none", value)
 
 
 def _local(name):

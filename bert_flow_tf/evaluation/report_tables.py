@@ -88,7 +88,7 @@ def _scores(report):
     for row in report["scores"]:
         groups.setdefault((encoder_words(row["encoder"]), row["metric"]), []).append(row)
     columns = ("Embedding", "Task", "Split", "Protocol", "Pairs", "This run")
-    columns += ("Baseline", "Difference", "Paper", "Difference", "TF1 code", "Difference")
+    columns += ("Baseline", "Δ baseline", "Paper", "Δ paper", "TF1 code", "Δ TF1")
     tables = [
         Table(
             f"{_METRICS[metric]} of the cosine. Encoder: {encoder}.",
@@ -103,7 +103,7 @@ def _scores(report):
         "scores",
         "Scores",
         (
-            "An empty cell means that there is nothing comparable. Baseline: the same encoder and pooling without a "
+            "An empty cell means that there is nothing comparable; Δ is this run less the other. Baseline: the same encoder and pooling without a "
             "flow, among these runs. Paper: the row of Tables 2 to 4 with the same encoder, training and protocol, or "
             "of the README of the original where it says so. TF1 code: the original "
             f"({original['code']}, commit {original['commit']}, TensorFlow {original['versions']['tensorflow']}) on "
@@ -187,8 +187,8 @@ def _calibrations(report):
             f"{metric} on {record['task']}, {record['split']} ({count(record['pairs'])} pairs), by calibration fitted "
             f"{fitted}. {_encoder_and_pooling(record['encoder'])}. {record['source']}."
         )
-        columns = ("Calibration", "k", "Dev", "Test", "From none")
-        columns += ("Table 5: BERT-base", "Its row", "Difference", "TF1 code", "Difference")
+        columns = ("Calibration", "k", "Dev", "Test", "Δ none")
+        columns += ("Table 5: BERT-base", "Its row", "Δ Table 5", "TF1 code", "Δ TF1")
         rows = []
         for row in record["rows"]:
             paper = row["paper"] or {}
@@ -219,7 +219,7 @@ def _calibrations(report):
 
 def _lexical(report):
     tables = []
-    columns = ("Similarity", "Edit distance", "Table 6", "Difference", "Gold", "Table 6", "Difference")
+    columns = ("Similarity", "Edit distance", "Table 6", "Δ Table 6", "Gold", "Table 6", "Δ Table 6")
     for record in report["lexical"]:
         close = record["close"]
         within = f"edit distance ≤ {close['max_distance']}, {count(close['pairs'])} pairs"

@@ -1,0 +1,193 @@
+"""A report as a whole: the page, the Markdown and the data say the same, and nothing a file says becomes markup."""
+
+import html.parser
+import json
+
+import pytest
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import report
+from bert_flow_tf.evaluation.report_markdown import escaped, markdown_page
+from bert_flow_tf.evaluation.report_sources import find_sources
+from bert_flow_tf.evaluation.report_tables import Cell, Section, Table
+from tests.bert_flow_tf.evaluation import result_files as files
+from tests.bert_flow_tf.evaluation.test_report_analyses import write_isotropy
+
+NASTY = "<script>alert('x')</script> | `a` & [b](c) *d*"
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A folder with a run, its baseline, and a file or folder of every other kind but a reproduction."""
+    folder = tmp_path / "results"
+    run = files.write_run(folder / "run", **files.FLOW)
+    model = files.model_record(files.run_record(run / "model.ckpt-269"), config="config_l3_d3_w32")
+    sts12 = files.scored_task("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108)
+    tasks = {"sts12": sts12, "stsb": files.scored_task("STS-B", 0.784632, 1379)}
+    files.write_json(run / "evaluation.json", files.evaluation(tasks, model))
+    files.write_json(folder / "demo.json", files.evaluation(tasks | {"stsb": files.scored_task("STS-B", 0.73, 1379)}))
+    files.write_json(folder / "calibration.json", files.calibration())
+    files.write_lexical(folder / "lexical")
+    files.write_words(folder / "words")
+    write_isotropy(folder / "isotropy")
+    return folder
+
+
+def made(results, out, title="Results", date=None):
+    """The three files of a report, as text."""
+    sources, _ = find_sources([results])
+    record = report.collect(sources, title, date)
+    report.write_report(out, record, report.drawings(record, sources))
+    assert sorted(path.name for path in out.iterdir()) == ["report.html", "report.md", "results.json"]
+    return [(out / name).read_text(encoding="utf-8") for name in ("report.html", "report.md", "results.json")]
+
+
+class Page(html.parser.HTMLParser):
+    """What a page holds: its tags with their attributes, and the cells of its tables as text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.rows, self._in_cell = [], [], False
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+            self._in_cell = True
+
+    def handle_endtag(self, tag):
+        self._in_cell = self._in_cell and tag not in ("td", "th")
+
+    def handle_data(self, data):
+        if self._in_cell:
+            self.rows[-1][-1] += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_a_run_stands_beside_its_baseline_and_the_tf1_code(results, tmp_path):
+    page, markdown, data = made(results, tmp_path / "out")
+    rows = [row for row in Page(page).rows if row[0].startswith("cls + flow") and row[1] == "STS-B"]
+    (row,) = rows
+    assert row[1:6] == ["STS-B", "test", "", "1,379", "78.46"]
+    assert row[6:] == ["73.00", "+5.46", "", "", "78.46seed 1234", "0.00"]
+    (line,) = [line for line in markdown.splitlines() if line.startswith("| cls + flow") and " STS-B " in line]
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells[5:] == ["78.46", "73.00", "+5.46", "", "", "78.46 (seed 1234)", "0.00"]
+    (record,) = [one for one in json.loads(data)["scores"] if one["flow"] and one["task"] == "STS-B"]
+    assert record["difference_from_baseline_x100"] == pytest.approx(5.4632)
+    assert (record["paper"], record["difference_from_paper_x100"]) == (None, None)
+    assert record["original"]["values_x100"] == [pytest.approx(78.4632)]
+
+
+def test_the_protocols_of_a_task_stand_apart(results, tmp_path):
+    page, _, _ = made(results, tmp_path / "out")
+    rows = [row for row in Page(page).rows if row[1:2] == ["STS-12"] and row[0].startswith("cls + flow")]
+    assert [(row[3], row[5], row[6]) for row in rows] == [
+        ("wmean", "70.00", "70.00"),
+        ("mean", "69.00", "69.00"),
+        ("all", "72.00", "72.00"),
+    ]
+
+
+def test_every_kind_has_its_tables_and_plots(results, tmp_path):
+    page = Page(made(results, tmp_path / "out")[0])
+    # Scores, calibrations, lexical, words, isotropy, training; of these, a plot of each analysis and calibration.
+    assert len(page.all("table")) == 6
+    assert len(page.all("svg")) == 4
+    assert [one["aria-label"].split(".")[0][:12] for one in page.all("svg")] == [
+        "Calibrations",
+        "Edit distanc",
+        "Word embeddi",
+        "Singular spe",
+    ]
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    references = [attributes["href"][1:] for _, attributes in page.tags if attributes.get("href", "").startswith("#")]
+    references += [attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes]
+    assert set(references) <= set(ids)
+    scopes = {attributes.get("scope") for attributes in page.all("th")}
+    assert (scopes, page.all("html")) == ({"col", "row"}, [{"lang": "en"}])
+
+
+def test_the_page_loads_and_runs_nothing(results, tmp_path):
+    text, _, _ = made(results, tmp_path / "out")
+    page = Page(text)
+    assert not {"script", "link", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
+    for tag, attributes in page.tags:
+        assert not any(name.startswith("on") for name in attributes), tag
+        assert "src" not in attributes
+        href = attributes.get("href", "#")
+        assert href.startswith("#") or (tag == "image" and href.startswith("data:image/png;base64,"))
+    assert "url(http" not in text and "@import" not in text
+    (policy,) = [one["content"] for one in page.all("meta") if "http-equiv" in one]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_where_it_comes_from_is_said(results, tmp_path):
+    page, markdown, data = made(results, tmp_path / "out")
+    for text in (page, markdown):
+        assert files.DEMO in text and "b" * 64 in text
+        assert "7fa8f6d" in text and "tensorflow 2.19.1" in text
+    (run,) = [one for one in json.loads(data)["sources"] if one["kind"] == "run"]
+    assert (run["pooling"], run["seeds"], run["flow"]["config"]) == (["cls"], [1234], "config_l3_d3_w32")
+    assert run["versions"] == files.VERSIONS
+    assert {one["task"] for one in run["data"]} == {"STS-B", "sts12", "stsb"}
+
+
+def test_the_same_results_give_the_same_bytes(results, tmp_path):
+    assert made(results, tmp_path / "one") == made(results, tmp_path / "two")
+    assert "Made on 2020-09-13" in made(results, tmp_path / "three", date=report.date_of_epoch("1600000000"))[0]
+    assert report.date_of_epoch(None) is None
+    with pytest.raises(UserError, match="SOURCE_DATE_EPOCH: found 'today'"):
+        report.date_of_epoch("today")
+
+
+def test_what_a_file_or_a_title_says_is_never_markup(results, tmp_path):
+    tasks = {"tfds:" + NASTY: files.scored_task(NASTY, 0.5, 10, split=NASTY)}
+    model = files.model_record(pooling=NASTY, handle=NASTY)
+    versions = {NASTY: NASTY}
+    files.write_json(results / "nasty.json", files.evaluation(tasks, model, versions=versions, similarity=NASTY))
+    svg = files.SVG.replace("<defs>", "<script>alert(1)</script><defs>")
+    files.write_lexical(results / "lexical", task=NASTY, split=NASTY, svg=svg)
+    page, markdown, data = made(results, tmp_path / "out", title=NASTY)
+    assert "<script" not in page and "alert(1)" not in page
+    assert "&lt;script&gt;" in page
+    assert not Page(page).all("script")
+    assert "<script" not in markdown
+    lines = [line for line in markdown.splitlines() if line.startswith("|") and "alert" in line]
+    header = next(line for line in markdown.splitlines() if line.startswith("| Embedding"))
+    assert lines and all(line.replace("\\|", "").count("|") == header.count("|") for line in lines[:1])
+    assert json.loads(data)["title"] == NASTY
+
+
+def test_markdown_keeps_every_table_whole():
+    cells = [[Cell("a|b\nc", "d`e"), Cell("1.00")]]
+    text = markdown_page("T", [], [Section("s", "S", tables=[Table("C <b>", ("x", "y"), cells)])])
+    assert text == "# T\n\n## S\n\n**C &lt;b&gt;**\n\n| x | y |\n| :-- | --: |\n| a\\|b c (d\\`e) | 1.00 |\n"
+    assert escaped("&lt;") == "&amp;lt;"
+
+
+def test_several_seeds_have_a_table_and_a_plot(tmp_path):
+    from tests.bert_flow_tf.evaluation.test_report_rows import reproduction
+
+    record = reproduction({"last2avg": [0.8154], "flow-target": [0.79, 0.80, 0.84]})
+    files.write_json(tmp_path / "out" / "reproduction.json", record)
+    page, _, data = made(tmp_path / "out", tmp_path / "report")
+    assert list(json.loads(data)["figures"]) == ["seeds-1"]
+    rows = Page(page).rows
+    (row,) = [row for row in rows if row[3:4] == ["1, 2, 3"]]
+    assert row[4:10] == ["3", "81.00", "2.65", "80.00", "79.00", "84.00"]
+    (row,) = [row for row in rows if row[0].startswith("avg-last-2 + flow") and row[2] == "test"]
+    assert row[5:8] == ["81.00 ± 2.65median 80.00, n = 3", "81.54", "−0.54"]
+
+
+def test_a_plot_that_is_missing_is_refused_and_leaves_nothing(results, tmp_path):
+    (results / "words" / "words.svg").unlink()
+    with pytest.raises(UserError, match=r"words\.svg: no such file, expected the plot"):
+        made(results, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
