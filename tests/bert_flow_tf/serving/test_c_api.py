@@ -1,0 +1,185 @@
+"""The export as a model server runs it, without Python: TensorFlow's C API and TensorFlow Text's operations alone.
+
+`c_api.py` beside this file is the program that runs it; here the answers are compared with the model's own.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from bert_flow_tf.api import BertFlow
+
+_PROGRAM = pathlib.Path(__file__).with_name("c_api.py")
+_WHEELS = pathlib.Path(tf.__file__).parents[1]
+_SENTENCES = ("w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "w1", "w2 w2", "Señor w3 東京 🙂")
+_BATCHES = ((), _SENTENCES[:1], _SENTENCES)
+_THREADS = 8
+_INVALID_ARGUMENT = 3
+
+
+@pytest.fixture(scope="module")
+def model(sts_run):
+    return BertFlow.load(sts_run)
+
+
+@pytest.fixture(scope="module")
+def version(model, tmp_path_factory):
+    return model.export(tmp_path_factory.mktemp("c_api") / "sts").path
+
+
+@pytest.fixture(scope="module")
+def signatures(version):
+    """dict of name -> SignatureDef, of the functions that a client may call."""
+    saved = SavedModel.FromString((version / "saved_model.pb").read_bytes())
+    (graph,) = saved.meta_graphs
+    assert list(graph.meta_info_def.tags) == ["serve"]
+    return {
+        name: signature
+        for name, signature in graph.signature_def.items()
+        if signature.method_name == "tensorflow/serving/predict"
+    }
+
+
+def inputs_of(model, name, sentences):
+    """dict of input name -> array: what the signature `name` is asked for the embeddings of `sentences`."""
+    if name == "tokens":
+        tokens = model.tokenizer(tf.constant(sentences, tf.string), model.max_seq_length)
+        return {key: value.numpy() for key, value in tokens.items()}
+    if name == "similarity":
+        return {"sentence_a": np.array(sentences, object), "sentence_b": np.array(sentences[::-1], object)}
+    return {"sentences": np.array(sentences, object)}
+
+
+def expected_of(model, name, sentences):
+    """dict of output name -> array that the signature `name` must give for `inputs_of` it."""
+    embedding = model.encode(sentences, show_progress_bar=False).reshape(len(sentences), model.embedding_size)
+    if name == "similarity":
+        units = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
+        return {"cosine": np.sum(units * units[::-1], axis=1)}
+    if name == "pooled" and sentences:
+        tokens = model.tokenizer(tf.constant(sentences, tf.string), model.max_seq_length)
+        return {"embedding": model.encoder(tokens, training=False).numpy()}
+    return {"embedding": embedding}
+
+
+def call(signature, inputs):
+    """What `c_api.py` is told: tensors by their names in the graph."""
+    fed = {
+        signature.inputs[key].name: {
+            "dtype": "string" if array.dtype == object else str(array.dtype),
+            "shape": list(array.shape),
+            "values": array.ravel().tolist(),
+        }
+        for key, array in inputs.items()
+    }
+    return {"inputs": fed, "outputs": [signature.outputs[key].name for key in sorted(signature.outputs)]}
+
+
+def named(signature, answer):
+    """dict of output name -> array of an answer of `c_api.py`."""
+    arrays = [np.array(output["values"], np.float32).reshape(output["shape"]) for output in answer["outputs"]]
+    return dict(zip(sorted(signature.outputs), arrays, strict=True))
+
+
+def assert_agrees(found, expected):
+    """Outputs of the same names and shapes, and values that are the same to 1e-5."""
+    assert found.keys() == expected.keys()
+    for key, array in expected.items():
+        assert found[key].shape == array.shape
+        np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-5)
+
+
+def refused_calls(signatures):
+    """Calls that do not fit their signature, between the good ones."""
+    default = signatures["serving_default"]
+    return [
+        call(default, {"sentences": np.array([[_SENTENCES[0]]], object)}),
+        call(default, {"sentences": np.array([1], np.int32)}),
+    ]
+
+
+@pytest.fixture(scope="module")
+def good_calls(model, signatures):
+    """(signature's name, sentences) of what is called in turn."""
+    return [(name, sentences) for name in sorted(signatures) for sentences in _BATCHES]
+
+
+@pytest.fixture(scope="module")
+def answered(model, version, signatures, good_calls):
+    """What `c_api.py` says: first to the calls that are refused, then to the good ones."""
+    calls = refused_calls(signatures) + [
+        call(signatures[name], inputs_of(model, name, sentences)) for name, sentences in good_calls
+    ]
+    done = subprocess.run(
+        [sys.executable, str(_PROGRAM), str(_WHEELS), str(version)],
+        input=json.dumps({"calls": calls, "threads": _THREADS}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_no_python_of_tensorflow_or_of_this_project_takes_part(answered):
+    packages = {module.split(".")[0] for module in answered["modules"]}
+    assert not packages & {"bert_flow_tf", "glow", "keras", "numpy", "tensorflow", "tensorflow_text", "tf_keras"}
+
+
+def test_every_signature_agrees_with_the_model_for_no_one_and_many_sentences(model, signatures, good_calls, answered):
+    assert {"serving_default", "similarity", "tokens", "pooled"} == signatures.keys()
+    for (name, sentences), answer in zip(good_calls, answered["answers"][2:], strict=True):
+        assert_agrees(named(signatures[name], answer), expected_of(model, name, list(sentences)))
+
+
+def test_threads_get_the_same_answers_at_once(signatures, good_calls, answered):
+    assert len(answered["threads"]) == _THREADS
+    for answers in answered["threads"]:
+        for (name, _), answer, alone in zip(good_calls, answers[2:], answered["answers"][2:], strict=True):
+            assert_agrees(named(signatures[name], answer), named(signatures[name], alone))
+
+
+def test_what_does_not_fit_a_signature_is_an_invalid_argument(answered):
+    for answers in (answered["answers"], *answered["threads"]):
+        assert [answer["code"] for answer in answers[:2]] == [_INVALID_ARGUMENT] * 2
+
+
+def saved_model_cli(*arguments, cwd):
+    """Output of TensorFlow's `saved_model_cli` with TensorFlow Text's operations, which it has no flag for."""
+    program = "import tensorflow_text; from tensorflow.python.tools.saved_model_cli import main; main()"
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_saved_model_cli_shows_every_signature(version, signatures, tmp_path):
+    shown = saved_model_cli("show", "--dir", version, "--all", cwd=tmp_path)
+    for name, signature in signatures.items():
+        assert f"signature_def['{name}']" in shown
+        for key, info in (*signature.inputs.items(), *signature.outputs.items()):
+            assert f"['{key}'] tensor_info" in shown
+            assert f"name: {info.name}" in shown
+    assert "could not be listed" not in shown
+
+
+def test_saved_model_cli_runs_it(model, version, tmp_path):
+    sentences = list(_SENTENCES[:3])
+    saved_model_cli(
+        "run",
+        "--dir",
+        version,
+        "--tag_set=serve",
+        "--signature_def=serving_default",
+        f"--input_exprs=sentences={sentences}",
+        "--outdir",
+        tmp_path,
+        cwd=tmp_path,
+    )
+    assert_agrees({"embedding": np.load(tmp_path / "embedding.npy")}, expected_of(model, "serving_default", sentences))
