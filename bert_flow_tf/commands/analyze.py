@@ -109,7 +109,7 @@ def words(model, out, overwrite):
     figure = plots.word_frequency_figure(
         word_frequency.svd_projection(embeddings[shown]),
         ranks[shown],
-        title=f"Word embeddings of {_name(made_by)}",
+        title=f"Embeddings of the {len(shown):,} most frequent words, {_name(made_by)}",
     )
     results = {
         "pieces": len(vocabulary),

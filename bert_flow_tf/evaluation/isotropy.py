@@ -10,11 +10,7 @@ import dataclasses
 import numpy as np
 
 from bert_flow_tf.errors import UserError
-
-# As `glow.actnorm`: a channel that deviates less than this part of the typical channel, or than this many float32
-# roundings of its mean, carries no information.
-_NEGLIGIBLE_FRACTION = 1e-4
-_ROUNDING = 32 * np.finfo(np.float32).eps
+from bert_flow_tf.evaluation.calibration import negligible_channels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,18 +82,12 @@ def isotropy(embeddings):
 
 
 def constant_channels(embeddings):
-    """Which channels of the embeddings [n, D] do not vary but for rounding: bool [D].
-
-    Those are the channels whose deviation is at most 1e-4 of the root mean square deviation over channels, or at most
-    32 float32 roundings of their mean.
+    """Which channels of the embeddings [n, D] do not vary but for rounding: bool [D]; see `evaluation.calibration`.
 
     Raises:
       UserError: as `isotropy`.
     """
-    x = _checked(embeddings)
-    deviation = x.std(axis=0)
-    typical = np.sqrt(np.mean(deviation**2))
-    return deviation <= np.maximum(_NEGLIGIBLE_FRACTION * typical, _ROUNDING * np.abs(x.mean(axis=0)))
+    return negligible_channels(_checked(embeddings))
 
 
 def mean_pairwise_cosine(embeddings):

@@ -198,6 +198,8 @@ def _figure(width, height, *, columns=1, sharey=False):
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
+    # Room at the edges, in inches, for what hangs over an axis' end.
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.06)
     FigureCanvasAgg(figure)
     return figure, figure.subplots(1, columns, sharey=sharey, squeeze=False)[0]
 
