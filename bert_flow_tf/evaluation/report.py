@@ -96,10 +96,10 @@ def _figures(record):
             f"{metric} × 100 of every seed on {rows[0]['task']}, {rows[0]['split']}; the bar is the mean."
         )
     for number, one in enumerate(record["calibrations"], start=1):
-        figures[f"calibration-{number}"] = f"Calibrations of {one['source']}; every seed of the flow is a dot."
+        figures[f"calibration-{number}"] = f"Calibrations; every seed of the flow is a dot. Source: {one['source']}."
     for kind, caption in _CAPTIONS.items():
         for number, one in enumerate(record[kind], start=1):
-            figures[f"{kind}-{number}"] = f"{caption} {one['source']}."
+            figures[f"{kind}-{number}"] = f"{caption} Source: {one['source']}."
     return figures
 
 

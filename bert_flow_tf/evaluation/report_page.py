@@ -42,6 +42,7 @@ figure { margin: 1.25rem 0 1.75rem; }
 figcaption { color: var(--muted); font-size: .88rem; margin-top: .5rem; }
 details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; }
 summary { cursor: pointer; padding: .5rem .75rem; font-weight: 500; overflow-wrap: anywhere; }
+summary .note { padding-left: 1.1rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.25rem; margin: 0;
   padding: .25rem .75rem .75rem; font-size: .88rem; }
 dt { color: var(--muted); }
@@ -126,7 +127,8 @@ def _class(table, column):
 
 
 def _terms(terms: Terms):
-    yield f"<details><summary>{_text(terms.title)}</summary><dl>"
+    note = f'<span class="note">{_text(terms.note)}</span>' if terms.note else ""
+    yield f"<details><summary>{_text(terms.title)}{note}</summary><dl>"
     for term, text in terms.pairs:
         yield f"<dt>{_text(term)}</dt><dd>{_text(text)}</dd>"
     yield "</dl></details>"

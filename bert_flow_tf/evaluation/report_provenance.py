@@ -74,8 +74,8 @@ def _of_run(source):
                 digest=learned.text("fingerprint"),
             )
         )
-    told = {"versions": {}} if evaluation is None else _of_evaluation(evaluation)
     stamp = scores_stamp(source.path)
+    told = {"protocol": stamp and _PROTOCOL} if evaluation is None else _of_evaluation(evaluation)
     if stamp is not None:
         data.append(_stamped(stamp, source))
     return told | {

@@ -46,9 +46,10 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """A list of terms and what is said of each, under a heading."""
+    """A list of terms and what is said of each, under a heading and the short of it."""
 
     title: str
+    note: str
     pairs: Sequence[tuple[str, str]]
 
 
@@ -84,8 +85,11 @@ def sections(report: dict) -> list[Section]:
 
 
 def _scores(report):
-    groups = {}
+    groups, places = {}, {}
     for row in report["scores"]:
+        places.setdefault(_place(row), len(places))
+    # A run and its baseline below one another: by task, then in the order in which they came.
+    for row in sorted(report["scores"], key=lambda row: places[_place(row)]):
         groups.setdefault((encoder_words(row["encoder"]), row["metric"]), []).append(row)
     columns = ("Embedding", "Task", "Split", "Protocol", "Pairs", "This run")
     columns += ("Baseline", "Δ baseline", "Paper", "Δ paper", "TF1 code", "Δ TF1")
@@ -103,9 +107,9 @@ def _scores(report):
         "scores",
         "Scores",
         (
-            "An empty cell means that there is nothing comparable; Δ is this run less the other. Baseline: the same encoder and pooling without a "
-            "flow, among these runs. Paper: the row of Tables 2 to 4 with the same encoder, training and protocol, or "
-            "of the README of the original where it says so. TF1 code: the original "
+            "An empty cell means that there is nothing comparable; Δ is this run less the other. Baseline: the same "
+            "encoder and pooling without a flow, among these runs. Paper: the row of Tables 2 to 4 with the same "
+            "encoder, training and protocol, or of the README of the original where it says so. TF1 code: the original "
             f"({original['code']}, commit {original['commit']}, TensorFlow {original['versions']['tensorflow']}) on "
             "the same weights, pooling and flow; its random numbers are others, also for the same seed.",
             "STS-12 to STS-16 are several sets each. wmean: mean over the sets, weighted by their pairs, which is the "
@@ -113,6 +117,10 @@ def _scores(report):
         ),
         tables,
     )
+
+
+def _place(row):
+    return row["task"], row["split"], row["protocol"]
 
 
 def _score_cells(row):
@@ -185,7 +193,7 @@ def _calibrations(report):
         fitted = {"all": "on train, dev and test", "train": "on train alone"}.get(record["fit_on"], record["fit_on"])
         caption = (
             f"{metric} on {record['task']}, {record['split']} ({count(record['pairs'])} pairs), by calibration fitted "
-            f"{fitted}. {_encoder_and_pooling(record['encoder'])}. {record['source']}."
+            f"{fitted}. {_encoder_and_pooling(record['encoder'])}. Source: {record['source']}."
         )
         columns = ("Calibration", "k", "Dev", "Test", "Δ none")
         columns += ("Table 5: BERT-base", "Its row", "Δ Table 5", "TF1 code", "Δ TF1")
@@ -227,7 +235,7 @@ def _lexical(report):
         rows += [_lexical_cells(row, within) for row in close["rows"]]
         caption = (
             f"Spearman × 100 of each similarity with edit distance and with gold; {record['task']}, {record['split']} "
-            f"({count(record['pairs'])} pairs). {_encoder_and_pooling(record['encoder'])}. {record['source']}."
+            f"({count(record['pairs'])} pairs). {_encoder_and_pooling(record['encoder'])}. Source: {record['source']}."
         )
         tables.append(Table(caption, columns, rows))
     note = (
@@ -256,7 +264,7 @@ def _words(report):
         caption = (
             f"Word embeddings by frequency rank: {count(record['ranked_words'])} words among "
             f"{count(record['pieces'])} pieces, ranked by {record['frequencies']}. Encoder: "
-            f"{encoder_words(record['encoder'])}. {record['source']}."
+            f"{encoder_words(record['encoder'])}. Source: {record['source']}."
         )
         tables.append(Table(caption, ("Measure", "Of", *bins), rows, frozenset({0, 1})))
     note = "Table 1 is of BERT; its ranks were counted in other text."
@@ -279,7 +287,7 @@ def _isotropy(report):
         ]
         caption = (
             f"Isotropy of {count(record['sentences'])} sentences of {record['task']}, {record['split']}. "
-            f"{_encoder_and_pooling(record['encoder'])}. {record['source']}."
+            f"{_encoder_and_pooling(record['encoder'])}. Source: {record['source']}."
         )
         tables.append(Table(caption, ("Measure", *measures), rows))
     note = "The paper prints no such figures. Standard normal: as many draws, which is what isotropic looks like."
@@ -308,8 +316,17 @@ def _measured(value):
 
 
 def _sources(report):
-    terms = [Terms(f"{one['source']} ({KINDS[one['kind']]})", _terms(one)) for one in report["sources"]]
+    terms = [Terms(f"{one['source']} ({KINDS[one['kind']]})", _in_short(one), _terms(one)) for one in report["sources"]]
     return Section("sources", "Where the figures come from", terms=terms)
+
+
+def _in_short(one):
+    parts = [encoder_words(one["encoder"])] if one["encoder"] else []
+    if one["pooling"]:
+        parts.append(", ".join(one["pooling"]) + (" + flow" if one["flow"] else ""))
+    if one["seeds"]:
+        parts.append(f"seed{'s' if len(one['seeds']) > 1 else ''} {_numbers(one['seeds'])}")
+    return "; ".join(parts)
 
 
 def _terms(one):

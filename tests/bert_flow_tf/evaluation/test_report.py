@@ -2,6 +2,7 @@
 
 import html.parser
 import json
+import shutil
 
 import pytest
 
@@ -16,10 +17,10 @@ from tests.bert_flow_tf.evaluation.test_report_analyses import write_isotropy
 NASTY = "<script>alert('x')</script> | `a` & [b](c) *d*"
 
 
-@pytest.fixture
-def results(tmp_path):
+@pytest.fixture(scope="module")
+def shared_results(tmp_path_factory):
     """A folder with a run, its baseline, and a file or folder of every other kind but a reproduction."""
-    folder = tmp_path / "results"
+    folder = tmp_path_factory.mktemp("shared") / "results"
     run = files.write_run(folder / "run", **files.FLOW)
     model = files.model_record(files.run_record(run / "model.ckpt-269"), config="config_l3_d3_w32")
     sts12 = files.scored_task("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108)
@@ -31,6 +32,18 @@ def results(tmp_path):
     files.write_words(folder / "words")
     write_isotropy(folder / "isotropy")
     return folder
+
+
+@pytest.fixture(scope="module")
+def shared_report(shared_results, tmp_path_factory):
+    """The three files of a report on these, as text."""
+    return made(shared_results, tmp_path_factory.mktemp("report") / "out")
+
+
+@pytest.fixture
+def results(shared_results, tmp_path):
+    """A copy of the results, to change."""
+    return shutil.copytree(shared_results, tmp_path / "results")
 
 
 def made(results, out, title="Results", date=None):
@@ -69,8 +82,8 @@ class Page(html.parser.HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def test_a_run_stands_beside_its_baseline_and_the_tf1_code(results, tmp_path):
-    page, markdown, data = made(results, tmp_path / "out")
+def test_a_run_stands_beside_its_baseline_and_the_tf1_code(shared_report):
+    page, markdown, data = shared_report
     rows = [row for row in Page(page).rows if row[0].startswith("cls + flow") and row[1] == "STS-B"]
     (row,) = rows
     assert row[1:6] == ["STS-B", "test", "", "1,379", "78.46"]
@@ -84,8 +97,8 @@ def test_a_run_stands_beside_its_baseline_and_the_tf1_code(results, tmp_path):
     assert record["original"]["values_x100"] == [pytest.approx(78.4632)]
 
 
-def test_the_protocols_of_a_task_stand_apart(results, tmp_path):
-    page, _, _ = made(results, tmp_path / "out")
+def test_the_protocols_of_a_task_stand_apart(shared_report):
+    page, _, _ = shared_report
     rows = [row for row in Page(page).rows if row[1:2] == ["STS-12"] and row[0].startswith("cls + flow")]
     assert [(row[3], row[5], row[6]) for row in rows] == [
         ("wmean", "70.00", "70.00"),
@@ -94,8 +107,13 @@ def test_the_protocols_of_a_task_stand_apart(results, tmp_path):
     ]
 
 
-def test_every_kind_has_its_tables_and_plots(results, tmp_path):
-    page = Page(made(results, tmp_path / "out")[0])
+def test_a_run_stands_below_its_baseline(shared_report):
+    rows = [row for row in Page(shared_report[0]).rows if row[1:2] == ["STS-B"] and len(row) == 12]
+    assert [row[0].startswith("cls + flow") for row in rows] == [False, True]
+
+
+def test_every_kind_has_its_tables_and_plots(shared_report):
+    page = Page(shared_report[0])
     # Scores, calibrations, lexical, words, isotropy, training; of these, a plot of each analysis and calibration.
     assert len(page.all("table")) == 6
     assert len(page.all("svg")) == 4
@@ -114,8 +132,8 @@ def test_every_kind_has_its_tables_and_plots(results, tmp_path):
     assert (scopes, page.all("html")) == ({"col", "row"}, [{"lang": "en"}])
 
 
-def test_the_page_loads_and_runs_nothing(results, tmp_path):
-    text, _, _ = made(results, tmp_path / "out")
+def test_the_page_loads_and_runs_nothing(shared_report):
+    text, _, _ = shared_report
     page = Page(text)
     assert not {"script", "link", "iframe", "object", "embed", "base"} & {tag for tag, _ in page.tags}
     for tag, attributes in page.tags:
@@ -128,8 +146,8 @@ def test_the_page_loads_and_runs_nothing(results, tmp_path):
     assert policy.startswith("default-src 'none'")
 
 
-def test_where_it_comes_from_is_said(results, tmp_path):
-    page, markdown, data = made(results, tmp_path / "out")
+def test_where_it_comes_from_is_said(shared_report):
+    page, markdown, data = shared_report
     for text in (page, markdown):
         assert files.DEMO in text and "b" * 64 in text
         assert "7fa8f6d" in text and "tensorflow 2.19.1" in text
@@ -137,6 +155,14 @@ def test_where_it_comes_from_is_said(results, tmp_path):
     assert (run["pooling"], run["seeds"], run["flow"]["config"]) == (["cls"], [1234], "config_l3_d3_w32")
     assert run["versions"] == files.VERSIONS
     assert {one["task"] for one in run["data"]} == {"STS-B", "sts12", "stsb"}
+    assert run["protocol"].startswith("cosine; wmean, mean and all")
+
+
+def test_a_run_that_was_only_trained_has_no_scores_and_no_protocol(tmp_path):
+    files.write_run(tmp_path / "run", **files.FLOW)
+    page, _, data = made(tmp_path / "run", tmp_path / "out")
+    assert (json.loads(data)["scores"], json.loads(data)["sources"][0]["protocol"]) == ([], None)
+    assert len(Page(page).all("table")) == 1
 
 
 def test_the_same_results_give_the_same_bytes(results, tmp_path):
