@@ -21,6 +21,17 @@ _SENTENCES = ("w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "w1",
 _BATCHES = ((), _SENTENCES[:1], _SENTENCES)
 _THREADS = 8
 _INVALID_ARGUMENT = 3
+# Signature, inputs that do not fit it, and what the error must name.
+_REFUSED = (
+    ("serving_default", {"sentences": np.array([["w1"]], object)}, "sentences"),
+    ("serving_default", {"sentences": np.array("w1", object)}, "sentences"),
+    ("serving_default", {"sentences": np.array([1], np.int32)}, "to be string but int32"),
+    ("similarity", {"sentence_a": np.array(["w1"], object), "sentence_b": np.array([], object)}, "sentence_b"),
+    ("tokens", dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), np.array([[-1]], np.int32)), "_ids"),
+)
+# Sentences that a client may send by mistake, and what they must be taken for: bytes that are not UTF-8 (0xff) are
+# dropped, and a megabyte is cut at the model's max_seq_length.
+_ODD = (("w1 \udcffw2", "w1 w2"), ("w3 " * 350_000, "w3 " * 8))
 
 
 @pytest.fixture(scope="module")
@@ -95,30 +106,21 @@ def assert_agrees(found, expected):
         np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-5)
 
 
-def refused_calls(signatures):
-    """Calls that do not fit their signature, between the good ones."""
-    default = signatures["serving_default"]
-    return [
-        call(default, {"sentences": np.array([[_SENTENCES[0]]], object)}),
-        call(default, {"sentences": np.array([1], np.int32)}),
-    ]
-
-
 @pytest.fixture(scope="module")
-def good_calls(model, signatures):
+def good_calls(signatures):
     """(signature's name, sentences) of what is called in turn."""
     return [(name, sentences) for name in sorted(signatures) for sentences in _BATCHES]
 
 
 @pytest.fixture(scope="module")
-def answered(model, version, signatures, good_calls):
-    """What `c_api.py` says: first to the calls that are refused, then to the good ones."""
-    calls = refused_calls(signatures) + [
-        call(signatures[name], inputs_of(model, name, sentences)) for name, sentences in good_calls
-    ]
+def program(model, version, signatures, good_calls):
+    """What `c_api.py` says to the calls that are refused, those of odd sentences, and the good ones, in this order."""
+    asked = [(name, inputs) for name, inputs, _ in _REFUSED]
+    asked += [("serving_default", {"sentences": np.array([odd], object)}) for odd, _ in _ODD]
+    asked += [(name, inputs_of(model, name, sentences)) for name, sentences in good_calls]
     done = subprocess.run(
         [sys.executable, str(_PROGRAM), str(_WHEELS), str(version)],
-        input=json.dumps({"calls": calls, "threads": _THREADS}),
+        input=json.dumps({"calls": [call(signatures[name], inputs) for name, inputs in asked], "threads": _THREADS}),
         capture_output=True,
         text=True,
         check=False,
@@ -127,27 +129,45 @@ def answered(model, version, signatures, good_calls):
     return json.loads(done.stdout)
 
 
-def test_no_python_of_tensorflow_or_of_this_project_takes_part(answered):
-    packages = {module.split(".")[0] for module in answered["modules"]}
+@pytest.fixture(scope="module")
+def answers(program):
+    """(to the refused calls, to the odd ones, to the good ones) of each thread, the main one's first."""
+    n, m = len(_REFUSED), len(_REFUSED) + len(_ODD)
+    return [(every[:n], every[n:m], every[m:]) for every in (program["answers"], *program["threads"])]
+
+
+def test_no_python_of_tensorflow_or_of_this_project_takes_part(program):
+    packages = {module.split(".")[0] for module in program["modules"]}
     assert not packages & {"bert_flow_tf", "glow", "keras", "numpy", "tensorflow", "tensorflow_text", "tf_keras"}
 
 
-def test_every_signature_agrees_with_the_model_for_no_one_and_many_sentences(model, signatures, good_calls, answered):
+def test_every_signature_agrees_with_the_model_for_no_one_and_many_sentences(model, signatures, good_calls, answers):
     assert {"serving_default", "similarity", "tokens", "pooled"} == signatures.keys()
-    for (name, sentences), answer in zip(good_calls, answered["answers"][2:], strict=True):
+    _, _, good = answers[0]
+    for (name, sentences), answer in zip(good_calls, good, strict=True):
         assert_agrees(named(signatures[name], answer), expected_of(model, name, list(sentences)))
 
 
-def test_threads_get_the_same_answers_at_once(signatures, good_calls, answered):
-    assert len(answered["threads"]) == _THREADS
-    for answers in answered["threads"]:
-        for (name, _), answer, alone in zip(good_calls, answers[2:], answered["answers"][2:], strict=True):
-            assert_agrees(named(signatures[name], answer), named(signatures[name], alone))
+def test_threads_get_the_same_answers_at_once(signatures, good_calls, answers):
+    (_, _, alone), *threads = answers
+    assert len(threads) == _THREADS
+    for _, _, good in threads:
+        for (name, _), answer, expected in zip(good_calls, good, alone, strict=True):
+            assert_agrees(named(signatures[name], answer), named(signatures[name], expected))
 
 
-def test_what_does_not_fit_a_signature_is_an_invalid_argument(answered):
-    for answers in (answered["answers"], *answered["threads"]):
-        assert [answer["code"] for answer in answers[:2]] == [_INVALID_ARGUMENT] * 2
+def test_what_does_not_fit_a_signature_is_an_invalid_argument_and_all_others_are_served(answers):
+    for refused, _, _ in answers:
+        for (name, _, text), answer in zip(_REFUSED, refused, strict=True):
+            assert answer["code"] == _INVALID_ARGUMENT, name
+            assert text in answer["message"]
+
+
+def test_odd_sentences_are_embedded_as_what_is_left_of_them(model, signatures, answers):
+    for _, odd, _ in answers:
+        for (_, sentence), answer in zip(_ODD, odd, strict=True):
+            found = named(signatures["serving_default"], answer)
+            assert_agrees(found, expected_of(model, "serving_default", [sentence]))
 
 
 def saved_model_cli(*arguments, cwd):
