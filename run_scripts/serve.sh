@@ -52,7 +52,7 @@ folder=$(CDPATH="" cd -- "$folder" && pwd) || stop "$folder: cannot be entered, 
 version=""
 for path in "$folder"/[0-9]*/saved_model.pb; do
   name=${path%/*} name=${name##*/}
-  [[ $name == *[!0-9]* || ! -e $path ]] || version=$name
+  [[ $name == *[!0-9]* ]] || version=$name
 done
 [[ -n $version ]] || stop "$folder: holds no version such as $folder/1/saved_model.pb, expected an exported model's folder"
 needed=(models.config monitoring.config ${batching:+batching_parameters.txt})

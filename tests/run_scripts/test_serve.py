@@ -5,6 +5,8 @@ import subprocess
 import textwrap
 
 import pytest
+from google.protobuf import text_format
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from bert_flow_tf.serving.server_files import write_server_files
 from tests.run_scripts.conftest import assert_one_line_and_status_2
@@ -88,11 +90,7 @@ def test_server_on_the_path_reads_a_configuration_with_the_folders_own_path(serv
 
 
 def test_path_is_escaped_in_the_configuration(serve, repository, model):
-    pytest.importorskip("tensorflow_serving")
-    from google.protobuf import text_format
-    from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
-
-    odd = model.rename(model.with_name('a "b" \\ & c'))
+    odd = model.rename(model.with_name('a "b" \\n & c'))
     assert serve(odd).returncode == 0
     config = text_format.Parse((repository.root / "config").read_text(), ModelServerConfig())
     assert [(model.name, model.base_path) for model in config.model_config_list.config] == [("sts", str(odd))]
@@ -194,6 +192,7 @@ def test_help_needs_nothing(serve, model):
         (["MODEL", "--rest_port=8500"], "expected another port than --grpc_port"),
         (["nowhere"], "nowhere: is no folder"),
         (["MODEL/2"], "holds no version such as"),
+        (["MODEL/.."], "holds no version such as"),
     ],
 )
 def test_mistakes_are_one_line_each(serve, repository, model, arguments, named):
@@ -218,6 +217,11 @@ def test_configuration_of_another_path_is_refused(serve, model):
     text = (model / "models.config").read_text()
     (model / "models.config").write_text(text.replace('"/models/sts"', '"/srv/sts"'))
     assert_one_line_and_status_2(serve(model), 'found no base_path: "/models/NAME"')
+
+
+def test_folder_of_another_name_than_a_number_is_no_version(serve, model):
+    (model / "2").rename(model / "2-old")
+    assert_one_line_and_status_2(serve(model), f"holds no version such as {model}/1/saved_model.pb")
 
 
 def test_folder_that_cannot_be_mounted_is_refused(serve, model):

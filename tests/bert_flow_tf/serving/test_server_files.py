@@ -2,6 +2,7 @@
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.serving.server_files import write_server_files
@@ -63,8 +64,7 @@ def test_three_files_are_written_that_anybody_may_read(folder):
 
 
 def test_newest_version_of_the_named_model_is_served_from_where_the_official_image_has_it(folder):
-    config = pytest.importorskip("tensorflow_serving.config.model_server_config_pb2")
-    parsed = text_format.Parse((folder / "models.config").read_text(), config.ModelServerConfig())
+    parsed = text_format.Parse((folder / "models.config").read_text(), ModelServerConfig())
     (model,) = parsed.model_config_list.config
     assert (model.name, model.base_path, model.model_platform) == ("sts", "/models/sts", "tensorflow")
     assert model.model_version_policy.WhichOneof("policy_choice") == "latest"

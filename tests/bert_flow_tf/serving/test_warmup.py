@@ -1,17 +1,15 @@
 """The requests that a server warms a version up with: replayed, they ask for what clients will."""
 
 import shutil
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.serving.warmup import read_warmup_requests, write_warmup_requests
-
-pytest.importorskip("tensorflow_serving")
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +90,6 @@ def test_token_rows_end_in_masked_padding(version):
 
 
 def test_records_name_the_model(version, signatures):
-    from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
-
     path = write_warmup_requests(version, "sts", signatures)
     records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
     assert {PredictionLog.FromString(record).predict_log.request.model_spec.name for record in records} == {"sts"}
@@ -139,11 +135,3 @@ def test_record_that_is_no_request_is_named(tmp_path):
         writer.write(b"\xff\xff")
     with pytest.raises(UserError, match="file: cannot be read, expected a TFRecord file of PredictionLog"):
         read_warmup_requests(tmp_path / "file")
-
-
-def test_without_the_servers_api_one_line_says_how_to_get_it(version, signatures, monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "tensorflow_serving"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
-    with pytest.raises(UserError, match=r"pip install bert-flow-tf\[serving\]"):
-        write_warmup_requests(version, "sts", signatures)
