@@ -127,12 +127,8 @@ def _encoder_at_start(config, folder):
     encoder = Encoder(encoder_name(handle), handle, fingerprint, None, fingerprint)
     earlier = _run_of(begins, folder) if begins else None
     if earlier is not None:
-        earlier_config, earlier_folder = earlier
-        if not earlier_config.flag("encoder_trained"):
-            return encoder
         # Its weights are those of the earlier run: the one key for both.
-        before = encoder_of_run(earlier_config, earlier_folder)
-        return dataclasses.replace(before, fingerprint=fingerprint)
+        return dataclasses.replace(encoder_of_run(*earlier), fingerprint=fingerprint)
     if begins and (hub or pathlib.Path(begins).parent != pathlib.Path(bert_config or "").parent):
         return dataclasses.replace(encoder, fine_tuning=UNKNOWN)
     return encoder
@@ -249,7 +245,7 @@ def encoder_of_stamp(stamp: Record, run: pathlib.Path) -> Encoder:
     for path in sorted(stamps_folder(run).glob("*.json")):
         folder = run.absolute().parent / path.stem
         config = run_config(folder)
-        if config is None or config.flag("encoder_trained") or not config.flag("flow"):
+        if config is None or config.flag("encoder_trained"):
             continue
         if _weights(read_record(path)) == weights:
             return encoder_of_run(config, folder)

@@ -98,8 +98,6 @@ def _cleaned(element, prefix):
     for child in element:
         if isinstance(child.tag, str) and _local(child.tag) in _DRAWING_ELEMENTS:
             clean.append(_cleaned(child, prefix))
-        elif child.tail and len(clean):
-            clean[-1].tail = (clean[-1].tail or "") + child.tail
     return clean
 
 

@@ -124,9 +124,18 @@ def test_results_of_a_run_know_its_settings_while_its_folder_is_there(tmp_path):
     assert (flow.config, flow.learned_on) == ("config_l3_d3_w32", "sts-b")
 
 
-def test_a_folder_that_holds_another_run_by_now_is_not_asked(tmp_path):
-    run = files.write_run(tmp_path / "run", fingerprint="f" * 64, **files.FLOW)
-    record = files.run_record(run / "model.ckpt-269", encoder_trained=True)
+@pytest.mark.parametrize("change", [{"fingerprint": "f" * 64}, {"flow": 0, "flow_loss": 0}])
+def test_a_folder_that_holds_another_run_by_now_is_not_asked(tmp_path, change):
+    run = files.write_run(tmp_path / "run", **(files.FLOW | change))
+    record = files.run_record(run / "model.ckpt-269", seed=5)
+    model = Record("evaluation.json", files.model_record(record, config="config_l2_d3_w32"))
+    encoder, flow, seeds = model_of_results(model)
+    assert (encoder.fingerprint, flow.config, flow.flags["dupe_factor"]) == (files.DEMO, "config_l2_d3_w32", None)
+    assert seeds == [5]
+
+
+def test_an_encoder_that_a_run_trained_is_not_known_once_its_folder_is_gone(tmp_path):
+    record = files.run_record(tmp_path / "gone" / "model.ckpt-269", encoder_trained=True)
     encoder, _, _ = model_of_results(Record("evaluation.json", files.model_record(record)))
     assert (encoder.fine_tuning, encoder.fingerprint) == ("unknown", None)
 

@@ -21,6 +21,7 @@ def results(tmp_path):
     files.write_json(tmp_path / "f_reproduction" / "reproduction.json", record)
     files.write_stamp(tmp_path, "g_predictions", "STS-B, cls", 0.73, bert_hub="demo")
     (tmp_path / "export").mkdir()
+    (tmp_path / ".a.json.part.json").write_text("{")
     files.write_json(tmp_path / "other.json", {"rows": 3})
     return tmp_path
 

@@ -22,7 +22,7 @@ def test_names_and_what_refers_to_them_get_the_prefix():
     text = inline_svg(
         svg(
             '<defs><clipPath id="c1"><rect width="3"/></clipPath><path id="m1" d="M 0 0"/></defs>'
-            '<use xlink:href="#m1"/><path clip-path="url(#c1)" style="fill: url(#m1); stroke: #fff"/>'
+            '<use xlink:href="#m1"/><path clip-path="url(#c1)" style="fill: URL( \'#m1\' ); stroke: #fff"/>'
         ),
         "words-1-",
         "Words",
