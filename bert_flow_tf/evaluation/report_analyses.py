@@ -5,7 +5,7 @@ import re
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.paper import paper_tables
 from bert_flow_tf.evaluation.report_records import read_record
-from bert_flow_tf.evaluation.report_rows import task_title
+from bert_flow_tf.evaluation.report_rows import METRICS, task_title
 from bert_flow_tf.evaluation.report_settings import (
     UNKNOWN,
     encoder_of_run,
@@ -43,7 +43,7 @@ def calibration(source: Source) -> dict:
       UserError: a value is missing or of another kind.
     """
     record = source.record
-    metric, data = record.text("metric"), record.part("data")
+    metric, data = record.choice("metric", METRICS), record.part("data")
     return {
         "source": source.label,
         "encoder": _calibrated_encoder(record),
@@ -54,7 +54,7 @@ def calibration(source: Source) -> dict:
         "fit_on": record.text("fit_on"),
         "flow_config": record.text("flow_model_config"),
         "width": record.whole("width"),
-        "constant_channels": len(record.values.get("constant_channels") or []),
+        "constant_channels": len(record.numbers("constant_channels", or_none=True)),
         "rows": [_calibration_row(row, metric) for row in record.listed("rows")],
     }
 
@@ -112,7 +112,7 @@ def lexical(source: Source) -> dict:
             "max_distance": close.whole("max_distance"),
             "pairs": close.whole("pairs"),
             "rows": [_lexical_row(name, row, {}) for name, row in close.parts("rows").items()],
-            "undefined": [str(reason) for reason in close.values.get("undefined") or []],
+            "undefined": close.texts("undefined"),
         },
     }
 

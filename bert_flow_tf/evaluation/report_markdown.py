@@ -4,7 +4,7 @@ import html
 import re
 from collections.abc import Sequence
 
-from bert_flow_tf.evaluation.report_tables import Cell, Section, Table
+from bert_flow_tf.evaluation.report_cells import Cell, Section, Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 

@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping, Sequence
 
-from bert_flow_tf.evaluation.report_tables import Section, Table, Terms
+from bert_flow_tf.evaluation.report_cells import Section, Table, Terms
 
 # Nothing may be loaded, whatever a result file smuggles in: styles are in the page, images in the drawings.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -140,7 +140,7 @@ def _of_calibration(source):
     splits[-1]["digest"] = data.text("sentences_sha256", optional=True)
     fitted = {"all": "fitted on train, dev and test", "train": "fitted on train"}.get(record.text("fit_on"))
     return {
-        "seeds": [int(seed) for seed in record.values.get("seeds") or []],
+        "seeds": [int(seed) for seed in record.numbers("seeds", or_none=True)],
         "protocol": f"{_PROTOCOL}; calibrations {fitted or record.text('fit_on')}",
         "data": splits,
         "versions": _versions(record),

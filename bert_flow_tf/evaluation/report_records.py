@@ -3,6 +3,8 @@
 import json
 import math
 import pathlib
+import re
+from collections.abc import Sequence
 
 from bert_flow_tf.errors import UserError
 
@@ -44,12 +46,40 @@ class Record:
     def whole(self, key: str, optional: bool = False) -> int | None:
         return self._value(key, int, "a whole number", optional)
 
-    def numbers(self, key: str) -> list[float]:
-        """A list of numbers that is not empty."""
+    def choice(self, key: str, choices: Sequence[str]) -> str:
+        """One of the choices."""
+        value = self.text(key)
+        if value not in choices:
+            raise self.error(key, _shown(value), f"one of {', '.join(choices)}")
+        return value
+
+    def digits(self, key: str) -> int:
+        """A whole number that is written as text."""
+        value = self.text(key)
+        if not re.fullmatch(r"[0-9]{1,9}", value):
+            raise self.error(key, _shown(value), "a whole number as text")
+        return int(value)
+
+    def numbers(self, key: str, or_none: bool = False) -> list[float]:
+        """A list of numbers; it may be empty with `or_none`."""
         values = self._value(key, list, "a list of numbers")
-        if not values or not all(_is(value, (int, float)) for value in values):
-            raise self.error(key, _shown(values), "a list of numbers, not empty")
+        if not (values or or_none) or not all(_is(value, (int, float)) for value in values):
+            raise self.error(key, _shown(values), f"a list of numbers{'' if or_none else ', not empty'}")
         return values
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts; empty where there is none."""
+        values = self._value(key, list, "a list of texts", optional=True) or []
+        if not all(isinstance(value, str) for value in values):
+            raise self.error(key, _shown(values), "a list of texts")
+        return values
+
+    def setting(self, key: str) -> float | bool | None:
+        """A number, true or false; None where it is missing or null."""
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, int | float):
+            raise self.error(key, _shown(value), "a number, true or false")
+        return value
 
     def score(self, key: str, optional: bool = False) -> float | None:
         """A correlation or an area, times 100; from a fraction in the file."""

@@ -38,6 +38,7 @@ _PRESET_FLAGS = {
     "l2_penalty": -1.0,
 }
 _RECIPE_LENGTH, _RECIPE_FLOW = 64, "config_l3_d3_w32"
+METRICS = ("spearman", "auc")
 # Scores of the recipe are rounded to six decimals.
 _SAME = 1e-4
 
@@ -147,9 +148,9 @@ def _prediction_rows(source):
         encoder=encoder,
         flow=None,
         pooling=settings.text("sentence_embedding_type"),
-        max_seq_length=int(settings.text("max_seq_length")),
+        max_seq_length=settings.digits("max_seq_length"),
         low_dim=None,
-        seeds=[int(settings.text("seed"))] if encoder.fine_tuning in (NLI, UNKNOWN) else [],
+        seeds=[settings.digits("seed")] if encoder.fine_tuning in (NLI, UNKNOWN) else [],
     )
     return [row]
 
@@ -175,7 +176,7 @@ def _evaluation_rows(source, record, folder):
     encoder, flow, seeds = model_of_results(model, source.path if source.kind == "run" else None)
     rows = []
     for name, task in record.parts("tasks").items():
-        metric = task.text("metric")
+        metric = task.choice("metric", METRICS)
         figures = task.part(metric)
         for protocol in figures.values:
             rows.append(

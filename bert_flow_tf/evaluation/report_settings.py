@@ -169,7 +169,7 @@ def flow_of_run(config: Record) -> Flow | None:
     return Flow(
         config=config_name(config),
         learned_on=flags.text("task_name"),
-        flags={name: flags.values.get(name) for name in _RUN_FLAGS},
+        flags={name: flags.setting(name) for name in _RUN_FLAGS},
         begun=earlier is not None and bool(earlier[0].flag("flow", optional=True)),
     )
 
@@ -221,7 +221,7 @@ def _recorded_run(model, run, folder, has_flow):
         encoder = dataclasses.replace(encoder, fine_tuning=UNKNOWN)
     if not has_flow:
         return encoder, None
-    return encoder, Flow(config_name(model), run.text("task_name"), {name: run.values.get(name) for name in _RUN_FLAGS})
+    return encoder, Flow(config_name(model), run.text("task_name"), {name: run.setting(name) for name in _RUN_FLAGS})
 
 
 def is_random(encoder: Encoder, flow: Flow | None) -> bool:
@@ -268,8 +268,8 @@ def encoder_of_stamp(stamp: Record, run: pathlib.Path) -> Encoder:
 def _weights(stamp):
     """The part of a stamp's settings that names the encoder and its weights."""
     names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "NLI fine-tuning")
-    settings = stamp.part("settings").values
-    return {name: settings[name] for name in names if name in settings}
+    settings = stamp.part("settings")
+    return {name: settings.text(name) for name in names if name in settings}
 
 
 @functools.cache

@@ -1,16 +1,22 @@
 """A report as a whole: the page, the Markdown and the data say the same, and nothing a file says becomes markup."""
 
+import copy
+import dataclasses
+import functools
 import html.parser
 import json
 import shutil
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import report
+from bert_flow_tf.evaluation.report_cells import Cell, Section, Table
 from bert_flow_tf.evaluation.report_markdown import escaped, markdown_page
 from bert_flow_tf.evaluation.report_sources import find_sources
-from bert_flow_tf.evaluation.report_tables import Cell, Section, Table
+from bert_flow_tf.evaluation.report_tables import sections
 from tests.bert_flow_tf.evaluation import result_files as files
 from tests.bert_flow_tf.evaluation.test_report_analyses import write_isotropy
 
@@ -53,6 +59,43 @@ def made(results, out, title="Results", date=None):
     report.write_report(out, record, report.drawings(record, sources))
     assert sorted(path.name for path in out.iterdir()) == ["report.html", "report.md", "results.json"]
     return [(out / name).read_text(encoding="utf-8") for name in ("report.html", "report.md", "results.json")]
+
+
+def places(value, place=()):
+    """The keys that lead to every value within a JSON value."""
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield (*place, key)
+        yield from places(child, (*place, key))
+
+
+def changed(value, place, new):
+    """A copy of a JSON value with something else in one place; nothing at all for `...`."""
+    copied = copy.deepcopy(value)
+    parent = functools.reduce(lambda inner, key: inner[key], place[:-1], copied)
+    if new is ...:
+        del parent[place[-1]]
+    else:
+        parent[place[-1]] = new
+    return copied
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_slip_in_any_file_is_one_line_or_does_not_matter(shared_results, data):
+    files_of = [path for path in shared_results.rglob("*.json") if "report" not in path.parts]
+    path = data.draw(st.sampled_from(sorted(files_of)))
+    text = path.read_text(encoding="utf-8")
+    place = data.draw(st.sampled_from(list(places(json.loads(text)))))
+    new = data.draw(st.sampled_from([None, 3, -1e9, 0.5, True, "x", [], {}, ["x"], [{}], {"a": 1}, ...]))
+    try:
+        files.write_json(path, changed(json.loads(text), place, new))
+        record = report.collect(find_sources([shared_results])[0], "Results")
+        json.dumps([record, *map(dataclasses.asdict, sections(record))], allow_nan=False, default=sorted)
+    except UserError as error:
+        assert "\n" not in str(error)
+    finally:
+        path.write_text(text, encoding="utf-8")
 
 
 class Page(html.parser.HTMLParser):

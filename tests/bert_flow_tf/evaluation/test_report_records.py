@@ -40,7 +40,10 @@ def test_bytes_that_are_no_text_and_a_missing_file_are_refused(tmp_path):
         read_record(path)
 
 
-RECORD = Record("f.json", {"a": {"b": 1.5, "c": True, "d": None, "e": [0.1, "x"], "f": [1, 2.0], "g": [{"h": 2}]}})
+RECORD = Record(
+    "f.json",
+    {"a": {"b": 1.5, "c": True, "d": None, "e": [0.1, "x"], "f": [1, 2.0], "g": [{"h": 2}], "k": "7", "l": "1.0"}},
+)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,10 @@ RECORD = Record("f.json", {"a": {"b": 1.5, "c": True, "d": None, "e": [0.1, "x"]
         (lambda a: a.score("b"), "f.json: a.b: found 1.5, expected a fraction from -1 to 1"),
         (lambda a: a.numbers("e"), 'f.json: a.e: found [0.1, "x"], expected a list of numbers, not empty'),
         (lambda a: a.scores("f"), "f.json: a.f: found 2.0, expected fractions from -1 to 1"),
+        (lambda a: a.choice("k", ("x", "y")), 'f.json: a.k: found "7", expected one of x, y'),
+        (lambda a: a.digits("l"), 'f.json: a.l: found "1.0", expected a whole number as text'),
+        (lambda a: a.texts("e"), 'f.json: a.e: found [0.1, "x"], expected a list of texts'),
+        (lambda a: a.setting("e"), 'f.json: a.e: found [0.1, "x"], expected a number, true or false'),
         (lambda a: a.listed("f"), "f.json: a.f: found [1, 2.0], expected a list of objects"),
         (lambda a: a.listed("g")[0].text("h"), "f.json: a.g[0].h: found 2, expected text"),
         (lambda a: a.parts(), "f.json: a.b: found 1.5, expected an object"),
@@ -68,6 +75,7 @@ def test_a_value_of_another_kind_is_named_with_the_keys_that_lead_to_it(read, me
 
 def test_what_is_optional_may_be_missing_or_null():
     a = RECORD.part("a")
+    assert (a.texts("z"), a.setting("d"), a.digits("k")) == ([], None, 7)
     assert [a.text("z", True), a.number("d", True), a.part("z", True), a.score("d", True)] == [None] * 4
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_flow_tf.evaluation.report_tables import count, encoder_words, fixed, signed
+from bert_flow_tf.evaluation.report_cells import count, encoder_words, fixed, signed
 
 
 @pytest.mark.parametrize(
