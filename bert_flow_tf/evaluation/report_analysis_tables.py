@@ -78,13 +78,13 @@ def isotropy_section(report: dict) -> Section:
     for record in report["isotropy"]:
         measures = record["measures"]
         rows = [
-            [Cell(words), *(Cell(f"{one[key]:.{digits}f}") for one in measures.values())]
+            [Cell(words), *(Cell(fixed(one[key], digits)) for one in measures.values())]
             for words, key, digits in _ISOTROPY_ROWS
         ]
         # Of the embeddings as they are, under each density.
         blanks = [Cell("")] * (len(measures) - 1)
         rows += [
-            [Cell(f"bits per dimension, {density}"), Cell(f"{bits:.4f}".replace("-", "−")), *blanks]
+            [Cell(f"bits per dimension, {density}"), Cell(fixed(bits, 4)), *blanks]
             for density, bits in record["bits_per_dim"].items()
         ]
         caption = (
@@ -104,15 +104,14 @@ def training_section(report: dict) -> Section:
     rows = []
     for record in report["trainings"]:
         data = [Cell(record["learned_on"]), Cell(count(record["pairs"])), Cell(str(record["seed"]))]
-        seconds = "" if record["seconds"] is None else f"{record['seconds']:.1f}"
-        on_dev = [Cell(_measured(record["on_dev"].get(name))) for name in measures]
+        seconds = fixed(record["seconds"], 1)
+        on_dev = [Cell(fixed(record["on_dev"].get(name), 4)) for name in measures]
         what = record["pooling"] + (" + flow" if record["flow"] else "")
         rows.append([Cell(record["source"], what), *data, Cell(count(record["steps"])), Cell(seconds), *on_dev])
     columns = ("Run", "Learned on", "Pairs", "Seed", "Steps", "Seconds", *measures)
     table = Table("Training, and each run's own evaluation on dev.", columns, rows, frozenset({0, 1}))
-    note = "Names as in eval_results.txt; eval_loss_flow is in bits per dimension. Seconds are of the steps alone."
+    note = (
+        "Names as in eval_results.txt; eval_loss_flow is the bits per dimension of both sentences of a pair, added. "
+        "Seconds are of the steps alone."
+    )
     return Section("training", "Training", (note,), [table] if rows else [])
-
-
-def _measured(value):
-    return "" if value is None else f"{value:.4f}".replace("-", "−")

@@ -105,18 +105,21 @@ def listed(values: Sequence[int]) -> str:
     return ", ".join(map(str, values))
 
 
-def fixed(value: float | None) -> str:
-    """The number with two decimals; nothing for None."""
-    return "" if value is None else f"{value:.2f}".replace("-", "−")
+def fixed(value: float | None, digits: int = 2) -> str:
+    """The number with so many decimals; nothing for None."""
+    if value is None:
+        return ""
+    text = f"{value:.{digits}f}"
+    # What rounds to zero has no sign.
+    return text.lstrip("-") if float(text) == 0 else text.replace("-", "−")
 
 
 def signed(value: float | None) -> str:
     """The difference with its sign and two decimals; nothing for None."""
     if value is None:
         return ""
-    # Not +0.00 nor −0.00: there is no difference to two decimals.
-    text = f"{value:+.2f}".replace("-", "−")
-    return "0.00" if text[1:] == "0.00" else text
+    text = fixed(value)
+    return text if text.startswith("−") or text == "0.00" else f"+{text}"
 
 
 def count(value: int | None) -> str:

@@ -7,14 +7,23 @@ from bert_flow_tf.evaluation.report_cells import count, encoder_words, fixed, si
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, ""), (0.0, "0.00"), (1.005, "1.00"), (5.384, "+5.38"), (-0.5, "−0.50"), (0.004, "0.00"), (-0.004, "0.00")],
+    [
+        (None, ""),
+        (0.0, "0.00"),
+        (1.2349, "+1.23"),
+        (5.384, "+5.38"),
+        (-0.5, "−0.50"),
+        (0.004, "0.00"),
+        (-0.004, "0.00"),
+    ],
 )
 def test_a_difference_has_its_sign_unless_it_is_none(value, text):
-    assert signed(value) == (text if text[:1] in "+−" or text in ("", "0.00") else f"+{text}")
+    assert signed(value) == text
 
 
 def test_numbers_have_two_decimals_and_counts_commas():
     assert [fixed(78.4632), fixed(-24.554), fixed(None)] == ["78.46", "−24.55", ""]
+    assert [fixed(-0.00001, 4), fixed(-0.0001, 4), fixed(339.04, 0)] == ["0.0000", "−0.0001", "339"]
     assert [count(1379), count(12), count(None)] == ["1,379", "12", ""]
 
 
