@@ -40,6 +40,7 @@ setup(
         "matplotlib",
         "platformdirs",
         "rapidfuzz",
+        "tensorflow-serving-api~=2.19.0",
         # tensorflow-hub 0.16 imports pkg_resources, whose own deprecation notice says to stay below 81.
         "setuptools<81",
     ],
@@ -47,7 +48,6 @@ setup(
         # The protobuf that TensorFlow 2.19 runs on cannot load later versions of the metadata.
         "datasets": ["tensorflow-datasets", "tensorflow-metadata<1.18"],
         "words": ["wordfreq"],
-        "serving": ["tensorflow-serving-api~=2.19.0"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],
         "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist"],
     },

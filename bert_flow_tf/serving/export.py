@@ -12,7 +12,9 @@ from bert_flow_tf.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model import reduce_dimension
 from bert_flow_tf.serving.served_model import ServedBertFlow
+from bert_flow_tf.serving.server_files import check_model_name, write_server_files
 from bert_flow_tf.serving.version_folder import check_destination
+from bert_flow_tf.serving.warmup import write_warmup_requests
 
 FORMAT_VERSION = 2
 SIGNATURE = "serving_default"
@@ -42,12 +44,14 @@ class Exported:
       max_difference: largest absolute difference over the `CHECKED_SENTENCES`.
       max_value: largest absolute value of the live model's embeddings there.
       min_cosine: smallest cosine of a sentence's embedding with the live model's.
+      kept: paths of the server's files that somebody has changed, and that were left as they are.
     """
 
     path: pathlib.Path
     max_difference: float
     max_value: float
     min_cosine: float
+    kept: tuple = ()
 
 
 def export(
@@ -67,12 +71,14 @@ def export(
     `serving_default` (`sentences`, string [n], to `embedding`, float32 [n, D]), `similarity` (`sentence_a`,
     `sentence_b` to `cosine`), `tokens` (`input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, t], to `embedding`)
     and `pooled` (`sentences` to `embedding` before the flow), see `served_model.ServedBertFlow`.
-    `assets.extra/config.json` says what it was made of. Loading it in Python needs `import tensorflow_text` before,
-    which registers the tokenizer's operations.
+    `assets.extra/config.json` says what it was made of, and `assets.extra/tf_serving_warmup_requests` holds requests
+    that a server makes of it first. Beside the versions lie the files that `run_scripts/serve.sh` starts a server with;
+    those that were edited stay as they are. Loading it in Python needs `import tensorflow_text` before, which registers
+    the tokenizer's operations.
 
     Args:
       bert_flow: `api.BertFlow`.
-      out_dir: the model's folder, which TensorFlow Serving calls its base path.
+      out_dir: the model's folder, which TensorFlow Serving calls its base path; its name is the model's.
       version: positive int, the version's folder in it; None for the one after the highest there.
       normalize: scale every embedding to norm 1 (not those before the flow).
       low_dim: see `model.reduce_dimension`; None for the model's own.
@@ -86,6 +92,7 @@ def export(
         that is above 1), or for bfloat16 to a cosine of 0.99; nothing is left behind.
     """
     path = check_destination(out_dir, version, overwrite)
+    check_model_name(path.parent.name)
     low_dim = bert_flow.low_dim if low_dim is None else low_dim
     max_seq_length = bert_flow.max_seq_length if max_seq_length is None else max_seq_length
     _check(bert_flow, low_dim, max_seq_length, dtype)
@@ -119,8 +126,11 @@ def export(
         (folder / "assets.extra").mkdir()
         text = json.dumps(description, indent=2) + "\n"
         (folder / "assets.extra" / "config.json").write_text(text, encoding="utf-8")
-        differences = _compare(path, folder, bert_flow, description)
-    return Exported(path, *differences)
+        loaded = tf.saved_model.load(str(folder))
+        differences = _compare(path, loaded, bert_flow, description)
+        write_warmup_requests(folder, path.parent.name, loaded.signatures)
+    kept = write_server_files(path.parent, path.parent.name, keep_changed=True)
+    return Exported(path, *differences, tuple(kept))
 
 
 def _check(bert_flow, low_dim, max_seq_length, dtype):
@@ -139,11 +149,10 @@ def _check(bert_flow, low_dim, max_seq_length, dtype):
         )
 
 
-def _compare(path, folder, bert_flow, description):
-    """Largest difference of the SavedModel in `folder` from the live model, largest value, and smallest cosine."""
+def _compare(path, loaded, bert_flow, description):
+    """Largest difference of the SavedModel from the live model, largest value, and smallest cosine."""
     live = _live_embeddings(bert_flow, description)
-    signature = tf.saved_model.load(str(folder)).signatures[SIGNATURE]
-    reloaded = signature(sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
+    reloaded = loaded.signatures[SIGNATURE](sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
     difference, largest = float(np.abs(reloaded - live).max()), float(np.abs(live).max())
     norms = np.linalg.norm(live, axis=1) * np.linalg.norm(reloaded, axis=1)
     cosine = float((np.sum(live * reloaded, axis=1) / norms).min())

@@ -55,7 +55,7 @@ class ServedBertFlow(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed_sentences(self, sentences):
         """`{"embedding": float32 [n, D]}` of `sentences`, string [n] in UTF-8."""
-        return {"embedding": self._embed(self._tokenize(sentences, "sentences"))}
+        return {"embedding": self._embed(self._tokenize(_vector(sentences, "sentences")))}
 
     @tf.function(
         input_signature=[
@@ -65,19 +65,21 @@ class ServedBertFlow(tf.Module):
     )
     def similarity(self, sentence_a, sentence_b):
         """`{"cosine": float32 [n]}` of each pair of `sentence_a` and `sentence_b`, string [n]."""
+        sentence_a, sentence_b = _vector(sentence_a, "sentence_a"), _vector(sentence_b, "sentence_b")
         n, m = tf.size(sentence_a), tf.size(sentence_b)
         check = tf.debugging.Assert(
             tf.equal(n, m), ["sentence_b: found", m, "sentences, expected as many as sentence_a has:", n]
         )
         with tf.control_dependencies([check]):
-            sentence_a, sentence_b = (tf.ensure_shape(tf.identity(s), [None]) for s in (sentence_a, sentence_b))
-        both = self._embed(self._tokenize(tf.concat([sentence_a, sentence_b], axis=0), "sentence_a and sentence_b"))
+            sentence_a, sentence_b = tf.identity(sentence_a), tf.identity(sentence_b)
+        both = self._embed(self._tokenize(tf.concat([sentence_a, sentence_b], axis=0)))
         return {"cosine": cosine_similarity(both[:n], both[n:])}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in _TOKEN_INPUTS])
     def embed_tokens(self, input_word_ids, input_mask, input_type_ids):
         """`{"embedding": float32 [n, D]}` of an encoder's inputs, int32 [n, t], such as the preprocess model's."""
         tokens = dict(zip(_TOKEN_INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
+        tokens = {name: _matrix(value, name) for name, value in tokens.items()}
         with tf.control_dependencies(self._token_checks(tokens)):
             tokens = {name: tf.identity(value) for name, value in tokens.items()}
         return {"embedding": self._embed(tokens)}
@@ -85,11 +87,9 @@ class ServedBertFlow(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def pool_sentences(self, sentences):
         """`{"embedding": float32 [n, D]}` of `sentences`, string [n], before the flow: what it was learned on."""
-        return {"embedding": self._rows(self._pool, self._tokenize(sentences, "sentences"))}
+        return {"embedding": self._rows(self._pool, self._tokenize(_vector(sentences, "sentences")))}
 
-    def _tokenize(self, sentences, name):
-        # The session that a server runs does not compare what it is fed with the signature's shape.
-        sentences = tf.ensure_shape(sentences, [None], name=name.replace(" ", "_"))
+    def _tokenize(self, sentences):
         return self.tokenizer(sentences, self._max_seq_length)
 
     def _token_checks(self, tokens):
@@ -146,3 +146,12 @@ class ServedBertFlow(tf.Module):
             row = tf.fill([nothing, width], filling[name])
             padded[name] = tf.concat([tf.reshape(value, [n, width]), row], axis=0)
         return function(padded)[:n]
+
+
+# The session that a server runs does not compare what it is fed with the signature's shapes.
+def _vector(value, name):
+    return tf.ensure_shape(value, [None], name=name)
+
+
+def _matrix(value, name):
+    return tf.ensure_shape(value, [None, None], name=name)

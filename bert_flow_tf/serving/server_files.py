@@ -91,12 +91,17 @@ def write_server_files(base_dir, model_name, *, overwrite=False, keep_changed=Fa
     return kept
 
 
-def _contents(model_name):
+def check_model_name(model_name):
+    """Refuses a name that does not fit a URL, with a `UserError`."""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", model_name):
         raise UserError(
             f"model name: found {model_name!r}, expected letters, digits, dots, hyphens and underscores, as it is part "
             "of the server's URLs"
         )
+
+
+def _contents(model_name):
+    check_model_name(model_name)
     return {
         MODELS_FILE: _MODELS.format(name=model_name),
         BATCHING_FILE: _BATCHING,

@@ -11,6 +11,8 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_flow_tf.errors import UserError
 
@@ -36,10 +38,9 @@ def write_warmup_requests(version_folder, model_name, signatures):
         int32 [n, t], of which those called `input_mask` are masks.
 
     Raises:
-      UserError: the file exists; or TensorFlow Serving's API is not installed.
+      UserError: the file exists.
       ValueError: a signature has an input of another kind.
     """
-    api = _serving_api()
     folder = pathlib.Path(version_folder) / "assets.extra"
     path = folder / WARMUP_FILE
     if path.exists():
@@ -49,7 +50,7 @@ def write_warmup_requests(version_folder, model_name, signatures):
     for name in sorted(signatures):
         _, specs = signatures[name].structured_input_signature
         for lengths in _batches(longest):
-            log = api.PredictionLog()
+            log = prediction_log_pb2.PredictionLog()
             request = log.predict_log.request
             request.model_spec.name = model_name
             request.model_spec.signature_name = name
@@ -68,14 +69,12 @@ def read_warmup_requests(path):
     """List of (signature, dict of input name -> array) of the file at `path`; sentences are arrays of bytes.
 
     Raises:
-      UserError: it cannot be read as such a file; or TensorFlow Serving's API is not installed.
+      UserError: it cannot be read as such a file.
     """
-    api = _serving_api()
-    # Imported where it is used, as the API itself: protobuf's errors have no public name in TensorFlow.
-    from google.protobuf.message import DecodeError
-
     try:
-        logs = [api.PredictionLog.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))]
+        logs = [
+            prediction_log_pb2.PredictionLog.FromString(record.numpy()) for record in tf.data.TFRecordDataset(str(path))
+        ]
     except (tf.errors.OpError, DecodeError) as error:
         raise UserError(f"{path}: cannot be read, expected a TFRecord file of PredictionLog records") from error
     requests = [log.predict_log.request for log in logs]
@@ -102,14 +101,3 @@ def _rows(signature, name, spec, lengths):
         is_word = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
         return is_word.astype(np.int32) * (name == "input_mask")
     raise ValueError(f"signature {signature}, input {name}: found {spec}, expected string [n] or int32 [n, t]")
-
-
-def _serving_api():
-    try:
-        from tensorflow_serving.apis import prediction_log_pb2
-    except ModuleNotFoundError as error:
-        raise UserError(
-            "warm-up requests: the package tensorflow-serving-api is not installed, expected "
-            "`pip install bert-flow-tf[serving]`"
-        ) from error
-    return prediction_log_pb2

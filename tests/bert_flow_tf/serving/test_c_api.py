@@ -28,6 +28,16 @@ _REFUSED = (
     ("serving_default", {"sentences": np.array([1], np.int32)}, "to be string but int32"),
     ("similarity", {"sentence_a": np.array(["w1"], object), "sentence_b": np.array([], object)}, "sentence_b"),
     ("tokens", dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), np.array([[-1]], np.int32)), "_ids"),
+    ("similarity", {"sentence_a": np.array("w1", object), "sentence_b": np.array(["w1"], object)}, "sentence_a"),
+    (
+        "tokens",
+        {
+            "input_word_ids": np.ones([1, 2], np.int32),
+            "input_mask": np.ones([2], np.int32),
+            "input_type_ids": np.zeros([1, 2], np.int32),
+        },
+        "input_mask",
+    ),
 )
 # Sentences that a client may send by mistake, and what they must be taken for: bytes that are not UTF-8 (0xff) are
 # dropped, and a megabyte is cut at the model's max_seq_length.

@@ -17,6 +17,7 @@ from bert_flow_tf.cli import main
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.serving import export as exporting
 from bert_flow_tf.serving.export import CHECKED_SENTENCES
+from bert_flow_tf.serving.warmup import read_warmup_requests
 
 SENTENCES = ["w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13"]
 _ROOT = pathlib.Path(__file__).parents[3]
@@ -297,7 +298,20 @@ def test_versions_follow_each_other_and_stay_unless_overwritten(model, tmp_path)
     assert (tmp_path / "4" / "saved_model.pb").read_text() == "old"
     model.export(tmp_path, version=4, overwrite=True)
     assert (tmp_path / "4" / "variables").is_dir()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["4", "5"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["4", "5"]
+
+
+def test_what_an_operator_needs_is_beside_and_stays_as_edited(model, exported, tmp_path):
+    beside = {path.name for path in exported.path.parent.iterdir()} - {"1"}
+    assert beside == {"models.config", "batching_parameters.txt", "monitoring.config"}
+    assert f'name: "{exported.path.parent.name}"' in (exported.path.parent / "models.config").read_text()
+    requests = read_warmup_requests(exported.path / "assets.extra" / "tf_serving_warmup_requests")
+    assert {signature for signature, _ in requests} == {"serving_default", "similarity", "tokens", "pooled"}
+    (tmp_path / "batching_parameters.txt").write_text("mine\n")
+    assert model.export(tmp_path).kept == (tmp_path / "batching_parameters.txt",)
+    assert (tmp_path / "batching_parameters.txt").read_text() == "mine\n"
+    with pytest.raises(UserError, match="model name: found 'a model'"):
+        model.export(tmp_path / "a model")
 
 
 def test_overwrite_replaces_nothing_but_an_export(model, tmp_path):
