@@ -94,7 +94,7 @@ def _run(clone, name, replacements=()):
 def test_every_block_of_code_is_a_command_with_a_test():
     # test_recipe.py and tests/run_scripts test the first one's stages and both scripts; the second may be running now.
     elsewhere = {"whole method": "siamese_then_flow.sh", "tests": "test.sh"}
-    here = {"original", "TF1 runs", "convert and export", "client", "Python"}
+    here = {"original", "TF1 runs", "tables", "convert and export", "client", "Python"}
     assert set(_BLOCKS) == {*elsewhere, *here}
     for name, script in elsewhere.items():
         assert _BLOCKS[name] == ("bash", f"bash run_scripts/{script}\n")
@@ -107,6 +107,9 @@ def test_commands_train_score_convert_export_and_serve(clone):
     _run(clone, "TF1 runs")
     for name in ("stsb_flow", "from_tf1"):
         assert (clone / "runs" / name / "train_results.json").is_file()
+    said = _run(clone, "tables").splitlines()
+    assert said[-1].startswith("report written: report")
+    assert (clone / "report" / "report.html").read_text(encoding="utf-8").count("<svg") > 3
     said = _run(clone, "convert and export").splitlines()
     assert said[0] == "encoder folder written: encoders/bert_base"
     assert said[1].startswith("SavedModel written: exported/1 (reloaded: max difference ")
