@@ -197,7 +197,7 @@ def test_process_answers_bytes_in_any_locale_and_ends_without_a_traceback(stand_
     run = {
         "capture_output": True,
         "check": False,
-        "env": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
+        "env": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"},
     }
     done = subprocess.run([*command, "--input", "-"], input="one 🙂\n".encode(), **run)
     assert (done.returncode, done.stderr) == (0, b"")
