@@ -60,8 +60,8 @@ def query(
     bert-flow query --target http://localhost:8501 --status
 
     Answers are JSON, one line a sentence ("sentence", "embedding") or a pair ("sentence_a", "sentence_b", "cosine"),
-    unless --out takes them. gRPC needs the package tensorflow-serving-api and some seconds to load TensorFlow; REST
-    (http) needs neither and gives the same numbers.
+    unless --out takes them. gRPC needs some seconds to load TensorFlow; REST (http) does not, and gives the same
+    numbers.
     """
     given = {
         "SENTENCE": sentences,

@@ -36,7 +36,7 @@ def connect(target, model="bert_flow", version=None, *, timeout=10.0):
 
     Args:
       target: `grpc://host:port`, `http://host:port` or `https://host:port`; the latter two may have a path before
-        `/v1`. gRPC needs the package tensorflow-serving-api and loads TensorFlow; REST needs neither.
+        `/v1`. gRPC loads TensorFlow, which takes seconds; REST does not.
       model: its name at the server.
       version: int, or None for the newest that is in service.
       timeout: seconds that each request may take, further tries included; a call sends one a batch.

@@ -24,26 +24,19 @@ class GrpcTransport:
       target: `grpc://host:port`, for messages.
       address: `host:port`.
       model: its name at the server.
-
-    Raises:
-      ServingError: the package tensorflow-serving-api is not installed.
     """
 
     def __init__(self, target, address, model):
-        try:
-            import grpc
-            import tensorflow as tf
-            from tensorflow_serving.apis import (
-                get_model_status_pb2,
-                model_service_pb2_grpc,
-                predict_pb2,
-                prediction_service_pb2_grpc,
-            )
-        except ModuleNotFoundError as error:
-            raise ServingError(
-                f"{target}: the package {error.name} is not installed, expected `pip install bert-flow-tf[serving]`, "
-                "or a server's REST address, http://host:port"
-            ) from error
+        # TensorFlow takes seconds to load, and REST needs none of it.
+        import grpc
+        import tensorflow as tf
+        from tensorflow_serving.apis import (
+            get_model_status_pb2,
+            model_service_pb2_grpc,
+            predict_pb2,
+            prediction_service_pb2_grpc,
+        )
+
         self._tf, self._grpc = tf, grpc
         self._predict_request = predict_pb2.PredictRequest
         self._status_request = get_model_status_pb2.GetModelStatusRequest

@@ -1,12 +1,9 @@
 """What is gRPC's alone."""
 
-import sys
-
 import numpy as np
 
 from bert_flow_tf.serving.client import connect
-from bert_flow_tf.serving.client_errors import ServingError
-from tests.bert_flow_tf.serving.client_checks import AMPLE, SENTENCES, expected_embeddings, message_of, refused_answer
+from tests.bert_flow_tf.serving.client_checks import AMPLE, SENTENCES, expected_embeddings, refused_answer
 from tests.bert_flow_tf.serving.stand_in_server import StandIn, toy_answer
 
 
@@ -46,10 +43,3 @@ def test_grpc_answer_whose_values_do_not_fill_its_shape_is_named():
     tensor = tf.make_tensor_proto(np.ones([2, 3], np.float32))
     tensor.tensor_content = tensor.tensor_content[:-4]
     assert "values that do not fill its shape" in refused_answer("grpc", {"embedding": tensor})
-
-
-def test_grpc_without_its_package_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_serving", None)
-    monkeypatch.delitem(sys.modules, "tensorflow_serving.apis", raising=False)
-    message = message_of(ServingError, connect, "grpc://localhost:8500")
-    assert "pip install bert-flow-tf[serving]" in message
