@@ -6,7 +6,7 @@ import click
 
 from bert_flow_tf.commands.model_options import model_options, pooled_embeddings, with_options
 from bert_flow_tf.commands.results import results_folder, versions, write_results_folder
-from bert_flow_tf.commands.task_option import TaskName, require_gold
+from bert_flow_tf.commands.task_option import require_gold, task_option
 from bert_flow_tf.errors import UserError
 
 FORMAT_VERSION = 1
@@ -17,7 +17,7 @@ _SPLITS = ("train", "dev", "test")
 def _data_options(help_of_task, splits):
     """Decorator that adds the options of the sentences to embed."""
     options = [
-        click.option("--task", default="STS-B", type=TaskName(), metavar="NAME", show_default=True, help=help_of_task),
+        task_option(help_of_task),
         click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders."),
         click.option("--split", type=click.Choice(splits), default="dev", show_default=True),
     ]

@@ -9,7 +9,7 @@ import click
 from bert_flow_tf.commands.model_options import model_options, pooled_embeddings
 from bert_flow_tf.commands.results import results_file, versions, write_results
 from bert_flow_tf.commands.seeds import parse_seeds
-from bert_flow_tf.commands.task_option import TaskName, require_gold
+from bert_flow_tf.commands.task_option import require_gold, task_option
 from bert_flow_tf.errors import UserError
 
 FORMAT_VERSION = 1
@@ -20,14 +20,7 @@ _DEFAULT_FLOW = "config_l3_d3_w32"
 @click.command()
 @model_options(or_instead="embeddings")
 @click.option("--embeddings", metavar="FILE.npy", help="Embeddings made elsewhere instead, see below.")
-@click.option(
-    "--task",
-    default="STS-B",
-    type=TaskName(),
-    metavar="NAME",
-    show_default=True,
-    help="Task with dev and test scores.",
-)
+@task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
 @click.option("--methods", metavar="LIST", help="Calibrations, commas between.  [default: all of them]")
 @click.option("--seeds", default="3", show_default=True, metavar="N|LIST", help="Of the flow: 1 to N, or a list: 7,8.")

@@ -9,7 +9,7 @@ import click
 from bert_flow_tf.commands.model_options import run_record
 from bert_flow_tf.commands.results import check_writable, versions, write_results
 from bert_flow_tf.commands.seeds import parse_seeds
-from bert_flow_tf.commands.task_option import TaskName, require_gold
+from bert_flow_tf.commands.task_option import require_gold, task_option
 from bert_flow_tf.errors import UserError
 
 RESULTS_FILE = "reproduction.json"
@@ -25,14 +25,7 @@ FORMAT_VERSION = 1
 @click.option("--bert_premodels", metavar="DIR", help="Folder of TF1 BERT checkpoints, instead of --bert_hub.")
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, and of MNLI and SNLI for --nli.")
-@click.option(
-    "--task",
-    default="STS-B",
-    type=TaskName(),
-    metavar="NAME",
-    show_default=True,
-    help="Task to learn on and to score.",
-)
+@task_option("Task to learn on and to score.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results; begun ones go on.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
 def reproduce(rows, seeds, nli, glue_dir, task, out, overwrite, **encoder):

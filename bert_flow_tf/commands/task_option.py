@@ -26,6 +26,11 @@ class TaskName(click.ParamType):
         return by_key[_key(value)]
 
 
+def task_option(words):
+    """Decorator that adds the option, STS-B by default, to a command; `words` are its help."""
+    return click.option("--task", default="STS-B", type=TaskName(), metavar="NAME", show_default=True, help=words)
+
+
 def require_gold(task, splits):
     """Raises `UserError` unless these splits of the task have gold scores; it names the tasks that have them."""
     from bert_flow_tf.tasks import TASKS
