@@ -132,7 +132,8 @@ set_up() {
   local started=$SECONDS digest
   make_venv
   say "Installing requirements.txt into $VENV (some minutes the first time)"
-  pip_install requirements.txt -r "$REPOSITORY_ROOT/requirements.txt"
+  # Python compiles what is imported when it is; compiling all of it takes longer than the rest of the installation.
+  pip_install requirements.txt --no-compile -r "$REPOSITORY_ROOT/requirements.txt"
   # setuptools is in the lock; building with it needs no second copy from the index.
   pip_install "bert-flow-tf itself" --no-deps --no-build-isolation -e "$REPOSITORY_ROOT"
   # Last, and renamed into place: an interrupted installation leaves no stamp and is done again.

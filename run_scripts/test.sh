@@ -21,6 +21,7 @@ fi
 # The tests run even if the style check failed: their result is wanted either way, and their closing line is the last.
 say "pytest${*:+ $*}"
 tests=0
-# Two processes: much of a test's time is TensorFlow tracing on one core. A file's tests stay together, for its fixtures.
-"$VENV_PYTHON" -m pytest -n 2 --dist loadfile "$@" || tests=$?
+# Two processes: much of a test's time is TensorFlow tracing on one core. A file's tests stay together, for its fixtures;
+# tests/conftest.py says which files come first.
+"$VENV_PYTHON" -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" || tests=$?
 exit $((tests ? tests : style))

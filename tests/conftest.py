@@ -12,6 +12,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 
+# Files of few but long tests: last, one process would run them while the other waits.
+_FIRST = ("test_readme.py", "test_original_commands.py", "test_tf1_run.py", "test_training.py", "test_run_siamese.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
+
+
 @pytest.fixture(scope="session")
 def golden_dir():
     """Folder of values that the TF1 code computed."""

@@ -109,7 +109,7 @@ def test_commands_train_score_convert_export_and_serve(clone):
         assert (clone / "runs" / name / "train_results.json").is_file()
     said = _run(clone, "tables").splitlines()
     assert said[-1].startswith("report written: report")
-    assert (clone / "report" / "report.html").read_text(encoding="utf-8").count("<svg") > 3
+    assert (clone / "report" / "report.html").read_text(encoding="utf-8").count("<svg") >= 2
     said = _run(clone, "convert and export").splitlines()
     assert said[0] == "encoder folder written: encoders/bert_base"
     assert said[1].startswith("SavedModel written: exported/1 (reloaded: max difference ")

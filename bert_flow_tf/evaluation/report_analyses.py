@@ -219,7 +219,8 @@ def training(source: Source) -> dict:
     results, seconds = None, None
     if (folder / TRAIN_RESULTS_FILE).is_file():
         results = read_record(folder / TRAIN_RESULTS_FILE)
-        stage = results.part("stages").part("train", optional=True)
+        stages = results.part("stages", optional=True)
+        stage = stages and stages.part("train", optional=True)
         seconds = stage and stage.number("seconds")
     flow = flow_of_run(config)
     data = config.part("data", optional=True)
@@ -229,10 +230,10 @@ def training(source: Source) -> dict:
         "encoder_trained": config.flag("encoder_trained"),
         "pooling": config.text("sentence_embedding_type"),
         "flow": None if flow is None else flow.to_dict(),
-        "learned_on": config.part("flags").text("task_name"),
-        "seed": config.part("flags").whole("seed"),
-        "pairs": data and data.whole("num_examples"),
-        "data_fingerprint": data and data.text("fingerprint"),
+        "learned_on": config.part("flags").text("task_name", optional=True),
+        "seed": config.part("flags").whole("seed", optional=True),
+        "pairs": data and data.whole("num_examples", optional=True),
+        "data_fingerprint": data and data.text("fingerprint", optional=True),
         "steps": results and results.whole("steps"),
         "seconds": seconds,
         "on_dev": _evaluation_lines(folder / EVALUATION_FILE),

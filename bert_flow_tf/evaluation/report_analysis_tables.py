@@ -103,11 +103,17 @@ def training_section(report: dict) -> Section:
     measures = [name for name in measures if name not in ("global_step", "loss", "eval_loss_total")]
     rows = []
     for record in report["trainings"]:
-        data = [Cell(record["learned_on"]), Cell(count(record["pairs"])), Cell(str(record["seed"]))]
+        data = [
+            record["learned_on"] or "",
+            count(record["pairs"]),
+            "" if record["seed"] is None else str(record["seed"]),
+        ]
         seconds = fixed(record["seconds"], 1)
         on_dev = [Cell(fixed(record["on_dev"].get(name), 4)) for name in measures]
         what = record["pooling"] + (" + flow" if record["flow"] else "")
-        rows.append([Cell(record["source"], what), *data, Cell(count(record["steps"])), Cell(seconds), *on_dev])
+        rows.append(
+            [Cell(record["source"], what), *map(Cell, data), Cell(count(record["steps"])), Cell(seconds), *on_dev]
+        )
     columns = ("Run", "Learned on", "Pairs", "Seed", "Steps", "Seconds", *measures)
     table = Table("Training, and each run's own evaluation on dev.", columns, rows, frozenset({0, 1}))
     note = (

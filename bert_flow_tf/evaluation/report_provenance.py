@@ -2,7 +2,7 @@
 
 from bert_flow_tf.evaluation.report_records import Record
 from bert_flow_tf.evaluation.report_rows import Row
-from bert_flow_tf.evaluation.report_settings import encoder_of_run, flow_of_run
+from bert_flow_tf.evaluation.report_settings import encoder_of_run, flow_of_run, seeds_of_run
 from bert_flow_tf.evaluation.report_sources import (
     Source,
     prediction_count,
@@ -64,7 +64,7 @@ def _of_run(source):
     config, evaluation = source.record, run_evaluation(source.path)
     learned, flow = config.part("data", optional=True), flow_of_run(config)
     data = []
-    if learned is not None:
+    if learned is not None and learned.values.get("num_examples") is not None:
         whole = config.part("flags").values.get("use_full_for_training") == 1
         data.append(
             _data(
@@ -87,7 +87,7 @@ def _of_run(source):
         "pooling": [config.text("sentence_embedding_type")],
         "max_seq_length": config.whole("max_seq_length"),
         "flow": flow and flow.to_dict(),
-        "seeds": [config.part("flags").whole("seed")],
+        "seeds": seeds_of_run(config),
         "data": [*data, *told.get("data", [])],
     }
 

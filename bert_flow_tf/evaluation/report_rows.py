@@ -17,6 +17,7 @@ from bert_flow_tf.evaluation.report_settings import (
     flow_of_run,
     is_random,
     model_of_results,
+    seeds_of_run,
 )
 from bert_flow_tf.evaluation.report_sources import (
     Source,
@@ -124,7 +125,7 @@ def _run_rows(source):
         pooling=config.text("sentence_embedding_type"),
         max_seq_length=config.whole("max_seq_length"),
         low_dim=_low_dim(config),
-        seeds=[config.part("flags").whole("seed")] if is_random(encoder, flow) else [],
+        seeds=seeds_of_run(config) if is_random(encoder, flow) else [],
     )
     if any(_is_same(row, scored) for row in rows):
         return rows

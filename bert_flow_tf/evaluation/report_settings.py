@@ -168,10 +168,17 @@ def flow_of_run(config: Record) -> Flow | None:
     earlier = _run_of(begins, config.path.parent) if begins else None
     return Flow(
         config=config_name(config),
-        learned_on=flags.text("task_name"),
-        flags={name: flags.setting(name) for name in _RUN_FLAGS},
+        learned_on=flags.text("task_name", optional=True),
+        # A run that was converted from a checkpoint of the original says nothing of how that was trained.
+        flags={name: flags.setting(name) for name in _RUN_FLAGS} if "task_name" in flags else None,
         begun=earlier is not None and bool(earlier[0].flag("flow", optional=True)),
     )
+
+
+def seeds_of_run(config: Record) -> list[int]:
+    """The seed of a run; none of one that was converted from a checkpoint of the original."""
+    seed = config.part("flags").whole("seed", optional=True)
+    return [] if seed is None else [seed]
 
 
 def config_name(record: Record) -> str | None:
@@ -206,7 +213,7 @@ def model_of_results(model: Record, folder: pathlib.Path | None = None) -> tuple
     if config is not None and config.part("encoder").text("fingerprint") == model.part("encoder").text("fingerprint"):
         encoder, flow = encoder_of_run(config, folder), flow_of_run(config)
         if (flow is not None) == has_flow:
-            return encoder, flow, [config.part("flags").whole("seed")] if is_random(encoder, flow) else []
+            return encoder, flow, seeds_of_run(config) if is_random(encoder, flow) else []
     encoder, flow = _recorded_run(model, run, folder, has_flow)
     seed = run.whole("seed", optional=True)
     return encoder, flow, [seed] if seed is not None and is_random(encoder, flow) else []
@@ -221,7 +228,9 @@ def _recorded_run(model, run, folder, has_flow):
         encoder = dataclasses.replace(encoder, fine_tuning=UNKNOWN)
     if not has_flow:
         return encoder, None
-    return encoder, Flow(config_name(model), run.text("task_name"), {name: run.setting(name) for name in _RUN_FLAGS})
+    task = run.text("task_name", optional=True)
+    flags = None if task is None else {name: run.setting(name) for name in _RUN_FLAGS}
+    return encoder, Flow(config_name(model), task, flags)
 
 
 def is_random(encoder: Encoder, flow: Flow | None) -> bool:

@@ -106,7 +106,7 @@ def test_stages_are_nli_then_scores_then_flow_then_scores_then_export(workplace)
     assert _runs(calls) == _ALL_RUNS
     assert [module for module, _ in calls].count("bert_flow_tf.eval_stsb") == 4
     assert calls[-1][0] == "bert_flow_tf.cli"
-    assert calls[-1][1]["run"].endswith("nli_demo_1234_STS-B_avg-last-2_flow")
+    assert calls[-1][1]["model"].endswith("nli_demo_1234_STS-B_avg-last-2_flow")
     assert [("spearman" in stamp) for stamp in results] == [False, True, True, False, False, True, True, False]
 
 

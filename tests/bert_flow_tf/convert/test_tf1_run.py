@@ -56,10 +56,16 @@ def with_moments(arrays):
     return arrays | moments
 
 
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory):
+    """Cache of the encoders that are converted on the way: the same one again and again."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def workplace(golden_dir, tmp_path, monkeypatch):
-    """Folder with BERT's configuration and vocabulary in `tf1`, a configuration of the flow, and a cache."""
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "cache"))
+def workplace(golden_dir, tmp_path, cache_dir, monkeypatch):
+    """Folder with BERT's configuration and vocabulary in `tf1`, and a configuration of the flow."""
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(cache_dir))
     (tmp_path / "tf1").mkdir()
     for name in ("bert_config.json", "vocab.txt"):
         shutil.copy(golden_dir / "bert_tiny" / name, tmp_path / "tf1")

@@ -10,6 +10,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import report_analyses
 from bert_flow_tf.evaluation.isotropy import isotropic_reference, isotropy
 from bert_flow_tf.evaluation.plots import spectrum_figure
+from bert_flow_tf.evaluation.report_analysis_tables import training_section
 from bert_flow_tf.evaluation.report_sources import find_sources
 from tests.bert_flow_tf.evaluation import result_files as files
 
@@ -104,3 +105,19 @@ def test_embeddings_made_elsewhere_have_an_encoder_that_is_not_known(tmp_path):
     path = files.write_json(tmp_path / "c.json", record)
     encoder = report_analyses.calibration(source_of(path))["encoder"]
     assert (encoder["handle"], encoder["name"], encoder["fine_tuning"]) == ("mine.npy", None, "unknown")
+
+
+def test_run_converted_from_the_original_says_nothing_of_its_training(tmp_path):
+    """As `bert-flow convert --tf1_flow` writes it."""
+    folder = files.write_run(tmp_path / "run", flow=1, flow_loss=1, num_examples=0)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"flags": {"tf1_checkpoint": "model.ckpt-7 0123"}, "data": {"num_examples": None, "fingerprint": None}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "train_results.json").write_text(json.dumps({"steps": 7, "converted_from": "model.ckpt-7"}))
+    (folder / "eval_results.txt").unlink()
+    record = report_analyses.training(source_of(folder))
+    assert record["steps"] == 7
+    assert {record[key] for key in ("learned_on", "seed", "pairs", "data_fingerprint", "seconds")} == {None}
+    assert (record["flow"]["config"], record["flow"]["flags"]) == ("config_l3_d3_w32", None)
+    (row,) = training_section({"trainings": [record]}).tables[0].rows
+    assert [cell.text for cell in row[1:4]] == ["", "", ""]
