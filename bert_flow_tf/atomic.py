@@ -33,14 +33,18 @@ def make_directory(path):
 
 
 @contextlib.contextmanager
-def new_folder(path):
+def new_folder(path, *, replace=True):
     """Gives the path of a folder to be, which takes the name `path` when the block ends well and is removed when not.
 
-    The block makes the folder itself. One that has the name already is replaced in the end; folders above it that had
-    to be made for it are removed again when they stay empty.
+    The block makes the folder itself. One that has the name by then is replaced; folders above it that had to be made
+    for it are removed again when they stay empty.
+
+    Args:
+      path: the folder.
+      replace: whether one that has the name may be replaced.
 
     Raises:
-      UserError: the place cannot be written to.
+      UserError: the place cannot be written to; or the name was taken meanwhile, and not to `replace`.
     """
     path = pathlib.Path(path).absolute()
     made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
@@ -54,6 +58,8 @@ def new_folder(path):
     try:
         folder = workspace / "new"
         yield folder
+        if path.exists() and not replace:
+            raise UserError(f"{path}: was made by another process meanwhile, expected a new name")
         if path.exists():
             path.rename(workspace / "old")
         folder.rename(path)

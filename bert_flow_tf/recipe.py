@@ -167,6 +167,16 @@ def run(
         return _run_stages(recipe, stages, stamps, overwrite, interpreter)
 
 
+@contextlib.contextmanager
+def ended_by_sigterm():
+    """SIGTERM inside the block ends it as an exception, and so a stage's process too, which would go on alone."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _run_stages(
     recipe: Recipe, stages: Sequence[Stage], stamps: Stamps, overwrite: bool, interpreter: Sequence[str]
 ) -> list[dict]:
@@ -296,6 +306,5 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
 
 
 if __name__ == "__main__":
-    # As an exception, SIGTERM ends the stage's process too, which would otherwise go on alone.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    sys.exit(main())
+    with ended_by_sigterm():
+        sys.exit(main())

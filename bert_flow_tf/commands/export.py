@@ -45,4 +45,4 @@ def export(model, out, version, overwrite, **options):
         how_far += f", smallest cosine {exported.min_cosine:.4f}"
     click.echo(f"SavedModel written: {out}/{exported.path.name} (reloaded: {how_far})")
     for path in exported.kept:
-        click.echo(f"left as it is, since it was edited: {path}")
+        click.echo(f"left as it is, since it differs from what would be written: {path}")

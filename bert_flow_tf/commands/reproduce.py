@@ -1,5 +1,6 @@
 """`bert-flow reproduce`: rows of the paper's tables, trained and scored over seeds."""
 
+import json
 import os
 import pathlib
 import sys
@@ -53,6 +54,7 @@ def reproduce(rows, seeds, nli, glue_dir, task, out, overwrite, **encoder):
     presets = get_presets([name.strip() for name in rows.split(",") if name.strip()])
     seeds = parse_seeds(seeds)
     environ = _environment(encoder, glue_dir=glue_dir, task=task, out=out, nli=nli)
+    _check_kept(pathlib.Path(out) / RESULTS_FILE, presets, seeds, environ, overwrite)
     runs = []
     for seed in seeds:
         recipe = recipes.read_environment({**environ, "RANDOM_SEED": str(seed)})
@@ -65,7 +67,8 @@ def reproduce(rows, seeds, nli, glue_dir, task, out, overwrite, **encoder):
             continue
         click.echo(f"seed {seed}")
         try:
-            stamps = recipes.run(recipe, stages, overwrite=overwrite)
+            with recipes.ended_by_sigterm():
+                stamps = recipes.run(recipe, stages, overwrite=overwrite)
         except recipes.StageFailed as error:
             click.echo(f"error: {error}", err=True)
             sys.exit(error.status)
@@ -122,11 +125,38 @@ def _environment(encoder, *, glue_dir, task, out, nli):
     }
 
 
+def _check_kept(path, presets, seeds, environ, overwrite):
+    """Refuses to replace results that hold other rows or seeds than those that are asked for."""
+    if overwrite or not path.exists():
+        return
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+        held = {
+            "--task": {earlier["task"]} - {environ["TASK_NAME"]},
+            "--rows": set(earlier["rows"]) - {preset.name for preset in presets},
+            "--seeds": {str(seed) for seed in earlier["seeds"]} - {str(seed) for seed in seeds},
+            "--nli": {"with NLI" if earlier["with_nli"] else "without NLI"}
+            - {"with NLI" if environ["SKIP_NLI"] == "0" else "without NLI"},
+        }
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: found no results of `reproduce`, expected them, or --overwrite") from error
+    for flag, lost in held.items():
+        if lost:
+            raise UserError(
+                f"{flag}: {path} holds {', '.join(sorted(lost))} as well, which would be lost; expected the same, "
+                "another --out, or --overwrite"
+            )
+
+
 def _record(recipe, presets, seeds, done):
     from bert_flow_tf.evaluation.paper import paper_tables
     from bert_flow_tf.evaluation.presets import paper_row
+    from bert_flow_tf.evaluation.report_settings import encoder_name
 
     tables = paper_tables()
+    # Not by the last name of any folder: `encoders/base` may hold another encoder than the paper's.
+    hub = recipe.encoder_flags.get("bert_hub")
+    encoder = encoder_name(hub) if hub else recipe.encoder_name
     return {
         "format_version": FORMAT_VERSION,
         "encoder": recipe.encoder_name,
@@ -139,7 +169,7 @@ def _record(recipe, presets, seeds, done):
         "rows": {
             preset.name: {
                 **_row(done[preset.name]),
-                "paper": paper_row(preset, recipe.encoder_name, recipe.with_nli, recipe.task_name, tables),
+                "paper": paper_row(preset, encoder, recipe.with_nli, recipe.task_name, tables),
             }
             for preset in presets
         },

@@ -78,6 +78,10 @@ def results_folder(out, *, analysis, overwrite):
             found = None
         if found != analysis:
             raise UserError(f"{flag}: holds no {FOLDER_RESULTS} of `analyze {analysis}`, expected one to overwrite")
+        # The whole folder is replaced, so whatever else was put there would be lost.
+        others = [entry.name for entry in sorted(path.iterdir()) if not _is_analysis_file(entry)]
+        if others:
+            raise UserError(f"{flag}: holds {others[0]} beside an analysis, expected nothing else to overwrite")
     check_writable(path, flag)
     return path
 
@@ -99,6 +103,10 @@ def write_results_folder(path, record, figures):
         for name, figure in figures.items():
             write_figure(figure, folder, name)
     click.echo(f"written: {path}/{FOLDER_RESULTS} and plots beside it")
+
+
+def _is_analysis_file(entry):
+    return entry.is_file() and (entry.name == FOLDER_RESULTS or entry.suffix in (".png", ".svg"))
 
 
 def check_writable(path, flag):

@@ -20,6 +20,7 @@ from bert_flow_tf.evaluation.report_svg import inline_svg, read_svg
 from bert_flow_tf.evaluation.report_tables import sections
 
 PAGE_FILE, MARKDOWN_FILE = "report.html", "report.md"
+_FILES = (PAGE_FILE, MARKDOWN_FILE, RESULTS_FILE)
 _PAPER = "Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020"
 _ANALYSES = {
     "calibration": ("calibrations", lambda source: compared_calibration(report_analyses.calibration(source))),
@@ -49,6 +50,10 @@ def check_out(out: pathlib.Path, overwrite: bool) -> None:
         raise UserError(f"--out={out}: exists, expected a new folder or --overwrite")
     if any(out.iterdir()) and not is_report(out):
         raise UserError(f"--out={out}: found a folder that holds no report, expected an earlier report to overwrite")
+    # The whole folder is replaced, so whatever else was put there would be lost.
+    others = sorted(entry.name for entry in out.iterdir() if entry.name not in _FILES)
+    if others:
+        raise UserError(f"--out={out}: found {others[0]} beside a report, expected nothing else to overwrite")
 
 
 def collect(sources: Iterable[Source], title: str, date: str | None = None) -> dict:

@@ -47,7 +47,13 @@ class Bfloat16Encoder(tf.Module):
         return self._function(tokens)
 
     def _import(self, tokens):
-        values = {placeholder: tokens[name] for name, placeholder in self._inputs.items()}
+        # An encoder may read fewer inputs than it takes.
+        nodes = {node.name for node in self._graph_def.node}
+        values = {
+            placeholder: tokens[name]
+            for name, placeholder in self._inputs.items()
+            if placeholder.split(":")[0] in nodes
+        }
         for name, weight in zip(self._weight_names, self.weights, strict=True):
             values[f"{name}:0"] = weight.read_value()
         (embedding,) = tf.graph_util.import_graph_def(

@@ -12,7 +12,7 @@ from bert_flow_tf.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model import reduce_dimension
 from bert_flow_tf.serving.served_model import ServedBertFlow
-from bert_flow_tf.serving.server_files import check_model_name, write_server_files
+from bert_flow_tf.serving.server_files import check_server_files, write_server_files
 from bert_flow_tf.serving.version_folder import check_destination
 from bert_flow_tf.serving.warmup import write_warmup_requests
 
@@ -92,11 +92,11 @@ def export(
         that is above 1), or for bfloat16 to a cosine of 0.99; nothing is left behind.
     """
     path = check_destination(out_dir, version, overwrite)
-    check_model_name(path.parent.name)
+    check_server_files(path.parent, path.parent.name)
     low_dim = bert_flow.low_dim if low_dim is None else low_dim
     max_seq_length = bert_flow.max_seq_length if max_seq_length is None else max_seq_length
     _check(bert_flow, low_dim, max_seq_length, dtype)
-    with new_folder(path) as folder:
+    with new_folder(path, replace=overwrite) as folder:
         module = ServedBertFlow(
             bert_flow,
             normalize=normalize,

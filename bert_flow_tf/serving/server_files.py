@@ -70,9 +70,8 @@ def write_server_files(base_dir, model_name, *, overwrite=False, keep_changed=Fa
       UserError: the name does not fit a URL; a file differs, and neither option says what to do; or the folder cannot
         be written to. In the first two cases nothing is written.
     """
-    contents = _contents(model_name)
-    base_dir = pathlib.Path(base_dir)
-    changed = [base_dir / name for name, text in contents.items() if _differs(base_dir / name, text)]
+    changed = check_server_files(base_dir, model_name)
+    contents, base_dir = _contents(model_name), pathlib.Path(base_dir)
     if changed and not overwrite and not keep_changed:
         raise UserError(
             f"{changed[0]}: exists and is not what would be written (it may have been edited), expected to be told to "
@@ -91,17 +90,23 @@ def write_server_files(base_dir, model_name, *, overwrite=False, keep_changed=Fa
     return kept
 
 
-def check_model_name(model_name):
-    """Refuses a name that does not fit a URL, with a `UserError`."""
+def check_server_files(base_dir, model_name):
+    """Paths of the files that are there and differ from what would be written.
+
+    Raises:
+      UserError: the name does not fit a URL, or a file cannot be read.
+    """
+    return [
+        path for name, text in _contents(model_name).items() if _differs(path := pathlib.Path(base_dir) / name, text)
+    ]
+
+
+def _contents(model_name):
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", model_name):
         raise UserError(
             f"model name: found {model_name!r}, expected letters, digits, dots, hyphens and underscores, as it is part "
             "of the server's URLs"
         )
-
-
-def _contents(model_name):
-    check_model_name(model_name)
     return {
         MODELS_FILE: _MODELS.format(name=model_name),
         BATCHING_FILE: _BATCHING,

@@ -52,3 +52,19 @@ def test_a_file_in_the_way_is_named(tmp_path):
         make_directory(tmp_path / "file" / "folder")
     with pytest.raises(UserError, match=r"file: cannot be made"), new_folder(tmp_path / "file" / "folder"):
         pass
+
+
+def test_folder_that_came_meanwhile_is_kept_where_it_is_not_to_be_replaced(tmp_path):
+    def write(replace):
+        with new_folder(tmp_path / "1", replace=replace) as folder:
+            folder.mkdir()
+            (folder / "model").write_text("ours")
+            (tmp_path / "1").mkdir(exist_ok=True)
+            (tmp_path / "1" / "model").write_text("theirs")
+
+    with pytest.raises(UserError, match="was made by another process meanwhile"):
+        write(replace=False)
+    assert (tmp_path / "1" / "model").read_text() == "theirs"
+    write(replace=True)
+    assert (tmp_path / "1" / "model").read_text() == "ours"
+    assert [path.name for path in tmp_path.iterdir()] == ["1"]

@@ -80,6 +80,9 @@ def test_an_earlier_report_is_replaced_when_asked_to_and_nothing_else_is(results
     assert f"--out={out}: exists, expected a new folder or --overwrite" in refused("--runs", results, "--out", out)
     assert bert_flow_report("--runs", results / "a.json", "--out", out, "--overwrite").exit_code == 0
     assert kinds(out) == ["evaluation"]
+    (out / "thesis.txt").write_text("mine")
+    assert "found thesis.txt beside a report" in refused("--runs", results, "--out", out, "--overwrite")
+    (out / "thesis.txt").unlink()
     line = refused("--runs", results / "a.json", "--out", results, "--overwrite")
     assert "found a folder that holds no report" in line
     line = refused("--runs", results / "a.json", "--out", results / "words", "--overwrite")

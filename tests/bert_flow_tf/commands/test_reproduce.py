@@ -87,3 +87,42 @@ def test_a_slip_is_one_line(workplace, arguments, message):
     assert outcome.exit_code == 2
     assert outcome.stderr.startswith("error: ") and outcome.stderr.count("\n") == 1
     assert message in outcome.stderr
+
+
+def test_results_of_other_rows_seeds_or_tasks_are_not_lost(workplace):
+    assert reproduce(workplace, "--rows=avg,flow-target", "--seeds=2").exit_code == 0
+    path = workplace.root / "out" / "reproduction.json"
+    before = path.read_bytes()
+    workplace.calls()
+    for arguments, flag in (
+        (("--rows=avg", "--seeds=2"), "--rows: "),
+        (("--rows=avg,flow-target", "--seeds=1"), "--seeds: "),
+        (("--rows=avg,flow-target", "--seeds=2", "--nli"), "--nli: "),
+    ):
+        outcome = reproduce(workplace, *arguments)
+        assert outcome.exit_code == 2
+        assert outcome.stderr.startswith(f"error: {flag}") and "would be lost" in outcome.stderr
+    assert path.read_bytes() == before
+    path.write_text("mine")
+    assert "found no results of `reproduce`" in reproduce(workplace, "--rows=avg").stderr
+    assert path.read_text() == "mine"
+    assert reproduce(workplace, "--rows=avg", "--overwrite").exit_code == 0
+    assert set(json.loads(path.read_text())["rows"]) == {"avg"}
+
+
+def test_folder_that_is_called_like_the_papers_encoder_is_not_compared_with_it(workplace):
+    encoder = workplace.root / "encoders" / "base"
+    encoder.mkdir(parents=True)
+    outcome = CliRunner().invoke(
+        main,
+        [
+            "reproduce",
+            f"--bert_hub={encoder}",
+            f"--glue_dir={workplace.glue}",
+            f"--out={workplace.root / 'out'}",
+            "--rows=avg",
+        ],
+    )
+    assert outcome.exit_code == 0, outcome.output
+    record = json.loads((workplace.root / "out" / "reproduction.json").read_text())
+    assert record["rows"]["avg"]["paper"] is None

@@ -77,3 +77,11 @@ def test_versions_are_those_of_what_figures_come_from():
     found = versions()
     assert (found["numpy"], found["tensorflow"]) == (numpy.__version__, tensorflow.__version__)
     assert {"python", "bert-flow-tf", "scipy", "scikit-learn"} <= found.keys()
+
+
+def test_whatever_lies_beside_an_analysis_is_not_overwritten_with_it(tmp_path):
+    (tmp_path / "results.json").write_text(json.dumps({"analysis": "words"}))
+    (tmp_path / "words.png").write_bytes(b"")
+    assert results_folder(str(tmp_path), analysis="words", overwrite=True) == tmp_path
+    (tmp_path / "calibrations.json").write_text("mine")
+    assert "holds calibrations.json beside an analysis" in folder_line(tmp_path, overwrite=True)
