@@ -22,7 +22,18 @@ def test_test_sh_checks_style_then_runs_pytest_with_the_arguments(ready):
     assert done.returncode == 0
     lines = ready.calls()
     assert lines[:4] == ["-m", "ruff", "check", "--quiet"]
-    assert lines[-9:] == ["-m", "pytest", "-n", "2", "--dist", "loadfile", "tests/glow", "-k", "a b"]
+    assert lines[-10:] == [
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        "--no-loadscope-reorder",
+        "tests/glow",
+        "-k",
+        "a b",
+    ]
 
 
 @pytest.mark.parametrize("failing", ["ruff check", "ruff format", "pytest"])
