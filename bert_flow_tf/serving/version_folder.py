@@ -14,10 +14,12 @@ def check_destination(out_dir, version, overwrite):
       overwrite: whether the version may be replaced.
 
     Raises:
-      UserError: `version` is not positive; it exists and `overwrite` is false; what is there is no export; or
-        `overwrite` without a version.
+      UserError: a file is in the way; `version` is not positive; it exists and `overwrite` is false; what is there is
+        no export; or `overwrite` without a version.
     """
     out_dir = pathlib.Path(out_dir).absolute()
+    if out_dir.exists() and not out_dir.is_dir():
+        raise UserError(f"{out_dir}: found a file, expected a place for a directory")
     if version is None:
         if overwrite:
             raise UserError("--overwrite: found no --version, expected the one to replace")
