@@ -11,7 +11,7 @@ from bert_flow_tf.evaluation.original_runs import original_figure, original_runs
 from bert_flow_tf.evaluation.paper import paper_tables
 from bert_flow_tf.evaluation.presets import PRESETS, Preset, paper_row
 from bert_flow_tf.evaluation.report_rows import Row, task_title
-from bert_flow_tf.evaluation.report_settings import NLI
+from bert_flow_tf.evaluation.report_settings import FLOW_TRAINING, NLI
 
 PAPER_LENGTH = 64
 # Pairs with gold scores in the sets that the paper scores; in STS-13 without SMT, as SentEval has it.
@@ -29,16 +29,6 @@ _QNLI_PAIRS = (5463, 5732)
 # The code's default, which the authors' commands train, and the paper's Table 7.
 _PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
 _ENCODERS = ("base", "large")
-_FLOW_TRAINING = {
-    "num_examples": 0,
-    "num_train_epochs": 1.0,
-    "train_batch_size": 32,
-    "flow_learning_rate": 1e-3,
-    "use_full_for_training": 1,
-    "dupe_factor": 1,
-    "flow_loss": 1,
-    "flow_ddi": False,
-}
 
 
 def compared(rows: Sequence[Row]) -> list[dict]:
@@ -126,7 +116,7 @@ def original_of(row: Row) -> dict | None:
         return None
     if row.flow is None:
         return original_figure(row.pooling, None, [])
-    if row.flow.config is None or not _learned(row, _FLOW_TRAINING) or task_title(row.flow.learned_on) != row.task:
+    if row.flow.config is None or not _learned(row, FLOW_TRAINING) or task_title(row.flow.learned_on) != row.task:
         return None
     return original_figure(row.pooling, row.flow.config, row.seeds)
 
@@ -160,7 +150,7 @@ def _preset(row) -> Preset | None:
     for preset in PRESETS.values():
         if preset.flow is None or preset.pooling != row.pooling:
             continue
-        training = _FLOW_TRAINING | {name: float(value) for name, value in preset.flow.items()}
+        training = FLOW_TRAINING | {name: float(value) for name, value in preset.flow.items()}
         learned_on = "ALLNLI" if preset.on_nli else row.task
         if _learned(row, training) and task_title(row.flow.learned_on) == learned_on:
             return preset

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from bert_flow_tf.evaluation.presets import PRESETS, summarize
 from bert_flow_tf.evaluation.report_records import Record
 from bert_flow_tf.evaluation.report_settings import (
+    FLOW_TRAINING,
     NLI,
     UNKNOWN,
     Encoder,
@@ -27,17 +28,7 @@ from bert_flow_tf.evaluation.report_sources import (
 )
 
 # The recipe's settings of a flow, which a reproduction's rows are learned with but for what their preset changes.
-_PRESET_FLAGS = {
-    "num_examples": 0,
-    "num_train_epochs": 1.0,
-    "train_batch_size": 32,
-    "flow_learning_rate": 1e-3,
-    "use_full_for_training": 1,
-    "dupe_factor": 1,
-    "flow_loss": 1,
-    "flow_ddi": False,
-    "l2_penalty": -1.0,
-}
+_PRESET_FLAGS = {**FLOW_TRAINING, "l2_penalty": -1.0}
 _RECIPE_LENGTH, _RECIPE_FLOW = 64, "config_l3_d3_w32"
 METRICS = ("spearman", "auc")
 # Scores of the recipe are rounded to six decimals.

@@ -27,6 +27,17 @@ _NLI_FLAGS = {
     "flow": 0,
     "dupe_factor": 1,
 }
+# How the paper's flow is learned, on all sentences of the target task (the original's README).
+FLOW_TRAINING = {
+    "num_examples": 0,
+    "num_train_epochs": 1.0,
+    "train_batch_size": 32,
+    "flow_learning_rate": 1e-3,
+    "use_full_for_training": 1,
+    "dupe_factor": 1,
+    "flow_loss": 1,
+    "flow_ddi": False,
+}
 _PAPER_ENCODERS = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
 _RUN_FLAGS = (
     "num_examples",
