@@ -9,6 +9,7 @@ Prints medians in milliseconds, what is added, sentences a second, and sizes on 
 
 import argparse
 import itertools
+import os
 import pathlib
 import statistics
 import tempfile
@@ -28,14 +29,16 @@ def main():
     parser.add_argument("--batch_sizes", default="1,64", help="commas between (default: 1,64)")
     parser.add_argument("--seconds", type=float, default=10.0, help="to measure each batch size for (default: 10)")
     arguments = parser.parse_args()
-    examples = read_split(get_task("STS-B"), sample_glue_dir() / "STS-B", "train")
+    examples = read_split(get_task("STS-B"), os.path.join(sample_glue_dir(), "STS-B"), "train")
     sentences = list(dict.fromkeys(examples.sentences_a + examples.sentences_b))
     model = BertFlow.from_hub(arguments.bert_hub, sentence_embedding_type="avg-last-2")
     model.fit(sentences, verbose=0)
     with tempfile.TemporaryDirectory() as folder:
         exported = model.export(pathlib.Path(folder) / "model", dtype=arguments.dtype)
         serve = tf.saved_model.load(str(exported.path)).signatures["serving_default"]
-        encode = tf.function(lambda tokens: model.encoder(tokens, training=False))
+        # One trace for every batch size and length, as the export has.
+        ids = {name: tf.TensorSpec([None, None], tf.int32) for name in model.tokenizer(sentences[:1], 8)}
+        encode = tf.function(lambda tokens: model.encoder(tokens, training=False), input_signature=[ids])
         print(f"export {_mib(exported.path):.1f} MiB, encoder {_mib(model.source.encoder_dir):.1f} MiB on disk")
         for size in map(int, arguments.batch_sizes.split(",")):
             served, bare = _medians(model, serve, encode, sentences, size, arguments.seconds)
