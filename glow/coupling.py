@@ -10,6 +10,12 @@ from glow.actnorm import ActNorm
 tfb = tfp.bijectors
 
 
+def halves(x):
+    """`x` [..., D] as the first D // 2 channels and the others; one more of these where D is odd."""
+    size = x.shape[-1]
+    return tf.split(x, [size // 2, size - size // 2], axis=-1)
+
+
 def _convolve(x, kernel):
     """The 1x1 convolution of `x` [..., in] with `kernel` [in, out]."""
     if x.shape.rank == 2:
@@ -79,7 +85,7 @@ class ConvStack(tf.Module):
 
 
 class AdditiveCoupling(tfb.Bijector):
-    """Bijector of vectors that shifts the second half by a function of the first; log-determinant 0.
+    """Bijector of vectors that shifts the second half (see `halves`) by a function of the first; log-determinant 0.
 
         y[..., :D/2] = x[..., :D/2]
         y[..., D/2:] = x[..., D/2:] + network(x[..., :D/2])
@@ -104,11 +110,11 @@ class AdditiveCoupling(tfb.Bijector):
         return {}
 
     def _forward(self, x):
-        x1, x2 = tf.split(x, 2, axis=-1)
+        x1, x2 = halves(x)
         return tf.concat([x1, x2 + self.network(x1)], axis=-1)
 
     def _inverse(self, y):
-        y1, y2 = tf.split(y, 2, axis=-1)
+        y1, y2 = halves(y)
         return tf.concat([y1, y2 - self.network(y1)], axis=-1)
 
     def _forward_log_det_jacobian(self, x):
@@ -154,13 +160,13 @@ class AffineCoupling(tfb.Bijector):
         return output[..., 0::2], tf.math.log_sigmoid(output[..., 1::2] + 2.0)
 
     def _forward_and_log_det(self, x):
-        x1, x2 = tf.split(x, 2, axis=-1)
+        x1, x2 = halves(x)
         shift, log_scale = self._shift_and_log_scale(x1)
         y = tf.concat([x1, (x2 + shift) * tf.exp(log_scale)], axis=-1)
         return y, {"ildj": -tf.reduce_sum(log_scale, axis=-1)}
 
     def _inverse_and_log_det(self, y):
-        y1, y2 = tf.split(y, 2, axis=-1)
+        y1, y2 = halves(y)
         shift, log_scale = self._shift_and_log_scale(y1)
         x = tf.concat([y1, y2 * tf.exp(-log_scale) - shift], axis=-1)
         return x, {"ildj": -tf.reduce_sum(log_scale, axis=-1)}

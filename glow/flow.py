@@ -8,7 +8,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from glow.actnorm import ActNorm
-from glow.coupling import AdditiveCoupling, AffineCoupling, ConvStack
+from glow.coupling import AdditiveCoupling, AffineCoupling, ConvStack, halves
 from glow.parameters import Parameters
 from glow.permutation import LearnedPermutation, Reversal
 
@@ -46,7 +46,8 @@ class Glow(tf.Module):
 
         Args:
           config: a `GlowConfig`.
-          event_size: D, a multiple of 2 ** n_levels, since every level halves its channels.
+          event_size: D, 2 ** n_levels or more, since every level halves its channels. The original takes no width
+            but multiples of that; here an odd number leaves x2 one channel more than x1.
           seed: non-negative int; same seed, same bits.
           dtype: `tf.float32` or `tf.float64`.
           name: first part of the variables' names.
@@ -55,11 +56,9 @@ class Glow(tf.Module):
           ValueError: `event_size` does not fit the levels, or `seed` is negative.
         """
         super().__init__(name=name)
-        multiple = 2**config.n_levels
-        if event_size < 1 or event_size % multiple:
-            raise ValueError(
-                f"event_size: found {event_size}, expected a multiple of {multiple} for {config.n_levels} levels"
-            )
+        least = 2**config.n_levels
+        if event_size < least:
+            raise ValueError(f"event_size: found {event_size}, expected {least} or more for {config.n_levels} levels")
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
         self.config = config
@@ -104,11 +103,12 @@ class Glow(tf.Module):
             else:
                 bijectors.append(LearnedPermutation.create(step.scope("invertible"), size))
             affine = config.coupling == "affine"
+            moved = size - size // 2
             network = ConvStack(
                 step.scope(config.coupling).scope("nn"),
                 size // 2,
                 config.coupling_width,
-                size if affine else size // 2,
+                2 * moved if affine else moved,
                 activation=config.activation,
                 residual=config.coupling_residual,
             )
@@ -180,7 +180,7 @@ class Glow(tf.Module):
         typical_deviation = 0.0
         for i, bijectors in enumerate(self._levels):
             if i:
-                x = tf.split(x, 2, axis=-1)[0]
+                x = halves(x)[0]
             for bijector in bijectors:
                 if isinstance(bijector, ActNorm):
                     x = bijector.initialize_from_data(x, typical_deviation)
@@ -188,7 +188,7 @@ class Glow(tf.Module):
                     typical_deviation = 1.0
                     continue
                 if isinstance(bijector, (AdditiveCoupling, AffineCoupling)):
-                    bijector.network.initialize_from_data(tf.split(x, 2, axis=-1)[0], typical_deviation)
+                    bijector.network.initialize_from_data(halves(x)[0], typical_deviation)
                 x = bijector.forward(x)
 
     def _event(self, x):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from glow.config import GlowConfig
@@ -28,9 +28,12 @@ FEW = settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.ex
 
 
 @FEW
-@given(config=CONFIGS, multiple=st.integers(1, 2), seed=st.integers(0, 2**31))
-def test_any_flow_is_a_bijector(config, multiple, seed):
-    event_size = multiple * 2**config.n_levels
+@example(
+    config=GlowConfig(coupling="affine", n_levels=2, depth=1), more=3, seed=0
+)  # unequal halves: 7 = 3 + 4, 3 = 1 + 2
+@given(config=CONFIGS, more=st.integers(0, 8), seed=st.integers(0, 2**31))
+def test_any_flow_is_a_bijector(config, more, seed):
+    event_size = 2**config.n_levels + more
     flow = Glow(config, event_size, seed=seed, dtype=tf.float64)
     perturb(flow.trainable_variables, seed)
     check_density(flow.bijector, event_size, seed)
