@@ -188,12 +188,16 @@ def _fingerprint(encoder_dir, tokenizer_fingerprint):
 
 def _graph_digest(encoder_dir):
     """Digest of what determines the graph; the file of a graph saved again differs from one time to the next."""
-    config, record = encoder_dir.parent / "bert_config.json", encoder_dir.parent / "source.json"
+    config = encoder_dir.parent / "bert_config.json"
     if config.is_file():
         return file_digest(config)
-    if record.is_file():
-        return json.loads(record.read_text(encoding="utf-8"))["started_from"]
-    return file_digest(encoder_dir / "saved_model.pb")
+    return _started_from(encoder_dir) or file_digest(encoder_dir / "saved_model.pb")
+
+
+def _started_from(encoder_dir):
+    """Fingerprint of the encoder whose graph this one has with other weights; None where it is nobody's."""
+    record = encoder_dir.parent / "source.json"
+    return json.loads(record.read_text(encoding="utf-8")).get("started_from") if record.is_file() else None
 
 
 def _from_trio(config_file, vocab_file, checkpoint, do_lower_case, cache_dir):
@@ -265,12 +269,16 @@ def _with_run_weights(source, prefix, cache_dir):
         )
     config = read_config(prefix.parent)
     if not config["encoder_trained"]:
-        if config["encoder"]["fingerprint"] != source.fingerprint:
-            raise UserError(
-                f"--init_checkpoint={prefix}: a run on a frozen encoder, {config['encoder']['bert_hub']}, expected "
-                f"one on {source.bert_hub}"
-            )
-        return source
+        if config["encoder"]["fingerprint"] == source.fingerprint:
+            return source
+        # Its encoder may be what an earlier run made of this one.
+        frozen = recorded_encoder(config, cache_dir)
+        if _started_from(frozen.encoder_dir) == source.fingerprint:
+            return frozen
+        raise UserError(
+            f"--init_checkpoint={prefix}: a run on a frozen encoder, {config['encoder']['bert_hub']}, expected "
+            f"one on {source.bert_hub}"
+        )
     key = _cache_folder(cache_dir, checkpoint_files(prefix), source.fingerprint)
     return _from_hub(str(cached_encoder(key, lambda folder: convert_run(prefix, source, folder))), None, cache_dir)
 

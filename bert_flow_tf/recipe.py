@@ -38,7 +38,7 @@ from collections.abc import Mapping, Sequence
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
-from bert_flow_tf.recipe_stages import HUB_NAMES, Recipe, Stage, stages_of
+from bert_flow_tf.recipe_stages import HUB_NAMES, Recipe, Stage, Target, stages_of
 from bert_flow_tf.recipe_stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamps
 
 _PREMODELS = {
@@ -56,22 +56,18 @@ class StageFailed(Exception):
         self.status = status
 
 
-def read_environment(environ: Mapping[str, str]) -> Recipe:
+def read_environment(environ: Mapping[str, str], target: Target | None = None) -> Recipe:
     """The recipe that the environment variables describe.
+
+    Args:
+      environ: the variables of the module's text.
+      target: the task to learn on and to score, in the place of what GLUE_DIR and TASK_NAME say.
 
     Raises:
       UserError: a variable with a value that makes no sense, or a folder that is not there.
     """
-    # Here, since it takes NumPy along and --help can do without.
-    from bert_flow_tf import tasks
-
     values = {name: value for name, value in environ.items() if value}
     name, flags = _encoder(values)
-    task_name = values.get("TASK_NAME", "STS-B")
-    task = tasks.get_task(task_name)
-    if task.gold_test is None:
-        scored = ", ".join(known.directory for known in tasks.TASKS.values() if known.gold_test)
-        raise UserError(f"TASK_NAME: {task_name} has no gold scores for its test split, expected one of {scored}")
     seed = values.get("RANDOM_SEED", "1234")
     if not re.fullmatch(r"[0-9]{1,9}", seed):
         raise UserError(f"RANDOM_SEED: found {seed!r}, expected a whole number from 0 to 999999999")
@@ -80,21 +76,33 @@ def read_environment(environ: Mapping[str, str]) -> Recipe:
         raise UserError(f"SKIP_NLI: found {skip_nli!r}, expected 0 or 1")
     output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
     glue_dir = pathlib.Path(values["GLUE_DIR"]) if "GLUE_DIR" in values else _sample_glue_dir()
-    gold = pathlib.Path(tasks.gold_path(task, glue_dir, "test"))
-    if gold.parent.is_dir() and not gold.is_file():
-        # Scores come last: without this they would be missed after hours of training.
-        raise UserError(f"GLUE_DIR: no {gold}, expected the gold scores of the test split of {task.directory} there")
+    target = _target(values.get("TASK_NAME", "STS-B"), glue_dir) if target is None else target
     return Recipe(
         encoder_name=name,
         encoder_flags=flags,
         init_checkpoint=values.get("INIT_CKPT"),
         glue_dir=glue_dir,
-        task_name=task.directory,
+        target=target,
         output_dir=output_dir,
         cached_dir=pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data"),
         seed=str(int(seed)),
         with_nli=skip_nli == "0",
     )
+
+
+def _target(task_name: str, glue_dir: pathlib.Path) -> Target:
+    # Here, since it takes NumPy along and --help can do without.
+    from bert_flow_tf import tasks
+
+    task = tasks.get_task(task_name)
+    if task.gold_test is None:
+        scored = ", ".join(known.directory for known in tasks.TASKS.values() if known.gold_test)
+        raise UserError(f"TASK_NAME: {task_name} has no gold scores for its test split, expected one of {scored}")
+    gold = pathlib.Path(tasks.gold_path(task, glue_dir, "test"))
+    if gold.parent.is_dir() and not gold.is_file():
+        # Scores come last: without this they would be missed after hours of training.
+        raise UserError(f"GLUE_DIR: no {gold}, expected the gold scores of the test split of {task.directory} there")
+    return Target(task.directory, glue_dir / task.directory)
 
 
 def _sample_glue_dir() -> pathlib.Path:
@@ -143,8 +151,8 @@ def _as_file_name(text: str) -> str:
 
 
 def run(
-    recipe: Recipe,
-    stages: Sequence[Stage] | None = None,
+    stages: Sequence[Stage],
+    output_dir: pathlib.Path,
     *,
     overwrite: bool = False,
     interpreter: Sequence[str] = (sys.executable,),
@@ -152,8 +160,8 @@ def run(
     """Each stage's stamp with `was_done`, after running what was not done.
 
     Args:
-      recipe: what to do.
-      stages: stages of that recipe; None are those of `siamese_then_flow.sh`.
+      stages: in the order to run them in.
+      output_dir: where their stamps are kept, in a folder `recipe`.
       overwrite: do every stage again, after deleting the directories it made.
       interpreter: the command that `-m MODULE FLAGS` is appended to.
 
@@ -161,10 +169,9 @@ def run(
       UserError: a stage was begun with other settings, data is missing, or another run is at work in `output_dir`.
       StageFailed: a stage's command failed.
     """
-    stages = stages_of(recipe) if stages is None else stages
-    stamps = Stamps(recipe.output_dir / "recipe")
+    stamps = Stamps(output_dir / "recipe")
     with stamps.locked():
-        return _run_stages(recipe, stages, stamps, overwrite, interpreter)
+        return _run_stages(stages, stamps, overwrite, interpreter)
 
 
 @contextlib.contextmanager
@@ -177,9 +184,7 @@ def ended_by_sigterm():
         signal.signal(signal.SIGTERM, before)
 
 
-def _run_stages(
-    recipe: Recipe, stages: Sequence[Stage], stamps: Stamps, overwrite: bool, interpreter: Sequence[str]
-) -> list[dict]:
+def _run_stages(stages: Sequence[Stage], stamps: Stamps, overwrite: bool, interpreter: Sequence[str]) -> list[dict]:
     if overwrite:
         # All of them first: should this run be interrupted, the next one still knows which results are old.
         for stage in stages:
@@ -193,15 +198,15 @@ def _run_stages(
             print(f"{heading}: done before", flush=True)
         else:
             print(f"\n{heading}", flush=True)
-            stamp = _run_stage(recipe, stage, stamps, None if stamp is None else stamp["state"], interpreter)
+            stamp = _run_stage(stage, stamps, None if stamp is None else stamp["state"], interpreter)
         results.append({**stamp, "was_done": was_done})
     return results
 
 
-def _run_stage(recipe: Recipe, stage: Stage, stamps: Stamps, state: str | None, interpreter: Sequence[str]) -> dict:
+def _run_stage(stage: Stage, stamps: Stamps, state: str | None, interpreter: Sequence[str]) -> dict:
     flags = list(stage.flags)
-    if stage.begins_with_nli:
-        flags.append(f"--init_checkpoint={latest_checkpoint(recipe.output_dir / recipe.nli_name)}")
+    if stage.begins_with is not None:
+        flags.append(f"--init_checkpoint={latest_checkpoint(stage.begins_with)}")
     if stage.makes is not None and stage.makes.is_dir():
         if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
             shutil.rmtree(stage.makes)
@@ -213,28 +218,29 @@ def _run_stage(recipe: Recipe, stage: Stage, stamps: Stamps, state: str | None, 
     print(f"  {shlex.join(command)}", flush=True)
     began = time.monotonic()
     _check(stage, subprocess.run(command, check=False).returncode)
-    scores = _scores(recipe, stage, interpreter) if stage.is_scored else {}
+    scores = _scores(stage, interpreter) if stage.is_scored else {}
     return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **scores)
 
 
-def _scores(recipe: Recipe, stage: Stage, interpreter: Sequence[str]) -> dict[str, float]:
-    """Pearson and Spearman of the stage's predictions, by the original's scoring command."""
+def _scores(stage: Stage, interpreter: Sequence[str]) -> dict[str, float]:
+    """Pearson and Spearman, for two labels AUC too, of the stage's predictions, by the original's scoring command."""
     flags = {
-        "glue_path": recipe.glue_dir,
-        "task_name": recipe.task_name,
-        "pred_path": stage.run_dir / "test_results.tsv",
-        "is_test": 1,
+        "glue_path": stage.predicts.folder.parent,
+        "task_name": stage.predicts.name,
+        "pred_path": stage.prediction_path,
+        "is_test": {"test": 1, "dev": 0}[stage.predicts.split],
     }
     command = [*interpreter, "-m", "bert_flow_tf.eval_stsb", *(f"--{name}={value}" for name, value in flags.items())]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     print(done.stdout, end="", flush=True)
     _check(stage, done.returncode)
-    found = re.search(r"Pearson: (\S+), Spearman: (\S+)", done.stdout)
+    found = re.search(r"Pearson: (\S+), Spearman: (\S+)(?:\nAUC: (\S+))?", done.stdout)
     if not found:
         raise UserError(
             f"{stage.title}: bert_flow_tf.eval_stsb printed {done.stdout!r}, expected a line 'Pearson: …, Spearman: …'"
         )
-    return {"pearson": float(found[1]), "spearman": float(found[2])}
+    scores = zip(("pearson", "spearman", "auc"), found.groups(), strict=True)
+    return {name: float(score) for name, score in scores if score is not None}
 
 
 def _check(stage: Stage, returncode: int) -> None:
@@ -288,9 +294,10 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite or --help")
         recipe = read_environment(environ)
         print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
-        print(f"data: {recipe.glue_dir}, task {recipe.task_name}, seed {recipe.seed}")
+        print(f"data: {recipe.glue_dir}, task {recipe.target.name}, seed {recipe.seed}")
         print(f"output: {recipe.output_dir}", flush=True)
-        results = run(recipe, overwrite="--overwrite" in arguments)
+        stages = stages_of(recipe)
+        results = run(stages, recipe.output_dir, overwrite="--overwrite" in arguments)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -301,7 +308,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         print("interrupted; the same command goes on from here", file=sys.stderr)
         return 130
     print(f"\n{table(results)}")
-    print(f"\nSavedModel: {stages_of(recipe)[-1].run_dir}")
+    print(f"\nSavedModel: {stages[-1].run_dir}")
     return 0
 
 

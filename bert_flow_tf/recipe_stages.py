@@ -30,7 +30,24 @@ _FLOW_FLAGS = {
 }
 _COMMON_FLAGS = {"max_seq_length": "64"}
 _TRAIN = {"do_train": "true", "do_eval": "true"}
-_PREDICT = {"do_predict": "true"}
+_PREDICT = {"test": {"do_predict": "true"}, "dev": {"do_predict": "true", "do_predict_on_dev": "true"}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The task that a flow is learned on and that everything is scored on.
+
+    Attributes:
+      name: the name of its folder in GLUE's layout, also the `--task_name`.
+      folder: its files.
+      split: the split that is predicted: "test", or "dev" where the test labels are not public.
+      has_gold: whether `eval_stsb` can score the predictions by the folder's files.
+    """
+
+    name: str
+    folder: pathlib.Path
+    split: str = "test"
+    has_gold: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +58,8 @@ class Recipe:
       encoder_name: the encoder's part of the directory names.
       encoder_flags: the flags of `run_siamese` that name the encoder and its own weights.
       init_checkpoint: checkpoint to begin with instead of them, or None.
-      glue_dir, task_name: folder of the tasks, and the task to learn the flow on.
+      glue_dir: folder of the tasks.
+      target: the task to learn the flow on and to score.
       output_dir, cached_dir: where runs and caches are written.
       seed: seed of every stage, a whole number in digits.
       with_nli: whether to fine-tune on NLI first.
@@ -51,7 +69,7 @@ class Recipe:
     encoder_flags: Mapping[str, str]
     init_checkpoint: str | None
     glue_dir: pathlib.Path
-    task_name: str
+    target: Target
     output_dir: pathlib.Path
     cached_dir: pathlib.Path
     seed: str
@@ -62,10 +80,10 @@ class Recipe:
         """Name of the directory of the NLI run."""
         return f"nli_{self.encoder_name}_{self.seed}"
 
-    def run_name(self, embedding_type: str, flow: bool) -> str:
-        """Name of the directory of a run on the target task."""
+    def run_name(self, embedding_type: str, flow: bool, task_name: str | None = None) -> str:
+        """Name of the directory of a run, on the target unless another task is named."""
         encoder = self.nli_name if self.with_nli else f"{self.encoder_name}_{self.seed}"
-        return f"{encoder}_{self.task_name}_{embedding_type}{'_flow' if flow else ''}"
+        return f"{encoder}_{task_name or self.target.name}_{embedding_type}{'_flow' if flow else ''}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,8 +98,8 @@ class Stage:
       run_dir: directory of the run it belongs to.
       makes: the directory that it makes, deleted under --overwrite; None if it adds to another stage's.
       resumes: whether the command goes on from what an interrupted one left.
-      begins_with_nli: whether it begins with the weights of the NLI stage.
-      is_scored: whether its predictions are compared with the gold scores.
+      begins_with: directory of the run whose last checkpoint it begins with; None for the recipe's own.
+      predicts: the task whose cosines it writes, into `prediction_path`; None if it predicts none.
     """
 
     name: str
@@ -92,8 +110,18 @@ class Stage:
     run_dir: pathlib.Path
     makes: pathlib.Path | None = None
     resumes: bool = True
-    begins_with_nli: bool = False
-    is_scored: bool = False
+    begins_with: pathlib.Path | None = None
+    predicts: Target | None = None
+
+    @property
+    def prediction_path(self) -> pathlib.Path | None:
+        """The file with a cosine a line, as the original names it; None if there is none."""
+        return self.predicts and self.run_dir / f"{self.predicts.split}_results.tsv"
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether its predictions are then compared with the gold scores."""
+        return self.predicts is not None and self.predicts.has_gold
 
 
 def stages_of(recipe: Recipe) -> list[Stage]:
@@ -103,7 +131,7 @@ def stages_of(recipe: Recipe) -> list[Stage]:
       UserError: a folder of data is missing.
     """
     builder = StageBuilder(recipe)
-    task = recipe.task_name
+    task = recipe.target.name
     stages = [builder.nli] if builder.nli is not None else []
     stages += [builder.scores(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES]
     learned = {kind: builder.learns_flow(kind, f"flow on {task}, {kind}") for kind in EMBEDDING_TYPES}
@@ -126,7 +154,7 @@ class StageBuilder:
         self._recipe = recipe
         self._common = {**_COMMON_FLAGS, "seed": recipe.seed}
         self._weights = _encoder_settings(recipe)
-        self._target_data = {"data": _digest_of_data(recipe.glue_dir / recipe.task_name)}
+        self._target_data = {"data": _digest_of_data(recipe.target.folder)}
         self.nli = self._nli_stage() if recipe.with_nli else None
         if self.nli is not None:
             self._weights = {"NLI fine-tuning": _digest(self.nli.settings)}
@@ -136,8 +164,7 @@ class StageBuilder:
         name = self._recipe.run_name(kind, flow=False)
         flags = {**self._common, **_NO_FLOW_FLAGS, "sentence_embedding_type": kind}
         settings = {**self._weights, **flags, **self._target_data}
-        makes = self._recipe.output_dir / name
-        return self._stage(self._recipe.task_name, title, _PREDICT, flags, settings, name, makes=makes, is_scored=True)
+        return self._predicts(title, flags, settings, name, makes=self._recipe.output_dir / name)
 
     def learns_flow(self, kind: str, title: str, *, suffix: str = "", on_nli: bool = False, **changes: str) -> Stage:
         """The stage that learns a flow over the pooling `kind`.
@@ -149,21 +176,36 @@ class StageBuilder:
           on_nli: learn on the sentences of ALLNLI and not on those of the target task.
           **changes: flags other than the recipe's.
         """
-        name = f"{self._recipe.run_name(kind, flow=True)}{suffix}"
+        recipe = self._recipe
         flags = {**self._common, **_FLOW_FLAGS, **changes, "sentence_embedding_type": kind}
         data = self._nli_data() if on_nli else self._target_data
-        task = "ALLNLI" if on_nli else self._recipe.task_name
-        makes = self._recipe.output_dir / name
-        return self._stage(task, title, _TRAIN, flags, {**self._weights, **flags, **data}, name, makes=makes)
+        task = "ALLNLI" if on_nli else recipe.target.name
+        folder = recipe.glue_dir / "ALLNLI" if on_nli else recipe.target.folder
+        name = f"{recipe.run_name(kind, True, task)}{suffix}"
+        return self._stage(
+            title,
+            _siamese_flags(recipe, task, folder, name, {**_TRAIN, **flags, **self._begin()}),
+            {**self._weights, **flags, **data},
+            name,
+            makes=recipe.output_dir / name,
+        )
 
     def scores_flow(self, learned: Stage, title: str) -> Stage:
         """The stage that scores a flow, of a stage of `learns_flow`, on the target task."""
         flags = {name: learned.settings[name] for name in (*self._common, *_FLOW_FLAGS, "sentence_embedding_type")}
         settings = {**learned.settings, **self._target_data}
-        name = f"{learned.name}_scores"
-        return self._stage(
-            self._recipe.task_name, title, _PREDICT, flags, settings, name, run_name=learned.name, is_scored=True
-        )
+        return self._predicts(title, flags, settings, f"{learned.name}_scores", run_name=learned.name)
+
+    def scores_flow_elsewhere(self, learned: Stage, title: str, suffix: str) -> Stage:
+        """The stage that scores a flow that was learned on another task's sentences, in a directory of its own.
+
+        One flow may so be scored on many tasks.
+        """
+        name = f"{self._recipe.run_name(learned.settings['sentence_embedding_type'], flow=True)}{suffix}"
+        flags = {name: learned.settings[name] for name in (*self._common, *_FLOW_FLAGS, "sentence_embedding_type")}
+        settings = {**learned.settings, **self._target_data}
+        makes = self._recipe.output_dir / name
+        return self._predicts(title, flags, settings, name, makes=makes, begins_with=learned.run_dir)
 
     def exports(self, learned: Stage, title: str) -> Stage:
         """The stage that writes the SavedModel of a flow."""
@@ -182,12 +224,13 @@ class StageBuilder:
     def _nli_stage(self) -> Stage:
         recipe = self._recipe
         flags = {**self._common, **_NLI_FLAGS}
-        run_dir = recipe.output_dir / recipe.nli_name
+        name, folder = recipe.nli_name, recipe.glue_dir / "ALLNLI"
+        run_dir = recipe.output_dir / name
         return Stage(
-            name=recipe.nli_name,
+            name=name,
             title="NLI fine-tuning",
             module="bert_flow_tf.run_siamese",
-            flags=_siamese_flags(recipe, "ALLNLI", recipe.nli_name, {**_TRAIN, **flags, **_checkpoint(recipe)}),
+            flags=_siamese_flags(recipe, "ALLNLI", folder, name, {**_TRAIN, **flags, **_checkpoint(recipe)}),
             settings={**self._weights, **flags, **self._nli_data()},
             run_dir=run_dir,
             makes=run_dir,
@@ -196,25 +239,41 @@ class StageBuilder:
     def _nli_data(self) -> dict[str, str]:
         return {f"data of {part}": _digest_of_data(self._recipe.glue_dir / part) for part in ("MNLI", "SNLI")}
 
-    def _stage(self, task, title, mode, flags, settings, name, *, run_name=None, **fields) -> Stage:
+    def _begin(self) -> dict[str, str]:
+        return {} if self._recipe.with_nli else _checkpoint(self._recipe)
+
+    def _predicts(self, title, flags, settings, name, *, run_name=None, **fields) -> Stage:
+        recipe, target = self._recipe, self._recipe.target
+        all_flags = {**_PREDICT[target.split], **flags, **self._begin()}
+        return self._stage(
+            title,
+            _siamese_flags(recipe, target.name, target.folder, run_name or name, all_flags),
+            settings,
+            name,
+            run_name=run_name,
+            predicts=target,
+            **fields,
+        )
+
+    def _stage(self, title, flags, settings, name, *, run_name=None, **fields) -> Stage:
         recipe = self._recipe
-        begin = {} if recipe.with_nli else _checkpoint(recipe)
         return Stage(
             name=name,
             title=title,
             module="bert_flow_tf.run_siamese",
-            flags=_siamese_flags(recipe, task, run_name or name, {**mode, **flags, **begin}),
+            flags=flags,
             settings=settings,
             run_dir=recipe.output_dir / (run_name or name),
-            begins_with_nli=recipe.with_nli,
-            **fields,
+            **{"begins_with": self.nli and self.nli.run_dir, **fields},
         )
 
 
-def _siamese_flags(recipe: Recipe, task_name: str, run_name: str, flags: Mapping[str, str]) -> tuple[str, ...]:
+def _siamese_flags(
+    recipe: Recipe, task_name: str, folder: pathlib.Path, run_name: str, flags: Mapping[str, str]
+) -> tuple[str, ...]:
     all_flags = {
         "task_name": task_name,
-        "data_dir": recipe.glue_dir / task_name,
+        "data_dir": folder,
         "output_parent_dir": recipe.output_dir,
         "exp_name": run_name,
         "cached_dir": recipe.cached_dir,

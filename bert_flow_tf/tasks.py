@@ -141,7 +141,7 @@ def _mnli_task(name: str, directory: str, sibling: str | None) -> Task:
 
 
 # Not in TASKS: the original reads SNLI only as a part of ALLNLI.
-_SNLI = Task(
+SNLI = Task(
     name="snli",
     directory="SNLI",
     train=FileLayout("train.tsv", (7, 8), -1, _SNLI_HEADER),
@@ -271,7 +271,7 @@ def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_train
     task = get_task(task) if isinstance(task, str) else task
     parts = [read_split(task, data_dir, "train")]
     if task.name == "allnli":
-        parts += [read_split(_SNLI, data_dir, split) for split in SPLITS]
+        parts += [read_split(SNLI, data_dir, split) for split in SPLITS]
     if use_full_for_training:
         parts += [read_split(task, data_dir, split) for split in ("dev", "test")]
     return concatenate(parts)

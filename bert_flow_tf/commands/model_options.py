@@ -17,6 +17,9 @@ _TELLING_FLAGS = (
     "train_batch_size",
     "use_full_for_training",
     "num_examples",
+    "flow_loss",
+    "dupe_factor",
+    "l2_penalty",
 )
 
 
@@ -172,6 +175,7 @@ def run_record(checkpoint):
         "checkpoint": str(checkpoint),
         "task_name": config["task_name"],
         "encoder_trained": config["encoder_trained"],
+        "learned_pairs": (config.get("data") or {}).get("num_examples"),
         "flow_model_config": _shipped_name(config.get("flow_config")),
         **{flag: config["flags"].get(flag) for flag in _TELLING_FLAGS},
     }

@@ -7,14 +7,14 @@ import sys
 
 import click
 
-from bert_flow_tf.commands.model_options import run_record
-from bert_flow_tf.commands.results import check_writable, versions, write_results
+from bert_flow_tf.commands.reproduction_record import reproduction_record
+from bert_flow_tf.commands.results import check_writable, write_results
 from bert_flow_tf.commands.seeds import parse_seeds
-from bert_flow_tf.commands.task_option import require_gold, task_option
 from bert_flow_tf.errors import UserError
 
 RESULTS_FILE = "reproduction.json"
-FORMAT_VERSION = 1
+_TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
+_METRIC_NAMES = {"spearman": "Spearman", "auc": "AUC"}
 
 
 @click.command()
@@ -25,16 +25,18 @@ FORMAT_VERSION = 1
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub, where it does not tell.")
 @click.option("--bert_premodels", metavar="DIR", help="Folder of TF1 BERT checkpoints, instead of --bert_hub.")
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
-@click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, and of MNLI and SNLI for --nli.")
-@task_option("Task to learn on and to score.")
+@click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, …, and of MNLI and SNLI for NLI.")
+@click.option("--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on.")
+@click.option("--tasks", "names", default="stsb", show_default=True, metavar="LIST", help="Tasks, see above.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results; begun ones go on.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
-def reproduce(rows, seeds, nli, glue_dir, task, out, overwrite, **encoder):
-    """Train and score rows of Tables 2, 3 and 8, each with several seeds.
+def reproduce(rows, seeds, nli, glue_dir, senteval_dir, names, out, overwrite, **encoder):
+    """Train and score rows of Tables 2, 3, 4 and 8, each with several seeds.
 
     \b
     bert-flow reproduce --bert_premodels premodels --bert_name base --glue_dir glue_data \\
-        --rows avg,last2avg,flow-target,flow-train,flow-nli --seeds 5 --out runs/table2
+        --senteval_dir SentEval/data --tasks stsb,sickr,sts12,sts13,sts14,sts15,sts16 \\
+        --rows avg,last2avg,flow-nli,flow-target --out runs/table2
     bert-flow reproduce --bert_hub demo --glue_dir glue_data --rows flow-target --seeds 5 --out runs/seeds
 
     \b
@@ -42,66 +44,92 @@ def reproduce(rows, seeds, nli, glue_dir, task, out, overwrite, **encoder):
     last2avg     the encoder, first and last layer's means
     flow-target  a flow on the task's train, dev and test sentences: 1 epoch at 1e-3
     flow-train   a flow on its train sentences
-    flow-nli     a flow on NLI sentences, 0.15 epoch at 2e-5
+    flow-nli     a flow on NLI sentences, 0.15 epoch at 2e-5, learned once for all tasks
+
+    Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16 (the mean over their sets weighted by
+    size). A flow on the target of sts12 to sts16 learns on their scored pairs, which are written to OUT/data; as in the
+    original, each of the three splits is all of them.
 
     An interrupted command goes on where it was; what is finished is not done again. The table and
-    OUT/reproduction.json have mean, standard deviation and median over seeds, and the paper's figure beside them where
-    the encoder is the paper's.
+    OUT/reproduction.json have mean, standard deviation and median over seeds, and beside them the figures of the paper
+    (and its Table 8) and of the original code where encoder, data and training are the same.
     """
-    from bert_flow_tf import recipe as recipes
-    from bert_flow_tf.evaluation.presets import get_presets, stages_of_presets
-
-    presets = get_presets([name.strip() for name in rows.split(",") if name.strip()])
-    seeds = parse_seeds(seeds)
-    environ = _environment(encoder, glue_dir=glue_dir, task=task, out=out, nli=nli)
-    _check_kept(pathlib.Path(out) / RESULTS_FILE, presets, seeds, environ, overwrite)
-    runs = []
+    presets, seeds, names = _presets(rows), parse_seeds(seeds), _names(names)
+    out = pathlib.Path(out)
+    environ = _environment(encoder, glue_dir=glue_dir, out=out, nli=nli)
+    _check_kept(out / RESULTS_FILE, presets, seeds, names, nli, overwrite)
+    tasks = _read_tasks(names, glue_dir, senteval_dir)
+    targets = _targets(tasks, presets, glue_dir, out, overwrite)
+    done = {task.name: {preset.name: [] for preset in presets} for task in tasks}
     for seed in seeds:
-        recipe = recipes.read_environment({**environ, "RANDOM_SEED": str(seed)})
-        # Where nothing is trained, no seed plays a part.
-        needed = [preset for preset in presets if nli or preset.flow is not None or seed == seeds[0]]
-        runs.append((recipe, *stages_of_presets(recipe, needed)))
-    done = {preset.name: [] for preset in presets}
-    for seed, (recipe, stages, scored) in zip(seeds, runs, strict=True):
-        if not stages:
-            continue
-        click.echo(f"seed {seed}")
-        try:
-            with recipes.ended_by_sigterm():
-                stamps = recipes.run(recipe, stages, overwrite=overwrite)
-        except recipes.StageFailed as error:
-            click.echo(f"error: {error}", err=True)
-            sys.exit(error.status)
-        stamp_of = dict(zip((stage.name for stage in stages), stamps, strict=True))
-        for name, stage in scored.items():
-            done[name].append((seed, stage, stamp_of[stage.name]))
-    record = _record(runs[0][0], presets, seeds, done)
+        recipe, stages, of_task = _plan(environ, seed, presets, targets, only_random=not nli and seed != seeds[0])
+        if stages:
+            click.echo(f"seed {seed}")
+            _run(stages, out, overwrite)
+        for name, of_preset in of_task.items():
+            for preset, made in of_preset.items():
+                done[name][preset].append((seed, made))
+    record = reproduction_record(recipe, nli, tasks, seeds, done)
     click.echo(f"\n{format_table(record)}")
-    write_results(pathlib.Path(out) / RESULTS_FILE, record)
+    write_results(out / RESULTS_FILE, record)
 
 
 def format_table(record):
-    """The rows as text: Spearman x100 on the test split, mean, deviation and median over seeds, and the paper's."""
-    from bert_flow_tf.evaluation.text_table import aligned
+    """The rows as text, task by task: the figure x100 on the test split, mean, deviation and median over seeds.
 
-    lines = [("row", "mean", "std", "median", "paper")]
-    for name, row in record["rows"].items():
-        figures = row["spearman"]
-        paper = row["paper"]
-        lines.append(
-            (
-                name,
-                f"{100 * figures['mean']:.2f}",
-                "-" if figures["std"] is None else f"{100 * figures['std']:.2f}",
-                f"{100 * figures['median']:.2f}",
-                "-" if paper is None else f"{paper['spearman_x100']:.2f}",
+    Beside them stand the figures of the paper and of the original's code, each where there is one to compare with.
+    """
+    from bert_flow_tf.evaluation.text_table import aligned, number
+
+    lines = [("task", "metric", "row", "mean", "std", "median", "paper", "Table 8", "TF1 code")]
+    for task in record["tasks"].values():
+        for name, row in task["rows"].items():
+            figures = row[task["metric"]]
+            std = None if figures["std"] is None else 100 * figures["std"]
+            seeds = row["paper_seeds"]
+            lines.append(
+                (
+                    task["title"],
+                    " ".join(filter(None, (_METRIC_NAMES[task["metric"]], task["protocol"]))),
+                    name,
+                    number(100 * figures["mean"]),
+                    number(std),
+                    number(100 * figures["median"]),
+                    number(row["paper"] and row["paper"]["mean_x100"]),
+                    f"{seeds['mean_x100']:.2f} ± {seeds['std_x100']:.2f}" if seeds else "-",
+                    number(row["original"] and row["original"]["mean_x100"]),
+                )
             )
-        )
     seeds = ", ".join(map(str, record["seeds"]))
-    return f"{record['task']} test, Spearman x100, {record['encoder']}, seeds {seeds}\n{aligned(lines)}"
+    nli = ", fine-tuned on NLI" if record["with_nli"] else ""
+    return f"x100, {record['encoder']}{nli}, seeds {seeds}\n{aligned(lines, left=(0, 1, 2))}"
 
 
-def _environment(encoder, *, glue_dir, task, out, nli):
+def _presets(rows):
+    from bert_flow_tf.evaluation.presets import get_presets
+
+    return get_presets([name.strip() for name in rows.split(",") if name.strip()])
+
+
+def _names(text):
+    """The tasks as `evaluate` names them, each once."""
+    from bert_flow_tf.evaluation.sts_sets import task_key
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UserError("--tasks: found none, expected some, commas between")
+    keys = []
+    for name in names:
+        key = task_key(name)
+        if key not in _TASKS:
+            raise UserError(f"--tasks: unknown task {name!r}, expected some of {', '.join(_TASKS)}")
+        if key in keys:
+            raise UserError(f"--tasks: {name} names {key} once more, expected every task once")
+        keys.append(key)
+    return keys
+
+
+def _environment(encoder, *, glue_dir, out, nli):
     """The recipe's variables that the flags stand for."""
     if not encoder["bert_hub"] and not encoder["bert_premodels"]:
         raise UserError("--bert_hub: missing, expected an encoder, or --bert_premodels and --bert_name")
@@ -113,32 +141,87 @@ def _environment(encoder, *, glue_dir, task, out, nli):
         if encoder[flag] and encoder[other]:
             raise UserError(f"--{flag}: found it with --{other}, expected one of them")
     if not os.path.isdir(glue_dir):
-        raise UserError(f"--glue_dir={glue_dir}: no such folder, expected the one that holds {task.directory}")
-    require_gold(task, ["test"])
-    check_writable(pathlib.Path(out) / RESULTS_FILE, f"--out={out}")
+        raise UserError(f"--glue_dir={glue_dir}: no such folder, expected the one that holds the tasks' folders")
+    check_writable(out / RESULTS_FILE, f"--out={out}")
     variables = {name.upper(): value for name, value in encoder.items() if value}
-    return variables | {
-        "GLUE_DIR": glue_dir,
-        "TASK_NAME": task.directory,
-        "OUTPUT_PARENT_DIR": out,
-        "SKIP_NLI": "0" if nli else "1",
-    }
+    return variables | {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": str(out), "SKIP_NLI": "0" if nli else "1"}
 
 
-def _check_kept(path, presets, seeds, environ, overwrite):
-    """Refuses to replace results that hold other rows or seeds than those that are asked for."""
+def _read_tasks(names, glue_dir, senteval_dir):
+    """The `SimilarityTask`s with their gold scores: these come last, and are not to be missed after hours."""
+    from bert_flow_tf.evaluation.sts_sets import read_task
+
+    return [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
+
+
+def _targets(tasks, presets, glue_dir, out, overwrite):
+    """dict of task name -> `Target`, after writing what SentEval's tasks learn on.
+
+    Raises:
+      UserError: a row that a task has no sentences for.
+    """
+    from bert_flow_tf.evaluation.data_folders import keep_full_text
+    from bert_flow_tf.evaluation.sts_sets import SENTEVAL_SUBSETS, glue_task
+    from bert_flow_tf.recipe_stages import Target
+
+    targets = {}
+    for task in tasks:
+        if task.name not in SENTEVAL_SUBSETS:
+            directory = glue_task(task.name).directory
+            targets[task.name] = Target(directory, pathlib.Path(glue_dir) / directory, task.split)
+            continue
+        if any(preset.name == "flow-train" for preset in presets):
+            raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
+        folder = out / "data" / task.title
+        keep_full_text(folder, task.subsets, task.source, overwrite=overwrite)
+        targets[task.name] = Target(task.title, folder, task.split, has_gold=False)
+    return targets
+
+
+def _plan(environ, seed, presets, targets, *, only_random):
+    """A recipe, all stages of a seed in their order, and `PresetStages` by task and preset.
+
+    Where nothing is trained, no seed plays a part: `only_random` leaves these rows out.
+    """
+    from bert_flow_tf import recipe as recipes
+    from bert_flow_tf.evaluation.presets import stages_of_presets
+
+    stages, of_task, recipe = {}, {}, None
+    needed = [preset for preset in presets if preset.flow is not None or not only_random]
+    for name, target in targets.items():
+        recipe = recipes.read_environment({**environ, "RANDOM_SEED": str(seed)}, target)
+        made, of_task[name] = stages_of_presets(recipe, needed)
+        # NLI fine-tuning and the flow on NLI are those of every task.
+        stages |= {stage.name: stage for stage in made}
+    return recipe, list(stages.values()), of_task
+
+
+def _run(stages, out, overwrite):
+    from bert_flow_tf import recipe as recipes
+
+    try:
+        with recipes.ended_by_sigterm():
+            recipes.run(stages, out, overwrite=overwrite)
+    except recipes.StageFailed as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.status)
+
+
+def _check_kept(path, presets, seeds, names, nli, overwrite):
+    """Refuses to replace results that hold other rows, seeds or tasks than those that are asked for."""
     if overwrite or not path.exists():
         return
+    with_nli = {True: "results with NLI", False: "results without NLI"}
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
+        rows = {name for task in earlier["tasks"].values() for name in task["rows"]}
         held = {
-            "--task": {earlier["task"]} - {environ["TASK_NAME"]},
-            "--rows": set(earlier["rows"]) - {preset.name for preset in presets},
+            "--tasks": set(earlier["tasks"]) - set(names),
+            "--rows": rows - {preset.name for preset in presets},
             "--seeds": {str(seed) for seed in earlier["seeds"]} - {str(seed) for seed in seeds},
-            "--nli": {"with NLI" if earlier["with_nli"] else "without NLI"}
-            - {"with NLI" if environ["SKIP_NLI"] == "0" else "without NLI"},
+            "--nli": {with_nli[earlier["with_nli"]]} - {with_nli[nli]},
         }
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: found no results of `reproduce`, expected them, or --overwrite") from error
     for flag, lost in held.items():
         if lost:
@@ -146,51 +229,3 @@ def _check_kept(path, presets, seeds, environ, overwrite):
                 f"{flag}: {path} holds {', '.join(sorted(lost))} as well, which would be lost; expected the same, "
                 "another --out, or --overwrite"
             )
-
-
-def _record(recipe, presets, seeds, done):
-    from bert_flow_tf.evaluation.paper import paper_tables
-    from bert_flow_tf.evaluation.presets import paper_row
-    from bert_flow_tf.evaluation.report_settings import encoder_name
-
-    tables = paper_tables()
-    # Not by the last name of any folder: `encoders/base` may hold another encoder than the paper's.
-    hub = recipe.encoder_flags.get("bert_hub")
-    encoder = encoder_name(hub) if hub else recipe.encoder_name
-    return {
-        "format_version": FORMAT_VERSION,
-        "encoder": recipe.encoder_name,
-        "encoder_flags": dict(recipe.encoder_flags),
-        "with_nli": recipe.with_nli,
-        "task": recipe.task_name,
-        "data": str(recipe.glue_dir),
-        "protocol": "cosine; all pairs of the test split",
-        "seeds": seeds,
-        "rows": {
-            preset.name: {
-                **_row(done[preset.name]),
-                "paper": paper_row(preset, encoder, recipe.with_nli, recipe.task_name, tables),
-            }
-            for preset in presets
-        },
-        "versions": versions(),
-    }
-
-
-def _row(done):
-    """Scores over the seeds of (seed, stage, stamp), the settings of the first, and what each seed's run is."""
-    from bert_flow_tf.evaluation.presets import summarize
-    from bert_flow_tf.experiment import read_config
-    from bert_flow_tf.recipe import latest_checkpoint
-
-    scores = {metric: summarize([stamp[metric] for _, _, stamp in done]) for metric in ("spearman", "pearson")}
-    runs, model = [], None
-    for seed, stage, _ in done:
-        # Where nothing is trained there are scores, but no run.
-        config = read_config(stage.run_dir)
-        run = run_record(pathlib.Path(latest_checkpoint(stage.run_dir))) if config else None
-        runs.append({"seed": seed, "directory": str(stage.run_dir), "run": run})
-        if config and model is None:
-            names = ("encoder", "sentence_embedding_type", "max_seq_length", "low_dim", "flow_config")
-            model = {name: config[name] for name in names}
-    return scores | {"settings": dict(done[0][1].settings), "model": model, "runs": runs}

@@ -73,29 +73,44 @@ def get_presets(names: Sequence[str]) -> list[Preset]:
     return [PRESETS[name] for name in names]
 
 
-def stages_of_presets(recipe: Recipe, presets: Sequence[Preset]) -> tuple[list[Stage], dict[str, Stage]]:
-    """All stages in the order they are run in, and each preset's stage with the scores by its name.
+@dataclasses.dataclass(frozen=True)
+class PresetStages:
+    """The stages of one row on one task.
+
+    Attributes:
+      learned: the stage that learns the flow; None without one.
+      scored: the stage that predicts the task's cosines.
+    """
+
+    learned: Stage | None
+    scored: Stage
+
+
+def stages_of_presets(recipe: Recipe, presets: Sequence[Preset]) -> tuple[list[Stage], dict[str, PresetStages]]:
+    """All stages in the order they are run in, and those of each preset by its name.
 
     Raises:
       UserError: a folder of data is missing.
     """
     builder = StageBuilder(recipe)
     stages = [builder.nli] if builder.nli is not None else []
-    scored = {}
+    of_preset = {}
     for preset in presets:
-        title = f"{recipe.task_name}, {preset.name}"
+        title = f"{recipe.target.name}, {preset.name}"
         if preset.flow is None:
-            scored[preset.name] = builder.scores(preset.pooling, title)
+            made = PresetStages(None, builder.scores(preset.pooling, title))
+        elif preset.on_nli:
+            # Learned once, whatever it is scored on.
+            learned = builder.learns_flow(preset.pooling, f"{preset.name}: learn", on_nli=True, **preset.flow)
+            made = PresetStages(learned, builder.scores_flow_elsewhere(learned, title, "_nli"))
         else:
             # The directory of the recipe's own flow is the target's.
             suffix = "" if preset.name == "flow-target" else f"_{preset.name.removeprefix('flow-')}"
-            learned = builder.learns_flow(
-                preset.pooling, f"{title}: learn", suffix=suffix, on_nli=preset.on_nli, **preset.flow
-            )
-            stages.append(learned)
-            scored[preset.name] = builder.scores_flow(learned, title)
-        stages.append(scored[preset.name])
-    return stages, scored
+            learned = builder.learns_flow(preset.pooling, f"{title}: learn", suffix=suffix, **preset.flow)
+            made = PresetStages(learned, builder.scores_flow(learned, title))
+        stages += [stage for stage in (made.learned, made.scored) if stage is not None]
+        of_preset[preset.name] = made
+    return stages, of_preset
 
 
 def summarize(values: Sequence[float]) -> dict[str, float | list[float] | None]:

@@ -5,13 +5,16 @@ encoder, length, training and protocol; one of the original's code needs its wei
 that must be recorded: what is not known is not compared.
 """
 
+import pathlib
 from collections.abc import Sequence
 
 from bert_flow_tf.evaluation.original_runs import original_figure, original_runs
 from bert_flow_tf.evaluation.paper import paper_tables
 from bert_flow_tf.evaluation.presets import PRESETS, Preset, paper_row
-from bert_flow_tf.evaluation.report_rows import Row, task_title
-from bert_flow_tf.evaluation.report_settings import FLOW_TRAINING, NLI
+from bert_flow_tf.evaluation.report_records import Record
+from bert_flow_tf.evaluation.report_rows import Row, reproduction_rows, task_title
+from bert_flow_tf.evaluation.report_settings import FLOW_TRAINING, NLI, is_all_nli
+from bert_flow_tf.evaluation.report_sources import REPRODUCTION_FILE, Source
 
 PAPER_LENGTH = 64
 # Pairs with gold scores in the sets that the paper scores; in STS-13 without SMT, as SentEval has it.
@@ -26,6 +29,15 @@ _PAIRS = {
 }
 # GLUE has two versions of QNLI's dev set; the paper does not say which it took.
 _QNLI_PAIRS = (5463, 5732)
+# Pairs of the training split alone, and of all splits, which a flow on the target learns on; STS-12 to STS-16 have one
+# split only, which is all three to the original.
+_LEARNED_PAIRS = {
+    "STS-B": (5749, 8628),
+    "SICK-R": (4500, 9927),
+    # The old and the new version of GLUE's.
+    "QNLI": (108_436, 119_631, 104_743, 115_669),
+    **{task: (3 * pairs,) for (task, _), pairs in _PAIRS.items() if task.startswith("STS-1")},
+}
 # The code's default, which the authors' commands train, and the paper's Table 7.
 _PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
 _ENCODERS = ("base", "large")
@@ -56,6 +68,21 @@ def compared(rows: Sequence[Row]) -> list[dict]:
         record["paper_seeds"] = paper_seeds(row)
         results.append(record)
     return results
+
+
+def compared_reproduction(record: dict, folder: pathlib.Path) -> dict[tuple[str, str], dict]:
+    """dict of `paper`, `paper_seeds` and `original` by (task's key, row's name), for what `reproduce` is to write.
+
+    Args:
+      record: without these, as `reproduce` makes it.
+      folder: that of its runs.
+    """
+    source = Source("reproduction", folder, Record(folder / REPRODUCTION_FILE, record), folder.name)
+    return {
+        (task, name): {"paper": paper_figure(row), "paper_seeds": paper_seeds(row), "original": original_of(row)}
+        for task, name, row in reproduction_rows(source)
+        if row.protocol == record["tasks"][task]["protocol"]
+    }
 
 
 def _baseline(row, rows):
@@ -118,6 +145,8 @@ def original_of(row: Row) -> dict | None:
         return original_figure(row.pooling, None, [])
     if row.flow.config is None or not _learned(row, FLOW_TRAINING) or task_title(row.flow.learned_on) != row.task:
         return None
+    if row.flow.pairs not in _LEARNED_PAIRS[row.task]:
+        return None
     return original_figure(row.pooling, row.flow.config, row.seeds)
 
 
@@ -152,7 +181,9 @@ def _preset(row) -> Preset | None:
             continue
         training = FLOW_TRAINING | {name: float(value) for name, value in preset.flow.items()}
         learned_on = "ALLNLI" if preset.on_nli else row.task
-        if _learned(row, training) and task_title(row.flow.learned_on) == learned_on:
+        if not _learned(row, training) or task_title(row.flow.learned_on) != learned_on:
+            continue
+        if is_all_nli(row.flow.pairs) if preset.on_nli else row.flow.pairs in _LEARNED_PAIRS.get(row.task, ()):
             return preset
     return None
 

@@ -21,6 +21,7 @@ KINDS = {
     "isotropy": "bert-flow analyze isotropy",
 }
 _PROTOCOL = "cosine; all pairs of the test split"
+_PROTOCOLS = "cosine; wmean, mean and all where a task is several sets"
 
 
 def provenance(source: Source, rows: list[Row], analysed: dict | None) -> dict:
@@ -107,21 +108,24 @@ def _stamped(stamp, source):
 
 def _of_reproduction(source):
     record = source.record
-    settings = [row.part("settings", optional=True) for row in record.parts("rows").values()]
-    digests = {one.text("data", optional=True) for one in settings if one is not None} - {None}
-    digest = digests.pop() if len(digests) == 1 else None
-    data = _data(record.text("task"), "test", path=record.text("data"), digest=digest)
+    data = []
+    for task in record.parts("tasks").values():
+        settings = [row.part("settings", optional=True) for row in task.parts("rows").values()]
+        digests = {one.text("data", optional=True) for one in settings if one is not None} - {None}
+        digest = digests.pop() if len(digests) == 1 else None
+        pairs, path = task.whole("pairs"), task.text("source")
+        data.append(_data(task.text("title"), task.text("split"), pairs=pairs, path=path, digest=digest))
     return {
         "seeds": [int(seed) for seed in record.numbers("seeds")],
-        "protocol": record.text("protocol"),
-        "data": [data],
+        "protocol": _PROTOCOLS,
+        "data": data,
         "versions": _versions(record),
     }
 
 
 def _of_evaluation(record: Record):
     return {
-        "protocol": f"{record.text('similarity')}; wmean, mean and all where a task is several sets",
+        "protocol": _PROTOCOLS,
         "data": [
             _data(name, task.text("split"), pairs=task.whole("pairs"), path=task.text("source"))
             for name, task in record.parts("tasks").items()

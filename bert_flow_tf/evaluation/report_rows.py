@@ -9,6 +9,7 @@ from bert_flow_tf.evaluation.report_records import Record
 from bert_flow_tf.evaluation.report_settings import (
     FLOW_TRAINING,
     NLI,
+    OTHER,
     UNKNOWN,
     Encoder,
     Flow,
@@ -16,6 +17,7 @@ from bert_flow_tf.evaluation.report_settings import (
     encoder_of_run,
     encoder_of_stamp,
     flow_of_run,
+    is_all_nli,
     is_random,
     model_of_results,
     seeds_of_run,
@@ -194,44 +196,66 @@ def _evaluation_rows(source, record, folder):
 
 
 def _reproduction_rows(source):
-    record, folder = source.record, source.path
-    encoder = _reproduction_encoder(record, folder)
+    return [row for _, _, row in reproduction_rows(source)]
+
+
+def reproduction_rows(source: Source) -> list[tuple[str, str, Row]]:
+    """(task's key, row's name, `Row`) of all that `reproduce` wrote: for a task of several sets, a `Row` a protocol.
+
+    Args:
+      source: of kind "reproduction".
+
+    Raises:
+      UserError: a value in the record is missing or of another kind.
+    """
+    record = source.record
+    encoder = _reproduction_encoder(record, source.path)
     seeds = [int(seed) for seed in record.numbers("seeds")]
-    task = record.text("task")
-    rows = []
-    for name, row in record.parts("rows").items():
-        if name not in PRESETS:
-            raise record.error(f"rows.{name}", "an unknown row", f"one of {', '.join(PRESETS)}")
-        preset = PRESETS[name]
-        values = row.part("spearman").scores("values")
-        flow = None
-        if preset.flow is not None:
-            flags = _PRESET_FLAGS | {key: float(value) for key, value in preset.flow.items()}
-            flow = Flow(_RECIPE_FLOW, "ALLNLI" if preset.on_nli else task, flags)
-        # Where nothing is trained, no seed plays a part.
-        drawn = seeds if is_random(encoder, flow) else []
-        if drawn and len(drawn) != len(values):
-            raise row.error("spearman.values", f"{len(values)} values", f"one for each of {len(seeds)} seeds")
-        rows.append(
-            Row(
-                source=source.label,
-                name=f"{source.label}, {name}",
-                folder=folder.absolute(),
-                encoder=encoder,
-                pooling=preset.pooling,
-                max_seq_length=_RECIPE_LENGTH,
-                low_dim=None,
-                flow=flow,
-                seeds=drawn,
-                task=task_title(task),
-                split="test",
-                metric="spearman",
-                protocol=None,
-                pairs=_predicted_pairs(row, folder),
-                values_x100=values,
-            )
-        )
-    return rows
+    found = []
+    for key, task in record.parts("tasks").items():
+        metric, protocol = task.choice("metric", METRICS), task.text("protocol", optional=True)
+        for name, row in task.parts("rows").items():
+            if name not in PRESETS:
+                raise record.error(f"tasks.{key}.rows.{name}", "an unknown row", f"one of {', '.join(PRESETS)}")
+            flow = _preset_flow(PRESETS[name], row, task.text("title"))
+            figures = {protocol: row.part(metric)}
+            if "protocols" in row:
+                figures = row.part("protocols").parts(metric)
+            for one, summary in figures.items():
+                values = summary.scores("values")
+                # Where nothing is trained, no seed plays a part.
+                drawn = seeds if is_random(encoder, flow) else []
+                if drawn and len(drawn) != len(values):
+                    raise row.error(f"{metric}.values", f"{len(values)} values", f"one for each of {len(seeds)} seeds")
+                made = Row(
+                    source=source.label,
+                    name=f"{source.label}, {name}",
+                    folder=source.path.absolute(),
+                    encoder=encoder,
+                    pooling=PRESETS[name].pooling,
+                    max_seq_length=_RECIPE_LENGTH,
+                    low_dim=None,
+                    flow=flow,
+                    seeds=drawn,
+                    task=task_title(task.text("title")),
+                    split=task.text("split"),
+                    metric=metric,
+                    protocol=one if protocol is not None else None,
+                    pairs=task.whole("pairs"),
+                    values_x100=values,
+                )
+                found.append((key, name, made))
+    return found
+
+
+def _preset_flow(preset, row, title):
+    if preset.flow is None:
+        return None
+    flags = _PRESET_FLAGS | {key: float(value) for key, value in preset.flow.items()}
+    runs = [run.part("run", optional=True) for run in row.listed("runs")]
+    pairs = {None if run is None else run.whole("learned_pairs", optional=True) for run in runs}
+    learned_on = "ALLNLI" if preset.on_nli else title
+    return Flow(_RECIPE_FLOW, learned_on, flags, pairs=pairs.pop() if len(pairs) == 1 else None)
 
 
 def _reproduction_encoder(record, folder):
@@ -241,24 +265,15 @@ def _reproduction_encoder(record, folder):
     name = encoder_name(handle)
     if record.flag("with_nli"):
         # Every seed has an encoder of its own.
-        return Encoder(name, handle, None, NLI, f"reproduction in {folder.resolve()}")
-    for row in record.parts("rows").values():
-        model = row.part("model", optional=True)
-        if model is not None:
-            fingerprint = model.part("encoder").text("fingerprint")
-            return Encoder(name, handle, fingerprint, None, fingerprint)
+        fine_tuning = NLI if is_all_nli(record.whole("nli_pairs", optional=True)) else OTHER
+        return Encoder(name, handle, None, fine_tuning, f"reproduction in {folder.resolve()}")
+    for task in record.parts("tasks").values():
+        for row in task.parts("rows").values():
+            model = row.part("model", optional=True)
+            if model is not None:
+                fingerprint = model.part("encoder").text("fingerprint")
+                return Encoder(name, handle, fingerprint, None, fingerprint)
     return Encoder(name, handle, None, None, name or f"reproduction in {folder.resolve()}")
-
-
-def _predicted_pairs(row, folder):
-    """Number of pairs that the runs of a row predicted; None where none of them is left."""
-    for run in row.listed("runs") if "runs" in row else ():
-        directory = pathlib.Path(run.text("directory"))
-        for candidate in (folder / directory.name, directory):
-            count = prediction_count(candidate)
-            if count is not None:
-                return count
-    return None
 
 
 def task_title(name: str) -> str:

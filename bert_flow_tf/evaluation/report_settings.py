@@ -38,6 +38,9 @@ FLOW_TRAINING = {
     "flow_loss": 1,
     "flow_ddi": False,
 }
+# Pairs of MNLI's training split and of SNLI, with its dev and test splits or without (942,069 and 961,725), give or
+# take those without a label.
+_NLI_PAIRS = range(935_000, 965_000)
 _PAPER_ENCODERS = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
 _RUN_FLAGS = (
     "num_examples",
@@ -84,12 +87,14 @@ class Flow:
       learned_on: the task whose sentences it was learned on; None where it is not recorded.
       flags: the flags of `run_siamese` that its training depends on; None where they are not recorded.
       begun: whether it began with another run's flow.
+      pairs: how many it was learned on, one that recurs counted every time; None where it is not recorded.
     """
 
     config: str | None
     learned_on: str | None
     flags: dict | None
     begun: bool = False
+    pairs: int | None = None
 
     def to_dict(self) -> dict:
         """dict for JSON."""
@@ -161,9 +166,19 @@ def _trained_key(folder):
 
 def _is_paper_nli(config):
     flags = config.part("flags")
-    return config.text("task_name") == "allnli" and all(
-        flags.number(name) == value for name, value in _NLI_FLAGS.items()
-    )
+    if config.text("task_name") != "allnli" or not is_all_nli(_learned_pairs(config)):
+        return False
+    return all(flags.number(name) == value for name, value in _NLI_FLAGS.items())
+
+
+def is_all_nli(pairs: int | None) -> bool:
+    """Whether as many pairs can be all of MNLI and SNLI, as the paper's encoders and flows learned on."""
+    return pairs in _NLI_PAIRS
+
+
+def _learned_pairs(config):
+    data = config.part("data", optional=True)
+    return None if data is None else data.whole("num_examples", optional=True)
 
 
 def flow_of_run(config: Record) -> Flow | None:
@@ -183,6 +198,7 @@ def flow_of_run(config: Record) -> Flow | None:
         # A run that was converted from a checkpoint of the original says nothing of how that was trained.
         flags={name: flags.setting(name) for name in _RUN_FLAGS} if "task_name" in flags else None,
         begun=earlier is not None and bool(earlier[0].flag("flow", optional=True)),
+        pairs=_learned_pairs(config),
     )
 
 
@@ -241,7 +257,7 @@ def _recorded_run(model, run, folder, has_flow):
         return encoder, None
     task = run.text("task_name", optional=True)
     flags = None if task is None else {name: run.setting(name) for name in _RUN_FLAGS}
-    return encoder, Flow(config_name(model), task, flags)
+    return encoder, Flow(config_name(model), task, flags, pairs=run.whole("learned_pairs", optional=True))
 
 
 def is_random(encoder: Encoder, flow: Flow | None) -> bool:

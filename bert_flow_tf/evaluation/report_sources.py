@@ -95,6 +95,11 @@ def scores_stamp(run: pathlib.Path) -> Record | None:
     return None
 
 
+def is_of_flow(stamp: Record) -> bool:
+    """Whether the predictions that a stamp scores are those of a flow."""
+    return stamp.part("settings").text("flow", optional=True) == "1"
+
+
 def prediction_count(run: pathlib.Path) -> int | None:
     """Number of pairs whose cosines a run's folder holds; None where it holds none."""
     path = run / PREDICTIONS_FILE
@@ -170,7 +175,8 @@ def _folder_source(path):
             return source
     if (path / PREDICTIONS_FILE).is_file():
         stamp = scores_stamp(path)
-        if stamp is not None:
+        # Those of a flow from another run are in the results of `reproduce`.
+        if stamp is not None and not is_of_flow(stamp):
             return Source("predictions", path, stamp)
     return None
 
@@ -185,7 +191,7 @@ def _run(path, config):
 
 
 def _is_reproduction(record):
-    return "with_nli" in record and isinstance(record.values.get("rows"), dict)
+    return "with_nli" in record and isinstance(record.values.get("tasks"), dict)
 
 
 def _refuse_repeats(sources):

@@ -112,7 +112,7 @@ def read_task(
     """
     if datasets.is_dataset_name(name):
         return _dataset_task(name, split)
-    key = name.lower().removesuffix("-regression").replace("-", "")
+    key = task_key(name)
     if key in SENTEVAL_SUBSETS:
         if split not in (None, "test"):
             raise UserError(f"--split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
@@ -126,6 +126,16 @@ def read_task(
     raise UserError(
         f"--tasks: unknown task {name!r}, expected some of {', '.join((*TASK_NAMES, *datasets.SCORED_NAMES))}"
     )
+
+
+def task_key(name: str) -> str:
+    """A task's name as in `TASK_NAMES` from the paper's or the original's spelling; any other in lower case."""
+    return name.lower().removesuffix("-regression").replace("-", "")
+
+
+def glue_task(name: str) -> tasks.Task:
+    """The task of `bert_flow_tf.tasks` that one of `TASK_NAMES` reads; none of STS-12 to STS-16."""
+    return tasks.get_task(_GLUE_TASKS[name][0])
 
 
 def read_senteval(name: str, folder: str | os.PathLike) -> list[ScoredPairs]:

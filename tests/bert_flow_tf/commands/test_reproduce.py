@@ -4,25 +4,70 @@ import functools
 import json
 import sys
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from bert_flow_tf import recipe
+from bert_flow_tf import experiment, recipe
 from bert_flow_tf.cli import main
+from bert_flow_tf.evaluation.sts_sets import SENTEVAL_SUBSETS
 from tests.bert_flow_tf.test_recipe import Workplace
+
+COSINES = [0.1, 0.4, 0.2, 0.9]
+GOLD = [1, 2, 3, 4]  # Spearman with COSINES: .8
+
+
+def write_rows(path, rows, header=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ([] if header is None else [header]) + rows
+    path.write_text("".join("\t".join(map(str, line)) + "\n" for line in lines))
 
 
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
+    """Tasks of four pairs, for which every stand-in of a run predicts the same cosines, and NLI data in name only."""
     workplace = Workplace(tmp_path)
+    sentences = [f"Boat {i}." for i in range(len(GOLD))]
+    stsb = workplace.glue / "STS-B"
+    write_rows(stsb / "test.tsv", [["-"] * 7 + [s, s] for s in sentences], ["-"] * 7 + ["sentence1", "sentence2"])
+    write_rows(stsb / "sts-test.csv", [["-"] * 4 + [g, s, s] for g, s in zip(GOLD, sentences, strict=True)])
+    labels = ["not_entailment", "entailment", "not_entailment", "entailment"]
+    rows = [[i, s, s, label] for i, (s, label) in enumerate(zip(sentences, labels, strict=True))]
+    write_rows(workplace.glue / "QNLI-Regression/dev.tsv", rows, ["index", "question", "sentence", "label"])
+    for name in SENTEVAL_SUBSETS["sts12"]:
+        folder = tmp_path / "SentEval/STS/STS12-en-test"
+        write_rows(folder / f"STS.input.{name}.txt", [[f"{name} {s}", s] for s in sentences])
+        write_rows(folder / f"STS.gs.{name}.txt", [[g] for g in GOLD])
+    (tmp_path / "pairs").mkdir()
+    for name, times in (("STS-B", 1), ("QNLI-Regression", 1), ("STS-12", 5)):
+        (tmp_path / "pairs" / name).write_text("".join(f"{cosine}\n" for cosine in COSINES * times))
     stand_in = functools.partial(recipe.run, interpreter=(sys.executable, str(workplace.stand_in)))
     monkeypatch.setattr(recipe, "run", stand_in)
+    # What a run leaves beside its checkpoint, of which the stand-in leaves the name only.
+    monkeypatch.setattr(experiment, "read_config", lambda folder: CONFIG)
     return workplace
+
+
+CONFIG = {
+    "encoder": {"bert_hub": "base", "fingerprint": "f" * 64},
+    "task_name": "sts-b",
+    "sentence_embedding_type": "avg-last-2",
+    "max_seq_length": 64,
+    "low_dim": -1,
+    "encoder_trained": False,
+    "data": {"num_examples": 8628},
+    "flow_config": None,
+    "flags": {},
+}
 
 
 def reproduce(workplace, *arguments):
     flags = ["--bert_hub=base", f"--glue_dir={workplace.glue}", f"--out={workplace.root / 'out'}"]
     return CliRunner().invoke(main, ["reproduce", *flags, *arguments])
+
+
+def record_of(workplace):
+    return json.loads((workplace.root / "out" / "reproduction.json").read_text())
 
 
 def runs(calls):
@@ -34,16 +79,60 @@ def test_what_is_trained_is_trained_with_every_seed_and_the_rest_once(workplace)
     assert outcome.exit_code == 0, outcome.output
     flow = [f"base_{seed}_STS-B_avg-last-2_flow_train" for seed in (1, 2)]
     assert runs(workplace.calls()) == ["base_1_STS-B_avg", flow[0], flow[0], flow[1], flow[1]]
-    record = json.loads((workplace.root / "out" / "reproduction.json").read_text())
-    assert record["rows"]["avg"]["spearman"]["values"] == [0.765432]
-    assert record["rows"]["flow-train"]["spearman"]["values"] == [0.765432] * 2
-    assert record["rows"]["avg"]["paper"]["spearman_x100"] == 47.29
-    assert (record["seeds"], record["task"], record["encoder"]) == ([1, 2], "STS-B", "base")
+    record = record_of(workplace)
+    rows = record["tasks"]["stsb"]["rows"]
+    assert rows["avg"]["spearman"]["values"] == [pytest.approx(0.8)]
+    assert rows["flow-train"]["spearman"]["values"] == [pytest.approx(0.8)] * 2
+    assert [run["run"]["learned_pairs"] for run in rows["flow-train"]["runs"]] == [8628, 8628]
+    assert (record["seeds"], record["encoder"], record["tasks"]["stsb"]["pairs"]) == ([1, 2], "base", 4)
     lines = outcome.output.splitlines()
-    assert [line.split() for line in lines if line.startswith(("avg ", "flow-train "))] == [
-        ["avg", "76.54", "-", "76.54", "47.29"],
-        ["flow-train", "76.54", "0.00", "76.54", "-"],
+    assert [line.split() for line in lines if line.startswith("STS-B ")] == [
+        ["STS-B", "Spearman", "avg", "80.00", "-", "80.00", "-", "-", "-"],
+        ["STS-B", "Spearman", "flow-train", "80.00", "0.00", "80.00", "-", "-", "-"],
     ]
+
+
+def test_sts_12_is_scored_set_by_set_and_learned_from_what_is_scored(workplace):
+    senteval = f"--senteval_dir={workplace.root / 'SentEval'}"
+    outcome = reproduce(workplace, "--tasks=sts12", "--rows=avg,flow-target", senteval)
+    assert outcome.exit_code == 0, outcome.output
+    calls = workplace.calls()
+    folder = workplace.root / "out/data/STS-12"
+    assert {(values["task_name"], values["data_dir"]) for _, values in calls} == {("STS-12", str(folder))}
+    lines = (folder / "full.txt").read_text().splitlines()
+    assert (lines[0], len(lines)) == ("MSRpar Boat 0.\tBoat 0.", 20)
+    task = record_of(workplace)["tasks"]["sts12"]
+    assert (task["title"], task["protocol"], task["pairs"]) == ("STS-12", "wmean", 20)
+    row = task["rows"]["flow-target"]
+    assert row["spearman"]["values"] == row["protocols"]["spearman"]["wmean"]["values"] == [pytest.approx(0.8)]
+    assert row["subsets"]["MSRvid"]["pairs"] == 4
+    assert row["subsets"]["MSRvid"]["pearson"]["mean"] == pytest.approx(np.corrcoef(COSINES, GOLD)[0, 1])
+    assert "STS-12  Spearman wmean  avg" in outcome.output
+    (folder / "full.txt").write_text("other\tpairs\n")
+    outcome = reproduce(workplace, "--tasks=sts12", "--rows=avg,flow-target", senteval)
+    assert outcome.exit_code == 2 and "full.txt: holds other pairs than" in outcome.stderr
+
+
+def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):
+    outcome = reproduce(workplace, "--tasks=stsb,qnli", "--rows=flow-nli", "--seeds=4,")
+    assert outcome.exit_code == 0, outcome.output
+    calls = workplace.calls()
+    learned = "base_4_ALLNLI_avg-last-2_flow"
+    assert runs(calls) == [learned, "base_4_STS-B_avg-last-2_flow_nli", "base_4_QNLI-Regression_avg-last-2_flow_nli"]
+    checkpoint = str(workplace.root / "out" / learned / "model.ckpt-75")
+    begun = [values.get("init_checkpoint") for module, values in calls if module == "bert_flow_tf.run_siamese"]
+    assert begun == [None, checkpoint, checkpoint]
+    tasks = record_of(workplace)["tasks"]
+    assert tasks["qnli"]["rows"]["flow-nli"]["auc"]["values"] == [1.0]
+    assert (tasks["qnli"]["metric"], tasks["qnli"]["split"]) == ("auc", "dev")
+
+
+def test_predictions_that_are_not_the_tasks_are_no_result(workplace):
+    (workplace.root / "pairs/STS-B").write_text("0.5\n")
+    outcome = reproduce(workplace, "--rows=avg")
+    assert outcome.exit_code == 2
+    assert "test_results.tsv: 1 predictions found, expected the 4 pairs" in outcome.stderr
+    assert not (workplace.root / "out" / "reproduction.json").exists()
 
 
 def test_with_nli_every_seed_has_an_encoder_of_its_own(workplace):
@@ -73,8 +162,11 @@ def test_a_stage_that_fails_ends_with_its_status_and_no_results(workplace):
     [
         (["--rows=flow"], "--rows: found flow"),
         (["--seeds=none"], "--seeds: found 'none'"),
-        (["--task=STS-12"], "--task: sts-12 has no gold scores for its test split"),
-        (["--task=nothing"], "--task: unknown task 'nothing'"),
+        (["--tasks=STS-12"], "--senteval_dir: missing"),
+        (["--tasks=qqp"], "--tasks: unknown task 'qqp'"),
+        (["--tasks=sts-b,stsb"], "--tasks: stsb names stsb once more"),
+        (["--tasks="], "--tasks: found none"),
+        (["--tasks=sickr"], "SICK-R"),
         (["--seeds=2,2"], "--seeds: found '2,2', expected different seeds"),
         (["--out=/proc/none"], "--out=/proc/none: /proc cannot be written to"),
         (["--bert_premodels=x"], "--bert_premodels: found it with --bert_hub"),
@@ -91,13 +183,14 @@ def test_a_slip_is_one_line(workplace, arguments, message):
 
 def test_results_of_other_rows_seeds_or_tasks_are_not_lost(workplace):
     assert reproduce(workplace, "--rows=avg,flow-target", "--seeds=2").exit_code == 0
-    path = workplace.root / "out" / "reproduction.json"
+    path = workplace.root / "out/reproduction.json"
     before = path.read_bytes()
     workplace.calls()
     for arguments, flag in (
         (("--rows=avg", "--seeds=2"), "--rows: "),
         (("--rows=avg,flow-target", "--seeds=1"), "--seeds: "),
         (("--rows=avg,flow-target", "--seeds=2", "--nli"), "--nli: "),
+        (("--rows=avg,flow-target", "--seeds=2", "--tasks=qnli"), "--tasks: "),
     ):
         outcome = reproduce(workplace, *arguments)
         assert outcome.exit_code == 2
@@ -107,7 +200,7 @@ def test_results_of_other_rows_seeds_or_tasks_are_not_lost(workplace):
     assert "found no results of `reproduce`" in reproduce(workplace, "--rows=avg").stderr
     assert path.read_text() == "mine"
     assert reproduce(workplace, "--rows=avg", "--overwrite").exit_code == 0
-    assert set(json.loads(path.read_text())["rows"]) == {"avg"}
+    assert set(record_of(workplace)["tasks"]["stsb"]["rows"]) == {"avg"}
 
 
 def test_folder_that_is_called_like_the_papers_encoder_is_not_compared_with_it(workplace):
@@ -124,5 +217,4 @@ def test_folder_that_is_called_like_the_papers_encoder_is_not_compared_with_it(w
         ],
     )
     assert outcome.exit_code == 0, outcome.output
-    record = json.loads((workplace.root / "out" / "reproduction.json").read_text())
-    assert record["rows"]["avg"]["paper"] is None
+    assert record_of(workplace)["tasks"]["stsb"]["rows"]["avg"]["paper"] is None

@@ -63,7 +63,7 @@ def write_run(folder, *, handle="demo", fingerprint=DEMO, begins=None, bert_conf
         "encoder_trained": not settings.encoder_is_frozen,
         "num_labels": None,
         "task_name": settings.task_name.lower(),
-        "data": {"num_examples": 8628, "fingerprint": "a" * 64},
+        "data": {"num_examples": 961_725 if settings.task_name == "ALLNLI" else 8628, "fingerprint": "a" * 64},
         "begins_with": None,
         "flags": settings.what_training_depends_on(),
     }
@@ -130,6 +130,10 @@ def run_record(checkpoint, *, seed=1234, **changes):
         "train_batch_size": 32,
         "use_full_for_training": 1,
         "num_examples": 0,
+        "flow_loss": 1,
+        "dupe_factor": 1,
+        "l2_penalty": -1.0,
+        "learned_pairs": 8628,
     } | changes
 
 

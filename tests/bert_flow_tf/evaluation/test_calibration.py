@@ -16,6 +16,7 @@ from bert_flow_tf.evaluation.calibration import (
     StandardNormalization,
     Whitening,
 )
+from glow import actnorm
 
 NAMES = ("none", "sn", "natsv-3", "sn+natsv-3", "whitening", "whitening-4")
 
@@ -227,3 +228,14 @@ def test_unknown_names(name):
 def test_tuned_names_need_their_k_outside_of_a_comparison(name):
     with pytest.raises(UserError, match="without its k"):
         calibration.calibration(name)
+
+
+def test_constant_channels_are_those_of_actnorm():
+    assert calibration.NEGLIGIBLE_FRACTION == actnorm._NEGLIGIBLE_FRACTION
+    assert calibration.ROUNDING == actnorm._ROUNDING
+
+
+def test_registry_hands_the_flows_options_on():
+    options = {"batch_size": 8, "seed": 3}
+    found = calibration.calibration("flow", **options).get_params()
+    assert {name: found[name] for name in options} == options

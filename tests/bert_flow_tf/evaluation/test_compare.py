@@ -72,6 +72,11 @@ def test_embeddings_that_are_not_finite_are_refused_with_their_split(name):
         compare.compare(found, methods=["none"])
 
 
+def test_a_flow_that_cannot_be_fitted_is_one_line():
+    with pytest.raises(UserError, match="^flow: learning_rate: found -1, expected a number above 0$"):
+        compare.compare(splits(), methods=["flow"], flow_options={"learning_rate": -1})
+
+
 def test_the_papers_rows_stand_beside_those_it_has():
     results = compare.add_paper_rows(compare.compare(splits(), methods=["none", "natsv-1", "whitening"]))
     papers = [row["paper"] for row in results["rows"]]

@@ -1,12 +1,14 @@
 """The rows of the paper's tables as stages."""
 
+import dataclasses
+
 import pytest
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.paper import paper_tables
 from bert_flow_tf.evaluation.presets import PRESETS, get_presets, paper_row, stages_of_presets, summarize
 from bert_flow_tf.recipe import read_environment
-from bert_flow_tf.recipe_stages import stages_of
+from bert_flow_tf.recipe_stages import Target, stages_of
 from tests.bert_flow_tf.test_recipe import Workplace
 
 
@@ -30,13 +32,30 @@ def test_every_row_trains_what_the_paper_says(recipe):
         ("ALLNLI", "0", "0.15", "2e-5", "avg-last-2"),
     ]
     assert len({values["exp_name"] for values in learned}) == 3
-    for preset, stage in scored.items():
-        values = flags(stage)
+    for preset, made in scored.items():
+        values = flags(made.scored)
         assert (values["task_name"], values["do_predict"]) == ("STS-B", "true")
         assert values["sentence_embedding_type"] == ("avg" if preset == "avg" else "avg-last-2")
-    by_run = {values["exp_name"]: values for values in learned}
-    for name in ("flow-target", "flow-train", "flow-nli"):
-        assert flags(scored[name])["exp_name"] in by_run
+    for name in ("flow-target", "flow-train"):
+        assert flags(scored[name].scored)["exp_name"] == flags(scored[name].learned)["exp_name"]
+    assert scored["avg"].learned is None
+
+
+def test_a_flow_on_nli_is_learned_once_and_scored_on_every_task(recipe, tmp_path):
+    (tmp_path / "SICK-R").mkdir()
+    other = dataclasses.replace(recipe, target=Target("SICK-R", tmp_path / "SICK-R"))
+    made = [stages_of_presets(one, get_presets(["flow-nli"]))[1]["flow-nli"] for one in (recipe, other)]
+    assert made[0].learned == made[1].learned
+    assert [one.scored.begins_with for one in made] == [made[0].learned.run_dir] * 2
+    assert len({one.scored.run_dir for one in made} | {made[0].learned.run_dir}) == 3
+
+
+def test_qnli_is_predicted_on_dev(recipe, tmp_path):
+    (tmp_path / "QNLI-Regression").mkdir()
+    target = Target("QNLI-Regression", tmp_path / "QNLI-Regression", "dev")
+    _, made = stages_of_presets(dataclasses.replace(recipe, target=target), get_presets(["avg"]))
+    stage = made["avg"].scored
+    assert flags(stage)["do_predict_on_dev"] == "true" and stage.prediction_path.name == "dev_results.tsv"
 
 
 def test_rows_that_the_recipe_has_too_are_its_stages(recipe):
@@ -50,7 +69,7 @@ def test_a_flow_on_nli_depends_on_the_nli_data_and_its_score_on_the_targets_too(
     stages, scored = stages_of_presets(recipe, get_presets(["flow-nli"]))
     assert {"data of MNLI", "data of SNLI"} <= stages[0].settings.keys()
     assert "data" not in stages[0].settings
-    assert {"data of MNLI", "data"} <= scored["flow-nli"].settings.keys()
+    assert {"data of MNLI", "data"} <= scored["flow-nli"].scored.settings.keys()
 
 
 @pytest.mark.parametrize(

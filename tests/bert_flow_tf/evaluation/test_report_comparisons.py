@@ -34,8 +34,8 @@ def encoder(name="base", fine_tuning=None, weights=None):
     return Encoder(name, name or "/my/encoder", files.DEMO, fine_tuning, weights or f"{name} {fine_tuning}")
 
 
-def flow(config="config_l3_d3_w32", learned_on="STS-B", begun=False, **flags):
-    return Flow(config, learned_on, FLAGS | flags, begun)
+def flow(config="config_l3_d3_w32", learned_on="STS-B", begun=False, pairs=8628, **flags):
+    return Flow(config, learned_on, FLAGS | flags, begun, pairs)
 
 
 def row(**changes):
@@ -60,8 +60,14 @@ def row(**changes):
 
 
 STS12 = {"task": "STS-12", "protocol": "wmean", "pairs": 3108}
-ON_STS12 = {"learned_on": "STS-12"}
-NLI_FLOW = {"learned_on": "ALLNLI", "use_full_for_training": 0, "num_train_epochs": 0.15, "flow_learning_rate": 2e-5}
+ON_STS12 = {"learned_on": "STS-12", "pairs": 3 * 3108}
+NLI_FLOW = {
+    "learned_on": "ALLNLI",
+    "pairs": 961_725,
+    "use_full_for_training": 0,
+    "num_train_epochs": 0.15,
+    "flow_learning_rate": 2e-5,
+}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +97,7 @@ NLI_FLOW = {"learned_on": "ALLNLI", "use_full_for_training": 0, "num_train_epoch
                 "split": "dev",
                 "metric": "auc",
                 "pairs": 5463,
-                "flow": flow(learned_on="QNLI-regression"),
+                "flow": flow(learned_on="QNLI-regression", pairs=115_669),
             },
             "BERT-base-NLI-flow (target)",
             76.17,
@@ -134,6 +140,10 @@ def test_a_row_of_the_paper_is_met_by_the_same_encoder_training_and_protocol(cha
         {"flow": flow(dupe_factor=None)},
         {"flow": flow(begun=True)},
         {"flow": Flow("config_l3_d3_w32", "STS-B", None)},
+        # Learned on other pairs than the paper's, or no telling on how many.
+        {"flow": flow(pairs=100)},
+        {"flow": flow(pairs=None)},
+        {"flow": flow(**(NLI_FLOW | {"pairs": 9840}))},
         {"flow": flow(), "pooling": "avg"},
         {"flow": flow(**(NLI_FLOW | {"num_train_epochs": 1.0}))},
     ],

@@ -60,23 +60,37 @@ def test_a_run_has_the_recipes_score_and_those_of_its_evaluation_but_none_twice(
     assert [row.values_x100[0] for row in rows_of(run)] == [78.4632, 79.0]
 
 
-def reproduction(values, *, seeds=(1, 2, 3), with_nli=False, directory="demo_1_STS-B_avg", model=None):
+def reproduction(values, *, seeds=(1, 2, 3), with_nli=False, nli_pairs=961_725, model=None, **task):
+    """What `reproduce` writes: for each row's name its scores over the seeds."""
+
+    def figures(scores):
+        return {"mean": sum(scores) / len(scores), "std": None, "median": scores[0], "values": scores}
+
     def row(name, scores):
-        runs = [{"seed": seeds[0], "directory": f"/gone/{directory}", "run": None}]
-        spearman = {"mean": sum(scores) / len(scores), "std": None, "median": scores[0], "values": scores}
-        settings = {"data": "c" * 64}
-        return {"spearman": spearman, "pearson": spearman, "settings": settings, "model": model, "runs": runs}
+        run = {"learned_pairs": 8628 if name == "flow-target" else 5749} if name.startswith("flow") else None
+        runs = [{"seed": seed, "directory": "/gone/run", "run": run} for seed in seeds]
+        spearman = figures(scores)
+        return {"spearman": spearman, "pearson": spearman, "settings": {}, "model": model, "runs": runs}
 
     return {
         "format_version": 1,
         "encoder": "demo",
         "encoder_flags": {"bert_hub": "demo"},
         "with_nli": with_nli,
-        "task": "STS-B",
-        "data": "glue",
-        "protocol": "cosine; all pairs of the test split",
+        "nli_pairs": nli_pairs if with_nli else None,
         "seeds": list(seeds),
-        "rows": {name: row(name, scores) | {"paper": None} for name, scores in values.items()},
+        "tasks": {
+            "stsb": {
+                "title": "STS-B",
+                "metric": "spearman",
+                "protocol": None,
+                "split": "test",
+                "source": "glue/STS-B",
+                "pairs": 1379,
+                "rows": {name: row(name, scores) for name, scores in values.items()},
+                **task,
+            }
+        },
         "versions": files.VERSIONS,
     }
 
@@ -84,8 +98,6 @@ def reproduction(values, *, seeds=(1, 2, 3), with_nli=False, directory="demo_1_S
 def test_a_reproduction_has_a_row_for_each_of_its_own_with_all_seeds(tmp_path):
     record = reproduction({"last2avg": [0.81], "flow-target": [0.79, 0.80, 0.84], "flow-train": [0.7, 0.7, 0.7]})
     files.write_json(tmp_path / "out" / "reproduction.json", record)
-    (tmp_path / "out" / "demo_1_STS-B_avg").mkdir()
-    (tmp_path / "out" / "demo_1_STS-B_avg" / "test_results.tsv").write_text("0.5\n" * 1379)
     plain, target, train = rows_of(tmp_path / "out")
     assert (plain.name, plain.pooling, plain.flow, plain.seeds) == ("out, last2avg", "avg-last-2", None, [])
     assert (target.seeds, target.pairs, target.encoder.name) == ([1, 2, 3], 1379, "demo")
@@ -101,7 +113,9 @@ def test_a_reproduction_has_a_row_for_each_of_its_own_with_all_seeds(tmp_path):
 
 def test_seeds_and_scores_of_a_reproduction_must_be_as_many(tmp_path):
     files.write_json(tmp_path / "out" / "reproduction.json", reproduction({"flow-target": [0.8, 0.8]}))
-    with pytest.raises(UserError, match=r"flow-target\.spearman\.values: found 2 values, expected one for each of 3"):
+    with pytest.raises(
+        UserError, match=r"rows\.flow-target\.spearman\.values: found 2 values, expected one for each of 3"
+    ):
         rows_of(tmp_path / "out")
     files.write_json(tmp_path / "out" / "reproduction.json", reproduction({"best": [0.8]}))
     with pytest.raises(UserError, match=r"rows\.best: found an unknown row, expected one of avg, last2avg"):
@@ -112,6 +126,26 @@ def test_after_nli_every_seed_counts_without_a_flow_too(tmp_path):
     files.write_json(tmp_path / "out" / "reproduction.json", reproduction({"avg": [0.7, 0.8, 0.9]}, with_nli=True))
     (row,) = rows_of(tmp_path / "out")
     assert (row.seeds, row.encoder.fine_tuning, row.encoder.fingerprint) == ([1, 2, 3], "NLI", None)
+
+
+def test_fine_tuning_on_another_nli_set_is_not_the_papers(tmp_path):
+    record = reproduction({"avg": [0.7, 0.8, 0.9]}, with_nli=True, nli_pairs=9840)
+    files.write_json(tmp_path / "out" / "reproduction.json", record)
+    assert [row.encoder.fine_tuning for row in rows_of(tmp_path / "out")] == ["other"]
+
+
+def test_a_reproduction_of_several_sets_has_a_row_a_protocol(tmp_path):
+    record = reproduction({"avg": [0.7]}, title="STS-12", protocol="wmean", pairs=3108)
+    task = record["tasks"].pop("stsb")
+    figures = task["rows"]["avg"]["spearman"]
+    task["rows"]["avg"]["protocols"] = {"spearman": {"wmean": figures, "all": figures | {"values": [0.6]}}}
+    record["tasks"]["sts12"] = task
+    files.write_json(tmp_path / "out" / "reproduction.json", record)
+    rows = rows_of(tmp_path / "out")
+    assert [(row.task, row.protocol, row.values_x100) for row in rows] == [
+        ("STS-12", "wmean", [70]),
+        ("STS-12", "all", [60]),
+    ]
 
 
 def test_what_one_source_knows_of_an_encoder_the_others_know(tmp_path):

@@ -105,6 +105,13 @@ def test_a_flow_of_ones_own_has_no_name_and_a_broken_one_is_refused(tmp_path):
         flow_of_run(config)
 
 
+def test_fine_tuning_on_fewer_nli_pairs_is_not_the_papers(tmp_path):
+    config = run_config(files.write_run(tmp_path / "nli", **files.NLI))
+    assert encoder_of_run(config, tmp_path / "nli").fine_tuning == "NLI"
+    config.values["data"]["num_examples"] = 9840
+    assert encoder_of_run(config, tmp_path / "nli").fine_tuning == "other"
+
+
 def test_a_flow_that_begins_with_another_says_so(tmp_path):
     first = files.write_run(tmp_path / "first", **files.FLOW)
     second = files.write_run(tmp_path / "second", begins=str(first / "model.ckpt-9"), **files.FLOW)
@@ -114,23 +121,23 @@ def test_a_flow_that_begins_with_another_says_so(tmp_path):
 
 def test_results_of_a_run_know_its_settings_while_its_folder_is_there(tmp_path):
     run = files.write_run(tmp_path / "run", seed=7, **files.FLOW)
-    record = files.run_record(run / "model.ckpt-269", seed=7)
+    record = files.run_record(run / "model.ckpt-269", seed=7, dupe_factor=2)
     model = Record("evaluation.json", files.model_record(record, config="config_l3_d3_w32"))
     encoder, flow, seeds = model_of_results(model)
     assert (encoder.name, flow.flags["dupe_factor"], seeds) == ("demo", 1, [7])
     (run / "config.json").unlink()
     encoder, flow, seeds = model_of_results(model)
-    assert (encoder.name, flow.flags["dupe_factor"], seeds) == ("demo", None, [7])
-    assert (flow.config, flow.learned_on) == ("config_l3_d3_w32", "sts-b")
+    assert (encoder.name, flow.flags["dupe_factor"], seeds) == ("demo", 2, [7])
+    assert (flow.config, flow.learned_on, flow.pairs) == ("config_l3_d3_w32", "sts-b", 8628)
 
 
 @pytest.mark.parametrize("change", [{"fingerprint": "f" * 64}, {"flow": 0, "flow_loss": 0}])
 def test_a_folder_that_holds_another_run_by_now_is_not_asked(tmp_path, change):
     run = files.write_run(tmp_path / "run", **(files.FLOW | change))
-    record = files.run_record(run / "model.ckpt-269", seed=5)
+    record = files.run_record(run / "model.ckpt-269", seed=5, dupe_factor=2)
     model = Record("evaluation.json", files.model_record(record, config="config_l2_d3_w32"))
     encoder, flow, seeds = model_of_results(model)
-    assert (encoder.fingerprint, flow.config, flow.flags["dupe_factor"]) == (files.DEMO, "config_l2_d3_w32", None)
+    assert (encoder.fingerprint, flow.config, flow.flags["dupe_factor"]) == (files.DEMO, "config_l2_d3_w32", 2)
     assert seeds == [5]
 
 

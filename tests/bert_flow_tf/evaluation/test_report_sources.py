@@ -17,7 +17,7 @@ def results(tmp_path):
     files.write_json(tmp_path / "c_calibration.json", files.calibration())
     files.write_lexical(tmp_path / "d_lexical")
     files.write_words(tmp_path / "e_words")
-    record = {"format_version": 1, "with_nli": False, "encoder_flags": {"bert_hub": "demo"}, "rows": {}}
+    record = {"format_version": 1, "with_nli": False, "encoder_flags": {"bert_hub": "demo"}, "tasks": {}}
     files.write_json(tmp_path / "f_reproduction" / "reproduction.json", record)
     files.write_stamp(tmp_path, "g_predictions", "STS-B, cls", 0.73, bert_hub="demo")
     (tmp_path / "export").mkdir()
@@ -107,3 +107,8 @@ def test_an_unfinished_stage_is_no_score(results):
     stamp = results / "recipe" / "g_predictions.json"
     stamp.write_text(json.dumps(json.loads(stamp.read_text()) | {"state": "running"}))
     assert "found a folder without results" in refused(results / "g_predictions")
+
+
+def test_predictions_of_a_flow_that_another_run_learned_are_left_to_the_reproduction(results):
+    files.write_stamp(results, "h_flow_elsewhere", "STS-B, flow-nli", 0.7, bert_hub="demo", flow="1")
+    assert [source.kind for source in find_sources([results])[0]] == KINDS

@@ -1,0 +1,54 @@
+"""`bert-flow prepare`: data of SentEval and TensorFlow Datasets in the layout that training reads."""
+
+import pathlib
+
+import click
+
+from bert_flow_tf.errors import UserError
+
+
+@click.command()
+@click.option("--data", "names", required=True, metavar="LIST", help="What to write, commas between, see above.")
+@click.option("--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on.")
+@click.option("--out", required=True, metavar="DIR", help="GLUE folder in which a folder of each is made.")
+@click.option("--overwrite", is_flag=True, help="Make folders that this command made anew.")
+def prepare(names, senteval_dir, out, overwrite):
+    """Write data sets as the folders that --glue_dir, GLUE_DIR and run_siamese read.
+
+    \b
+    bert-flow prepare --data tfds:glue/mnli,tfds:snli --out glue_data
+    bert-flow prepare --data sts12,sts13,sts14,sts15,sts16 --senteval_dir SentEval/data --out glue_data
+
+    tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli, tfds:glue/qqp, tfds:glue/mnli and tfds:snli come from TensorFlow
+    Datasets and become GLUE's files (MNLI/train.tsv, …); sts12 to sts16, or sts12-16 for all of them, from SentEval and
+    become STS-12/full.txt, …: the pairs that have a gold score, to learn a flow on. The test labels of STS-B are not in
+    GLUE: to score it, put sts-test.csv of the STS Benchmark beside.
+    """
+    from bert_flow_tf.evaluation import data_folders, datasets
+    from bert_flow_tf.evaluation.sts_sets import read_task
+
+    names = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
+    if not names:
+        raise UserError("--data: found none, expected some, commas between")
+    folders = {}
+    for name in names:
+        if datasets.is_dataset_name(name):
+            directory = data_folders.dataset_folder(name)
+        elif keys := data_folders.senteval_names(name):
+            directory = f"STS-{keys[0][3:]}" if len(keys) == 1 else "STS-12-16"
+        else:
+            raise UserError(
+                f"--data: found {name}, expected some of sts12 to sts16, sts12-16, {', '.join(datasets.DATASET_NAMES)}"
+            )
+        folders[name] = pathlib.Path(out) / directory
+        data_folders.check_folder(folders[name], f"--out={out}", overwrite)
+    for name, folder in folders.items():
+        keys = data_folders.senteval_names(name)
+        if keys:
+            read = [read_task(key, senteval_dir=senteval_dir) for key in keys]
+            subsets = [subset for task in read for subset in task.subsets]
+            pairs = {"full": data_folders.write_full_text(folder, subsets, ", ".join(task.source for task in read))}
+        else:
+            pairs = data_folders.write_dataset(folder, name)
+        counts = ", ".join(f"{count} {split}" for split, count in pairs.items())
+        click.echo(f"written: {folder} ({counts} pairs)")
