@@ -10,7 +10,7 @@ import click
 from bert_flow_tf.errors import UserError
 
 # Each command is the function of its own name in the module of its own name.
-_COMMANDS = ("analyze", "calibrate", "convert", "evaluate", "export", "query", "report", "reproduce")
+_COMMANDS = ("analyze", "calibrate", "convert", "evaluate", "export", "prepare", "query", "report", "reproduce")
 
 
 class _Commands(click.Group):

@@ -309,7 +309,7 @@ def _encoder_settings(recipe: Recipe) -> dict[str, str]:
 
 def _digest_of_data(folder: pathlib.Path) -> str:
     if not folder.is_dir():
-        raise UserError(f"GLUE_DIR: {folder} is no folder, expected the data of {folder.name} there")
+        raise UserError(f"{folder}: no such folder, expected the data of {folder.name} (GLUE_DIR, --glue_dir)")
     files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith("."))
     return _digest({file.name: file_digest(file) for file in files})
 

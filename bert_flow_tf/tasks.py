@@ -370,10 +370,10 @@ def _gold_layout(task: Task | str, split: str) -> tuple[Task, FileLayout]:
     if split not in SPLITS:
         raise UserError(f"unknown split {split!r}, expected one of {', '.join(SPLITS)}")
     if not task.is_regression:
-        raise UserError(f"--task_name: {task.name} has classes, not scores; expected a regression task")
+        raise UserError(f"{task.name} has classes, not scores; expected a regression task")
     layout = task.gold_test if split == "test" else getattr(task, split)
     if layout is None or layout.label_column is None:
-        raise UserError(f"--task_name: {task.name} has no gold scores for its {split} split")
+        raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split")
     return task, layout
 
 

@@ -144,7 +144,10 @@ def isotropy(model, task, glue_dir, split, out, overwrite):
     loaded, made_by = model.load()
     u = pooled_embeddings(loaded, [s for part in parts for s in part.sentences_a + part.sentences_b], distinct=True)
     measures = {"without flow": measure(u)}
-    bits = {"diagonal Gaussian": gaussian_bits_per_dim(u)}
+    constant = measures["without flow"].constant_channels
+    # Constant channels have no density; the flow's bits are over all of them.
+    over = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
+    bits = {f"diagonal Gaussian{over}": gaussian_bits_per_dim(u)}
     if loaded.flow is not None:
         z, flow_bits = _through_flow(loaded.flow, u)
         measures["with flow"] = measure(z)

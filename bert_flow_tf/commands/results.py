@@ -1,5 +1,6 @@
 """What the commands write their results into: refused before any work where it may not be written, then there whole."""
 
+import contextlib
 import importlib.metadata
 import json
 import pathlib
@@ -20,12 +21,19 @@ _LIBRARIES = (
     "tensorflow-text",
     "tensorflow-probability",
     "tf-keras",
+    "rapidfuzz",
 )
+# Extras, which need not be there.
+_OPTIONAL_LIBRARIES = ("wordfreq", "tensorflow-datasets")
 
 
 def versions():
     """dict of Python's version and of those of the libraries that figures come from."""
-    return {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    found = {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    for name in _OPTIONAL_LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def results_file(path, *, flag, overwrite):

@@ -2,16 +2,16 @@
 
 from bert_flow_tf.evaluation.text_table import aligned, number
 
-# Row's words, attribute of `isotropy.Isotropy`, format.
-_ISOTROPY_ROWS = (
-    ("constant channels", "constant_channels", "d"),
-    ("mean pairwise cosine", "mean_cosine", ".4f"),
-    ("share of the mean vector", "mean_share", ".4f"),
-    ("share of the top direction", "top_share", ".4f"),
-    ("the same, mean subtracted", "centred_top_share", ".4f"),
-    ("participation ratio", "participation_ratio", ".1f"),
-    ("effective rank", "effective_rank", ".1f"),
-    ("partition ratio, min Z / max Z", "partition_ratio", ".4f"),
+# Measure's words, attribute of `isotropy.Isotropy`, decimals.
+ISOTROPY_MEASURES = (
+    ("constant channels", "constant_channels", 0),
+    ("mean pairwise cosine", "mean_cosine", 4),
+    ("share of the mean vector", "mean_share", 4),
+    ("share of the top direction", "top_share", 4),
+    ("share of the top direction, mean subtracted", "centred_top_share", 4),
+    ("participation ratio", "participation_ratio", 1),
+    ("effective rank", "effective_rank", 1),
+    ("partition ratio, min Z / max Z", "partition_ratio", 4),
 )
 
 
@@ -65,7 +65,8 @@ def isotropy_table(measures, reference, bits):
     columns = {**measures, "standard normal": reference}
     lines = [["", *columns]]
     lines += [
-        [words, *(format(getattr(one, key), spec) for one in columns.values())] for words, key, spec in _ISOTROPY_ROWS
+        [words, *(f"{getattr(one, key):.{digits}f}" for one in columns.values())]
+        for words, key, digits in ISOTROPY_MEASURES
     ]
     blanks = [""] * (len(columns) - 1)
     lines += [[f"bits per dimension, {density}", f"{value:.4f}", *blanks] for density, value in bits.items()]

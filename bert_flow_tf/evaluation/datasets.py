@@ -128,11 +128,18 @@ def _rows(dataset, split):
         return list(tfds.as_numpy(tfds.load(dataset.name, split=split)))
     except ImportError as error:
         raise UserError(f"{_PREFIX}{dataset.name}: found no package {error.name}, expected one ({_INSTALL})") from error
-    except (OSError, tfds.download.DownloadError) as error:
+    except (OSError, tfds.download.DownloadError, _checksum_error()) as error:
         reason = " ".join(str(error).split())
         raise UserError(
             f"{_PREFIX}{dataset.name}: cannot be had ({reason}), expected a network, or TFDS_DATA_DIR with a copy"
         ) from error
+
+
+def _checksum_error():
+    """What a download raises that is not what it should be; TensorFlow Datasets keeps it to itself."""
+    from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
+
+    return NonMatchingChecksumError
 
 
 def _tensorflow_datasets():

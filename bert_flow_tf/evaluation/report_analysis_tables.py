@@ -1,5 +1,6 @@
 """Sections of a report on analyses and on training, in words and figures as they are shown."""
 
+from bert_flow_tf.evaluation.analysis_tables import ISOTROPY_MEASURES
 from bert_flow_tf.evaluation.report_cells import (
     Cell,
     Section,
@@ -10,17 +11,6 @@ from bert_flow_tf.evaluation.report_cells import (
     fixed,
     plots_of,
     signed,
-)
-
-_ISOTROPY_ROWS = (
-    ("constant channels", "constant_channels", 0),
-    ("mean pairwise cosine", "mean_cosine", 4),
-    ("share of the mean vector", "mean_share", 4),
-    ("share of the top direction", "top_share", 4),
-    ("share of the top direction, mean subtracted", "centred_top_share", 4),
-    ("participation ratio", "participation_ratio", 1),
-    ("effective rank", "effective_rank", 1),
-    ("partition ratio, min Z / max Z", "partition_ratio", 4),
 )
 
 
@@ -79,7 +69,7 @@ def isotropy_section(report: dict) -> Section:
         measures = record["measures"]
         rows = [
             [Cell(words), *(Cell(fixed(one[key], digits)) for one in measures.values())]
-            for words, key, digits in _ISOTROPY_ROWS
+            for words, key, digits in ISOTROPY_MEASURES
         ]
         # Of the embeddings as they are, under each density.
         blanks = [Cell("")] * (len(measures) - 1)

@@ -60,6 +60,7 @@ def compared(rows: Sequence[Row]) -> list[dict]:
             "seeds": list(row.seeds),
             **{name: getattr(row, name) for name in ("task", "split", "metric", "protocol", "pairs")},
             "this_run": this,
+            "subsets": row.subsets,
         }
         mean = this["mean_x100"]
         for name, other in (("baseline", baseline), ("paper", paper), ("original", original)):

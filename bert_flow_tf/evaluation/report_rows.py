@@ -55,6 +55,8 @@ class Row:
       protocol: "wmean", "mean" or "all" for a task of several sets; None for one set.
       pairs: number of them; None where it is not recorded.
       values_x100: the figure times 100, of every seed.
+      subsets: for the paper's protocol of a task of several sets, each set's name and its figure times 100, the mean
+        over seeds; else empty.
     """
 
     source: str
@@ -72,6 +74,7 @@ class Row:
     protocol: str | None
     pairs: int | None
     values_x100: Sequence[float]
+    subsets: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def summary(self) -> dict:
@@ -190,6 +193,7 @@ def _evaluation_rows(source, record, folder):
                     protocol=protocol if len(figures.values) > 1 else None,
                     pairs=task.whole("pairs"),
                     values_x100=[figures.score(protocol)],
+                    subsets=_subsets(task, lambda one, metric=metric: one.score(metric)) if protocol == "wmean" else {},
                 )
             )
     return rows
@@ -243,9 +247,17 @@ def reproduction_rows(source: Source) -> list[tuple[str, str, Row]]:
                     protocol=one if protocol is not None else None,
                     pairs=task.whole("pairs"),
                     values_x100=values,
+                    subsets=_subsets(row, lambda one, metric=metric: one.part(metric).score("mean"))
+                    if one == "wmean"
+                    else {},
                 )
                 found.append((key, name, made))
     return found
+
+
+def _subsets(record, figure):
+    """Each sub-set's figure by its name, where the record has any."""
+    return {name: figure(subset) for name, subset in record.parts("subsets").items()} if "subsets" in record else {}
 
 
 def _preset_flow(preset, row, title):

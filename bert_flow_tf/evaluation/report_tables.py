@@ -63,6 +63,7 @@ def _scores(report):
         )
         for (encoder, metric), rows in groups.items()
     ]
+    tables += _subsets(report["scores"])
     original = report["original"]
     return Section(
         "scores",
@@ -78,6 +79,31 @@ def _scores(report):
         ),
         tables,
     )
+
+
+def _subsets(rows):
+    """A table for each task of several sets: a column a set."""
+    tasks = {}
+    for row in rows:
+        if row["subsets"]:
+            tasks.setdefault((row["task"], row["metric"], tuple(row["subsets"])), []).append(row)
+    return [
+        Table(
+            f"{task} by its sets: {_METRICS[metric]}, the mean where there are several seeds.",
+            ("Embedding", "Encoder", *names, "wmean"),
+            [
+                [
+                    Cell(*_embedding(row)),
+                    Cell(encoder_words(row["encoder"])),
+                    *(Cell(fixed(row["subsets"][name])) for name in names),
+                    Cell(fixed(row["this_run"]["mean_x100"])),
+                ]
+                for row in found
+            ],
+            frozenset({0, 1}),
+        )
+        for (task, metric, names), found in tasks.items()
+    ]
 
 
 def _place(row):
@@ -124,7 +150,9 @@ def _embedding(row):
 def _seeds(report):
     rows = [row for row in report["scores"] if row["this_run"]["n"] > 1]
     columns = ("Embedding", "Task", "Protocol", "Seeds", "n", "Mean", "Std", "Median", "Smallest", "Largest")
-    columns += ("Table 8", "Its mean", "Its std", "Its median")
+    # Columns of the paper only where it has something to compare with.
+    has_paper = any(row["paper_seeds"] for row in rows)
+    columns += ("Table 8", "Its mean", "Its std", "Its median") if has_paper else ()
     cells = []
     for row in rows:
         this, paper = row["this_run"], row["paper_seeds"] or {}
@@ -138,10 +166,13 @@ def _seeds(report):
                 Cell(str(this["n"])),
                 *(Cell(fixed(this[f"{key}_x100"])) for key in ("mean", "std", "median")),
                 *(Cell(fixed(ends(this["values_x100"]))) for ends in (min, max)),
+            ]
+        )
+        if has_paper:
+            cells[-1] += [
                 Cell(paper.get("row", "")),
                 *(Cell(fixed(paper.get(f"{key}_x100"))) for key in ("mean", "std", "median")),
             ]
-        )
     table = Table("Scores over seeds, × 100; the deviation is over n − 1.", columns, cells, frozenset({0, 1, 2, 3, 10}))
     figures = [name for name in report["figures"] if name.startswith("seeds")]
     return Section("seeds", "Over seeds", tables=[table] if cells else [], figures=figures)

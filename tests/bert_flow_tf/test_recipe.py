@@ -309,7 +309,7 @@ def test_encoder_without_tf1_checkpoints_is_a_hub_handle(workplace, variables, h
         ({"TASK_NAME": "nonsense"}, "unknown task 'nonsense'"),
         ({"RANDOM_SEED": "one"}, "RANDOM_SEED: found 'one'"),
         ({"SKIP_NLI": "yes"}, "SKIP_NLI: found 'yes'"),
-        ({"GLUE_DIR": "nowhere"}, "GLUE_DIR: nowhere/STS-B is no folder"),
+        ({"GLUE_DIR": "nowhere"}, "nowhere/STS-B: no such folder, expected the data of STS-B (GLUE_DIR"),
     ],
 )
 def test_a_wrong_variable_ends_with_one_line_and_status_2(workplace, capsys, variables, named):

@@ -201,7 +201,11 @@ def line_of(npy, small_glue_dir, tmp_path):
         (["--methods", "none,zca"], "--methods: unknown calibration 'zca', expected some of none, sn, natsv"),
         (["--methods", "natsv-0"], "--methods: unknown calibration 'natsv-0'"),
         (["--methods", ","], "--methods: found none, expected at least one"),
-        (["--methods", "whitening-25"], "dimension: found 25, expected 1 to the embeddings' 24"),
+        (
+            ["--methods", "whitening-25"],
+            "--methods: found whitening-25 for embeddings of 24 dimensions, expected at most",
+        ),
+        (["--methods", "none,sn+natsv-24"], "--methods: found sn+natsv-24 for embeddings of 24 dimensions"),
         (["--seeds", "0"], "--seeds: found 0, expected at least one"),
         (["--seeds", "4,4"], "--seeds: found '4,4', expected different seeds"),
         (["--task", "sts-17"], "--task: unknown task 'sts-17', expected one of sts-b, sick-r"),

@@ -264,3 +264,12 @@ def test_a_plot_that_is_missing_is_refused_and_leaves_nothing(results, tmp_path)
     with pytest.raises(UserError, match=r"words\.svg: no such file, expected the plot"):
         made(results, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_task_of_several_sets_has_a_table_of_them(tmp_path):
+    task = files.scored_task("STS-12", {"wmean": 0.71, "mean": 0.7, "all": 0.72}, 3108)
+    task["subsets"] = {"MSRpar": {"pairs": 750, "spearman": 0.6543}, "MSRvid": {"pairs": 750, "spearman": 0.8}}
+    files.write_json(tmp_path / "e.json", files.evaluation({"sts12": task}))
+    page, _, data = made(tmp_path / "e.json", tmp_path / "report")
+    assert [row["subsets"].get("MSRpar") for row in data["scores"]] == [pytest.approx(65.43), None, None]
+    assert "STS-12 by its sets" in page and "65.43" in page

@@ -138,6 +138,7 @@ def test_a_reproduction_of_several_sets_has_a_row_a_protocol(tmp_path):
     record = reproduction({"avg": [0.7]}, title="STS-12", protocol="wmean", pairs=3108)
     task = record["tasks"].pop("stsb")
     figures = task["rows"]["avg"]["spearman"]
+    task["rows"]["avg"]["subsets"] = {"MSRvid": {"pairs": 750, "spearman": figures | {"mean": 0.5}}}
     task["rows"]["avg"]["protocols"] = {"spearman": {"wmean": figures, "all": figures | {"values": [0.6]}}}
     record["tasks"]["sts12"] = task
     files.write_json(tmp_path / "out" / "reproduction.json", record)
@@ -146,6 +147,7 @@ def test_a_reproduction_of_several_sets_has_a_row_a_protocol(tmp_path):
         ("STS-12", "wmean", [70]),
         ("STS-12", "all", [60]),
     ]
+    assert [row.subsets for row in rows] == [{"MSRvid": 50}, {}]
 
 
 def test_what_one_source_knows_of_an_encoder_the_others_know(tmp_path):

@@ -1,0 +1,70 @@
+"""`bert-flow prepare`: folders for training from SentEval's and TensorFlow Datasets' data."""
+
+import pytest
+
+from bert_flow_tf import tasks
+from bert_flow_tf.evaluation.sts_sets import SENTEVAL_SUBSETS
+from tests.bert_flow_tf.commands.refusals import bert_flow, files_below, succeeds
+
+
+@pytest.fixture
+def senteval_dir(tmp_path):
+    """STS-12 and STS-13 with two pairs a set, the second of which has no gold score."""
+    root = tmp_path / "SentEval"
+    for task in ("sts12", "sts13"):
+        folder = root / "STS" / f"{task.upper()}-en-test"
+        folder.mkdir(parents=True)
+        for name in SENTEVAL_SUBSETS[task]:
+            (folder / f"STS.input.{name}.txt").write_text(f"{task} {name} a\tb\nc\td\n")
+            (folder / f"STS.gs.{name}.txt").write_text("2.5\n\n")
+    return root
+
+
+def test_scored_pairs_of_senteval_become_a_full_text_each(senteval_dir, tmp_path):
+    out = tmp_path / "glue"
+    printed = succeeds("prepare", "--data", "sts12,STS-13", "--senteval_dir", senteval_dir, "--out", out)
+    assert printed.splitlines() == [
+        f"written: {out}/STS-12 (5 full pairs)",
+        f"written: {out}/STS-13 (3 full pairs)",
+    ]
+    assert tasks.read_split("sts-13", out / "STS-13", "dev").sentences_a[0] == "sts13 FNWN a"
+
+
+def test_a_dataset_becomes_files_in_the_layout_of_glue(tmp_path):
+    import tensorflow_datasets as tfds
+
+    with tfds.testing.mock_data(num_examples=4):
+        printed = succeeds("prepare", "--data", "tfds:snli", "--out", tmp_path / "glue")
+    assert printed == f"written: {tmp_path}/glue/SNLI (4 train, 4 dev, 4 test pairs)\n"
+    assert len(tasks.read_split(tasks.SNLI, tmp_path / "glue/SNLI", "train")) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", ","], "--data: found none, expected some"),
+        (["--data", "stsb"], "--data: found stsb, expected some of sts12 to sts16, sts12-16, tfds:glue/stsb"),
+        (["--data", "sts14"], "no such folder, expected SentEval's files of STS-14"),
+        (["--data", "tfds:glue/cola"], "unknown dataset 'tfds:glue/cola'"),
+        (["--data", "sts12", "--senteval_dir", "nowhere"], "no such folder, expected SentEval's files"),
+    ],
+)
+def test_a_slip_is_one_line_and_nothing_is_written(senteval_dir, tmp_path, arguments, message):
+    out = tmp_path / "glue"
+    outcome = bert_flow("prepare", "--senteval_dir", senteval_dir, "--out", out, *arguments)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("error: ") and outcome.stderr.count("\n") == 1
+    assert message in outcome.stderr
+    assert not out.exists()
+
+
+def test_a_folder_that_is_there_is_kept_unless_this_command_made_it(senteval_dir, tmp_path):
+    out = tmp_path / "glue"
+    arguments = ("prepare", "--data", "sts12", "--senteval_dir", senteval_dir, "--out", out)
+    succeeds(*arguments)
+    before = files_below(out)
+    assert "exists, expected a new folder or --overwrite" in bert_flow(*arguments).stderr
+    assert files_below(out) == before
+    succeeds(*arguments, "--overwrite")
+    (out / "STS-12" / "prepared.json").unlink()
+    assert "holds no prepared.json" in bert_flow(*arguments, "--overwrite").stderr
