@@ -10,7 +10,7 @@ from bert_flow_tf.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model import SiameseBertFlow, reduce_dimension
-from bert_flow_tf.optimization import AdamWeightDecay
+from glow.optimizer import AdamWeightDecay
 from bert_flow_tf.run_model import build_model, flow_config, restore
 from bert_flow_tf.tokenizer import Tokenizer
 from glow.flow import Glow

@@ -4,7 +4,7 @@ import tensorflow as tf
 import tf_keras
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.optimization import apply_clipped
+from glow.optimizer import apply_clipped
 
 
 def reduce_dimension(embedding, low_dim):

@@ -1,12 +1,7 @@
-"""TF1 BERT's optimiser: Adam without bias correction, decoupled weight decay, warm-up and linear decay."""
-
-import re
+"""TF1 BERT's schedule of the learning rate: warm-up and linear decay. Its optimiser is `glow.optimizer`."""
 
 import tensorflow as tf
 import tf_keras
-
-CLIP_NORM = 1.0
-EXCLUDED_FROM_DECAY = ("LayerNorm", "layer_norm", "bias")
 
 
 class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
@@ -44,93 +39,3 @@ class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
         }
-
-
-class AdamWeightDecay(tf_keras.optimizers.Optimizer):
-    """Adam as TF1 BERT has it: no bias correction, epsilon outside the root, weight decay beside the moments.
-
-    ``m = β1 m + (1 - β1) g``, ``v = β2 v + (1 - β2) g²``, ``w = w - lr (m / (sqrt(v) + ε) + decay w)``.
-
-    Gradients are applied as they are given: clip them, and sum them over replicas, before.
-
-    Args:
-      learning_rate: a number or a `LearningRateSchedule`.
-      decay_rate: weight decay, times the learning rate, of every variable whose name has none of `excluded_from_decay`.
-      excluded_from_decay: regular expressions searched for in variable names.
-    """
-
-    def __init__(
-        self,
-        learning_rate,
-        decay_rate=0.01,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
-        excluded_from_decay=EXCLUDED_FROM_DECAY,
-        name="AdamWeightDecay",
-    ):
-        super().__init__(name=name, jit_compile=False)
-        self._learning_rate = self._build_learning_rate(learning_rate)
-        self.decay_rate = decay_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.epsilon = epsilon
-        self.excluded_from_decay = tuple(excluded_from_decay)
-
-    def build(self, var_list):
-        super().build(var_list)
-        if hasattr(self, "_moments"):
-            return
-        self._moments = [self.add_variable_from_reference(variable, "adam_m") for variable in var_list]
-        self._velocities = [self.add_variable_from_reference(variable, "adam_v") for variable in var_list]
-
-    def decays(self, variable_name):
-        """Whether a variable of this name decays."""
-        return not any(re.search(pattern, variable_name) for pattern in self.excluded_from_decay)
-
-    def update_step(self, gradient, variable):
-        learning_rate = tf.cast(self.learning_rate, variable.dtype)
-        index = self._index_dict[self._var_key(variable)]
-        m, v = self._moments[index], self._velocities[index]
-        # TF1 turns slices of an embedding's gradient into a dense one, so m and v of absent words decay as well.
-        gradient = tf.convert_to_tensor(gradient)
-        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
-        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
-        update = m / (tf.sqrt(v) + self.epsilon)
-        if self.decays(variable.name):
-            update += self.decay_rate * variable
-        variable.assign_sub(learning_rate * update)
-
-    def get_config(self):
-        return {
-            "name": self.name,
-            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
-            "decay_rate": self.decay_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "excluded_from_decay": self.excluded_from_decay,
-        }
-
-
-def apply_clipped(optimizer, gradients, variables):
-    """Global norm of the gradients, after applying them clipped to norm 1.
-
-    In a replica context the gradients are first summed over replicas, so that the norm is that of the global batch's
-    gradient. Variables without a gradient stay exactly as they are (no decay either), as with TF1's optimiser.
-
-    Args:
-      optimizer: an `AdamWeightDecay`, built with all variables that it may ever see.
-      gradients: list of tensor, `tf.IndexedSlices` or None.
-      variables: list as long.
-    """
-    pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
-    if not pairs:
-        return tf.zeros([])
-    gradients, variables = zip(*pairs, strict=True)
-    replica_context = tf.distribute.get_replica_context()
-    if replica_context.num_replicas_in_sync > 1:
-        gradients = replica_context.all_reduce(tf.distribute.ReduceOp.SUM, list(gradients))
-    clipped, norm = tf.clip_by_global_norm(gradients, CLIP_NORM)
-    optimizer.apply_gradients(zip(clipped, variables, strict=True), skip_gradients_aggregation=True)
-    return norm

@@ -12,10 +12,11 @@ from absl import logging
 from bert_flow_tf import callbacks, experiment, input_pipeline
 from bert_flow_tf.atomic import write_atomically
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.optimization import AdamWeightDecay, WarmupLinearDecay
+from bert_flow_tf.optimization import WarmupLinearDecay
 from bert_flow_tf.run_model import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.tasks import read_train
 from bert_flow_tf.tokenizer import Tokenizer
+from glow.optimizer import AdamWeightDecay
 
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3

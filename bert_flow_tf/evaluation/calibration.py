@@ -260,7 +260,7 @@ def calibration(name: str, **flow_options):
 
     Args:
       name: `none`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, `whitening-D` (D dimensions kept), or `flow`.
-      **flow_options: arguments of `FlowCalibrator`, for `flow`.
+      **flow_options: arguments of `glow.calibrator.FlowCalibrator`, for `flow`.
 
     Raises:
       UserError: no such calibration, or `natsv` or `sn+natsv` without a K, which only `compare` can choose.
@@ -270,7 +270,7 @@ def calibration(name: str, **flow_options):
         raise UserError(f"--methods: found {name!r} without its k, expected {name}-K")
     if name == "flow":
         # TensorFlow takes seconds to load, and the others do without.
-        from bert_flow_tf.evaluation.flow_calibrator import FlowCalibrator
+        from glow.calibrator import FlowCalibrator
 
         return FlowCalibrator(**flow_options)
     if name in ("none", "sn", "whitening"):

@@ -11,6 +11,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.calibration import (
     TUNED,
     TUNED_K,
+    EmbeddingError,
     Identity,
     NullTopSingularVectors,
     StandardNormalization,
@@ -22,6 +23,7 @@ from bert_flow_tf.evaluation.calibration import (
 from bert_flow_tf.evaluation.paper import paper_tables
 from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
 from bert_flow_tf.evaluation.text_table import aligned
+from glow.config import GlowConfig
 
 METHODS = (
     "none",
@@ -34,6 +36,7 @@ METHODS = (
     "whitening-256",
     "flow",
 )
+DEFAULT_FLOW = "config_l3_d3_w32"
 FIT_ON = {"all": ("train", "dev", "test"), "train": ("train",)}
 # Method -> row of the paper's Table 5; the k of the tuned ones was chosen on dev there too.
 _PAPER_ROWS = {
@@ -88,7 +91,7 @@ def compare(
       methods: names, see `calibration.calibration`, tuned ones too.
       fit_on: key of `FIT_ON`: "all" splits, the paper's "target", or "train".
       seeds: of the flow.
-      flow_options: dict of further arguments of `FlowCalibrator`.
+      flow_options: dict of further arguments of `glow.calibrator.FlowCalibrator`.
       on_row: function that is given each row's dict as soon as it is there.
 
     Raises:
@@ -102,6 +105,7 @@ def compare(
         check_name(method)
     if "flow" in methods and not seeds:
         raise UserError("--seeds: found none, expected at least one for the flow")
+    _check_width(methods, splits["test"].a.shape[1], flow_options or {})
     for name, split in splits.items():
         check_finite(split.a, f"embeddings of the first sentences of {name}")
         check_finite(split.b, f"embeddings of the second sentences of {name}")
@@ -127,6 +131,19 @@ def compare(
         if on_row is not None:
             on_row(results["rows"][-1])
     return results
+
+
+def _check_width(methods, width, flow_options):
+    """Raises `UserError` for a method that cannot calibrate embeddings so wide, before time goes into the others."""
+    for method in methods:
+        kind, _, number = method.partition("-")
+        most = width if kind == "whitening" else width - 1
+        if number and int(number) > most:
+            raise UserError(f"--methods: found {method} for embeddings of {width} dimensions, expected at most {most}")
+    if "flow" in methods:
+        least = 2 ** GlowConfig.load(flow_options.get("config", DEFAULT_FLOW)).n_levels
+        if width < least:
+            raise UserError(f"--methods: found flow for embeddings of {width} dimensions, expected {least} or more")
 
 
 def _scores(fitted, split, metric, place):
@@ -155,7 +172,10 @@ def _flow(fit_rows, test, metric, seeds, options):
     by_seed = []
     for seed in seeds:
         started = time.monotonic()
-        fitted = calibration("flow", seed=seed, **options).fit(fit_rows)
+        try:
+            fitted = calibration("flow", seed=seed, **options).fit(fit_rows)
+        except ValueError as error:
+            raise EmbeddingError(f"flow: {error}") from error
         seconds = {"fit_seconds": time.monotonic() - started}
         by_seed.append({"seed": seed, **_scores(fitted, test, metric, f"flow of seed {seed}, test"), **seconds})
     means = {name: statistics.fmean(run[name] for run in by_seed) for name in METRICS[metric]}

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.optimization import AdamWeightDecay, apply_clipped
 from glow.config import GlowConfig
 from glow.flow import Glow
+from glow.optimizer import AdamWeightDecay, apply_clipped
 from glow.tf1_checkpoint import assign_tf1_variables, tf1_variables
 
 NAMES = ["config_l2_d2_w32", "config_l2_d3_w32", "config_l3_d3_w32", "affine_1x1_gatu"]

@@ -9,9 +9,10 @@ import tensorflow as tf
 from bert_flow_tf.convert.weights import keras_names, to_tf1_shape
 from bert_flow_tf.encoder import SentenceEncoder
 from bert_flow_tf.model import SiameseBertFlow
-from bert_flow_tf.optimization import AdamWeightDecay, WarmupLinearDecay
+from bert_flow_tf.optimization import WarmupLinearDecay
 from glow.config import GlowConfig
 from glow.flow import Glow
+from glow.optimizer import AdamWeightDecay
 from glow.tf1_checkpoint import assign_tf1_variables, tf1_variables
 
 RUNS = ("train_flow_unsupervised", "train_flow_semi_supervised", "train_nli_siamese", "train_sts_regression_l2")

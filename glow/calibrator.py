@@ -1,0 +1,229 @@
+"""The flow as a scikit-learn transformer: a calibration of any embedding matrix, whatever made it."""
+
+import dataclasses
+import math
+import warnings
+
+import numpy as np
+import tensorflow as tf
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from glow.config import GlowConfig
+from glow.flow import Glow
+from glow.maximum_likelihood import MaximumLikelihood
+
+_ROWS_PER_CALL = 4096
+
+
+class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Embeddings u [n, D] to latents z [n, D] of a flow that is learned on them without labels.
+
+        calibrator = FlowCalibrator(seed=1).fit(embeddings)
+        z = calibrator.transform(embeddings)
+        log_density = calibrator.score_samples(embeddings)
+
+    Training is the original's, see `glow.maximum_likelihood`. Batches are of rows in a random order, drawn anew every
+    epoch. Li et al. 2020, sections 3 and 4.
+
+    Args:
+      config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Every level halves the channels; for
+        fewer than 2 ** n_levels channels there are as many levels as D allows, with a warning.
+      epochs: times that each row is seen, may be a fraction.
+      batch_size: rows a step; 64 are the 32 pairs of the original. With fewer rows a step takes all, with a warning.
+      learning_rate: constant.
+      seed: of the order of the rows and of the flow's initial values; 0 or more.
+      data_dependent_init: set every actnorm by the first batch before training. The original defines this and never
+        runs it. Constant channels are safe, see `glow.actnorm`.
+      show_progress_bar: None shows it on a terminal only.
+
+    Attributes:
+      config_: the `GlowConfig` of the flow.
+      flow_: the `glow.flow.Glow`.
+      n_steps_: steps done.
+      losses_: float32 [n_steps_], each step's mean loss before it, in bits per dimension.
+    """
+
+    def __init__(
+        self,
+        config="config_l3_d3_w32",
+        epochs=1.0,
+        batch_size=64,
+        learning_rate=1e-3,
+        seed=1234,
+        data_dependent_init=False,
+        show_progress_bar=None,
+    ):
+        self.config = config
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.seed = seed
+        self.data_dependent_init = data_dependent_init
+        self.show_progress_bar = show_progress_bar
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # Latents are float32 whatever came.
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+    def fit(self, X, y=None):
+        """The calibrator itself, after learning a new flow on `X` [n, D].
+
+        A failed `fit` leaves an earlier flow as it was.
+
+        Raises:
+          ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument does not fit, or the
+            loss or the weights do not stay finite.
+        """
+        X = self._checked(X, reset=True)
+        self._check_settings()
+        rows = min(self.batch_size, len(X))
+        steps = int(len(X) / rows * self.epochs)
+        if not steps:
+            raise ValueError(f"found {len(X)} samples and {self.epochs} epochs, expected at least one step's {rows}")
+        batches = self._epochs(len(X), steps, rows)
+        training = self._new_training(X, batches[0])
+        losses = training.train(X, batches, self.show_progress_bar)
+        self._use(training, losses)
+        return self
+
+    def partial_fit(self, X, y=None):
+        """The calibrator itself, after learning from the next part `X` [n, D] of a stream, every row once.
+
+        The first call begins a new flow, later ones go on with flow and optimiser, also after `fit`. A step takes
+        `batch_size` rows or a few more, so that none is left over; of fewer rows, all. `epochs` does not count. A
+        failed call leaves the flow as it was.
+
+        Raises:
+          ValueError: as `fit`, and for a part of another width.
+        """
+        begins = not hasattr(self, "flow_")
+        X = self._checked(X, reset=begins)
+        self._check_settings()
+        order = np.random.default_rng([self.seed, 1, 0 if begins else self.n_steps_]).permutation(len(X))
+        batches = np.array_split(order, max(1, len(X) // self.batch_size))
+        training = self._new_training(X, batches[0]) if begins else self._training
+        training.optimizer.learning_rate = self.learning_rate
+        losses = training.train(X, batches, self.show_progress_bar)
+        self._use(training, losses if begins else np.concatenate([self.losses_, losses]))
+        return self
+
+    def _check_settings(self):
+        if not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1:
+            raise ValueError(f"batch_size: found {self.batch_size}, expected a whole number of 1 or more")
+        if self.seed < 0:
+            raise ValueError(f"seed: found {self.seed}, expected 0 or more")
+        for name in ("epochs", "learning_rate"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name}: found {value}, expected a number above 0")
+
+    def _new_training(self, X, first_batch):
+        """A new flow for `X`, and what trains it."""
+        n, width = X.shape
+        if width < 2:
+            raise ValueError("found n_features = 1, expected 2 or more, of which one half moves the other")
+        if n < 2:
+            raise ValueError("found 1 sample, expected at least 2, whose density can be learned")
+        if n < self.batch_size:
+            warnings.warn(
+                f"batch_size: found {self.batch_size} with {n} samples, so a step takes all of them", stacklevel=3
+            )
+        config = self.config if isinstance(self.config, GlowConfig) else GlowConfig.load(self.config)
+        levels = width.bit_length() - 1
+        if levels < config.n_levels:
+            warnings.warn(
+                f"config: found {config.n_levels} levels with {width} channels, so there are {levels}", stacklevel=3
+            )
+            config = dataclasses.replace(config, n_levels=levels)
+        flow = Glow(config, width, seed=self.seed)
+        if self.data_dependent_init:
+            flow.initialize_from_data(X[first_batch])
+        return MaximumLikelihood(flow, self.learning_rate)
+
+    def _epochs(self, n, steps, rows):
+        """int64 [steps, rows] of row numbers: one permutation after the other, without a break between epochs."""
+        generator = np.random.default_rng([self.seed, 0])
+        needed = steps * rows
+        orders = [generator.permutation(n) for _ in range(math.ceil(needed / n))]
+        return np.concatenate(orders)[:needed].reshape(steps, rows)
+
+    def _use(self, training, losses):
+        self.losses_, self.n_steps_ = losses, len(losses)
+        if training is getattr(self, "_training", None):
+            return
+        self._training = training
+        self.flow_, self.config_ = training.flow, training.flow.config
+        signature = [tf.TensorSpec([None, self.flow_.event_size], tf.float32)]
+        self._forward = tf.function(self.flow_.forward, input_signature=signature)
+        self._inverse = tf.function(self.flow_.inverse, input_signature=signature)
+        self._log_prob = tf.function(self.flow_.log_prob, input_signature=signature)
+
+    def transform(self, X):
+        """The latents z, float32 [n, D], of `X` [n, D]."""
+        check_is_fitted(self, "flow_")
+        return self._in_parts(self._forward, X)
+
+    def inverse_transform(self, X):
+        """The embeddings, float32 [n, D], whose latents are `X` [n, D]."""
+        check_is_fitted(self, "flow_")
+        return self._in_parts(self._inverse, X)
+
+    def score_samples(self, X):
+        """The log-density of each row of `X` [n, D] under the flow, float32 [n], in nats."""
+        check_is_fitted(self, "flow_")
+        return self._in_parts(self._log_prob, X)
+
+    def score(self, X, y=None):
+        """The mean log-density of the rows of `X` [n, D], in nats: what a search over settings maximises."""
+        return float(np.mean(self.score_samples(X), dtype=np.float64))
+
+    def sample(self, n_samples=1, seed=0):
+        """Embeddings, float32 [n_samples, D], drawn from the flow's density; the same for the same int `seed`."""
+        check_is_fitted(self, "flow_")
+        return self.flow_.sample(n_samples, seed).numpy()
+
+    def _in_parts(self, function, X):
+        X = self._checked(X, reset=False)
+        parts = [function(tf.constant(X[i : i + _ROWS_PER_CALL])).numpy() for i in range(0, len(X), _ROWS_PER_CALL)]
+        return np.concatenate(parts)
+
+    def _checked(self, X, *, reset):
+        """`X` as a finite float32 array [n, D]."""
+        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_all_finite=False, reset=reset)
+        finite = np.isfinite(X)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0]
+            value = "NaN" if np.isnan(X[row, column]) else f"{X[row, column]}"
+            raise ValueError(
+                f"embeddings: found {value} in row {row}, column {column} (from 0), {(~finite).sum()} such values in "
+                "all, expected finite numbers"
+            )
+        with np.errstate(over="ignore"):
+            X = X.astype(np.float32)
+        if not np.isfinite(X).all():
+            raise ValueError("embeddings: found values beyond float32's range, expected smaller ones")
+        return X
+
+    def __getstate__(self):
+        """What copies and files keep: arrays for the variables, which TensorFlow lets nobody copy."""
+        state = dict(super().__getstate__())
+        if "flow_" not in state:
+            return state
+        for name in ("flow_", "_forward", "_inverse", "_log_prob"):
+            del state[name]
+        training = state.pop("_training")
+        return state | {"_variables": training.state(), "_event_size": training.flow.event_size}
+
+    def __setstate__(self, state):
+        state = dict(state)
+        if "_variables" not in state:
+            super().__setstate__(state)
+            return
+        variables, event_size = state.pop("_variables"), state.pop("_event_size")
+        super().__setstate__(state)
+        training = MaximumLikelihood(Glow(self.config_, event_size, seed=0), self.learning_rate)
+        training.restore(variables)
+        self._use(training, self.losses_)

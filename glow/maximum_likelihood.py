@@ -1,0 +1,85 @@
+"""How a flow learns: maximum likelihood by TF1's Adam, as the original trains it."""
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from glow.optimizer import AdamWeightDecay, apply_clipped
+
+
+class MaximumLikelihood:
+    """Steps of the original's optimiser on a flow's loss.
+
+    A step's loss is that of pairs of sentences, as the original has it: the mean loss of the first ones plus that of
+    the second ones, so twice the mean over the batch. Gradients are clipped to global norm 1; the rate is constant,
+    weight decay 0.01. Li et al. 2020, sections 3 and 4.
+
+    Args:
+      flow: `glow.flow.Glow`.
+      learning_rate: constant.
+
+    Attributes:
+      flow: that flow.
+      optimizer: its `AdamWeightDecay`.
+    """
+
+    def __init__(self, flow, learning_rate):
+        self.flow = flow
+        self._trained = list(flow.trainable_variables)
+        self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
+        self.optimizer.build(self._trained)
+        self._step = tf.function(
+            self._take_step, input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype, name="u")]
+        )
+
+    def _take_step(self, u):
+        with tf.GradientTape() as tape:
+            bits_per_dim = tf.reduce_mean(self.flow.bits_per_dim(u))
+            loss = 2.0 * bits_per_dim
+        norm = apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
+        return bits_per_dim, norm
+
+    def train(self, X, batches, show_progress_bar=None):
+        """Loss before each step, in bits per dimension: float32 [number of batches].
+
+        If it fails, flow and optimiser are again what they were before.
+
+        Args:
+          X: float32 [n, D].
+          batches: list of int64 arrays, the rows of each step.
+          show_progress_bar: None shows it on a terminal only.
+
+        Raises:
+          ValueError: a loss, a gradient or a weight is not finite.
+        """
+        before, losses = self.state(), None
+        try:
+            losses = self._train(X, batches, show_progress_bar)
+        finally:
+            # An interruption too: a part of the rows would be learned, and nobody could tell which.
+            if losses is None:
+                self.restore(before)
+        return losses
+
+    def _train(self, X, batches, show_progress_bar):
+        losses = np.empty(len(batches), np.float32)
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        for i, rows in enumerate(tqdm(batches, desc="flow", unit="step", disable=hidden)):
+            losses[i], norm = (value.numpy() for value in self._step(tf.constant(X[rows])))
+            if not (np.isfinite(losses[i]) and np.isfinite(norm)):
+                raise ValueError(
+                    f"found a loss of {losses[i]} with a gradient of norm {norm} at step {i + 1} of {len(batches)}, "
+                    "expected finite ones (a smaller learning rate, or embeddings of smaller norm)"
+                )
+        if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
+            raise ValueError("found weights of the flow that are not finite, expected a smaller learning rate")
+        return losses
+
+    def state(self):
+        """Arrays of the flow's variables and of the optimiser's, in the order in which they were made."""
+        return [variable.numpy() for variable in (*self.flow.variables, *self.optimizer.variables)]
+
+    def restore(self, state):
+        """Gives flow and optimiser the values that `state` gave back."""
+        for variable, value in zip((*self.flow.variables, *self.optimizer.variables), state, strict=True):
+            variable.assign(value)

@@ -1,0 +1,198 @@
+"""The flow as a scikit-learn transformer: a density that inverts, streams, one seed one result, mistakes named."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+
+from glow.calibrator import FlowCalibrator
+from glow.config import GlowConfig
+from glow.flow import Glow
+from glow.optimizer import AdamWeightDecay, apply_clipped
+
+
+def embeddings(n=64, width=8):
+    """Channels of unlike deviations; channel 2 is constant up to rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, width)) * np.linspace(0.2, 1.5, width) + 0.5
+    X[:, 2] = 0.7 + 1e-8 * rng.uniform(-1, 1, size=n)
+    return X.astype(np.float32)
+
+
+# TensorFlow takes seconds to trace more than two levels of one step.
+SMALL = {"batch_size": 8, "seed": 3, "config": GlowConfig(n_levels=2, depth=1, coupling_width=4)}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return FlowCalibrator(**SMALL, epochs=6.0, learning_rate=1e-2).fit(embeddings())
+
+
+def test_training_raises_the_likelihood(fitted):
+    assert fitted.n_steps_ == len(fitted.losses_) == 48
+    assert np.mean(fitted.losses_[-8:]) < np.mean(fitted.losses_[:8]) - 0.1
+
+
+def test_latents_are_the_flows_and_invert_to_the_embeddings(fitted):
+    X = embeddings()
+    z = fitted.transform(X)
+    assert z.dtype == np.float32
+    np.testing.assert_allclose(z, fitted.flow_.forward(X), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(fitted.inverse_transform(z), X, rtol=0, atol=1e-4)
+
+
+def test_score_is_the_log_density_in_nats(fitted):
+    X = embeddings()
+    np.testing.assert_allclose(fitted.score_samples(X), fitted.flow_.log_prob(X), rtol=1e-5)
+    bits = fitted.flow_.bits_per_dim(X).numpy()
+    np.testing.assert_allclose(fitted.score_samples(X), -bits * 8 * np.log(2), rtol=1e-5)
+
+
+def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences():
+    X = embeddings()
+    ours = FlowCalibrator(**SMALL, epochs=0.25).fit(X)
+    flow = Glow(SMALL["config"], 8, seed=3)
+    optimizer = AdamWeightDecay(1e-3)
+    optimizer.build(list(flow.trainable_variables))
+    order = np.random.default_rng([3, 0]).permutation(64)
+    for batch in order[:16].reshape(2, 8):
+        with tf.GradientTape() as tape:
+            # Which four of the eight are "first" sentences makes no difference to the sum of the two means.
+            first, second = (tf.reduce_mean(flow.bits_per_dim(X[half])) for half in (batch[:4], batch[4:]))
+            loss = first + second
+        apply_clipped(optimizer, tape.gradient(loss, flow.trainable_variables), list(flow.trainable_variables))
+    for path, expected in flow.variables_by_path.items():
+        np.testing.assert_allclose(ours.flow_.variables_by_path[path], expected, rtol=0, atol=2e-6, err_msg=path)
+
+
+def test_same_seed_gives_the_same_bits_and_another_seed_another_flow():
+    X = embeddings()
+    first, again, other = (FlowCalibrator(**(SMALL | {"seed": seed})).fit(X).transform(X) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 1e-2
+
+
+def test_every_epoch_sees_every_row_once():
+    batches = FlowCalibrator()._epochs(n=20, steps=6, rows=8)
+    assert sorted(batches.reshape(-1)[:20]) == list(range(20))
+    assert sorted(batches.reshape(-1)[20:40]) == list(range(20))
+    assert batches.reshape(-1)[:20].tolist() != batches.reshape(-1)[20:40].tolist()
+
+
+def test_data_dependent_initialisation_is_safe_with_a_constant_channel():
+    X = embeddings()
+    z = FlowCalibrator(**SMALL, data_dependent_init=True).fit(X).transform(X)
+    assert np.abs(z).max() < 20
+
+
+@pytest.fixture
+def eagerly():
+    """No tracing, which takes longer than the few steps of a test."""
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def test_scikit_learns_own_checks_pass(eagerly):
+    check_estimator(FlowCalibrator(config=GlowConfig(n_levels=1, depth=1, coupling_width=2)), on_skip=None)
+
+
+def test_a_stream_is_learned_in_parts_every_row_once():
+    X = embeddings(70)
+    parts = FlowCalibrator(**SMALL, learning_rate=1e-2)
+    for part in (X[:40], X[40:63], X[63:]):
+        parts.partial_fit(part)
+    # 5 steps of 8 rows, 2 of 23, and one of the last 7.
+    assert parts.n_steps_ == len(parts.losses_) == 8
+    assert parts.losses_[-3:].mean() < parts.losses_[:3].mean()
+
+
+def test_partial_fit_goes_on_with_flow_and_optimiser_after_fit_and_after_a_copy(fitted):
+    X = embeddings()
+    again = copy.deepcopy(fitted)
+    np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
+    other = clone(fitted).fit(X).partial_fit(X)
+    np.testing.assert_array_equal(again.partial_fit(X).transform(X), other.transform(X))
+    assert other.n_steps_ == 48 + 8
+
+
+def test_failed_part_leaves_the_flow_as_it_was(fitted):
+    X = embeddings()
+    again = copy.deepcopy(fitted)
+    with pytest.raises(ValueError, match=r"found a loss of inf .* at step 1 of 8"):
+        again.partial_fit(X * 1e30)
+    # The first step moves the weights before the second one fails.
+    with pytest.raises(ValueError, match=r"at step [2-8] of 8|weights of the flow that are not finite"):
+        again.set_params(learning_rate=1e30).partial_fit(X)
+    np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
+    with pytest.raises(ValueError, match="6 features"):
+        again.partial_fit(embeddings(width=6))
+
+
+@pytest.mark.parametrize(("width", "levels"), [(2, 1), (3, 1), (7, 2), (25, 3)])
+def test_narrow_embeddings_get_as_many_levels_as_they_allow(eagerly, width, levels):
+    calibrator = FlowCalibrator(GlowConfig(n_levels=3, depth=1, coupling_width=2), batch_size=8, epochs=0.1)
+    X = np.random.default_rng(1).normal(size=(80, width)).astype(np.float32)
+    if levels < 3:
+        with pytest.warns(UserWarning, match=f"found 3 levels with {width} channels, so there are {levels}"):
+            calibrator.fit(X)
+    else:
+        calibrator.fit(X)
+    assert calibrator.config_ == dataclasses.replace(calibrator.config, n_levels=levels)
+    np.testing.assert_allclose(calibrator.inverse_transform(calibrator.transform(X)), X, rtol=0, atol=1e-4)
+
+
+def test_fewer_rows_than_a_batch_are_one_step_and_a_warning(eagerly):
+    with pytest.warns(UserWarning, match="batch_size: found 8 with 5 samples"):
+        calibrator = FlowCalibrator(**SMALL).fit(embeddings()[:5])
+    assert calibrator.n_steps_ == 1
+
+
+def test_samples_are_drawn_from_the_density(fitted):
+    drawn = fitted.sample(500, seed=4)
+    assert drawn.shape == (500, 8)
+    np.testing.assert_array_equal(drawn, fitted.sample(500, seed=4))
+    np.testing.assert_allclose(fitted.transform(drawn).std(axis=0), 1.0, atol=0.15)
+
+
+def _with(value):
+    X = embeddings()
+    X[4, 1] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("arguments", "X", "words"),
+    [
+        ({}, _with(np.nan), r"found NaN in row 4, column 1"),
+        ({}, _with(np.inf), r"found inf in row 4, column 1"),
+        ({}, embeddings().astype(np.float64) * 1e40, "beyond float32's range"),
+        ({}, embeddings()[:1], "found 1 sample, expected at least 2"),
+        ({"epochs": 0.1}, embeddings(), "found 64 samples and 0.1 epochs"),
+        ({"epochs": 0.0}, embeddings(), "epochs: found 0.0, expected a number above 0"),
+        ({"epochs": np.nan}, embeddings(), "epochs: found nan"),
+        ({"batch_size": 0}, embeddings(), "batch_size: found 0"),
+        ({"learning_rate": -1.0}, embeddings(), "learning_rate: found -1.0"),
+        ({"seed": -1}, embeddings(), "seed: found -1, expected 0 or more"),
+        ({"config": "config_l9"}, embeddings(), "unknown flow config 'config_l9'"),
+        ({}, embeddings(width=4)[:, :1], "found n_features = 1, expected 2 or more"),
+        ({"data_dependent_init": True}, np.ones([16, 8], np.float32), "do not differ in any channel"),
+        ({}, embeddings() * 1e30, "found a loss of inf .* at step 1 of 8, expected finite ones"),
+    ],
+)
+def test_what_cannot_be_fitted_is_named(arguments, X, words):
+    # 0.1 epochs of 64 rows are 6 rows, less than a batch of 8.
+    with pytest.raises(ValueError, match=words):
+        FlowCalibrator(**(SMALL | arguments)).fit(X)
+
+
+def test_input_is_checked_after_fitting_too(fitted):
+    for method in (fitted.transform, fitted.inverse_transform, fitted.score_samples):
+        with pytest.raises(ValueError, match="found NaN in row 4, column 1"):
+            method(_with(np.nan))
+        with pytest.raises(ValueError, match="6 features"):
+            method(embeddings(width=6))
