@@ -193,7 +193,7 @@ def _evaluation_rows(source, record, folder):
                     protocol=protocol if len(figures.values) > 1 else None,
                     pairs=task.whole("pairs"),
                     values_x100=[figures.score(protocol)],
-                    subsets=_subsets(task, lambda one, metric=metric: one.score(metric)) if protocol == "wmean" else {},
+                    subsets=_subset_scores(task, metric) if protocol == "wmean" else {},
                 )
             )
     return rows
@@ -247,17 +247,18 @@ def reproduction_rows(source: Source) -> list[tuple[str, str, Row]]:
                     protocol=one if protocol is not None else None,
                     pairs=task.whole("pairs"),
                     values_x100=values,
-                    subsets=_subsets(row, lambda one, metric=metric: one.part(metric).score("mean"))
-                    if one == "wmean"
-                    else {},
+                    subsets=_subset_means(row, metric) if one == "wmean" else {},
                 )
                 found.append((key, name, made))
     return found
 
 
-def _subsets(record, figure):
-    """Each sub-set's figure by its name, where the record has any."""
-    return {name: figure(subset) for name, subset in record.parts("subsets").items()} if "subsets" in record else {}
+def _subset_scores(task, metric):
+    return {name: subset.score(metric) for name, subset in task.parts("subsets").items()}
+
+
+def _subset_means(row, metric):
+    return {name: subset.part(metric).score("mean") for name, subset in row.parts("subsets").items()}
 
 
 def _preset_flow(preset, row, title):

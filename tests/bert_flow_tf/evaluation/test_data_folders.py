@@ -30,7 +30,7 @@ def test_full_text_of_other_pairs_stays_unless_it_may_go(tmp_path):
     data_folders.keep_full_text(folder, sets, "SentEval", overwrite=False)
     assert (folder / "full.txt").stat() == before
     others = [subset("one", ("a", "c"))]
-    with pytest.raises(UserError, match="full.txt: holds other pairs than SentEval"):
+    with pytest.raises(UserError, match=r"full\.txt: holds other pairs than SentEval"):
         data_folders.keep_full_text(folder, others, "SentEval", overwrite=False)
     assert (folder / "full.txt").read_text() == "a\tb\n"
     data_folders.keep_full_text(folder, others, "SentEval", overwrite=True)
@@ -79,9 +79,9 @@ def test_a_dataset_comes_back_from_its_files(tmp_path, monkeypatch, name, labell
 
 
 def test_a_folder_of_somebody_else_is_never_made_anew(tmp_path):
-    with pytest.raises(UserError, match="--out=x: .* exists, expected a new folder or --overwrite"):
+    with pytest.raises(UserError, match=r"--out=x: .* exists, expected a new folder or --overwrite"):
         data_folders.check_folder(tmp_path, "--out=x", False)
-    with pytest.raises(UserError, match="holds no prepared.json, so it was not made here"):
+    with pytest.raises(UserError, match=r"holds no prepared\.json, so it was not made here"):
         data_folders.check_folder(tmp_path, "--out=x", True)
     (tmp_path / "prepared.json").touch()
     data_folders.check_folder(tmp_path, "--out=x", True)
