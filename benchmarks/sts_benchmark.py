@@ -3,13 +3,14 @@
     python benchmarks/sts_benchmark.py --glue_dir GLUE --out results.json
 
 runs the original's commands (no flow; then a flow learned on all splits for one epoch at 1e-3) on the demo encoder, or
-on `--bert_hub`, scores each run, and prints a table with the mean over seeds. A result that the output file holds
-already is not measured again.
+on `--bert_hub`, scores each run, and prints a table with mean and deviation over seeds. A result that the output file
+holds already is not measured again.
 """
 
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -64,12 +65,13 @@ def main():
             results[key] = measure(args, kind, flow, seed, cached)
             write_atomically(out, json.dumps(results, indent=2) + "\n")
         print(f"{key:45} Spearman {results[key]['spearman']:.4f}  Pearson {results[key]['pearson']:.4f}", flush=True)
-    print("\nmean Spearman over seeds", ", ".join(map(str, args.seeds)))
+    print("\nmean Spearman and deviation over seeds", ", ".join(map(str, args.seeds)))
     for cached in caches:
         for kind in args.types:
             suffix = "" if cached else " uncached"
             values = [results[f"{args.bert_hub} {kind} flow seed {seed}{suffix}"]["spearman"] for seed in args.seeds]
-            print(f"{kind:12} flow{suffix:10} {sum(values) / len(values):.4f}")
+            deviation = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+            print(f"{kind:12} flow{suffix:10} {statistics.fmean(values):.4f}{deviation}")
 
 
 if __name__ == "__main__":
