@@ -1,6 +1,7 @@
 """The encoder layer, and the ways to name an encoder."""
 
 import dataclasses
+import dataclasses
 import functools
 import http.server
 import io
@@ -329,3 +330,21 @@ def test_trio_takes_the_encoder_that_a_run_used_when_it_stayed_frozen(run_dir, s
         init_checkpoint=folder / "model.ckpt-3",
     )
     assert source == small_source
+
+
+def test_hub_takes_the_encoder_that_a_run_used_when_an_earlier_run_had_trained_it(
+    run_dir, small_source, small_encoder_dir, tmp_path
+):
+    folder, _ = run_dir(True)
+    handles = {"bert_hub": small_encoder_dir, "cache_dir": tmp_path / "cache"}
+    trained = resolve_encoder(**handles, init_checkpoint=folder / "model.ckpt-3")
+    frozen = tmp_path / "frozen"
+    frozen.mkdir()
+    config = json.loads((folder / "config.json").read_text()) | {"encoder_trained": False}
+    (frozen / "config.json").write_text(json.dumps(config | {"encoder": trained.to_dict()}))
+    tf.train.Checkpoint(step=tf.Variable(3)).write(str(frozen / "model.ckpt-3"))
+    assert resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3") == trained
+    stranger = dataclasses.replace(trained, fingerprint="f" * 64).to_dict()
+    (frozen / "config.json").write_text(json.dumps(config | {"encoder": stranger}))
+    with pytest.raises(UserError, match="found an encoder with fingerprint"):
+        resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3")
