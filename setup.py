@@ -1,6 +1,7 @@
 """Packaging: ranges of versions here, the exact ones that the scripts install in requirements.txt."""
 
 import pathlib
+import re
 
 from setuptools import find_packages, setup
 
@@ -12,9 +13,15 @@ def long_description() -> str:
     return readme.read_text(encoding="utf-8") if readme.is_file() else ""
 
 
+def version() -> str:
+    """The version, which the package itself says: reading it imports nothing."""
+    source = (ROOT / "bert_flow_tf" / "__init__.py").read_text(encoding="utf-8")
+    return re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE)[1]
+
+
 setup(
     name="bert-flow-tf",
-    version="0.1.0",
+    version=version(),
     description="BERT-flow for TensorFlow 2: sentence embeddings calibrated by a normalizing flow",
     long_description=long_description(),
     long_description_content_type="text/markdown",
@@ -48,6 +55,9 @@ setup(
         # The protobuf that TensorFlow 2.19 runs on cannot load later versions of the metadata.
         "datasets": ["tensorflow-datasets", "tensorflow-metadata<1.18"],
         "words": ["wordfreq"],
+        # What `bert-flow encode` needs for Parquet, and `bert_flow_tf.mteb_model` for MTEB.
+        "parquet": ["pyarrow"],
+        "mteb": ["mteb>=2"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],
         "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist"],
     },

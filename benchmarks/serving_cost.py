@@ -1,14 +1,16 @@
 """What tokenizer and flow cost a server: latency of an export's `serving_default` against its bare encoder.
 
-    python benchmarks/serving_cost.py [--bert_hub demo] [--dtype float32] [--batch_sizes 1,64] [--seconds 10]
+    python benchmarks/serving_cost.py [--bert_hub demo] [--dtype float32] [--batch_sizes 1,64] [--json FILE]
 
 Exports the encoder with a flow learned on the sample sentences, loads it again, and calls in turn, so that both meet
 the same machine: `serving_default` with sentences, and the encoder and pooling alone with the ids of these sentences.
-Prints medians in milliseconds, what is added, sentences a second, and sizes on disk.
+An export in bfloat16 is compared with the encoder in bfloat16. Prints medians in milliseconds, what is added, sentences
+a second, and sizes on disk; `--json` writes the same figures as one object.
 """
 
 import argparse
 import itertools
+import json
 import os
 import pathlib
 import statistics
@@ -18,34 +20,67 @@ import time
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.atomic import write_atomically
 from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.serving import DTYPES
+from bert_flow_tf.serving.bfloat16 import Bfloat16Encoder
 from bert_flow_tf.tasks import get_task, read_split
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bert_hub", default="demo", help="encoder (default: demo)")
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="of the export")
+    parser.add_argument("--dtype", default=DTYPES[0], choices=DTYPES, help="of the export and of the bare encoder")
     parser.add_argument("--batch_sizes", default="1,64", help="commas between (default: 1,64)")
     parser.add_argument("--seconds", type=float, default=10.0, help="to measure each batch size for (default: 10)")
+    parser.add_argument("--json", metavar="FILE", help="file for the figures; one that is there is refused")
     arguments = parser.parse_args()
+    if arguments.json is not None and pathlib.Path(arguments.json).exists():
+        parser.error(f"--json={arguments.json}: exists, expected a new file")
     examples = read_split(get_task("STS-B"), os.path.join(sample_glue_dir(), "STS-B"), "train")
     sentences = list(dict.fromkeys(examples.sentences_a + examples.sentences_b))
     model = BertFlow.from_hub(arguments.bert_hub, sentence_embedding_type="avg-last-2")
-    model.fit(sentences, verbose=0)
+    model.fit(sentences, show_progress_bar=False)
     with tempfile.TemporaryDirectory() as folder:
         exported = model.export(pathlib.Path(folder) / "model", dtype=arguments.dtype)
         serve = tf.saved_model.load(str(exported.path)).signatures["serving_default"]
-        # One trace for every batch size and length, as the export has.
-        ids = {name: tf.TensorSpec([None, None], tf.int32) for name in model.tokenizer(sentences[:1], 8)}
-        encode = tf.function(lambda tokens: model.encoder(tokens, training=False), input_signature=[ids])
-        print(f"export {_mib(exported.path):.1f} MiB, encoder {_mib(model.source.encoder_dir):.1f} MiB on disk")
+        encode = _bare_encoder(model, arguments.dtype)
+        result = {
+            "bert_hub": arguments.bert_hub,
+            "dtype": arguments.dtype,
+            "tensorflow": tf.__version__,
+            "cpus": os.cpu_count(),
+            "export_bytes": _size(exported.path),
+            "encoder_bytes": _size(model.source.encoder_dir),
+            "batches": [],
+        }
+        print(
+            f"{arguments.dtype} export {result['export_bytes'] / 2**20:.1f} MiB, float32 encoder "
+            f"{result['encoder_bytes'] / 2**20:.1f} MiB on disk",
+            flush=True,
+        )
         for size in map(int, arguments.batch_sizes.split(",")):
             served, bare = _medians(model, serve, encode, sentences, size, arguments.seconds)
+            result["batches"].append({"size": size, "serving_default_seconds": served, "encoder_seconds": bare})
             print(
-                f"batch {size}: serving_default {1e3 * served:.2f} ms ({size / served:.0f} sentences/s), bare encoder "
-                f"{1e3 * bare:.2f} ms, added {100 * (served / bare - 1):+.1f} %"
+                f"batch {size}: serving_default {1e3 * served:.2f} ms ({size / served:.0f} sentences/s), bare "
+                f"{arguments.dtype} encoder {1e3 * bare:.2f} ms, added {100 * (served / bare - 1):+.1f} %",
+                flush=True,
             )
+    if arguments.json is not None:
+        write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+
+
+def _bare_encoder(model, dtype):
+    """Function from tokens to embeddings before the flow, traced once for every batch size and length, as an export."""
+    names = model.tokenizer(["one"], 8)
+
+    def encode(tokens):
+        return model.encoder(tokens, training=False)
+
+    if dtype == "bfloat16":
+        return Bfloat16Encoder(encode, names)
+    return tf.function(encode, input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in names}])
 
 
 def _medians(model, serve, encode, sentences, size, seconds):
@@ -68,8 +103,8 @@ def _medians(model, serve, encode, sentences, size, seconds):
     return statistics.median(served[5:]), statistics.median(bare[5:])
 
 
-def _mib(folder):
-    return sum(path.stat().st_size for path in pathlib.Path(folder).rglob("*") if path.is_file()) / 2**20
+def _size(folder):
+    return sum(path.stat().st_size for path in pathlib.Path(folder).rglob("*") if path.is_file())
 
 
 if __name__ == "__main__":

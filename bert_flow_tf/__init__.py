@@ -1,1 +1,24 @@
-"""BERT-flow for TensorFlow 2."""
+"""BERT-flow for TensorFlow 2.
+
+    from bert_flow_tf import BertFlow
+
+TensorFlow is loaded when one of these names is first used, not with the package.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+# Name -> the module that defines it.
+_MODULES = {"BertFlow": "bert_flow_tf.api", "FlowCalibrator": "glow.calibrator", "UserError": "bert_flow_tf.errors"}
+__all__ = ["BertFlow", "FlowCalibrator", "UserError", "__version__"]
+
+
+def __getattr__(name):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

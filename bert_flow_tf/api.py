@@ -1,39 +1,44 @@
 """BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
 
+import pathlib
+
 import numpy as np
 import tensorflow as tf
-import tf_keras
-from tqdm import tqdm
 
-from bert_flow_tf import experiment, input_pipeline
+from bert_flow_tf import experiment, input_pipeline, saved_model
 from bert_flow_tf.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model import SiameseBertFlow, reduce_dimension
-from glow.optimizer import AdamWeightDecay
 from bert_flow_tf.run_model import build_model, flow_config, restore
+from bert_flow_tf.sentence_stream import PerSentence, sentence_list
 from bert_flow_tf.tokenizer import Tokenizer
-from glow.flow import Glow
+from glow.calibrator import FlowCalibrator
 
 _TOKENS = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
+_OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
 
 
 class BertFlow:
     """Sentences to embeddings: tokenizer, encoder, and, if there is one, the flow.
 
-        model = BertFlow.from_hub("demo", sentence_embedding_type="avg-last-2")
-        model.fit(sentences)                      # the flow, on a list of your own sentences; no labels
+        model = BertFlow.from_hub("demo", pooling="avg-last-2")
+        model.fit(sentences)                      # the flow, on your own sentences; no labels
         embeddings = model.encode(sentences)      # float32 [n, D]
-        model.similarity(embeddings, embeddings)  # cosines [n, n]
+        model.similarity("A boat.", sentences)    # cosines [1, n]
+        model.save("my_model")                    # BertFlow.from_pretrained("my_model")
         model.export("exported")                  # exported/1/saved_model.pb, for TensorFlow Serving
 
-    A run of `run_siamese` is loaded by `BertFlow.load(run_dir)`.
+    Sentences are a list or any other iterable of strings, a generator too. Those of like length share a batch, and one
+    that recurs is computed once. An empty string is a sentence of no word pieces.
 
     Args:
       model: `SiameseBertFlow` with an encoder.
       source: `EncoderSource` of that encoder.
       sentence_embedding_type: name of its pooling.
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
+      encoder_trained: whether the encoder has other weights than `source`.
+      learned_on: dict that says what the flow was learned on, for the model card; None for nothing.
 
     Attributes:
       embedding_size: length of an embedding, as `encode` gives it.
@@ -41,23 +46,93 @@ class BertFlow:
       tokenizer: `Tokenizer`.
     """
 
-    def __init__(self, model, source, *, sentence_embedding_type, max_seq_length):
+    def __init__(
+        self, model, source, *, sentence_embedding_type, max_seq_length, encoder_trained=False, learned_on=None
+    ):
         self.source = source
         self.sentence_embedding_type = sentence_embedding_type
         self.max_seq_length = max_seq_length
+        self.encoder_trained = encoder_trained
         self.tokenizer = Tokenizer.from_source(source)
         self.encoder = model.encoder
-        self._use(model)
+        self._use(model, learned_on)
 
-    def _use(self, model):
-        self._model = model
+    def _use(self, model, learned_on):
         self.flow = model.flow
         self.low_dim = model.low_dim
         self.embedding_size = model.output_size
-        self._embed = tf.function(self.embed_tokens, input_signature=[_TOKENS])
-        self._likelihood = tf.function(
-            lambda tokens: self.flow.bits_per_dim(self.encoder(tokens, training=False)), input_signature=[_TOKENS]
-        )
+        self.learned_on = learned_on
+        self._embeddings = self._per_sentence(self.embed_tokens, (self.embedding_size,))
+        self._token_states = self._per_sentence(self.encoder.token_states, ())
+        self._log_prob = self._per_sentence(lambda tokens: self.flow.log_prob(self.encoder(tokens, training=False)), ())
+
+    def _per_sentence(self, function, shape):
+        function = tf.function(function, input_signature=[_TOKENS])
+        return PerSentence(function, self.tokenizer, shape=shape, max_seq_length=self.max_seq_length)
+
+    @classmethod
+    def from_hub(
+        cls,
+        bert_hub,
+        *,
+        pooling="avg",
+        max_seq_length=64,
+        preprocess_hub=None,
+        low_dim=-1,
+        sentence_embedding_type=None,
+    ):
+        """`BertFlow` of an encoder as it is, without a flow; `fit` learns one.
+
+        Args:
+          bert_hub: `demo`, `base`, `large`, a TF-Hub handle or a folder, see `encoder.resolve_encoder`.
+          pooling: how word pieces become one vector: `avg`, `cls`, `avg-last-2`, …, see `pooling.pooling`.
+          max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
+          preprocess_hub: the preprocess model, where `bert_hub` does not tell.
+          low_dim: see `model.reduce_dimension`.
+          sentence_embedding_type: `pooling` by the original's name for it, which is taken where it is given.
+
+        Raises:
+          UserError: the encoder cannot be reached, or does not fit the other arguments.
+        """
+        source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
+        config = {
+            "sentence_embedding_type": sentence_embedding_type or pooling,
+            "max_seq_length": max_seq_length,
+            "low_dim": low_dim,
+            "flow": False,
+            "num_labels": None,
+        }
+        return cls._built(source, config, build_model(source, config))
+
+    @classmethod
+    def demo(cls, **options):
+        """`BertFlow` of the demo encoder, all-MiniLM-L6-v2, downloaded once; options as of `from_hub`."""
+        return cls.from_hub("demo", **options)
+
+    @classmethod
+    def from_pretrained(cls, path):
+        """`BertFlow` of a folder that `save` wrote, or of a finished run of `run_siamese` (see `load`).
+
+        Args:
+          path: the folder; of a run, the prefix of one of its checkpoints too.
+
+        Raises:
+          UserError: it is neither, of another format version, or a file of it is missing or altered; the line names it.
+        """
+        path = pathlib.Path(path)
+        if not saved_model.is_saved_model(path):
+            if path.is_dir() and not (path / experiment.CONFIG_FILE).is_file():
+                raise UserError(
+                    f"{path}: holds neither {saved_model.CONFIG_FILE} nor {experiment.CONFIG_FILE}, expected a folder "
+                    "that `save` wrote, or a run's"
+                )
+            return cls.load(path)
+        config, arrays = saved_model.read(path)
+        source = resolve_encoder(bert_hub=str(path))
+        model = build_model(source, config | {"flow": arrays is not None, "num_labels": None})
+        if arrays is not None:
+            saved_model.assign_flow(model.flow, arrays, path / saved_model.FLOW_FILE)
+        return cls._built(source, config, model, learned_on=config["learned_on"])
 
     @classmethod
     def load(cls, run):
@@ -79,69 +154,100 @@ class BertFlow:
         source = recorded_encoder(config)
         model = build_model(source, config)
         restore(model, checkpoint, with_encoder=config["encoder_trained"])
-        return cls(
-            model,
-            source,
-            sentence_embedding_type=config["sentence_embedding_type"],
-            max_seq_length=config["max_seq_length"],
-        )
+        learned_on = {"task": config.get("task_name"), "checkpoint": checkpoint.name}
+        return cls._built(source, config, model, encoder_trained=config["encoder_trained"], learned_on=learned_on)
 
     @classmethod
-    def from_hub(cls, bert_hub, *, sentence_embedding_type="avg", max_seq_length=64, preprocess_hub=None, low_dim=-1):
-        """`BertFlow` of an encoder as it is, without a flow; `fit` learns one.
-
-        Args:
-          bert_hub: `demo`, `base`, `large`, a TF-Hub handle or a folder, see `encoder.resolve_encoder`.
-          sentence_embedding_type: see `pooling.pooling`.
-          max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
-          preprocess_hub: the preprocess model, where `bert_hub` does not tell.
-          low_dim: see `model.reduce_dimension`.
-
-        Raises:
-          UserError: the encoder cannot be reached, or does not fit the other arguments.
-        """
-        source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
-        config = {
-            "sentence_embedding_type": sentence_embedding_type,
-            "max_seq_length": max_seq_length,
-            "low_dim": low_dim,
-            "flow": False,
-            "num_labels": None,
-        }
-        model = build_model(source, config)
-        return cls(model, source, sentence_embedding_type=sentence_embedding_type, max_seq_length=max_seq_length)
+    def _built(cls, source, config, model, **options):
+        names = ("sentence_embedding_type", "max_seq_length")
+        return cls(model, source, **{name: config[name] for name in names}, **options)
 
     def embed_tokens(self, tokens):
         """Embeddings [n, embedding_size] of the dictionary of token tensors, int32 [n, t]: encoder, flow, `low_dim`."""
         u = self.encoder(tokens, training=False)
         return reduce_dimension(u if self.flow is None else self.flow.forward(u), self.low_dim)
 
+    def embed(self, sentences):
+        """Embeddings, float32 [n, embedding_size], of a string tensor [n], in a graph: a `tf.data` map function.
+
+        dataset = tf.data.TextLineDataset("sentences.txt").batch(64).map(model.embed)
+        """
+        embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
+        return tf.ensure_shape(embeddings, [None, self.embedding_size])
+
     def encode(
-        self, sentences, batch_size=32, show_progress_bar=None, convert_to_numpy=True, normalize_embeddings=False
+        self,
+        sentences,
+        batch_size=32,
+        show_progress_bar=None,
+        output_value="sentence_embedding",
+        convert_to_numpy=True,
+        convert_to_tensor=False,
+        normalize_embeddings=False,
     ):
         """Embeddings of the sentences, float32 [n, embedding_size]; [embedding_size] of a single string.
 
-        The arguments are those of sentence-transformers. Sentences of like length share a batch, and one that recurs is
-        computed once.
+        The arguments are those of sentence-transformers.
 
         Args:
-          sentences: a string or a list of strings.
+          sentences: a string, or an iterable of strings.
           batch_size: sentences a step.
           show_progress_bar: None shows it on a terminal only.
-          convert_to_numpy: an array; else a `tf.Tensor`.
+          output_value: "sentence_embedding"; or "token_embeddings" for a list of arrays float32 [t_i, hidden_size], one
+            a sentence: the encoder's last layer at each word piece, [CLS] and [SEP] included, before pooling and flow.
+          convert_to_numpy: arrays; else a list of one `tf.Tensor` a sentence.
+          convert_to_tensor: one `tf.Tensor`, or a list of them for token embeddings; goes before `convert_to_numpy`.
           normalize_embeddings: scale every embedding to norm 1.
 
         Raises:
-          UserError: an element is no string.
+          UserError: an element is no string, or an argument does not fit.
         """
+        if output_value not in _OUTPUT_VALUES:
+            raise UserError(f"output_value: found {output_value!r}, expected {' or '.join(map(repr, _OUTPUT_VALUES))}")
+        if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+            raise UserError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
         single = isinstance(sentences, str)
-        embeddings = self._for_each(
-            self._embed, [sentences] if single else sentences, (self.embedding_size,), batch_size, show_progress_bar
-        )
+        sentences = [sentences] if single else sentences
+        options = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        as_tensors = convert_to_tensor or not convert_to_numpy
+        if output_value == "token_embeddings":
+            if normalize_embeddings:
+                raise UserError("normalize_embeddings: found True with token embeddings, expected sentence embeddings")
+            found = self._token_states.token_values(sentences, **options)
+            found = [tf.constant(states) for states in found] if as_tensors else found
+            return found[0] if single else found
+        embeddings = self._embeddings.all(sentences, **options)
         if normalize_embeddings:
             embeddings = tf.nn.l2_normalize(embeddings, axis=-1).numpy()
-        embeddings = embeddings[0] if single else embeddings
-        return embeddings if convert_to_numpy else tf.constant(embeddings)
+        if single:
+            return tf.constant(embeddings[0]) if as_tensors else embeddings[0]
+        if convert_to_tensor:
+            return tf.constant(embeddings)
+        return embeddings if convert_to_numpy else [tf.constant(embedding) for embedding in embeddings]
+
+    def encode_parts(self, sentences, batch_size=32, show_progress_bar=None, normalize_embeddings=False):
+        """Yields pairs of a list of sentences and their embeddings, float32 [k, embedding_size], in order.
+
+        For streams whose embeddings do not fit into memory: nothing is kept from one part to the next.
+
+        Raises:
+          UserError: as `encode`.
+        """
+        options = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        for part, embeddings in self._embeddings.in_parts(sentences, **options):
+            yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
+
+    def log_prob(self, sentences, batch_size=32, show_progress_bar=None):
+        """The log-density of each sentence's embedding before the flow, float32 [n], in nats; a number of a string.
+
+        Raises:
+          UserError: there is no flow, or an element is no string.
+        """
+        self._expect_flow("log_prob")
+        single = isinstance(sentences, str)
+        sentences = [sentences] if single else sentences
+        found = self._log_prob.all(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)
+        return found[0] if single else found
 
     def bits_per_dim(self, sentences, batch_size=32, show_progress_bar=None):
         """The flow's loss of each sentence, float32 [n]: -log2 of its embedding's density, per dimension.
@@ -149,15 +255,62 @@ class BertFlow:
         Raises:
           UserError: there is no flow, or an element is no string.
         """
-        if self.flow is None:
-            raise UserError("bits_per_dim: found a model without a flow, expected one (`fit` learns it)")
-        return self._for_each(self._likelihood, sentences, (), batch_size, show_progress_bar)
+        self._expect_flow("bits_per_dim")
+        return self.log_prob(sentences, batch_size, show_progress_bar) / (-self.flow.event_size * np.log(2.0))
 
-    @staticmethod
-    def similarity(a, b):
-        """Cosines float32 [n, m] of the embeddings `a` [n, D] and `b` [m, D]."""
-        a, b = (tf.nn.l2_normalize(tf.convert_to_tensor(x, tf.float32), axis=-1) for x in (a, b))
+    def inverse(self, z):
+        """Embeddings before the flow, float32 [n, D] or [D], whose latents, `encode`'s embeddings, are `z`.
+
+        Raises:
+          UserError: there is no flow, `low_dim` averages its latents, or `z` has another width.
+        """
+        self._expect_flow("inverse")
+        if self.low_dim > 0:
+            raise UserError(f"inverse: found low_dim {self.low_dim}, which averages latents, expected none")
+        z = np.asarray(z, np.float32)
+        if z.ndim not in (1, 2) or z.shape[-1] != self.flow.event_size:
+            raise UserError(f"inverse: found an array of shape {list(z.shape)}, expected [n, {self.flow.event_size}]")
+        return self.flow.inverse(z).numpy()
+
+    def sample(self, n, seed=0):
+        """Embeddings before the flow, float32 [n, D], drawn from its density; the same for the same int `seed`.
+
+        Raises:
+          UserError: there is no flow.
+        """
+        self._expect_flow("sample")
+        return self.flow.sample(n, seed).numpy()
+
+    def _expect_flow(self, what):
+        if self.flow is None:
+            raise UserError(f"{what}: found a model without a flow, expected one (`fit` learns it)")
+
+    def similarity(self, a, b):
+        """Cosines float32 [n, m] of `a` and `b`, each embeddings [n, D] or [D], a string, or strings.
+
+        Raises:
+          UserError: they are neither, or their widths differ.
+        """
+        a, b = self._rows(a, "a"), self._rows(b, "b")
+        if a.shape[1] != b.shape[1]:
+            raise UserError(f"similarity: found embeddings of {a.shape[1]} and {b.shape[1]} channels, expected as many")
+        a, b = (tf.nn.l2_normalize(x, axis=-1) for x in (a, b))
         return tf.matmul(a, b, transpose_b=True).numpy()
+
+    def _rows(self, values, name):
+        if isinstance(values, str):
+            return self.encode([values])
+        if not hasattr(values, "dtype"):
+            values = list(values) if hasattr(values, "__iter__") else values
+            if not isinstance(values, list) or any(isinstance(value, (str, bytes, type(None))) for value in values):
+                return self.encode(sentence_list(values, name))
+        try:
+            rows = np.atleast_2d(np.asarray(values, np.float32))
+        except (TypeError, ValueError):
+            return self.encode(sentence_list(values, name))
+        if rows.ndim != 2:
+            raise UserError(f"{name}: found an array of shape {list(rows.shape)}, expected embeddings [n, D]")
+        return rows
 
     def fit(
         self,
@@ -168,91 +321,55 @@ class BertFlow:
         batch_size=64,
         learning_rate=1e-3,
         seed=1234,
-        verbose="auto",
+        show_progress_bar=None,
     ):
         """The model itself, after learning a new flow on the sentences: no labels, the encoder stays as it is.
 
-        This is `run_siamese --flow=1 --flow_loss=1 --num_examples=0` on a list of sentences. That one takes pairs and
-        adds their losses; here a pair is two sentences that follow each other in a random order drawn from `seed` (of
-        an odd number, the first is taken once more for the last pair). On an exception the model stays as it was.
+        `glow.FlowCalibrator` on the sentences' embeddings: what `run_siamese --flow=1 --flow_loss=1 --num_examples=0`
+        learns from pairs, whose two losses it adds. On an exception the model stays as it was.
 
         Args:
-          sentences: list of strings.
+          sentences: iterable of strings; each counts as often as it occurs.
           flow_model_config: name of a shipped configuration, or a JSON file.
           epochs: times that each sentence is seen, may be a fraction.
-          batch_size: sentences a step, an even number; 64 are the 32 pairs of the original.
+          batch_size: sentences a step; 64 are the 32 pairs of the original.
           learning_rate: constant, as in the original.
           seed: of the order of the sentences and of the flow's initial values.
-          verbose: of Keras' `fit`.
+          show_progress_bar: None shows it on a terminal only.
 
         Raises:
           UserError: too few sentences for a step, an argument that does not fit, or a loss that is not finite.
         """
-        if batch_size < 2 or batch_size % 2:
-            raise UserError(f"batch_size: found {batch_size}, expected an even number of sentences")
-        pieces = self._tokenize(sentences)
-        order = np.random.default_rng([seed, 0]).permutation(len(sentences))
-        order = np.append(order, order[: len(order) % 2])
-        steps = int(len(order) / batch_size * epochs)
-        if not steps or len(order) < batch_size:
+        sentences = sentence_list(sentences)
+        if len(sentences) < batch_size:
             raise UserError(
-                f"fit: found {len(sentences)} sentences and {epochs} epochs, expected at least the {batch_size} "
-                "sentences of one step"
+                f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step (batch_size)"
             )
-        config = flow_config(flow_model_config)
-        try:
-            flow = Glow(config, self.encoder.embedding_size, seed=seed)
-        except ValueError as error:
-            raise UserError(f"flow_model_config: {error}") from error
-        model = SiameseBertFlow(
-            self.encoder,
-            flow,
-            embedding_size=self.encoder.embedding_size,
-            low_dim=self.low_dim,
-            num_examples=0,
-            flow_loss=True,
+        calibrator = FlowCalibrator(
+            flow_config(flow_model_config),
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
             seed=seed,
+            show_progress_bar=show_progress_bar,
         )
-        model.compile(AdamWeightDecay(0.0, name="adam"), AdamWeightDecay(learning_rate, name="flow_adam"))
+        pieces = input_pipeline.tokenize(self.tokenizer, sentences, self.max_seq_length)
         u = input_pipeline.embed(self.encoder, self.tokenizer, pieces, self.max_seq_length)
-        batches = input_pipeline.training_batches(
-            input_pipeline.embedding_features(u[order]),
-            np.zeros(len(order) // 2, np.float32),
-            batch_size=batch_size // 2,
-            seed=seed,
-        )
-        history = model.fit(
-            batches, steps_per_epoch=steps, callbacks=[tf_keras.callbacks.TerminateOnNaN()], verbose=verbose
-        )
-        loss = history.history["loss"][-1]
-        if not all(np.isfinite(value).all() for value in (loss, *(v.numpy() for v in flow.variables))):
-            raise UserError(
-                f"fit: found a loss of {loss} or weights that are not finite, expected a smaller learning rate"
-            )
-        self._use(model)
+        try:
+            flow = calibrator.fit(u).flow_
+        except ValueError as error:
+            raise UserError(f"fit: {error}") from error
+        model = SiameseBertFlow(self.encoder, flow, embedding_size=self.encoder.embedding_size, low_dim=self.low_dim)
+        learned_on = {"sentences": len(sentences), "epochs": epochs, "batch_size": batch_size, "seed": seed}
+        self._use(model, learned_on | {"learning_rate": learning_rate, "steps": calibrator.n_steps_})
         return self
+
+    def save(self, path, *, overwrite=False):
+        """pathlib.Path of the folder written: the whole model, for `from_pretrained`; see `saved_model.save`."""
+        return saved_model.save(self, path, overwrite=overwrite)
 
     def export(self, out_dir, **options):
         """Writes a SavedModel from text to embeddings for TensorFlow Serving; options as of `serving.export.export`."""
         from bert_flow_tf.serving.export import export
 
         return export(self, out_dir, **options)
-
-    def _tokenize(self, sentences):
-        sentences = list(sentences)
-        for i, sentence in enumerate(sentences):
-            if not isinstance(sentence, str):
-                raise UserError(f"sentences[{i}]: found {type(sentence).__name__} {sentence!r}, expected a string")
-        return input_pipeline.tokenize(self.tokenizer, sentences, self.max_seq_length)
-
-    def _for_each(self, function, sentences, shape, batch_size, show_progress_bar):
-        """Array [n, *shape] of `function` of each sentence's tokens, sentences of like length together."""
-        pieces, rows = input_pipeline.distinct(self._tokenize(sentences))
-        order = np.argsort(-pieces.row_lengths().numpy(), kind="stable")
-        values = np.empty((len(order), *shape), np.float32)
-        hidden = None if show_progress_bar is None else not show_progress_bar
-        for start in tqdm(range(0, len(order), batch_size), desc="encode", unit="batch", disable=hidden):
-            batch = order[start : start + batch_size]
-            tokens = self.tokenizer.pack(tf.gather(pieces, batch), self.max_seq_length)
-            values[batch] = function(tokens).numpy()
-        return values[rows]

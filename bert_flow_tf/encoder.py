@@ -73,6 +73,10 @@ class SentenceEncoder(tf_keras.layers.Layer):
             outputs = self._hub_layer(inputs, training=bool(training))
         return self._pooling(outputs, inputs["input_mask"])
 
+    def token_states(self, inputs):
+        """The last layer's states [batch, seq, hidden_size] of the dict of inputs, dropout off: before any pooling."""
+        return self._hub_layer(inputs, training=False)["sequence_output"]
+
     @property
     def variables_by_name(self):
         """dict of name -> variable of the encoder, for `tf.train.Checkpoint`; the names are those of the SavedModel."""

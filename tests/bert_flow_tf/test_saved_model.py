@@ -1,0 +1,133 @@
+"""A saved model is whole, stands alone, and tells what is wrong with it."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_flow_tf import BertFlow, saved_model
+from bert_flow_tf.errors import UserError
+from glow.config import GlowConfig
+
+SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8", ""]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_encoder_dir, tmp_path_factory):
+    """The golden data's BERT with a small flow, on an encoder folder that is gone by the time of the tests."""
+    folder = shutil.copytree(tiny_encoder_dir, tmp_path_factory.mktemp("gone") / "tiny bert")
+    path = tmp_path_factory.mktemp("flow") / "small.json"
+    path.write_text(json.dumps(GlowConfig(n_levels=1, depth=1, coupling_width=4).to_dict()))
+    sentences = [f"w{i} w{i + 1}" for i in range(16)]
+    return BertFlow.from_hub(str(folder), pooling="avg-last-2", max_seq_length=8).fit(
+        sentences, batch_size=8, learning_rate=0.01, flow_model_config=str(path)
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    path = model.save(tmp_path_factory.mktemp("saved") / "my model")
+    shutil.rmtree(model.source.encoder_dir.parent)
+    return path
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    """A copy of the folder to break."""
+    return shutil.copytree(saved, tmp_path / "copy")
+
+
+def test_saved_model_gives_the_same_bits_without_the_encoder_it_was_made_of(model, saved):
+    loaded = BertFlow.from_pretrained(saved)
+    np.testing.assert_array_equal(loaded.encode(SENTENCES), model.encode(SENTENCES))
+    np.testing.assert_array_equal(loaded.log_prob(SENTENCES), model.log_prob(SENTENCES))
+    assert loaded.source.fingerprint == model.source.fingerprint
+    assert (loaded.sentence_embedding_type, loaded.max_seq_length) == ("avg-last-2", 8)
+
+
+def test_saved_again_it_is_the_same(saved, tmp_path):
+    again = BertFlow.from_pretrained(saved).save(tmp_path / "again")
+    files = [json.loads((folder / saved_model.CONFIG_FILE).read_text())["files"] for folder in (saved, again)]
+    # An archive of arrays holds times.
+    for listed in files:
+        assert listed.pop("flow.npz")
+    assert files[0] == files[1]
+
+
+def test_card_and_configuration_say_what_it_is_and_not_where_it_was_made(saved):
+    card, config = (saved / "README.md").read_text(), (saved / "bert_flow.json").read_text()
+    assert card.startswith("# my model\n")
+    for said in (
+        "| encoder | tiny bert |",
+        "`avg-last-2`",
+        "1 levels of 1 steps",
+        "| sentences | 16 |",
+        "| steps | 2 |",
+    ):
+        assert said in card, said
+    assert str(saved.parents[1]) not in card + config
+    assert json.loads(config)["learned_on"]["learning_rate"] == 0.01
+
+
+def test_trained_encoder_is_saved_with_its_weights(tiny_encoder_dir, tmp_path):
+    model = BertFlow.from_hub(str(tiny_encoder_dir), max_seq_length=8)
+    for variable in model.encoder.variables_by_name.values():
+        variable.assign(variable * 1.01)
+    model.encoder_trained = True
+    loaded = BertFlow.from_pretrained(model.save(tmp_path / "saved"))
+    np.testing.assert_allclose(loaded.encode(SENTENCES), model.encode(SENTENCES), rtol=0, atol=1e-6)
+    assert "fine-tuned" in (tmp_path / "saved" / "README.md").read_text()
+
+
+def test_nothing_is_overwritten_unasked_and_nothing_but_a_saved_model_when_asked(model, copy, tmp_path, saved):
+    with pytest.raises(UserError, match="copy: exists, expected a new folder, or overwrite"):
+        BertFlow.from_pretrained(saved).save(copy)
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"found no bert_flow\.json, expected a saved model to replace"):
+        BertFlow.from_pretrained(saved).save(tmp_path / "thesis", overwrite=True)
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "mine"
+    (copy / "flow.npz").unlink()
+    BertFlow.from_pretrained(saved).save(copy, overwrite=True)
+    assert (copy / "flow.npz").is_file()
+
+
+def test_a_save_that_fails_leaves_nothing(saved, tmp_path, monkeypatch):
+    model = BertFlow.from_pretrained(saved)
+
+    def fail(path):
+        raise UserError(f"{path}: cannot be read: no space left")
+
+    monkeypatch.setattr(saved_model, "file_digest", fail)
+    with pytest.raises(UserError, match="no space left"):
+        model.save(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_altered_and_other_files_are_named(copy):
+    vocabulary = copy / "vocab.txt"
+    vocabulary.write_text(vocabulary.read_text() + "more\n")
+    with pytest.raises(UserError, match=r"vocab.txt: found SHA-256 \w+, expected \w+: the file was altered"):
+        BertFlow.from_pretrained(copy)
+    (copy / "flow.npz").unlink()
+    with pytest.raises(UserError, match=r"flow.npz: missing, expected every file of the saved model"):
+        BertFlow.from_pretrained(copy)
+
+
+def test_other_versions_and_other_folders_are_named(copy, tmp_path):
+    path = copy / "bert_flow.json"
+    config = json.loads(path.read_text())
+    for written, message in (
+        (json.dumps(config | {"format_version": 99}), "bert_flow.json: found format_version 99, expected 1"),
+        (json.dumps({"format_version": 1}), "bert_flow.json: found no embedding_size, encoder, files"),
+        ("{", "bert_flow.json: cannot be read"),
+    ):
+        path.write_text(written)
+        with pytest.raises(UserError, match=message):
+            BertFlow.from_pretrained(copy)
+    path.unlink()
+    with pytest.raises(UserError, match=r"holds neither bert_flow\.json nor config\.json"):
+        BertFlow.from_pretrained(copy)
+    with pytest.raises(UserError, match="nowhere: neither a folder nor a checkpoint's prefix"):
+        BertFlow.from_pretrained(tmp_path / "nowhere")
