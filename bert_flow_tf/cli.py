@@ -7,10 +7,25 @@ import warnings
 
 import click
 
+from bert_flow_tf import __version__
 from bert_flow_tf.errors import UserError
 
 # Each command is the function of its own name in the module of its own name.
-_COMMANDS = ("analyze", "calibrate", "convert", "evaluate", "export", "prepare", "query", "report", "reproduce")
+_COMMANDS = (
+    "analyze",
+    "calibrate",
+    "convert",
+    "encode",
+    "evaluate",
+    "export",
+    "fit",
+    "prepare",
+    "project",
+    "query",
+    "report",
+    "reproduce",
+    "similarity",
+)
 
 
 class _Commands(click.Group):
@@ -45,6 +60,7 @@ def _quiet_libraries():
 
 
 @click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="bert-flow")
 def main():
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
     _quiet_libraries()

@@ -1,0 +1,120 @@
+"""`fit`, `encode`, `similarity` and `project` on the command line: what they write, and one line for each mistake."""
+
+import io
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from google.protobuf import text_format
+from tensorboard.plugins.projector import projector_config_pb2
+
+from bert_flow_tf import BertFlow
+from bert_flow_tf.cli import main
+from tests.bert_flow_tf.commands.refusals import bert_flow, files_below, refused, succeeds
+from tests.bert_flow_tf.small_runs import small_flow_file
+
+SENTENCES = [f"w{i} w{i % 7} w3" for i in range(16)]
+
+
+@pytest.fixture(scope="module")
+def sentences_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sentences") / "sentences.txt"
+    path.write_text("".join(f"{sentence}\n" for sentence in SENTENCES))
+    return path
+
+
+@pytest.fixture(scope="module")
+def fit_arguments(tiny_encoder_dir, sentences_file, tmp_path_factory):
+    flow = small_flow_file(tmp_path_factory.mktemp("flow"))
+    arguments = ["--bert_hub", tiny_encoder_dir, "--sentence_embedding_type", "avg-last-2", "--max_seq_length", 8]
+    return [*arguments, "--input", sentences_file, "--train_batch_size", 8, "--flow_model_config", flow]
+
+
+@pytest.fixture(scope="module")
+def saved(fit_arguments, tmp_path_factory):
+    out = tmp_path_factory.mktemp("fit") / "model"
+    assert succeeds("fit", *fit_arguments, "--out", out) == f"model written: {out} (16 sentences, 2 steps)\n"
+    return out
+
+
+@pytest.fixture(scope="module")
+def expected(saved):
+    return BertFlow.from_pretrained(saved).encode(SENTENCES)
+
+
+def test_encode_writes_what_the_model_gives_to_a_file_and_to_standard_output(saved, sentences_file, expected, tmp_path):
+    out = tmp_path / "e.npy"
+    said = succeeds("encode", "--model", saved, "--input", sentences_file, "--out", out)
+    assert said == f"embeddings written: {out} (16 of width 32)\n"
+    np.testing.assert_allclose(np.load(out), expected, rtol=0, atol=1e-5)
+    arguments = ["encode", "--model", str(saved), "--input", "-", "--out", "-", "--normalize"]
+    outcome = CliRunner().invoke(main, arguments, input=sentences_file.read_bytes())
+    assert outcome.exit_code == 0, outcome.output
+    norms = np.linalg.norm(expected, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.load(io.BytesIO(outcome.stdout_bytes)), expected / norms, rtol=0, atol=1e-5)
+
+
+def test_similarity_prints_a_cosine_a_line(saved, expected, tmp_path):
+    normalized = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    cosines = normalized[:3] @ normalized[5]
+    said = succeeds("similarity", "--model", saved, SENTENCES[0], SENTENCES[5])
+    assert float(said) == pytest.approx(cosines[0], abs=1e-5)
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{sentence}\t{SENTENCES[5]}\n" for sentence in SENTENCES[:3]))
+    said = succeeds("similarity", "--model", saved, "--pairs", pairs)
+    np.testing.assert_allclose([float(line) for line in said.splitlines()], cosines, rtol=0, atol=1e-5)
+
+
+def test_project_writes_what_tensorboards_projector_reads(saved, sentences_file, expected, tmp_path):
+    out = tmp_path / "projection"
+    succeeds("project", "--model", saved, "--input", sentences_file, "--out", out)
+    config = text_format.Parse(
+        (out / "projector_config.pbtxt").read_text(), projector_config_pb2.ProjectorConfig()
+    ).embeddings
+    assert [(tensor.tensor_name, tensor.tensor_path) for tensor in config] == [
+        ("with_flow", "with_flow.tsv"),
+        ("without_flow", "without_flow.tsv"),
+    ]
+    np.testing.assert_allclose(np.loadtxt(out / "with_flow.tsv", delimiter="\t"), expected, rtol=1e-5, atol=1e-5)
+    assert (out / config[0].metadata_path).read_text().splitlines() == SENTENCES
+
+
+def test_what_is_there_is_kept(saved, fit_arguments, sentences_file, tmp_path):
+    before = files_below(saved)
+    assert "exists, expected a new folder, or --overwrite" in refused("fit", *fit_arguments, "--out", saved)
+    assert files_below(saved) == before
+    (tmp_path / "e.npy").write_text("mine")
+    sentences = ("--model", saved, "--input", sentences_file)
+    assert "exists, expected a new file" in refused("encode", *sentences, "--out", tmp_path / "e.npy")
+    assert "exists, expected a new folder" in refused("project", *sentences, "--out", tmp_path)
+    assert "expected an earlier projection" in refused("project", *sentences, "--out", tmp_path, "--overwrite")
+    assert (tmp_path / "e.npy").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["encode", "--out", "e.npy"], "bert-flow encode: found no model, expected --model or --bert_hub"),
+        (["encode", "--out", "e.npy", "--model", "m", "--bert_hub", "demo"], "found --model and --bert_hub"),
+        (["encode", "--out", "e.npy", "--model", "m", "--max_seq_length", "9"], "--max_seq_length: found --model"),
+        (["encode", "--out", "e.npy", "--model", "m"], "--input: missing"),
+        (["encode", "--out", "e.csv", "--model", "m", "--input", "-"], "--out=e.csv: found the ending '.csv'"),
+        (["encode", "--out", "e.npy", "--model", "m", "--input", "s.doc"], "s.doc: found the ending '.doc'"),
+        (["encode", "--out", "e.npy", "--model", "none", "--input", "-"], "none: neither a folder nor a checkpoint"),
+        (["fit", "--bert_hub", "demo", "--out", "new"], "--input: missing"),
+        (["fit", "--bert_hub", "demo", "--out", "new", "--input", "none.txt"], "none.txt: cannot be read"),
+        (["similarity", "--model", "m", "one"], "similarity: found 1 sentences, expected two, or --pairs"),
+        (["similarity", "--model", "m", "a", "b", "--columns", "1,2"], "--columns: found no --pairs"),
+        (["similarity", "--model", "m", "--pairs", "p.tsv", "--columns", "1"], "--columns=1: found 1, expected two"),
+        (["project", "--model", "m", "--out", "new"], "--input: missing"),
+    ],
+)
+def test_a_slip_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(*arguments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["fit", "encode", "similarity", "project"])
+def test_help_holds_an_example(name):
+    assert f"\n  bert-flow {name} --" in bert_flow(name, "--help").stdout

@@ -1,0 +1,98 @@
+"""Every format gives the sentences that were written, and every slip in a file is named with its line."""
+
+import io
+import json
+import re
+import types
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from bert_flow_tf import sentence_files
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.sentence_files import read_sentences
+
+# An empty one, one with quotes, one of two scripts.
+SENTENCES = ["A boat.", "", 'She said "now".', "東京 in spring"]
+OTHERS = ["one", "two", "three", "four"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """dict of format -> path of a file with the columns `sentence` and `other`."""
+    (tmp_path / "s.txt").write_text("".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8")
+    rows = list(zip(SENTENCES, OTHERS, strict=True))
+    lines = ["sentence\tother", *("\t".join(row) for row in rows)]
+    (tmp_path / "s.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    records = [json.dumps({"sentence": a, "other": b}) for a, b in rows]
+    (tmp_path / "s.jsonl").write_text("\n".join(records), encoding="utf-8")
+    table = pyarrow.table({"other": OTHERS, "sentence": SENTENCES})
+    pyarrow.parquet.write_table(table, tmp_path / "s.parquet", row_group_size=3)
+    return {path.suffix: path for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("ending", [".txt", ".tsv", ".jsonl", ".parquet"])
+def test_sentences_come_as_they_were_written(files, ending):
+    assert list(read_sentences(files[ending])) == SENTENCES
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".jsonl", ".parquet"])
+def test_columns_are_told_by_name_and_several_come_together(files, ending):
+    assert list(read_sentences(files[ending], columns=["other"])) == OTHERS
+    pairs = [[b, a] for a, b in zip(SENTENCES, OTHERS, strict=True)]
+    assert list(read_sentences(files[ending], columns=["other", "sentence"])) == pairs
+
+
+def test_a_column_of_a_tsv_file_without_names_is_told_by_its_number(files):
+    assert list(read_sentences(files[".tsv"], columns=["2"])) == ["other", *OTHERS]
+
+
+@pytest.mark.parametrize("ending", [".txt", ".parquet"])
+def test_standard_input_is_read(files, ending, monkeypatch):
+    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(files[ending].read_bytes())))
+    file_format = sentence_files.FORMATS[ending] if ending != ".txt" else None
+    assert list(read_sentences("-", file_format=file_format)) == SENTENCES
+
+
+def test_a_line_is_read_when_it_is_asked_for(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_text('{"sentence": "first"}\nbroken\n')
+    sentences = read_sentences(path)
+    assert next(sentences) == "first"
+    with pytest.raises(UserError, match=r"s\.jsonl, line 2: not JSON"):
+        next(sentences)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "message"),
+    [
+        ("s.txt", b"good\nb\xffd\n", None, "s.txt, line 2: byte 1 is not UTF-8"),
+        ("s.txt", b"good\n", ["sentence"], "--column: found sentence for text, which has no columns"),
+        ("s.tsv", b"a\tb\n1\t2\n", None, "s.tsv, line 1: found the columns a, b, expected sentence (--column)"),
+        ("s.tsv", b"a\tsentence\n1\n", None, "s.tsv, line 2: found 1 columns, expected 2 or more"),
+        ("s.jsonl", b'{"text": "x"}\n', None, "s.jsonl, line 1: found text, expected sentence (--column)"),
+        ("s.jsonl", b'{"sentence": 3}\n', None, "s.jsonl, line 1: sentence: found 3, expected a string"),
+        ("s.jsonl", b"[1]\n", None, "s.jsonl, line 1: found list, expected sentence"),
+        ("s.parquet", b"no parquet", None, "s.parquet: cannot be read as Parquet"),
+        ("s.doc", b"", None, "s.doc: found the ending '.doc', expected .txt, .tsv, .jsonl, .parquet"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=re.escape(message)):
+        list(read_sentences(tmp_path / name, columns=columns))
+
+
+def test_a_missing_file_an_odd_value_and_a_missing_library_are_named(tmp_path, files, monkeypatch):
+    for name in ("none.txt", "none.parquet"):
+        with pytest.raises(UserError, match=f"{name}: cannot be read"):
+            list(read_sentences(tmp_path / name))
+    pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a", None]}), tmp_path / "null.parquet")
+    with pytest.raises(UserError, match=r"null\.parquet, row 2: sentence: found None, expected a string"):
+        list(read_sentences(tmp_path / "null.parquet"))
+    with pytest.raises(UserError, match="expected y"):
+        list(read_sentences(files[".parquet"], columns=["y"]))
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(UserError, match=r"Parquet needs pyarrow, expected it: pip install 'bert-flow-tf\[parquet\]'"):
+        list(read_sentences(files[".parquet"]))
