@@ -1,0 +1,74 @@
+"""A BertFlow as a model that MTEB, the Massive Text Embedding Benchmark, evaluates (extra `mteb`)."""
+
+import numpy as np
+
+from bert_flow_tf.errors import UserError
+
+
+class MtebModel:
+    """MTEB's encoder protocol around a `BertFlow`.
+
+        import mteb
+        from bert_flow_tf import BertFlow
+        from bert_flow_tf.mteb_model import MtebModel
+
+        model = MtebModel(BertFlow.from_pretrained("my_model"), name="me/my_model")
+        results = mteb.evaluate(model, mteb.get_tasks(["STSBenchmark"]))
+
+    Prompts that a task has for models with instructions are left out: the encoder has none.
+
+    Args:
+      bert_flow: `api.BertFlow`.
+      name: `organisation/model`, under which MTEB keeps results.
+      revision: what tells this model from others of its name; MTEB does not score one revision twice.
+      batch_size: sentences a step; None for MTEB's.
+
+    Raises:
+      UserError: MTEB is not installed, or `name` has no organisation.
+    """
+
+    def __init__(self, bert_flow, name="bert_flow_tf/model", revision="1", batch_size=None):
+        try:
+            import mteb
+        except ImportError as error:
+            raise UserError("mteb: is not installed, expected it: pip install 'bert-flow-tf[mteb]'") from error
+        if name.count("/") != 1:
+            raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB has it")
+        self.bert_flow = bert_flow
+        self._batch_size = batch_size
+        self.mteb_model_meta = mteb.models.ModelMeta.create_empty(
+            {
+                "name": name,
+                "revision": revision,
+                "languages": None,
+                "max_tokens": float(bert_flow.max_seq_length),
+                "embed_dim": bert_flow.embedding_size,
+                "framework": ["TensorFlow"],
+                "similarity_fn_name": "cosine",
+                "use_instructions": False,
+            }
+        )
+
+    def encode(self, inputs, *, batch_size=32, show_progress_bar=False, **protocol):
+        """Embeddings, float32 [n, D], of the texts in MTEB's batches.
+
+        Args:
+          inputs: iterable of dicts whose `text` is a list of strings.
+          batch_size, show_progress_bar: as of `BertFlow.encode`.
+          **protocol: what else MTEB tells: task, split, kind of prompt; it changes nothing here.
+        """
+        sentences = (sentence for batch in inputs for sentence in batch["text"])
+        return self.bert_flow.encode(
+            sentences, batch_size=self._batch_size or batch_size, show_progress_bar=show_progress_bar
+        )
+
+    def similarity(self, embeddings1, embeddings2):
+        """Cosines, float32 [n, m]."""
+        return self.bert_flow.similarity(np.asarray(embeddings1), np.asarray(embeddings2))
+
+    def similarity_pairwise(self, embeddings1, embeddings2):
+        """Cosines, float32 [n], of the rows of both."""
+        a, b = (np.atleast_2d(np.asarray(x, np.float32)) for x in (embeddings1, embeddings2))
+        norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+        # As TensorFlow's normalisation has it, zero for an embedding of zeros.
+        return np.sum(a * b, axis=1) / np.maximum(norms, np.finfo(np.float32).tiny)
