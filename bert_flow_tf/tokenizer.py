@@ -141,15 +141,18 @@ class Tokenizer(tf.Module):
         """
         if max_seq_length < 3:
             raise UserError(f"max_seq_length {max_seq_length}: expected 3 or more, for [CLS], a word piece and [SEP]")
-        pieces = pieces[:, : max_seq_length - 2]
-        n = pieces.nrows()
-        rows = tf.concat([tf.fill([n, 1], self.cls_id), pieces, tf.fill([n, 1], self.sep_id)], axis=1)
-        shape = [None, max_seq_length if pad_to_max else None]
-        ids = rows.to_tensor(default_value=self.pad_id, shape=shape)
-        mask = tf.sequence_mask(rows.row_lengths(), tf.shape(ids)[1], dtype=tf.int32)
+        # Dense from here on: an operation on ragged rows is many, and a server runs them for a single sentence.
+        most = max_seq_length - 2
+        lengths = tf.minimum(pieces.row_lengths(), most)
+        ids = pieces.to_tensor(default_value=self.pad_id, shape=[None, most])
+        if not pad_to_max:
+            ids = ids[:, : tf.reduce_max(lengths)]
+        end = tf.fill([tf.shape(ids)[0], 1], self.pad_id)
+        ids = tf.concat([tf.fill(tf.shape(end), self.cls_id), ids, end], axis=1)
+        position, last = tf.range(tf.shape(ids, lengths.dtype)[1]), lengths[:, tf.newaxis] + 1
         return {
-            "input_word_ids": ids,
-            "input_mask": tf.ensure_shape(mask, ids.shape),
+            "input_word_ids": tf.where(position == last, self.sep_id, ids),
+            "input_mask": tf.cast(position <= last, tf.int32),
             "input_type_ids": tf.zeros_like(ids),
         }
 

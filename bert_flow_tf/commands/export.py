@@ -2,6 +2,7 @@
 
 import click
 
+from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.version_folder import check_destination
 
 
@@ -18,8 +19,8 @@ from bert_flow_tf.serving.version_folder import check_destination
 @click.option("--max_seq_length", type=int, metavar="N", help="Cut sentences at N word pieces.  [default: the run's]")
 @click.option(
     "--dtype",
-    type=click.Choice(["float32", "bfloat16"]),
-    default="float32",
+    type=click.Choice(DTYPES),
+    default=DTYPES[0],
     show_default=True,
     help="Of the encoder's matrices and their products.",
 )
@@ -41,7 +42,7 @@ def export(model, out, version, overwrite, **options):
 
     exported = BertFlow.load(model).export(out, version=version, overwrite=overwrite, **options)
     how_far = f"max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
-    if options["dtype"] != "float32":
+    if options["dtype"] != DTYPES[0]:
         how_far += f", smallest cosine {exported.min_cosine:.4f}"
     click.echo(f"SavedModel written: {out}/{exported.path.name} (reloaded: {how_far})")
     for path in exported.kept:

@@ -9,6 +9,7 @@ import click
 
 from bert_flow_tf.commands.results import results_file
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.serving.server_files import MODELS_FILE, served_name
 
 _STDIN = "-"
 _DEFAULT_SIGNATURE = "serving_default"
@@ -17,7 +18,12 @@ _DEFAULT_SIGNATURE = "serving_default"
 @click.command()
 @click.argument("sentences", nargs=-1, metavar="[SENTENCE]...")
 @click.option("--target", required=True, metavar="URL", help="grpc://host:port, http://host:port or https://host:port.")
-@click.option("--model", default="bert_flow", show_default=True, metavar="NAME", help="The model's name at the server.")
+@click.option(
+    "--model",
+    required=True,
+    metavar="NAME",
+    help="The model's name at the server: its folder's when it was exported. Or that folder, as given to serve.sh.",
+)
 @click.option("--version", type=click.IntRange(min=0), metavar="N", help="Version of it.  [default: the newest]")
 @click.option(
     "--signature",
@@ -54,10 +60,10 @@ def query(
     """Ask a model server for embeddings of sentences or for the cosines of pairs.
 
     \b
-    bert-flow query --target http://localhost:8501 "A small boat crosses the lake."
-    bert-flow query --target grpc://localhost:8500 --input sentences.txt --out embeddings.npy
-    bert-flow query --target http://localhost:8501 --pair "A boat." "A ship." --pair "A boat." "Noon."
-    bert-flow query --target http://localhost:8501 --status
+    bert-flow query --target http://localhost:8501 --model stsb "A small boat crosses the lake."
+    bert-flow query --target grpc://localhost:8500 --model stsb --input sentences.txt --out embeddings.npy
+    bert-flow query --target http://localhost:8501 --model stsb --pair "A boat." "A ship." --pair "A boat." "Noon."
+    bert-flow query --target http://localhost:8501 --model stsb --status
 
     Answers are JSON, one line a sentence ("sentence", "embedding") or a pair ("sentence_a", "sentence_b", "cosine"),
     unless --out takes them. gRPC needs some seconds to load TensorFlow; REST (http) does not, and gives the same
@@ -86,7 +92,7 @@ def query(
 
     from bert_flow_tf.serving.client import connect
 
-    with connect(target, model, version, timeout=timeout) as client:
+    with connect(target, _name(model), version, timeout=timeout) as client:
         if status:
             for number, state in client.status():
                 click.echo(f"{number}\t{state}")
@@ -104,6 +110,15 @@ def query(
     else:
         for sentence, embedding in zip(sentences, values, strict=True):
             _write_line({"sentence": sentence, "embedding": embedding.tolist()})
+
+
+def _name(model):
+    """The model's name, where that or an exported model's folder is given."""
+    if (pathlib.Path(model) / MODELS_FILE).is_file():
+        return served_name(model)
+    if "/" in model:
+        raise UserError(f"--model={model}: found no {MODELS_FILE} there, expected a model's name or exported folder")
+    return model
 
 
 def _npy_file(out, overwrite):

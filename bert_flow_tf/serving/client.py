@@ -27,7 +27,7 @@ _VERSION_CHANGES = 3
 VersionState = collections.namedtuple("VersionState", ["version", "state"])
 
 
-def connect(target, model="bert_flow", version=None, *, timeout=10.0):
+def connect(target, model, version=None, *, timeout=10.0):
     """`ServingClient` of the model at `target`. Nothing is sent yet.
 
     Example:
@@ -37,7 +37,7 @@ def connect(target, model="bert_flow", version=None, *, timeout=10.0):
     Args:
       target: `grpc://host:port`, `http://host:port` or `https://host:port`; the latter two may have a path before
         `/v1`. gRPC loads TensorFlow, which takes seconds; REST does not.
-      model: its name at the server.
+      model: its name at the server, which `server_files.served_name` reads from an exported model's folder.
       version: int, or None for the newest that is in service.
       timeout: seconds that each request may take, further tries included; a call sends one a batch.
 

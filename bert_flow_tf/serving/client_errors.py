@@ -27,6 +27,16 @@ def one_line(text) -> str:
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
 
 
+def asked(signature, inputs):
+    """What a request asked for, to name it where a server refuses it: TensorFlow's own words may name no input.
+
+    Args:
+      signature: name of the signature.
+      inputs: dict of input's name -> list of str.
+    """
+    return f"signature {signature}, input {', '.join(f'{name} (string [{len(v)}])' for name, v in inputs.items())}"
+
+
 def unavailable(target, reason):
     """`UnavailableError` of a server that cannot be reached, or says that it cannot answer now."""
     return UnavailableError(f"{target}: unavailable ({one_line(reason)}), expected a model server that answers")

@@ -3,7 +3,7 @@
 Its messages are made of TensorFlow's, so the first client of this kind imports TensorFlow, which takes seconds.
 """
 
-from bert_flow_tf.serving.client_errors import NotFoundError, ServingError, no_answer, one_line, unavailable
+from bert_flow_tf.serving.client_errors import NotFoundError, ServingError, asked, no_answer, one_line, unavailable
 
 _CHANNEL_OPTIONS = (
     # A batch may hold sentences of a megabyte each; the default allows an answer of 4 MB.
@@ -69,7 +69,7 @@ class GrpcTransport:
             tensor.dtype = self._tf.string.as_datatype_enum
             tensor.tensor_shape.dim.add().size = len(sentences)
             tensor.string_val.extend(sentence.encode("utf-8") for sentence in sentences)
-        outputs = self._call(self._prediction.Predict, request, timeout).outputs
+        outputs = self._call(self._prediction.Predict, request, timeout, asked(signature, inputs)).outputs
         if output not in outputs:
             raise self._unexpected(signature, f"outputs {', '.join(sorted(outputs)) or 'none'}", output)
         tensor = outputs[output]
@@ -100,7 +100,7 @@ class GrpcTransport:
         """Closes the channel."""
         self._channel.close()
 
-    def _call(self, method, request, timeout):
+    def _call(self, method, request, timeout, asked_for=None):
         codes = self._grpc.StatusCode
         try:
             return method(request, timeout=timeout)
@@ -111,7 +111,10 @@ class GrpcTransport:
             if code is codes.DEADLINE_EXCEEDED:
                 raise no_answer(self._target, timeout) from error
             kind = NotFoundError if code is codes.NOT_FOUND else ServingError
-            raise kind(f"{self._target}, model {self._model}: {code.name}: {one_line(reason)}") from error
+            where = f"{self._target}, model {self._model}"
+            if asked_for and code is codes.INVALID_ARGUMENT:
+                where += f", {asked_for}"
+            raise kind(f"{where}: {code.name}: {one_line(reason)}") from error
 
     def _unexpected(self, signature, found, expected):
         return ServingError(

@@ -9,7 +9,7 @@ import urllib.parse
 
 import numpy as np
 
-from bert_flow_tf.serving.client_errors import NotFoundError, ServingError, no_answer, one_line, unavailable
+from bert_flow_tf.serving.client_errors import NotFoundError, ServingError, asked, no_answer, one_line, unavailable
 
 _PIECE = 1 << 16
 
@@ -51,7 +51,7 @@ class RestTransport:
         """
         path = self._path if version is None else f"{self._path}/versions/{version}"
         request = {"signature_name": signature, "inputs": inputs}
-        answer = self._call("POST", f"{path}:predict", request, timeout)
+        answer = self._call("POST", f"{path}:predict", request, timeout, asked(signature, inputs))
         values = answer.get("outputs")
         if values is None:
             raise self._unexpected(signature, f"an answer with {_names(answer)}", "outputs")
@@ -92,7 +92,7 @@ class RestTransport:
         while self._idle:
             self._idle.pop().close()
 
-    def _call(self, method, path, request, timeout):
+    def _call(self, method, path, request, timeout, asked_for=None):
         """The JSON object that the server answers with."""
         body = None if request is None else json.dumps(request, ensure_ascii=False).encode("utf-8")
         status, reason, answer = self._exchange(method, path, body, timeout)
@@ -119,7 +119,11 @@ class RestTransport:
                 "Serving's REST interface"
             )
         kind = NotFoundError if status == http.HTTPStatus.NOT_FOUND else ServingError
-        raise kind(f"{self._target}, model {self._model}: HTTP {status}: {one_line(message)}")
+        where = f"{self._target}, model {self._model}"
+        if asked_for and status == http.HTTPStatus.BAD_REQUEST:
+            # What gRPC calls INVALID_ARGUMENT.
+            where += f", {asked_for}"
+        raise kind(f"{where}: HTTP {status}: {one_line(message)}")
 
     def _exchange(self, method, path, body, timeout):
         """(status, reason, body) of the answer, by the deadline; every failure to get one as a `ServingError`."""

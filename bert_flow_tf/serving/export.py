@@ -1,5 +1,6 @@
 """Writes `<model>/<version>/saved_model.pb`: text in, embedding out, for TensorFlow Serving."""
 
+import copy
 import dataclasses
 import json
 import pathlib
@@ -10,7 +11,7 @@ import tensorflow as tf
 from bert_flow_tf.atomic import new_folder
 from bert_flow_tf.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.model import reduce_dimension
+from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.served_model import ServedBertFlow
 from bert_flow_tf.serving.server_files import check_server_files, write_server_files
 from bert_flow_tf.serving.version_folder import check_destination
@@ -18,7 +19,6 @@ from bert_flow_tf.serving.warmup import write_warmup_requests
 
 FORMAT_VERSION = 2
 SIGNATURE = "serving_default"
-DTYPES = ("float32", "bfloat16")
 TOLERANCE = 1e-4
 # Measured on MiniLM and on random weights: 0.999. An encoder that loses more than ten times as much is not served.
 BFLOAT16_MIN_COSINE = 0.99
@@ -62,7 +62,7 @@ def export(
     normalize=False,
     low_dim=None,
     max_seq_length=None,
-    dtype="float32",
+    dtype=DTYPES[0],
     overwrite=False,
 ):
     """`Exported`, after writing `<out_dir>/<version>` and comparing it, loaded again, with the live model.
@@ -172,7 +172,8 @@ def _compare(path, loaded, bert_flow, description):
 
 
 def _live_embeddings(bert_flow, description):
-    tokens = bert_flow.tokenizer(tf.constant(CHECKED_SENTENCES), description["max_seq_length"])
-    u = bert_flow.encoder(tokens, training=False)
-    embeddings = reduce_dimension(u if bert_flow.flow is None else bert_flow.flow.forward(u), description["low_dim"])
+    # A copy, as an export may be reduced to another dimension than the model.
+    live = copy.copy(bert_flow)
+    live.low_dim = description["low_dim"]
+    embeddings = live.embed_tokens(live.tokenizer(tf.constant(CHECKED_SENTENCES), description["max_seq_length"]))
     return (tf.nn.l2_normalize(embeddings, axis=-1) if description["normalized"] else embeddings).numpy()

@@ -90,6 +90,24 @@ def write_server_files(base_dir, model_name, *, overwrite=False, keep_changed=Fa
     return kept
 
 
+def served_name(base_dir):
+    """Name that clients ask for: the one in the `models.config` of a model's folder, also where it was edited.
+
+    Raises:
+      UserError: there is no such file, or it does not name one model.
+    """
+    path = pathlib.Path(base_dir) / MODELS_FILE
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise UserError(f"{path}: cannot be read ({reason}), expected the file that an export writes there") from error
+    names = re.findall(r"""\bname\s*:\s*["']([^"'\n]+)["']""", re.sub(r"(?m)^\s*#.*$", "", text))
+    if len(names) != 1:
+        raise UserError(f"{path}: found {', '.join(names) or 'no name'}, expected the name of one model")
+    return names[0]
+
+
 def check_server_files(base_dir, model_name):
     """Paths of the files that are there and differ from what would be written.
 

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from bert_flow_tf.cli import main
+from bert_flow_tf.serving.server_files import write_server_files
 from tests.bert_flow_tf.serving.stand_in_server import Refusal, StandIn, toy_cosine, toy_embedding
 
 SENTENCES = ["A small boat crosses the lake.", "", "東京 and an emoji 🙂", "tab\there"]
@@ -27,7 +28,11 @@ def target(stand_in):
 
 
 def query(*arguments, **options):
-    return CliRunner().invoke(main, ["query", *(str(argument) for argument in arguments)], **options)
+    """The outcome of the command, for the stand-in's model where no other is named."""
+    arguments = [str(argument) for argument in arguments]
+    if not any(argument.startswith("--model") for argument in arguments):
+        arguments.append("--model=bert_flow")
+    return CliRunner().invoke(main, ["query", *arguments], **options)
 
 
 def answered(*arguments, **options):
@@ -121,6 +126,26 @@ def test_model_version_signature_and_batch_size_are_passed_on():
     ]
 
 
+def test_exported_folder_stands_for_the_name_in_its_configuration(tmp_path, monkeypatch):
+    write_server_files(tmp_path / "exported" / "sts", "sts")
+    (tmp_path / "exported" / "sts").rename(tmp_path / "exported" / "renamed")
+    monkeypatch.chdir(tmp_path / "exported")
+    with StandIn(model="sts").rest() as target:
+        for model in ("sts", "renamed", "./renamed/", tmp_path / "exported" / "renamed"):
+            check_embeddings(records(answered("--target", target, f"--model={model}", "one")), ["one"])
+    line = refused("--target", target, f"--model={tmp_path}", "one")
+    assert line == f"--model={tmp_path}: found no models.config there, expected a model's name or exported folder"
+    (tmp_path / "models.config").write_text('# name: "x"\nmodel_config_list {}\n')
+    line = refused("--target", target, f"--model={tmp_path}", "one")
+    assert line == f"{tmp_path}/models.config: found no name, expected the name of one model"
+
+
+def test_model_is_named_by_whoever_asks(target):
+    outcome = CliRunner().invoke(main, ["query", "--target", target, "one"])
+    assert outcome.exit_code == 2
+    assert "Missing option '--model'" in outcome.stderr
+
+
 def test_status_lists_versions(stand_in, target):
     stand_in.versions = {2: "LOADING", 1: "AVAILABLE"}
     assert answered("--target", target, "--status") == "1\tAVAILABLE\n2\tLOADING\n"
@@ -181,7 +206,8 @@ def test_what_the_server_refuses_is_one_line(stand_in, target):
 
     stand_in.answer = answer
     line = refused("--target", target, "one")
-    assert line == f"{target}, model bert_flow: HTTP 400: sentences: not UTF-8"
+    where = f"{target}, model bert_flow, signature serving_default, input sentences (string [1])"
+    assert line == f"{where}: HTTP 400: sentences: not UTF-8"
 
 
 def test_server_that_is_not_there_is_one_line_and_writes_nothing(tmp_path):
@@ -193,7 +219,7 @@ def test_server_that_is_not_there_is_one_line_and_writes_nothing(tmp_path):
 
 
 def test_process_answers_bytes_in_any_locale_and_ends_without_a_traceback(stand_in, target):
-    command = [sys.executable, "-m", "bert_flow_tf.cli", "query", "--target", target, TIMEOUT]
+    command = [sys.executable, "-m", "bert_flow_tf.cli", "query", "--target", target, "--model=bert_flow", TIMEOUT]
     run = {
         "capture_output": True,
         "check": False,
@@ -209,4 +235,4 @@ def test_process_answers_bytes_in_any_locale_and_ends_without_a_traceback(stand_
 
 def test_help_shows_how():
     text = query("--help").stdout
-    assert 'bert-flow query --target http://localhost:8501 "A small boat crosses the lake."' in text
+    assert 'bert-flow query --target http://localhost:8501 --model stsb "A small boat crosses the lake."' in text

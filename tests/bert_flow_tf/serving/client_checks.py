@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.serving.client import connect
+from bert_flow_tf.serving import client as client_module
 from bert_flow_tf.serving.client_errors import ServingError
 from tests.bert_flow_tf.serving.stand_in_server import StandIn, toy_embedding
 
@@ -22,6 +22,11 @@ SENTENCES = [
 TRANSPORTS = ["grpc", "rest"]
 # Enough for a busy machine; where a deadline is to pass, the tests take one of their own.
 AMPLE = 60.0
+
+
+def connect(target, model="bert_flow", version=None, **options):
+    """The client of the stand-in's model, where no other is named."""
+    return client_module.connect(target, model, version, **options)
 
 
 def served(stand_in, transport, port=0):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from bert_flow_tf.serving.client import connect
-from tests.bert_flow_tf.serving.client_checks import AMPLE, TRANSPORTS, served
+from tests.bert_flow_tf.serving.client_checks import AMPLE, TRANSPORTS, connect, served
 from tests.bert_flow_tf.serving.stand_in_server import StandIn
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.serving.client import connect
 from bert_flow_tf.serving.client_errors import NotFoundError, ServingError
 from tests.bert_flow_tf.serving.client_checks import (
     AMPLE,
     SENTENCES,
     TRANSPORTS,
+    connect,
     expected_embeddings,
     message_of,
     served,

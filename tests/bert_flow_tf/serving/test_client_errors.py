@@ -1,15 +1,16 @@
 """What a call ends with, by gRPC and by REST: one line each."""
 
+import re
 import threading
 import time
 
 import numpy as np
 import pytest
 
-from bert_flow_tf.serving.client import connect
 from bert_flow_tf.serving.client_errors import NoAnswerInTimeError, NotFoundError, ServingError, UnavailableError
 from tests.bert_flow_tf.serving.client_checks import (
     AMPLE,
+    connect,
     expected_embeddings,
     free_port,
     message_of,
@@ -73,7 +74,7 @@ def test_no_other_refusal_is_asked_again_and_its_words_are_passed_on(client, sta
 
     stand_in.answer = answer
     message = message_of(ServingError, client.encode, ["one"])
-    assert message.startswith(f"{client._target}, model bert_flow: ")
+    assert message.startswith(f"{client._target}, model bert_flow")
     assert message.endswith(": it's 'sentences' that must be 1-D: “é”")
     assert len(stand_in.requests) == 1
 
@@ -89,12 +90,27 @@ def test_refusals_name_their_code(stand_in):
         )
 
 
+def test_bad_request_names_signature_and_inputs_where_the_server_does_not(client, stand_in):
+    # TensorFlow's words where a model takes another dtype: no input of a request is named.
+    def answer(request, version):
+        raise Refusal("INVALID_ARGUMENT", "Expects arg[0] to be int32 but string is provided")
+
+    stand_in.answer = answer
+    where = f"{client._target}, model bert_flow, signature"
+    message = message_of(ServingError, client.encode, ["one", "two"])
+    assert message.startswith(f"{where} serving_default, input sentences (string [2]): ")
+    assert re.search(r": (INVALID_ARGUMENT|HTTP 400): Expects arg\[0\] to be int32 but string is provided$", message)
+    message = message_of(ServingError, client.similarity, ["one"], ["two"])
+    assert message.startswith(f"{where} similarity, input sentence_a (string [1]), sentence_b (string [1]): ")
+
+
 def test_words_of_a_server_are_cut_where_they_are_many(client, stand_in):
     def answer(request, version):
         raise Refusal("INVALID_ARGUMENT", "word " * 1000)
 
     stand_in.answer = answer
-    assert 500 < len(message_of(ServingError, client.encode, ["one"])) < 600
+    message = message_of(ServingError, client.encode, ["one"])
+    assert message[message.index("word") :] == "word " * 100 + "…"
 
 
 def test_deadline_names_its_seconds_and_is_kept(stand_in, transport):

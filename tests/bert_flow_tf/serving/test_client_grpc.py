@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from bert_flow_tf.serving.client import connect
-from tests.bert_flow_tf.serving.client_checks import AMPLE, SENTENCES, expected_embeddings, refused_answer
+from tests.bert_flow_tf.serving.client_checks import AMPLE, SENTENCES, connect, expected_embeddings, refused_answer
 from tests.bert_flow_tf.serving.stand_in_server import StandIn, toy_answer
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.serving import client as client_module
-from bert_flow_tf.serving.client import connect
 from bert_flow_tf.serving.client_errors import NoAnswerInTimeError, ServingError
 from tests.bert_flow_tf.serving.client_checks import (
     AMPLE,
+    connect,
     expected_embeddings,
     free_port,
     message_of,
@@ -27,7 +27,7 @@ from tests.bert_flow_tf.serving.stand_in_server import RawAnswer, StandIn, toy_a
 _WITHOUT_TENSORFLOW = """
 import sys
 from bert_flow_tf.serving.client import connect
-with connect(sys.argv[1], timeout=60) as client:
+with connect(sys.argv[1], "bert_flow", timeout=60) as client:
     client.wait_until_ready()
     print(client.encode(["one"]).shape, client.similarity(["one"], ["two"]).shape, client.status())
 print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "grpc", "requests")])

@@ -1,7 +1,8 @@
 """A SavedModel that needs nothing beside it and answers as the model it was made of."""
 
+import contextlib
+import copy
 import json
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -9,18 +10,19 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from click.testing import CliRunner
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.cli import main
+from bert_flow_tf.atomic import new_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.serving import export as exporting
 from bert_flow_tf.serving.export import CHECKED_SENTENCES
 from bert_flow_tf.serving.warmup import read_warmup_requests
+from glow.config import GlowConfig
+from glow.flow import Glow
+from tests.glow.bijector_checks import perturb
 
 SENTENCES = ["w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13"]
-_ROOT = pathlib.Path(__file__).parents[3]
 
 # Knows nothing of this project, as a server does not.
 _CLIENT = """
@@ -39,26 +41,40 @@ def model(sts_run):
 
 
 @pytest.fixture(scope="module")
-def exported(model, tmp_path_factory):
-    return model.export(tmp_path_factory.mktemp("export") / "model")
+def rename_of(model, tmp_path_factory):
+    """(`Exported`, files of the version at the moment in which its folder was renamed into place)."""
+    files = []
+
+    @contextlib.contextmanager
+    def watched(path, **options):
+        with new_folder(path, **options) as folder:
+            yield folder
+            files.extend(files_below(folder))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "new_folder", watched)
+        exported = model.export(tmp_path_factory.mktemp("export") / "model")
+    return exported, files
+
+
+@pytest.fixture(scope="module")
+def exported(rename_of):
+    return rename_of[0]
+
+
+@pytest.fixture(scope="module")
+def half(model, tmp_path_factory):
+    """The export in bfloat16."""
+    return model.export(tmp_path_factory.mktemp("half") / "model", dtype="bfloat16")
+
+
+def files_below(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.fixture(scope="module")
 def served(exported):
     return tf.saved_model.load(str(exported.path)).signatures["serving_default"]
-
-
-def bert_flow(*arguments):
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
-
-
-def refused(*arguments):
-    """The line that the command ends with; its status must be 2 and the line its only output."""
-    outcome = bert_flow("export", *arguments)
-    assert outcome.exit_code == 2
-    assert outcome.stdout == ""
-    assert outcome.stderr.startswith("error: ") and outcome.stderr.count("\n") == 1
-    return outcome.stderr
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +165,7 @@ def tokens(ids=((2, 5, 3),), mask=((1, 1, 1),), types=((0, 0, 0),)):
         (tokens(mask=((0, 0, 0),)), r"input_mask: found a row of zeros"),
         (tokens(mask=((1, 2, 1),)), r"input_mask: found. .1. .to. .2. .expected 0 to 1"),
         (tokens(types=((0, 0, 0), (0, 0, 0))), r"input_type_ids: found shape"),
+        (tokens(types=((0, 2, 1),)), r"input_type_ids: found. .0. .to. .2. .expected 0 to 1"),
         (tokens(*[((1,) * 600,)] * 3), r"input_word_ids: found. .600. .positions, expected at most"),
     ],
 )
@@ -163,15 +180,22 @@ def test_similarity_of_unequal_numbers_is_refused(signatures):
         signatures["similarity"](sentence_a=tf.constant(["w1", "w2"]), sentence_b=tf.constant(["w1"]))
 
 
-def test_every_operation_is_tensorflows_or_tensorflow_texts(exported):
-    """What a stock model server links; asked of processes that import those two and nothing of ours."""
-    saved = saved_model_pb2.SavedModel.FromString((exported.path / "saved_model.pb").read_bytes())
+def operations(path):
+    """Set of the kinds of operations in a SavedModel, those in its functions too."""
+    saved = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
     used = set()
     for meta_graph in saved.meta_graphs:
         graph = meta_graph.graph_def
         used |= {node.op for node in graph.node}
         used |= {node.op for function in graph.library.function for node in function.node_def}
         used -= {function.signature.name for function in graph.library.function}
+    return used
+
+
+def test_every_operation_is_tensorflows_or_tensorflow_texts(exported, half):
+    """What a stock model server links; asked of processes that import those two and nothing of ours."""
+    used = operations(exported.path) | operations(half.path)
+    assert "Cast" in operations(half.path)
     script = "from tensorflow.python.framework import op_def_registry, ops\nimport sys, json\n"
     script += "print(json.dumps([name for name in sys.argv[1:] if op_def_registry.get(name) is None]))"
 
@@ -197,8 +221,7 @@ def test_options_of_an_export(model, tmp_path):
     assert (description["embedding_size"], description["max_seq_length"]) == (8, 4)
 
 
-def test_bfloat16_halves_the_matrices_and_keeps_directions(model, exported, tmp_path):
-    half = model.export(tmp_path, dtype="bfloat16")
+def test_bfloat16_halves_the_matrices_and_keeps_directions(model, half):
     assert 0.99 < half.min_cosine < 1 - 1e-7
     signatures = tf.saved_model.load(str(half.path)).signatures
     assert set(signatures) == {"serving_default", "similarity", "tokens", "pooled"}
@@ -285,6 +308,23 @@ def test_export_that_answers_otherwise_is_refused_and_leaves_nothing(model, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_version_is_whole_when_it_gets_its_name(rename_of):
+    """What a server that polls the folder sees first is all that it will ever see, warm-up requests included."""
+    exported, files = rename_of
+    assert {"saved_model.pb", "assets.extra/tf_serving_warmup_requests", "assets.extra/config.json"} < set(files)
+    assert files_below(exported.path) == files
+
+
+def test_flow_of_a_kind_that_cannot_be_folded_is_served_as_it_is(model, tmp_path):
+    affine = copy.copy(model)
+    config = GlowConfig(n_levels=2, depth=1, coupling_width=4, coupling="affine", permutation=False)
+    affine.flow = Glow(config, model.encoder.embedding_size, seed=0)
+    perturb(affine.flow.trainable_variables, seed=1)
+    exported = affine.export(tmp_path / "affine")
+    assert exported.max_difference <= 1e-5 * exported.max_value
+    assert "MatrixBandPart" in operations(exported.path)
+
+
 def test_versions_follow_each_other_and_stay_unless_overwritten(model, tmp_path):
     (tmp_path / "4").mkdir()
     (tmp_path / "4" / "saved_model.pb").write_text("old")
@@ -318,35 +358,3 @@ def test_overwrite_replaces_nothing_but_an_export(model, tmp_path):
     with pytest.raises(UserError, match=r"without a saved_model\.pb"):
         model.export(tmp_path, version=1, overwrite=True)
     assert (tmp_path / "1" / "thesis.txt").read_text() == "mine"
-
-
-def test_command_writes_a_version_and_says_how_far_it_is_from_the_model(sts_run, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "bert_flow_tf.cli",
-        "export",
-        f"--model={sts_run}",
-        f"--out={tmp_path}",
-        "--version=2",
-    ]
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"SavedModel written: {tmp_path}/2 (reloaded: max difference ")
-    assert done.stdout.count("\n") == 1
-    assert (tmp_path / "2" / "saved_model.pb").is_file()
-
-
-def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
-    out = tmp_path / "out"
-    assert "holds no checkpoint" in refused("--model", tmp_path, "--out", out)
-    assert "neither a folder nor a checkpoint" in refused("--model", tmp_path / "nowhere", "--out", out)
-    assert "--version: found 0, expected a positive" in refused("--model", sts_run, "--out", out, "--version=0")
-    unfinished = shutil.copytree(sts_run, tmp_path / "unfinished")
-    (unfinished / "train_results.json").unlink()
-    assert "training has not finished" in refused("--model", unfinished, "--out", out)
-    assert not out.exists()
-    (out / "1").mkdir(parents=True)
-    assert "exists, expected a new version" in refused("--model", sts_run, "--out", out, "--version=1")
-    (tmp_path / "file").write_text("")
-    assert "expected a place for a directory" in refused("--model", sts_run, "--out", tmp_path / "file")

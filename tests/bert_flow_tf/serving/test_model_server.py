@@ -9,12 +9,12 @@ import time
 import numpy as np
 import pytest
 
-from bert_flow_tf.serving.client import connect
 from bert_flow_tf.serving.client_errors import NotFoundError, ServingError
 from tests.bert_flow_tf.serving.client_checks import (
     AMPLE,
     SENTENCES,
     TRANSPORTS,
+    connect,
     expected_embeddings,
     free_port,
     message_of,
