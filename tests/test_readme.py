@@ -1,6 +1,5 @@
 """Every command of README.md is run: here on a small BERT, or by the tests of the script that it names."""
 
-import json
 import os
 import pathlib
 import re
@@ -11,10 +10,10 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from bert_flow_tf import recipe
 from bert_flow_tf.convert.from_tf1 import convert_tf1
+from tests.small_bert import write_small_bert
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
@@ -39,7 +38,7 @@ def clone(golden_dir, tmp_path_factory):
         path = root / ".venv" / "bin" / name
         path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{command} "$@"\n')
         path.chmod(0o755)
-    _write_small_bert(golden_dir / "bert_tiny", root / "premodels" / _BASE)
+    write_small_bert(golden_dir / "bert_tiny", root / "premodels" / _BASE)
     rng = np.random.default_rng(0)
 
     def sentence():
@@ -54,26 +53,6 @@ def clone(golden_dir, tmp_path_factory):
         (data / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in [header, *rows]))
     (data / "sts-test.csv").write_text("".join("\t".join(["-"] * 4 + [row[9], row[7], row[8]]) + "\n" for row in rows))
     return root
-
-
-def _write_small_bert(tiny, folder):
-    """The golden data's BERT with 64 positions, as many as the commands ask for, instead of its 24."""
-    folder.mkdir(parents=True)
-    shutil.copy(tiny / "vocab.txt", folder)
-    config = json.loads((tiny / "bert_config.json").read_text())
-    (folder / "bert_config.json").write_text(json.dumps({**config, "max_position_embeddings": 64}))
-    reader = tf.train.load_checkpoint(str(tiny / "bert_model.ckpt"))
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        variables = []
-        for name in reader.get_variable_to_shape_map():
-            value = reader.get_tensor(name)
-            if name.endswith("position_embeddings"):
-                value = np.resize(value, [64, value.shape[1]])
-            variables.append(tf.compat.v1.get_variable(name, initializer=value))
-        session.run(tf.compat.v1.global_variables_initializer())
-        tf.compat.v1.train.Saver(variables).save(
-            session, str(folder / "bert_model.ckpt"), write_meta_graph=False, write_state=False
-        )
 
 
 def _run(clone, name, replacements=()):

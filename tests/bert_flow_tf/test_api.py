@@ -8,6 +8,8 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_hub as hub
+import tf_keras
 
 from bert_flow_tf import sentence_stream
 from bert_flow_tf.api import BertFlow
@@ -276,6 +278,16 @@ def test_embed_is_a_map_function_of_tf_data(model):
     batches = tf.data.Dataset.from_tensor_slices(SENTENCES).batch(4).map(model.embed)
     assert batches.element_spec.shape.as_list() == [None, 32]
     np.testing.assert_allclose(np.concatenate(list(batches)), model.encode(SENTENCES), rtol=0, atol=1e-5)
+
+
+def test_export_is_a_layer_of_tensorflow_hub_in_keras_and_in_tf_data(model, tmp_path):
+    path = model.export(tmp_path / "exported").path
+    expected = model.encode(SENTENCES)
+    layer = hub.KerasLayer(str(path), signature="serving_default", output_key="embedding")
+    keras_model = tf_keras.Sequential([tf_keras.Input([], dtype=tf.string), layer])
+    np.testing.assert_allclose(keras_model(tf.constant(SENTENCES)), expected, rtol=0, atol=1e-5)
+    (mapped,) = tf.data.Dataset.from_tensor_slices(SENTENCES).batch(len(SENTENCES)).map(layer)
+    np.testing.assert_allclose(mapped, expected, rtol=0, atol=1e-5)
 
 
 def test_folder_that_is_no_run_is_named(tmp_path):

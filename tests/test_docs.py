@@ -1,0 +1,101 @@
+"""Every snippet of docs/ is run: in one process, on a small BERT in the demo encoder's place."""
+
+import pathlib
+import re
+import shlex
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+
+from bert_flow_tf import BertFlow, encoder_source
+from bert_flow_tf.cli import main
+from bert_flow_tf.convert.from_tf1 import convert_tf1
+from bert_flow_tf.sample_data import sample_glue_dir
+from tests.small_bert import write_small_bert
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in (_ROOT / "docs").glob("*.md")}
+# The guide of serving has a test of its own: it needs a server.
+_HERE = ("calibrate", "reproduce", "study")
+_SNIPPET = re.compile(r"<!-- snippet: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", re.DOTALL)
+_SNIPPETS = {name: text for guide in _HERE for name, _, text in _SNIPPET.findall(_GUIDES[guide])}
+# Needs the library MTEB, with which tests/bert_flow_tf/test_mteb_model.py does the same.
+_NOT_RUN = {"calibrate": 1}
+
+
+@pytest.fixture(scope="module")
+def workplace(golden_dir, tmp_path_factory):
+    """Folder with what the snippets read; steps run eagerly there, since tracing takes longer than so few."""
+    folder = tmp_path_factory.mktemp("docs")
+    write_small_bert(golden_dir / "bert_tiny", folder / "small")
+    encoder = convert_tf1(str(folder / "small"), folder / "encoder")
+    rng = np.random.default_rng(0)
+    lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(64)]
+    (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(encoder_source, "demo_encoder_dir", lambda cache_dir=None: encoder)
+        tf.config.run_functions_eagerly(True)
+        yield folder
+        tf.config.run_functions_eagerly(False)
+
+
+def run_python(name):
+    """The names that a Python snippet leaves."""
+    names = {}
+    exec(compile(_SNIPPETS[name], name, "exec"), names)
+    return names
+
+
+def run_commands(name):
+    """Runs the lines of a snippet that are commands of ours; the others must be the one that asks for the data."""
+    for line in _SNIPPETS[name].splitlines():
+        if line.startswith("GLUE_DIR="):
+            assert "sample_glue_dir()" in line
+            continue
+        program, *arguments = shlex.split(line.replace('"$GLUE_DIR"', shlex.quote(str(sample_glue_dir()))))
+        assert program == "bert-flow"
+        outcome = CliRunner().invoke(main, arguments)
+        assert outcome.exit_code == 0, (line, outcome.output, outcome.exception)
+
+
+def test_every_snippet_is_run_by_a_test():
+    tested = {"fit", "load", "tf.data", "commands", "calibrator", "reproduce", "study", "sides"}
+    assert set(_SNIPPETS) == tested
+    for guide in _HERE:
+        fenced = re.findall(r"^```(?:bash|python)$", _GUIDES[guide], re.MULTILINE)
+        assert len(fenced) == len(_SNIPPET.findall(_GUIDES[guide])) + _NOT_RUN.get(guide, 0), guide
+
+
+def test_links_lead_somewhere():
+    for guide, text in _GUIDES.items():
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+            assert (_ROOT / "docs" / target).exists(), (guide, target)
+
+
+def test_own_sentences_are_calibrated_saved_and_projected(workplace):
+    fitted = run_python("fit")
+    loaded = run_python("load")
+    np.testing.assert_array_equal(loaded["model"].encode("w1 w2"), fitted["model"].encode("w1 w2"))
+    assert loaded["drawn"].shape == (5, 32)
+    run_python("tf.data")
+    run_commands("commands")
+    assert np.load("embeddings.npy").shape == (64, 32)
+    assert (workplace / "projection" / "projector_config.pbtxt").is_file()
+    assert run_python("sides")["pieces"].shape[1] == 32
+    assert BertFlow.from_pretrained("my_other_model").flow is not None
+
+
+def test_any_matrix_is_calibrated(workplace):
+    names = run_python("calibrator")
+    np.testing.assert_allclose(names["again"], names["embeddings"], rtol=0, atol=1e-4)
+    assert names["stream"].n_steps_ == 2
+
+
+def test_tables_and_analyses_are_made_of_the_sample_data(workplace):
+    run_commands("reproduce")
+    assert (workplace / "report" / "report.html").is_file()
+    run_commands("study")
+    assert (workplace / "study" / "lexical" / "results.json").is_file()
