@@ -5,15 +5,15 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf import experiment, input_pipeline, saved_model
+from bert_flow_tf import experiment, saved_model
 from bert_flow_tf.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.flow_learning import learn_flow
 from bert_flow_tf.model import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.run_model import build_model, flow_config, restore
 from bert_flow_tf.sentence_stream import PerSentence, sentence_list
 from bert_flow_tf.tokenizer import Tokenizer
-from glow.calibrator import FlowCalibrator
 
 _TOKENS = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
@@ -136,7 +136,7 @@ class BertFlow:
 
     @classmethod
     def load(cls, run):
-        """`BertFlow` of a finished run of `run_siamese`.
+        """`BertFlow` of a finished run of `run_siamese`; a folder that `save` wrote is taken, too.
 
         Args:
           run: the run's directory, for its last checkpoint, or the prefix of one of its checkpoints.
@@ -144,6 +144,8 @@ class BertFlow:
         Raises:
           UserError: it is no run, its training has not finished, or its encoder cannot be found.
         """
+        if saved_model.is_saved_model(run):
+            return cls.from_pretrained(run)
         checkpoint = run_checkpoint(run)
         config = experiment.read_config(checkpoint.parent)
         if not (checkpoint.parent / experiment.TRAIN_RESULTS_FILE).is_file():
@@ -340,12 +342,9 @@ class BertFlow:
         Raises:
           UserError: too few sentences for a step, an argument that does not fit, or a loss that is not finite.
         """
-        sentences = sentence_list(sentences)
-        if len(sentences) < batch_size:
-            raise UserError(
-                f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step (batch_size)"
-            )
-        calibrator = FlowCalibrator(
+        flow, learned_on = learn_flow(
+            self,
+            sentences,
             flow_config(flow_model_config),
             epochs=epochs,
             batch_size=batch_size,
@@ -353,15 +352,8 @@ class BertFlow:
             seed=seed,
             show_progress_bar=show_progress_bar,
         )
-        pieces = input_pipeline.tokenize(self.tokenizer, sentences, self.max_seq_length)
-        u = input_pipeline.embed(self.encoder, self.tokenizer, pieces, self.max_seq_length)
-        try:
-            flow = calibrator.fit(u).flow_
-        except ValueError as error:
-            raise UserError(f"fit: {error}") from error
-        model = SiameseBertFlow(self.encoder, flow, embedding_size=self.encoder.embedding_size, low_dim=self.low_dim)
-        learned_on = {"sentences": len(sentences), "epochs": epochs, "batch_size": batch_size, "seed": seed}
-        self._use(model, learned_on | {"learning_rate": learning_rate, "steps": calibrator.n_steps_})
+        size = self.encoder.embedding_size
+        self._use(SiameseBertFlow(self.encoder, flow, embedding_size=size, low_dim=self.low_dim), learned_on)
         return self
 
     def save(self, path, *, overwrite=False):

@@ -47,7 +47,7 @@ def test_saved_model_gives_the_same_bits_without_the_encoder_it_was_made_of(mode
 
 
 def test_saved_again_it_is_the_same(saved, tmp_path):
-    again = BertFlow.from_pretrained(saved).save(tmp_path / "again")
+    again = BertFlow.load(saved).save(tmp_path / "again")
     files = [json.loads((folder / saved_model.CONFIG_FILE).read_text())["files"] for folder in (saved, again)]
     # An archive of arrays holds times.
     for listed in files:

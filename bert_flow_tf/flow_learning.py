@@ -1,0 +1,37 @@
+"""A flow learned on sentences: the encoder's embeddings of them, and `glow.FlowCalibrator` on these."""
+
+from bert_flow_tf import input_pipeline
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.sentence_stream import sentence_list
+from glow.calibrator import FlowCalibrator
+
+
+def learn_flow(bert_flow, sentences, config, *, batch_size, **options):
+    """The `glow.flow.Glow` that is learned on the sentences, and a dict that says on what and how, for a model card.
+
+    Args:
+      bert_flow: `api.BertFlow`, whose encoder and tokenizer are used; it stays as it is.
+      sentences: iterable of strings; each counts as often as it occurs.
+      config: `GlowConfig`.
+      batch_size: sentences a step.
+      **options: further arguments of `FlowCalibrator`.
+
+    Raises:
+      UserError: an element is no string, there are too few for a step, an argument does not fit, or a loss is not
+        finite.
+    """
+    sentences = sentence_list(sentences)
+    if len(sentences) < batch_size:
+        raise UserError(
+            f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step (batch_size)"
+        )
+    calibrator = FlowCalibrator(config, batch_size=batch_size, **options)
+    pieces = input_pipeline.tokenize(bert_flow.tokenizer, sentences, bert_flow.max_seq_length)
+    u = input_pipeline.embed(bert_flow.encoder, bert_flow.tokenizer, pieces, bert_flow.max_seq_length)
+    try:
+        calibrator.fit(u)
+    except ValueError as error:
+        raise UserError(f"fit: {error}") from error
+    learned_on = {"sentences": len(sentences), "steps": calibrator.n_steps_}
+    names = ("epochs", "batch_size", "learning_rate", "seed")
+    return calibrator.flow_, learned_on | {name: getattr(calibrator, name) for name in names}
