@@ -67,7 +67,7 @@ def read_environment(environ: Mapping[str, str], target: Target | None = None) -
       UserError: a variable with a value that makes no sense, or a folder that is not there.
     """
     values = {name: value for name, value in environ.items() if value}
-    name, flags = _encoder(values)
+    name, flags = encoder_of(values)
     seed = values.get("RANDOM_SEED", "1234")
     if not re.fullmatch(r"[0-9]{1,9}", seed):
         raise UserError(f"RANDOM_SEED: found {seed!r}, expected a whole number from 0 to 999999999")
@@ -111,8 +111,12 @@ def _sample_glue_dir() -> pathlib.Path:
     return pathlib.Path(sample_glue_dir())
 
 
-def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """Name and `run_siamese` flags of the encoder."""
+def encoder_of(values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Name and `run_siamese` flags of the encoder that the variables name.
+
+    Raises:
+      UserError: a variable with a value that makes no sense, or a folder that is not there.
+    """
     hub, bert_name, premodels = (values.get(name) for name in ("BERT_HUB", "BERT_NAME", "BERT_PREMODELS"))
     if bert_name is not None and bert_name not in _PREMODELS:
         raise UserError(f"BERT_NAME: found {bert_name!r}, expected base, large or large-wwm")
@@ -219,6 +223,8 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, interpreter: Seq
     began = time.monotonic()
     _check(stage, subprocess.run(command, check=False).returncode)
     scores = _scores(stage, interpreter) if stage.is_scored else {}
+    if stage.is_scored:
+        scores["split"] = stage.predicts.split
     return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **scores)
 
 

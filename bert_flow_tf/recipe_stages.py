@@ -298,8 +298,17 @@ def _encoder_settings(recipe: Recipe) -> dict[str, str]:
         if name == "bert_hub" and value in HUB_NAMES:
             settings[name] = value
         elif path.is_dir():
-            files = (file for file in sorted(path.rglob("*")) if file.is_file() and ".data-" not in file.name)
-            settings[name] = _digest({str(file.relative_to(path)): file_digest(file) for file in files})
+            # Of `X/encoder` the vocabulary is in `X/preprocess`.
+            beside = path.absolute().parent / "preprocess"
+            roots = [path, *([beside] if (path / "saved_model.pb").is_file() and beside.is_dir() else [])]
+            files = ((root, file) for root in roots for file in sorted(root.rglob("*")))
+            settings[name] = _digest(
+                {
+                    f"{'' if root == path else 'preprocess/'}{file.relative_to(root)}": file_digest(file)
+                    for root, file in files
+                    if file.is_file() and ".data-" not in file.name
+                }
+            )
         elif path.is_file() or index.is_file():
             settings[name] = file_digest(path if path.is_file() else index)
         else:
@@ -310,7 +319,9 @@ def _encoder_settings(recipe: Recipe) -> dict[str, str]:
 def _digest_of_data(folder: pathlib.Path) -> str:
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder, expected the data of {folder.name} (GLUE_DIR, --glue_dir)")
-    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith("."))
+    # What `prepare` says of its source is no data.
+    left_out = (".", "prepared.json")
+    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(left_out))
     return _digest({file.name: file_digest(file) for file in files})
 
 

@@ -21,7 +21,7 @@ class Stamps:
     """A folder with a JSON file for each stage that was begun.
 
     A stamp is a dictionary: `state` (`RUNNING`, `FINISHED` or `TO_DO_AGAIN`), `title`, the stage's `settings`, and once
-    it is finished `seconds`, `pearson` and `spearman`.
+    it is finished `seconds` and, of predictions, `pearson`, `spearman`, for two labels `auc`, and `split`.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -55,7 +55,7 @@ class Stamps:
             return None
         except ValueError as error:
             raise UserError(f"{path}: {error}; expected a stage's stamp, --overwrite does the stages again") from None
-        if not isinstance(stamp, dict) or not {"state", "settings"} <= stamp.keys():
+        if not isinstance(stamp, dict) or "state" not in stamp or not _are_settings(stamp.get("settings")):
             raise UserError(f"{path}: found no state and settings, --overwrite does the stages again")
         differing = differences(_shortened(stamp["settings"]), _shortened(stage.settings))
         if differing:
@@ -73,6 +73,10 @@ class Stamps:
 
     def _path(self, stage: Stage) -> pathlib.Path:
         return self.folder / f"{stage.name}.json"
+
+
+def _are_settings(value) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
 
 
 def _shortened(settings: Mapping[str, str]) -> dict[str, str]:

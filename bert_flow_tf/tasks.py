@@ -16,6 +16,7 @@ import dataclasses
 import logging
 import math
 import os
+import re
 import types
 from collections.abc import Mapping, Sequence
 
@@ -25,6 +26,8 @@ from bert_flow_tf.errors import UserError
 
 SPLITS = ("train", "dev", "test")
 
+# Share of a gold file's pairs that may be spelled otherwise than in the split's own file.
+_DIFFERING_PAIRS = 0.1
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
 
 _logger = logging.getLogger(__name__)
@@ -306,11 +309,13 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
       split: "train", "dev" or "test"; STS-B's test scores are those of `sts-test.csv`.
 
     Raises:
-      UserError: as `read_split`, or a task or split without gold scores.
+      UserError: as `read_split`, a task or split without gold scores, or gold scores in a file of their own that is in
+        another order than the split's file beside it.
     """
     task, layout = _gold_layout(task, split)
     path = os.path.join(_folder(task, os.path.join(os.fspath(glue_dir), task.directory)), layout.name)
     rows = _read_rows(path, layout, task.skips_incomplete_rows)
+    _check_order(task, path, layout, rows, split)
     return np.asarray([_label(task, layout, path, line, row) for line, row in rows], np.float64)
 
 
@@ -375,6 +380,32 @@ def _gold_layout(task: Task | str, split: str) -> tuple[Task, FileLayout]:
     if layout is None or layout.label_column is None:
         raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split")
     return task, layout
+
+
+def _check_order(task: Task, path: str, layout: FileLayout, rows: list[tuple[int, list[str]]], split: str) -> None:
+    """Raises `UserError` if the gold file's pairs are not those of the split's own file, where both are there."""
+    own: FileLayout = getattr(task, split)
+    own_path = os.path.join(os.path.dirname(path), own.name)
+    if own.name == layout.name or not os.path.isfile(own_path):
+        return
+    pairs = _read_rows(own_path, own, task.skips_incomplete_rows)
+    if len(pairs) != len(rows):
+        return  # Said with both numbers by whoever compares.
+    differing = [
+        (line, own_line)
+        for (line, row), (own_line, own_row) in zip(rows, pairs, strict=True)
+        if any(
+            re.sub(r"\W", "", row[column]) != re.sub(r"\W", "", own_row[own_column])
+            for column, own_column in zip(layout.sentence_columns, own.sentence_columns, strict=True)
+        )
+    ]
+    # A few may be spelled otherwise; in another order nearly all differ.
+    if len(differing) > _DIFFERING_PAIRS * len(rows):
+        line, own_line = differing[0]
+        raise UserError(
+            f"{path}, line {line}: found other sentences than in line {own_line} of {own_path} ({len(differing)} such "
+            "lines), expected the same pairs in the same order"
+        )
 
 
 def _folder(task: Task, data_dir: str | os.PathLike) -> str:

@@ -175,6 +175,7 @@ def run_record(checkpoint):
         "checkpoint": str(checkpoint),
         "task_name": config["task_name"],
         "encoder_trained": config["encoder_trained"],
+        "begins_with": config.get("begins_with"),
         "learned_pairs": (config.get("data") or {}).get("num_examples"),
         "flow_model_config": _shipped_name(config.get("flow_config")),
         **{flag: config["flags"].get(flag) for flag in _TELLING_FLAGS},

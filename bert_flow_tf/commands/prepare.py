@@ -4,6 +4,7 @@ import pathlib
 
 import click
 
+from bert_flow_tf.commands.results import check_writable
 from bert_flow_tf.errors import UserError
 
 
@@ -30,7 +31,7 @@ def prepare(names, senteval_dir, out, overwrite):
     names = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
     if not names:
         raise UserError("--data: found none, expected some, commas between")
-    folders = {}
+    folders, read = {}, {}
     for name in names:
         if datasets.is_dataset_name(name):
             directory = data_folders.dataset_folder(name)
@@ -42,12 +43,13 @@ def prepare(names, senteval_dir, out, overwrite):
             )
         folders[name] = pathlib.Path(out) / directory
         data_folders.check_folder(folders[name], f"--out={out}", overwrite)
+        check_writable(folders[name], f"--out={out}")
+    for name in names:
+        read[name] = [read_task(key, senteval_dir=senteval_dir) for key in data_folders.senteval_names(name)]
     for name, folder in folders.items():
-        keys = data_folders.senteval_names(name)
-        if keys:
-            read = [read_task(key, senteval_dir=senteval_dir) for key in keys]
-            subsets = [subset for task in read for subset in task.subsets]
-            pairs = {"full": data_folders.write_full_text(folder, subsets, ", ".join(task.source for task in read))}
+        if tasks := read[name]:
+            subsets = [subset for task in tasks for subset in task.subsets]
+            pairs = {"full": data_folders.write_full_text(folder, subsets, ", ".join(task.source for task in tasks))}
         else:
             pairs = data_folders.write_dataset(folder, name)
         counts = ", ".join(f"{count} {split}" for split, count in pairs.items())

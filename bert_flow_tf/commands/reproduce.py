@@ -1,5 +1,6 @@
 """`bert-flow reproduce`: rows of the paper's tables, trained and scored over seeds."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -57,18 +58,21 @@ def reproduce(rows, seeds, nli, glue_dir, senteval_dir, names, out, overwrite, *
     presets, seeds, names = _presets(rows), parse_seeds(seeds), _names(names)
     out = pathlib.Path(out)
     environ = _environment(encoder, glue_dir=glue_dir, out=out, nli=nli)
-    _check_kept(out / RESULTS_FILE, presets, seeds, names, nli, overwrite)
     tasks = _read_tasks(names, glue_dir, senteval_dir)
+    _check_kept(out / RESULTS_FILE, presets, seeds, tasks, nli, environ, overwrite)
     targets = _targets(tasks, presets, glue_dir, out, overwrite)
     done = {task.name: {preset.name: [] for preset in presets} for task in tasks}
+    stages = {}
     for seed in seeds:
-        recipe, stages, of_task = _plan(environ, seed, presets, targets, only_random=not nli and seed != seeds[0])
-        if stages:
-            click.echo(f"seed {seed}")
-            _run(stages, out, overwrite)
+        recipe, planned, of_task = _plan(environ, seed, presets, targets, only_random=not nli and seed != min(seeds))
+        note = f", seed {seed}" if len(seeds) > 1 else ""
+        stages |= {name: dataclasses.replace(stage, title=stage.title + note) for name, stage in planned.items()}
         for name, of_preset in of_task.items():
             for preset, made in of_preset.items():
                 done[name][preset].append((seed, made))
+    # All seeds at once: what cannot go on is refused before the first, and an interrupted --overwrite knows all that is
+    # old.
+    _run(list(stages.values()), out, overwrite)
     record = reproduction_record(recipe, nli, tasks, seeds, done)
     click.echo(f"\n{format_table(record)}")
     write_results(out / RESULTS_FILE, record)
@@ -179,7 +183,7 @@ def _targets(tasks, presets, glue_dir, out, overwrite):
 
 
 def _plan(environ, seed, presets, targets, *, only_random):
-    """A recipe, all stages of a seed in their order, and `PresetStages` by task and preset.
+    """A recipe, all stages of a seed by name in their order, and `PresetStages` by task and preset.
 
     Where nothing is trained, no seed plays a part: `only_random` leaves these rows out.
     """
@@ -193,7 +197,7 @@ def _plan(environ, seed, presets, targets, *, only_random):
         made, of_task[name] = stages_of_presets(recipe, needed)
         # NLI fine-tuning and the flow on NLI are those of every task.
         stages |= {stage.name: stage for stage in made}
-    return recipe, list(stages.values()), of_task
+    return recipe, stages, of_task
 
 
 def _run(stages, out, overwrite):
@@ -207,16 +211,22 @@ def _run(stages, out, overwrite):
         sys.exit(error.status)
 
 
-def _check_kept(path, presets, seeds, names, nli, overwrite):
-    """Refuses to replace results that hold other rows, seeds or tasks than those that are asked for."""
+def _check_kept(path, presets, seeds, tasks, nli, environ, overwrite):
+    """Refuses to replace results of another encoder or of other data, rows, seeds or tasks than are asked for."""
+    from bert_flow_tf.recipe import encoder_of
+
     if overwrite or not path.exists():
         return
-    with_nli = {True: "results with NLI", False: "results without NLI"}
+    with_nli = {True: "an encoder after NLI", False: "an encoder without NLI"}
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
         rows = {name for task in earlier["tasks"].values() for name in task["rows"]}
+        data = {name: f"{task['pairs']} pairs of {task['source']}" for name, task in earlier["tasks"].items()}
+        new = {task.name: f"{sum(map(len, task.subsets))} pairs of {task.source}" for task in tasks}
         held = {
-            "--tasks": set(earlier["tasks"]) - set(names),
+            "--bert_hub": _words(earlier["encoder_flags"]) - _words(encoder_of(environ)[1]),
+            "--tasks": set(data) - set(new),
+            "--glue_dir": {data[name] for name in data.keys() & new.keys()} - set(new.values()),
             "--rows": rows - {preset.name for preset in presets},
             "--seeds": {str(seed) for seed in earlier["seeds"]} - {str(seed) for seed in seeds},
             "--nli": {with_nli[earlier["with_nli"]]} - {with_nli[nli]},
@@ -226,6 +236,10 @@ def _check_kept(path, presets, seeds, names, nli, overwrite):
     for flag, lost in held.items():
         if lost:
             raise UserError(
-                f"{flag}: {path} holds {', '.join(sorted(lost))} as well, which would be lost; expected the same, "
+                f"{flag}: {path} holds results of {', '.join(sorted(lost))}, which would be lost; expected the same, "
                 "another --out, or --overwrite"
             )
+
+
+def _words(flags):
+    return {f"--{name}={value}" for name, value in flags.items()}

@@ -105,11 +105,11 @@ def compare(
         check_name(method)
     if "flow" in methods and not seeds:
         raise UserError("--seeds: found none, expected at least one for the flow")
-    _check_width(methods, splits["test"].a.shape[1], flow_options or {})
     for name, split in splits.items():
         check_finite(split.a, f"embeddings of the first sentences of {name}")
         check_finite(split.b, f"embeddings of the second sentences of {name}")
     fit_rows = np.concatenate([splits[name].rows() for name in FIT_ON[fit_on]])
+    _check_shape(methods, *fit_rows.shape, flow_options or {})
     results = {
         "metric": metric,
         "fit_on": fit_on,
@@ -133,17 +133,28 @@ def compare(
     return results
 
 
-def _check_width(methods, width, flow_options):
-    """Raises `UserError` for a method that cannot calibrate embeddings so wide, before time goes into the others."""
+def _check_shape(methods, rows, width, flow_options):
+    """Raises `UserError` for a method that cannot calibrate so many rows so wide, before time goes into the others."""
     for method in methods:
         kind, _, number = method.partition("-")
         most = width if kind == "whitening" else width - 1
         if number and int(number) > most:
             raise UserError(f"--methods: found {method} for embeddings of {width} dimensions, expected at most {most}")
+        if rows < (fewest := _fewest_rows(kind, number, width)):
+            raise UserError(f"--methods: found {method} for {rows} embeddings, expected {fewest} or more")
     if "flow" in methods:
         least = 2 ** GlowConfig.load(flow_options.get("config", DEFAULT_FLOW)).n_levels
         if width < least:
             raise UserError(f"--methods: found flow for embeddings of {width} dimensions, expected {least} or more")
+
+
+def _fewest_rows(kind, number, width):
+    """How many rows `fit` of a kind of calibration asks for."""
+    if kind == "whitening":
+        return int(number or width) + 1
+    if kind in TUNED:
+        return int(number or max((k for k in TUNED_K if k < width), default=1)) + 2
+    return 1 if kind == "none" else 2
 
 
 def _scores(fitted, split, metric, place):

@@ -13,7 +13,7 @@ from bert_flow_tf import tasks
 from bert_flow_tf.atomic import new_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import datasets
-from bert_flow_tf.evaluation.sts_sets import SENTEVAL_SUBSETS, ScoredPairs
+from bert_flow_tf.evaluation.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
 
 # Names what the folder was made of, and marks it as one that may be made anew.
 MARKER_FILE = "prepared.json"
@@ -26,8 +26,20 @@ def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UserError(f"{flag}: {folder} exists, expected a new folder or --overwrite")
-    if not (folder / MARKER_FILE).is_file():
-        raise UserError(f"{flag}: {folder} holds no {MARKER_FILE}, so it was not made here; expected one to overwrite")
+    check_ours(folder, flag)
+
+
+def check_ours(folder: pathlib.Path, flag: str) -> None:
+    """Raises `UserError`, beginning with `flag`, if a folder holds anything that this module did not write there."""
+    try:
+        written = json.loads((folder / MARKER_FILE).read_text(encoding="utf-8"))["files"].keys() | {MARKER_FILE}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise UserError(
+            f"{flag}: {folder} holds no {MARKER_FILE}, so it was not made here; expected one to overwrite"
+        ) from None
+    others = sorted(entry.name for entry in folder.iterdir() if entry.name not in written)
+    if others:
+        raise UserError(f"{flag}: {folder} holds {others[0]} as well, which would be lost; expected it elsewhere")
 
 
 def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str) -> int:
@@ -47,13 +59,17 @@ def keep_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source:
     """Writes the `full.txt` of `write_full_text` unless the very same is there.
 
     Raises:
-      UserError: another one is there, and not to `overwrite`.
+      UserError: another one is there, and not to `overwrite`, or the folder holds something else.
     """
     path = folder / FULL_TEXT_FILE
     if path.is_file() and path.read_bytes() == _file_bytes(_full_text_rows(subsets)):
         return
-    if path.exists() and not overwrite:
-        raise UserError(f"{path}: holds other pairs than {source}, expected the same, another --out, or --overwrite")
+    if folder.exists():
+        check_ours(folder, "--out")
+        if not overwrite:
+            raise UserError(
+                f"{path}: holds other pairs than {source}, expected the same, another --out, or --overwrite"
+            )
     write_full_text(folder, subsets, source)
 
 
@@ -95,7 +111,7 @@ def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
 
 def senteval_names(name: str) -> list[str]:
     """The tasks that a name of STS-12 to STS-16, or STS-12-16 for all of them, stands for; empty for any other."""
-    key = name.lower().replace("-", "")
+    key = task_key(name)
     if key == "sts1216":
         return list(SENTEVAL_SUBSETS)
     return [key] if key in SENTEVAL_SUBSETS else []

@@ -90,7 +90,9 @@ def split_name(dataset: Dataset, split: str) -> str:
 
 
 def read_dataset(name: str, split: str) -> tasks.Examples:
-    """The pairs of one split, in TensorFlow Datasets' order, with labels as those of `bert_flow_tf.tasks`.
+    """The pairs of one split with labels as those of `bert_flow_tf.tasks`, in the order of GLUE's file.
+
+    SNLI's order is that of TensorFlow Datasets, which knows no other.
 
     Pairs without a label are left out, as SNLI's on which the annotators did not agree; a split without any label is
     given whole, with stand-in labels as `bert_flow_tf.tasks.read_split` gives.
@@ -125,7 +127,7 @@ def read_dataset(name: str, split: str) -> tasks.Examples:
 def _rows(dataset, split):
     tfds = _tensorflow_datasets()
     try:
-        return list(tfds.as_numpy(tfds.load(dataset.name, split=split)))
+        rows = list(tfds.as_numpy(tfds.load(dataset.name, split=split)))
     except ImportError as error:
         raise UserError(f"{_PREFIX}{dataset.name}: found no package {error.name}, expected one ({_INSTALL})") from error
     except (OSError, tfds.download.DownloadError, _checksum_error()) as error:
@@ -133,6 +135,8 @@ def _rows(dataset, split):
         raise UserError(
             f"{_PREFIX}{dataset.name}: cannot be had ({reason}), expected a network, or TFDS_DATA_DIR with a copy"
         ) from error
+    # TensorFlow Datasets gives them in the order of a hash; the files' order is that of other files beside them.
+    return sorted(rows, key=lambda row: row["idx"]) if rows and "idx" in rows[0] else rows
 
 
 def _checksum_error():

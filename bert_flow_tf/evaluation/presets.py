@@ -18,7 +18,6 @@ class Preset:
       pooling: `sentence_embedding_type`.
       flow: None without a flow; else the flags in which it differs from the flow on the target's sentences.
       on_nli: whether the flow is learned on NLI sentences.
-      help: what it does.
     """
 
     name: str
@@ -26,7 +25,6 @@ class Preset:
     pooling: str
     flow: dict | None
     on_nli: bool
-    help: str
 
 
 # Li et al. 2020, section 4.1, Tables 2 and 3. The settings are those of the original's README,
@@ -34,24 +32,16 @@ class Preset:
 PRESETS = {
     preset.name: preset
     for preset in (
-        Preset("avg", "", "avg", None, False, "the encoder, mean of the last layer"),
-        Preset("last2avg", "-last2avg", "avg-last-2", None, False, "the encoder, first and last layer's means"),
-        Preset("flow-target", "-flow (target)", "avg-last-2", {}, False, "a flow on train, dev and test sentences"),
-        Preset(
-            "flow-train",
-            "-flow (target, train only)",
-            "avg-last-2",
-            {"use_full_for_training": "0"},
-            False,
-            "a flow on the train sentences",
-        ),
+        Preset("avg", "", "avg", None, False),
+        Preset("last2avg", "-last2avg", "avg-last-2", None, False),
+        Preset("flow-target", "-flow (target)", "avg-last-2", {}, False),
+        Preset("flow-train", "-flow (target, train only)", "avg-last-2", {"use_full_for_training": "0"}, False),
         Preset(
             "flow-nli",
             "-flow (NLI)",
             "avg-last-2",
             {"use_full_for_training": "0", "num_train_epochs": "0.15", "flow_learning_rate": "2e-5"},
             True,
-            "a flow on NLI sentences, 0.15 epoch at 2e-5",
         ),
     )
 }

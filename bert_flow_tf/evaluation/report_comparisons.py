@@ -9,7 +9,7 @@ import pathlib
 from collections.abc import Sequence
 
 from bert_flow_tf.evaluation.original_runs import original_figure, original_runs
-from bert_flow_tf.evaluation.paper import paper_tables
+from bert_flow_tf.evaluation.paper import SCORED_PAIRS, paper_tables
 from bert_flow_tf.evaluation.presets import PRESETS, Preset, paper_row
 from bert_flow_tf.evaluation.report_records import Record
 from bert_flow_tf.evaluation.report_rows import Row, reproduction_rows, task_title
@@ -17,26 +17,15 @@ from bert_flow_tf.evaluation.report_settings import FLOW_TRAINING, NLI, is_all_n
 from bert_flow_tf.evaluation.report_sources import REPRODUCTION_FILE, Source
 
 PAPER_LENGTH = 64
-# Pairs with gold scores in the sets that the paper scores; in STS-13 without SMT, as SentEval has it.
-_PAIRS = {
-    ("STS-B", "test"): 1379,
-    ("SICK-R", "test"): 4927,
-    ("STS-12", "test"): 3108,
-    ("STS-13", "test"): 1500,
-    ("STS-14", "test"): 3750,
-    ("STS-15", "test"): 3000,
-    ("STS-16", "test"): 1186,
-}
 # GLUE has two versions of QNLI's dev set; the paper does not say which it took.
 _QNLI_PAIRS = (5463, 5732)
-# Pairs of the training split alone, and of all splits, which a flow on the target learns on; STS-12 to STS-16 have one
-# split only, which is all three to the original.
+# Pairs that a flow on the target learns on, by --use_full_for_training: the training split, or all. Of QNLI, those
+# of the old and of the new version; STS-12 to STS-16 have one split, which is all three to the original.
 _LEARNED_PAIRS = {
-    "STS-B": (5749, 8628),
-    "SICK-R": (4500, 9927),
-    # The old and the new version of GLUE's.
-    "QNLI": (108_436, 119_631, 104_743, 115_669),
-    **{task: (3 * pairs,) for (task, _), pairs in _PAIRS.items() if task.startswith("STS-1")},
+    "STS-B": {0: (5749,), 1: (8628,)},
+    "SICK-R": {0: (4500,), 1: (9927,)},
+    "QNLI": {0: (108_436, 104_743), 1: (119_908, 115_669)},
+    **{task: {0: (), 1: (3 * pairs,)} for (task, _), pairs in SCORED_PAIRS.items() if task.startswith("STS-1")},
 }
 # The code's default, which the authors' commands train, and the paper's Table 7.
 _PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
@@ -146,7 +135,7 @@ def original_of(row: Row) -> dict | None:
         return original_figure(row.pooling, None, [])
     if row.flow.config is None or not _learned(row, FLOW_TRAINING) or task_title(row.flow.learned_on) != row.task:
         return None
-    if row.flow.pairs not in _LEARNED_PAIRS[row.task]:
+    if not _learned_all_pairs(row):
         return None
     return original_figure(row.pooling, row.flow.config, row.seeds)
 
@@ -165,7 +154,7 @@ def _is_papers_task(row):
         return False
     if row.task == "QNLI":
         return (row.split, row.metric) == ("dev", "auc") and row.pairs in _QNLI_PAIRS
-    if row.metric != "spearman" or _PAIRS.get((row.task, row.split)) != row.pairs or row.pairs is None:
+    if row.metric != "spearman" or SCORED_PAIRS.get((row.task, row.split)) != row.pairs or row.pairs is None:
         return False
     is_combined = row.task[:5] == "STS-1"
     return row.protocol == ("wmean" if is_combined else None)
@@ -184,9 +173,14 @@ def _preset(row) -> Preset | None:
         learned_on = "ALLNLI" if preset.on_nli else row.task
         if not _learned(row, training) or task_title(row.flow.learned_on) != learned_on:
             continue
-        if is_all_nli(row.flow.pairs) if preset.on_nli else row.flow.pairs in _LEARNED_PAIRS.get(row.task, ()):
+        if is_all_nli(row.flow.pairs) if preset.on_nli else _learned_all_pairs(row):
             return preset
     return None
+
+
+def _learned_all_pairs(row):
+    """Whether a flow on the target learned on as many pairs as the splits that its flags name hold."""
+    return row.flow.pairs in _LEARNED_PAIRS.get(row.task, {}).get(row.flow.flags["use_full_for_training"], ())
 
 
 def _learned(row, training):
@@ -207,25 +201,34 @@ def compared_calibration(record: dict) -> dict:
     """A calibration's dict with each row's `difference` from "none", `paper`, `original` and their differences.
 
     Table 5 is of BERT-base, mean of the last layer, fitted on the target: its figures stand beside those of any
-    encoder, and only that encoder's differ from them.
+    encoder on the same pairs, the flow's beside that of the paper's architecture, and only that encoder's differ.
 
     Args:
       record: as `report_analyses.calibration` gives it.
     """
     encoder = record["encoder"]
     none = next((row for row in record["rows"] if row["method"] == "none"), None)
-    is_papers = (encoder["name"], encoder["fine_tuning"], encoder["pooling"], encoder["max_seq_length"]) == (
+    is_papers_data = record["pairs"] == SCORED_PAIRS["STS-B", "test"]
+    is_papers = is_papers_data and (
+        encoder["name"],
+        encoder["fine_tuning"],
+        encoder["pooling"],
+        encoder["max_seq_length"],
+    ) == (
         "base",
         None,
         "avg",
         PAPER_LENGTH,
-    ) and record["pairs"] == _PAIRS["STS-B", "test"]
+    )
     rows = []
     for row in record["rows"]:
-        mean, paper, original = row["mean_x100"], row["paper"], _original_of_calibration(record, row)
+        mean, original = row["mean_x100"], _original_of_calibration(record, row)
+        has_paper = is_papers_data and (row["method"] != "flow" or record["flow_config"] in _PAPER_FLOWS)
+        paper = row["paper"] if has_paper else None
         rows.append(
             row
             | {
+                "paper": paper,
                 "difference_from_none_x100": None if none is None or row is none else mean - none["mean_x100"],
                 "difference_from_paper_x100": mean - paper["mean_x100"] if paper and is_papers else None,
                 "original": original,

@@ -8,6 +8,7 @@ from bert_flow_tf.evaluation.report_sources import (
     prediction_count,
     run_evaluation,
     scores_stamp,
+    stamped_split,
 )
 
 KINDS = {
@@ -100,8 +101,8 @@ def _of_predictions(source):
 def _stamped(stamp, source):
     return _data(
         stamp.text("title").split(",")[0],
-        "test",
-        pairs=prediction_count(source.path),
+        stamped_split(stamp),
+        pairs=prediction_count(source.path, stamped_split(stamp)),
         digest=stamp.part("settings").text("data", optional=True),
     )
 

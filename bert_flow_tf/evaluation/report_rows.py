@@ -27,6 +27,7 @@ from bert_flow_tf.evaluation.report_sources import (
     prediction_count,
     run_evaluation,
     scores_stamp,
+    stamped_split,
 )
 
 # The recipe's settings of a flow, which a reproduction's rows are learned with but for what their preset changes.
@@ -153,17 +154,18 @@ def _prediction_rows(source):
 
 
 def _stamp_row(source, stamp, **fields):
+    split, metric = stamped_split(stamp), "auc" if "auc" in stamp else "spearman"
     # A stage's title begins with the task it scores.
     return Row(
         source=source.label,
         name=source.label,
         folder=source.path.absolute().parent,
         task=task_title(stamp.text("title").split(",")[0]),
-        split="test",
-        metric="spearman",
+        split=split,
+        metric=metric,
         protocol=None,
-        pairs=prediction_count(source.path),
-        values_x100=[stamp.score("spearman")],
+        pairs=prediction_count(source.path, split),
+        values_x100=[stamp.score(metric)],
         **fields,
     )
 
@@ -275,7 +277,7 @@ def _reproduction_encoder(record, folder):
     flags = record.part("encoder_flags")
     hub, bert_config = (flags.text(name, optional=True) for name in ("bert_hub", "bert_config_file"))
     handle = hub or (str(pathlib.Path(bert_config).parent) if bert_config else record.text("encoder"))
-    name = encoder_name(handle)
+    name = encoder_name(handle, flags.text("preprocess_hub", optional=True))
     if record.flag("with_nli"):
         # Every seed has an encoder of its own.
         fine_tuning = NLI if is_all_nli(record.whole("nli_pairs", optional=True)) else OTHER

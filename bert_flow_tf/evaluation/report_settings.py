@@ -26,7 +26,9 @@ _NLI_FLAGS = {
     "max_seq_length": 64,
     "flow": 0,
     "dupe_factor": 1,
+    "l2_penalty": -1,
 }
+_NLI_POOLING = "avg"
 # How the paper's flow is learned, on all sentences of the target task (the original's README).
 FLOW_TRAINING = {
     "num_examples": 0,
@@ -38,9 +40,10 @@ FLOW_TRAINING = {
     "flow_loss": 1,
     "flow_ddi": False,
 }
-# Pairs of MNLI's training split and of SNLI, with its dev and test splits or without (942,069 and 961,725), give or
+# Pairs of MNLI's training split and of SNLI, with its dev and test splits or without (961,735 and 942,069), give or
 # take those without a label.
 _NLI_PAIRS = range(935_000, 965_000)
+_UNCASED_PREPROCESS = "bert_en_uncased_preprocess"
 _PAPER_ENCODERS = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
 _RUN_FLAGS = (
     "num_examples",
@@ -101,8 +104,16 @@ class Flow:
         return dataclasses.asdict(self)
 
 
-def encoder_name(handle: str) -> str | None:
-    """ "demo", "base" or "large" where a handle or a folder's name says so; None for any other."""
+def encoder_name(handle: str, preprocess_hub: str | None = None) -> str | None:
+    """ "demo", "base" or "large" where a handle or a folder's name says so; None for any other.
+
+    Args:
+      handle: of the encoder.
+      preprocess_hub: handle of its preprocess model where that is one of its own: with another vocabulary, or another
+        way to split words, an encoder is another one.
+    """
+    if preprocess_hub is not None and _UNCASED_PREPROCESS not in preprocess_hub:
+        return None
     parts = [part for part in re.split(r"[/\\]", handle) if part and not part.isdigit()]
     last = parts[-1] if parts else ""
     if handle in ("demo", *_PAPER_ENCODERS):
@@ -113,7 +124,8 @@ def encoder_name(handle: str) -> str | None:
 def plain_encoder(encoder: Record) -> Encoder:
     """The `Encoder` of the record of an `EncoderSource`, used as it is."""
     handle, fingerprint = encoder.text("bert_hub"), encoder.text("fingerprint")
-    return Encoder(encoder_name(handle), handle, fingerprint, None, fingerprint)
+    name = encoder_name(handle, encoder.text("preprocess_hub", optional=True))
+    return Encoder(name, handle, fingerprint, None, fingerprint)
 
 
 def encoder_of_run(config: Record, folder: pathlib.Path) -> Encoder:
@@ -140,7 +152,8 @@ def _encoder_at_start(config, folder):
         flags.text(name, optional=True) for name in ("bert_hub", "bert_config_file", "init_checkpoint")
     )
     handle = hub or (str(pathlib.Path(bert_config).parent) if bert_config else config.part("encoder").text("bert_hub"))
-    encoder = Encoder(encoder_name(handle), handle, fingerprint, None, fingerprint)
+    name = encoder_name(handle, config.part("encoder").text("preprocess_hub", optional=True))
+    encoder = Encoder(name, handle, fingerprint, None, fingerprint)
     earlier = _run_of(begins, folder) if begins else None
     if earlier is not None:
         # Its weights are those of the earlier run: the one key for both.
@@ -167,6 +180,8 @@ def _trained_key(folder):
 def _is_paper_nli(config):
     flags = config.part("flags")
     if config.text("task_name") != "allnli" or not is_all_nli(_learned_pairs(config)):
+        return False
+    if config.text("sentence_embedding_type") != _NLI_POOLING:
         return False
     return all(flags.number(name) == value for name, value in _NLI_FLAGS.items())
 
@@ -257,7 +272,13 @@ def _recorded_run(model, run, folder, has_flow):
         return encoder, None
     task = run.text("task_name", optional=True)
     flags = None if task is None else {name: run.setting(name) for name in _RUN_FLAGS}
-    return encoder, Flow(config_name(model), task, flags, pairs=run.whole("learned_pairs", optional=True))
+    return encoder, Flow(
+        config_name(model),
+        task,
+        flags,
+        begun=run.text("begins_with", optional=True) is not None,
+        pairs=run.whole("learned_pairs", optional=True),
+    )
 
 
 def is_random(encoder: Encoder, flow: Flow | None) -> bool:

@@ -14,7 +14,6 @@ MADE_BY = "bert-flow report"
 RESULTS_FILE = "results.json"
 REPRODUCTION_FILE = "reproduction.json"
 SCORES_FILE = "evaluation.json"
-PREDICTIONS_FILE = "test_results.tsv"
 _STAMPS = "recipe"
 _ANALYSES = ("lexical", "words", "isotropy")
 _EXPECTED = (
@@ -95,14 +94,19 @@ def scores_stamp(run: pathlib.Path) -> Record | None:
     return None
 
 
+def stamped_split(stamp: Record) -> str:
+    """The split whose predictions a stamp scores."""
+    return stamp.text("split", optional=True) or "test"
+
+
 def is_of_flow(stamp: Record) -> bool:
     """Whether the predictions that a stamp scores are those of a flow."""
     return stamp.part("settings").text("flow", optional=True) == "1"
 
 
-def prediction_count(run: pathlib.Path) -> int | None:
-    """Number of pairs whose cosines a run's folder holds; None where it holds none."""
-    path = run / PREDICTIONS_FILE
+def prediction_count(run: pathlib.Path, split: str) -> int | None:
+    """Number of pairs of a split whose cosines a run's folder holds; None where it holds none."""
+    path = run / f"{split}_results.tsv"
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -173,11 +177,10 @@ def _folder_source(path):
         source = _file_source(path / RESULTS_FILE)
         if source is not None:
             return source
-    if (path / PREDICTIONS_FILE).is_file():
-        stamp = scores_stamp(path)
-        # Those of a flow from another run are in the results of `reproduce`.
-        if stamp is not None and not is_of_flow(stamp):
-            return Source("predictions", path, stamp)
+    stamp = scores_stamp(path)
+    # Those of a flow from another run are in the results of `reproduce`.
+    if stamp is not None and not is_of_flow(stamp) and prediction_count(path, stamped_split(stamp)) is not None:
+        return Source("predictions", path, stamp)
     return None
 
 

@@ -20,6 +20,7 @@ from bert_flow_tf.evaluation.report_cells import (
     published_cell,
     signed,
 )
+from bert_flow_tf.evaluation.report_rows import task_title
 from bert_flow_tf.evaluation.report_terms import sources_section
 
 _METRICS = {"spearman": "Spearman × 100", "auc": "AUC × 100"}
@@ -136,7 +137,7 @@ def _embedding(row):
         flags = flow["flags"] or {}
         if flow["config"] != _DEFAULT_FLOW:
             notes.append(flow["config"] or "other flow configuration")
-        if flow["learned_on"] and flow["learned_on"].upper() != row["task"]:
+        if flow["learned_on"] and task_title(flow["learned_on"]) != row["task"]:
             notes.append(f"flow learned on {flow['learned_on']}")
         elif flags.get("use_full_for_training") == 0:
             notes.append("train only")

@@ -258,9 +258,27 @@ def test_two_runs_at_once_in_one_folder_are_refused(workplace):
 def test_a_broken_stamp_is_named(workplace):
     workplace.run()
     stamp = workplace.root / "exp" / "recipe" / "nli_demo_1234.json"
-    stamp.write_text("{")
-    with pytest.raises(UserError, match=r"nli_demo_1234\.json"):
-        workplace.run()
+    for content in (
+        "{",
+        "[]",
+        '{"state": "finished", "settings": null}',
+        '{"state": "finished", "settings": {"a": 1}}',
+    ):
+        stamp.write_text(content)
+        with pytest.raises(UserError, match=r"nli_demo_1234\.json"):
+            workplace.run()
+
+
+def test_the_vocabulary_beside_an_encoder_is_part_of_what_a_stage_depends_on(workplace):
+    encoder, vocabulary = workplace.root / "x/encoder", workplace.root / "x/preprocess/assets/vocab.txt"
+    encoder.mkdir(parents=True)
+    (encoder / "saved_model.pb").touch()
+    vocabulary.parent.mkdir(parents=True)
+    vocabulary.write_text("[PAD]")
+    workplace.run(BERT_HUB=str(encoder), SKIP_NLI="1")
+    vocabulary.write_text("[UNK]")
+    with pytest.raises(UserError, match="was begun with other settings"):
+        workplace.run(BERT_HUB=str(encoder), SKIP_NLI="1")
 
 
 def test_tf1_checkpoints_are_named_by_the_originals_trio(workplace):

@@ -190,6 +190,22 @@ def test_stsb_test_gold_comes_from_the_headerless_csv(tmp_path):
     assert gold.dtype == np.float64 and gold.tolist() == [2.5, 4.0]
 
 
+def test_gold_in_another_order_than_its_split_is_refused(tmp_path):
+    """Signs and spaces are no difference, and a few pairs may be spelled otherwise."""
+    pairs = [(f"a, {i}", f"b, {i}") for i in range(20)]
+    gold = [["g", "f", "y", "0", "2.5", a.replace(", ", " - "), b] for a, b in pairs]
+    gold[0][5] = "something else"
+    write(tmp_path / "STS-B" / "sts-test.csv", gold)
+    rows = [["-"] * 7 + list(pair) for pair in pairs]
+    header = ["-"] * 7 + ["sentence1", "sentence2"]
+    write(tmp_path / "STS-B" / "test.tsv", [header, *rows])
+    assert len(tasks.gold_scores("sts-b", tmp_path, "test")) == 20
+    write(tmp_path / "STS-B" / "test.tsv", [header, *rows[::-1]])
+    message = error_of(tasks.gold_scores, "sts-b", tmp_path, "test")
+    assert "sts-test.csv, line 1: found other sentences than in line 2 of" in message
+    assert "test.tsv (20 such lines), expected the same pairs in the same order" in message
+
+
 def test_tasks_without_gold_say_so(tmp_path):
     assert "classes" in error_of(tasks.gold_scores, "mnli", tmp_path, "dev")
     assert "sts-14 has no gold scores for its test split" in error_of(tasks.gold_scores, "sts-14", tmp_path, "test")

@@ -127,6 +127,23 @@ def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):
     assert (tasks["qnli"]["metric"], tasks["qnli"]["split"]) == ("auc", "dev")
 
 
+def test_an_interrupted_overwrite_does_every_seed_again(workplace):
+    assert reproduce(workplace, "--rows=flow-target", "--seeds=2").exit_code == 0
+    workplace.fail_at("base_1_STS-B_avg-last-2_flow")
+    assert reproduce(workplace, "--rows=flow-target", "--seeds=2", "--overwrite").exit_code == 7
+    workplace.mend()
+    workplace.calls()
+    assert reproduce(workplace, "--rows=flow-target", "--seeds=2").exit_code == 0
+    assert set(runs(workplace.calls())) == {f"base_{seed}_STS-B_avg-last-2_flow" for seed in (1, 2)}
+
+
+def test_the_order_of_the_seeds_is_no_reason_to_do_anything_again(workplace):
+    assert reproduce(workplace, "--rows=avg,flow-target", "--seeds=1,2").exit_code == 0
+    workplace.calls()
+    assert reproduce(workplace, "--rows=avg,flow-target", "--seeds=2,1").exit_code == 0
+    assert runs(workplace.calls()) == []
+
+
 def test_predictions_that_are_not_the_tasks_are_no_result(workplace):
     (workplace.root / "pairs/STS-B").write_text("0.5\n")
     outcome = reproduce(workplace, "--rows=avg")
@@ -195,6 +212,9 @@ def test_results_of_other_rows_seeds_or_tasks_are_not_lost(workplace):
         outcome = reproduce(workplace, *arguments)
         assert outcome.exit_code == 2
         assert outcome.stderr.startswith(f"error: {flag}") and "would be lost" in outcome.stderr
+    flags = ["--bert_hub=large", f"--glue_dir={workplace.glue}", f"--out={path.parent}", "--seeds=2"]
+    outcome = CliRunner().invoke(main, ["reproduce", *flags, "--rows=avg,flow-target"])
+    assert outcome.exit_code == 2 and "--bert_hub: " in outcome.stderr and "would be lost" in outcome.stderr
     assert path.read_bytes() == before
     path.write_text("mine")
     assert "found no results of `reproduce`" in reproduce(workplace, "--rows=avg").stderr

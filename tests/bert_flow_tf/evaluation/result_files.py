@@ -16,6 +16,7 @@ NLI = {
     "num_train_epochs": 1.0,
     "learning_rate": 2e-5,
     "train_batch_size": 16,
+    "sentence_embedding_type": "avg",
 }
 VERSIONS = {"python": "3.11.1", "tensorflow": "2.19.1"}
 SVG = (
@@ -134,6 +135,7 @@ def run_record(checkpoint, *, seed=1234, **changes):
         "dupe_factor": 1,
         "l2_penalty": -1.0,
         "learned_pairs": 8628,
+        "begins_with": None,
     } | changes
 
 
@@ -247,13 +249,15 @@ def write_words(folder):
     return write_analysis(folder, "words", results, "words.svg")
 
 
-def write_stamp(runs, name, title, spearman, **settings):
+def write_stamp(runs, name, title, spearman, auc=None, split="test", **settings):
     """Writes what the recipe keeps of a scored stage, and the predictions of as many pairs as STS-B's test set has."""
     common = {"max_seq_length": "64", "seed": "1234", "sentence_embedding_type": "cls", "data": "c" * 64}
     stage = Stage(name, title, "bert_flow_tf.run_siamese", (), common | settings, runs / name)
     stamps = Stamps(runs / "recipe")
     stamps.folder.mkdir(parents=True, exist_ok=True)
-    scores = {} if spearman is None else {"pearson": 0.5, "spearman": spearman}
+    scores = {} if spearman is None else {"pearson": 0.5, "spearman": spearman, "split": split}
+    if auc is not None:
+        scores["auc"] = auc
     stamps.write(stage, FINISHED, seconds=1.0, **scores)
     folder = runs / name.removesuffix("_scores")
     folder.mkdir(exist_ok=True)

@@ -57,11 +57,27 @@ def test_of_equal_scores_on_dev_the_smallest_k_is_chosen():
         ({"methods": []}, "--methods: found none"),
         ({"methods": ["none", "zca"]}, "--methods: unknown calibration 'zca'"),
         ({"methods": ["flow"], "seeds": []}, "--seeds: found none"),
+        ({"methods": ["none", "natsv-24"]}, "--methods: found natsv-24 for embeddings of 24 dimensions"),
+        ({"methods": ["none", "whitening-25"]}, "--methods: found whitening-25 for embeddings of 24 dimensions"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_any_fit(keywords, message):
     with pytest.raises(UserError, match=message):
         compare.compare(splits(), **keywords, on_row=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("n", "width", "method", "message"),
+    [
+        (4, 24, "whitening", "found whitening for 24 embeddings, expected 25 or more"),
+        (3, 24, "natsv", "found natsv for 18 embeddings, expected 22 or more"),
+        (3, 24, "sn+natsv-17", "found sn\\+natsv-17 for 18 embeddings, expected 19 or more"),
+        (3, 4, "flow", "found flow for embeddings of 4 dimensions, expected 8 or more"),
+    ],
+)
+def test_too_few_rows_or_channels_are_refused_before_any_fit(n, width, method, message):
+    with pytest.raises(UserError, match=f"--methods: {message}"):
+        compare.compare(splits(n, width), methods=["none", method], on_row=pytest.fail)
 
 
 @pytest.mark.parametrize("name", ["train", "dev", "test"])
@@ -73,7 +89,7 @@ def test_embeddings_that_are_not_finite_are_refused_with_their_split(name):
 
 
 def test_a_flow_that_cannot_be_fitted_is_one_line():
-    with pytest.raises(UserError, match="^flow: learning_rate: found -1, expected a number above 0$"):
+    with pytest.raises(UserError, match=r"^flow: learning_rate: found -1, expected a number above 0$"):
         compare.compare(splits(), methods=["flow"], flow_options={"learning_rate": -1})
 
 

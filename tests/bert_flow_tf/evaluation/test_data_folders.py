@@ -37,6 +37,15 @@ def test_full_text_of_other_pairs_stays_unless_it_may_go(tmp_path):
     assert (folder / "full.txt").read_text() == "a\tc\n"
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_full_text_does_not_take_the_place_of_what_somebody_else_put_there(tmp_path, overwrite):
+    (tmp_path / "STS-12").mkdir()
+    (tmp_path / "STS-12" / "mine.txt").touch()
+    with pytest.raises(UserError, match=r"holds no prepared\.json"):
+        data_folders.keep_full_text(tmp_path / "STS-12", [subset("one", ("a", "b"))], "SentEval", overwrite=overwrite)
+    assert [path.name for path in (tmp_path / "STS-12").iterdir()] == ["mine.txt"]
+
+
 EXAMPLES = {
     "tfds:glue/stsb": [3.8, 0.0, 5.0],
     "tfds:glue/mrpc": [0.0, 1.0, 1.0],
@@ -83,6 +92,9 @@ def test_a_folder_of_somebody_else_is_never_made_anew(tmp_path):
         data_folders.check_folder(tmp_path, "--out=x", False)
     with pytest.raises(UserError, match=r"holds no prepared\.json, so it was not made here"):
         data_folders.check_folder(tmp_path, "--out=x", True)
-    (tmp_path / "prepared.json").touch()
-    data_folders.check_folder(tmp_path, "--out=x", True)
+    data_folders.write_full_text(tmp_path / "STS-12", [subset("one", ("a", "b"))], "SentEval")
+    data_folders.check_folder(tmp_path / "STS-12", "--out=x", True)
+    (tmp_path / "STS-12" / "mine.txt").touch()
+    with pytest.raises(UserError, match=r"holds mine\.txt as well, which would be lost"):
+        data_folders.check_folder(tmp_path / "STS-12", "--out=x", True)
     data_folders.check_folder(tmp_path / "new", "--out=x", False)

@@ -74,6 +74,15 @@ def test_scores_are_kept_and_text_is_decoded(serve):
     np.testing.assert_array_equal(examples.labels, [4.5, 0.0, 2.25])
 
 
+def test_pairs_are_in_the_order_of_glues_file(serve):
+    """TensorFlow Datasets gives them in the order of a hash of their number."""
+    rows = pairs("sentence1", "sentence2", [4.0, 1.0, 3.0, 2.0])
+    with serve([row | {"idx": int(row["label"]) - 1} for row in rows]):
+        examples = datasets.read_dataset("tfds:glue/stsb", "dev")
+    assert examples.labels.tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert examples.sentences_a == [f"Ein Boot, {i}." for i in (1, 3, 2, 0)]
+
+
 @pytest.mark.parametrize(
     ("name", "features", "expected"),
     [

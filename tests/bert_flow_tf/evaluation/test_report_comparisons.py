@@ -86,7 +86,7 @@ NLI_FLOW = {
         ({"flow": flow(**NLI_FLOW), **STS12}, "BERT-base-flow (NLI)", 59.54),
         ({"flow": flow(**NLI_FLOW), "encoder": encoder("large", "NLI")}, "BERT-large-NLI-flow (NLI)", 79.89),
         (
-            {"flow": flow(use_full_for_training=0), "encoder": encoder("large", "NLI")},
+            {"flow": flow(use_full_for_training=0, pairs=5749), "encoder": encoder("large", "NLI")},
             "BERT-large-NLI-flow (target, train only)",
             80.54,
         ),
@@ -142,6 +142,8 @@ def test_a_row_of_the_paper_is_met_by_the_same_encoder_training_and_protocol(cha
         {"flow": Flow("config_l3_d3_w32", "STS-B", None)},
         # Learned on other pairs than the paper's, or no telling on how many.
         {"flow": flow(pairs=100)},
+        {"flow": flow(use_full_for_training=0)},
+        {"flow": flow(pairs=5749)},
         {"flow": flow(pairs=None)},
         {"flow": flow(**(NLI_FLOW | {"pairs": 9840}))},
         {"flow": flow(), "pooling": "avg"},
@@ -254,6 +256,13 @@ def test_calibrations_of_the_demo_encoder_meet_the_tf1_code_and_stand_beside_tab
     assert rows["none"]["difference_from_none_x100"] is None
     assert rows["flow"]["difference_from_none_x100"] == pytest.approx(78.5 - 73.08)
     assert (rows["flow"]["n"], rows["flow"]["seeds"], rows["flow"]["std_x100"]) == (2, [1, 2], pytest.approx(0.1414))
+
+
+def test_a_flow_of_another_architecture_or_other_pairs_do_not_stand_beside_table_5(tmp_path):
+    rows = calibrated(tmp_path, config="config_l3_d2_w32")
+    assert rows["flow"]["paper"] is None and rows["none"]["paper"]["mean_x100"] == 47.29
+    rows = calibrated(tmp_path, test_pairs=60)
+    assert {one["paper"] and one["paper"]["row"] for one in rows.values()} == {None}
 
 
 def test_calibrations_of_the_papers_encoder_differ_from_table_5(tmp_path):

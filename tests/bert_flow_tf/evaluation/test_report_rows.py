@@ -128,6 +128,20 @@ def test_after_nli_every_seed_counts_without_a_flow_too(tmp_path):
     assert (row.seeds, row.encoder.fine_tuning, row.encoder.fingerprint) == ([1, 2, 3], "NLI", None)
 
 
+def test_predictions_of_two_labels_on_dev_are_told_so(tmp_path):
+    run = files.write_run(tmp_path / "run", **files.FLOW)
+    files.write_stamp(tmp_path, "run_scores", "QNLI-Regression, flow", 0.6, auc=0.7, split="dev")
+    (run / "dev_results.tsv").write_text("0.5\n" * 7)
+    (row,) = rows_of(run)
+    assert (row.task, row.split, row.metric, row.pairs, row.values_x100) == ("QNLI", "dev", "auc", 7, [70])
+
+
+def test_an_encoder_with_a_preprocess_model_of_its_own_is_not_the_papers(tmp_path):
+    record = reproduction({"avg": [0.7]}) | {"encoder_flags": {"bert_hub": "base", "preprocess_hub": "/my/preprocess"}}
+    files.write_json(tmp_path / "out" / "reproduction.json", record)
+    assert [row.encoder.name for row in rows_of(tmp_path / "out")] == [None]
+
+
 def test_fine_tuning_on_another_nli_set_is_not_the_papers(tmp_path):
     record = reproduction({"avg": [0.7, 0.8, 0.9]}, with_nli=True, nli_pairs=9840)
     files.write_json(tmp_path / "out" / "reproduction.json", record)
