@@ -4,13 +4,21 @@
 #   bash run_scripts/serve.sh EXPORT/NAME [--grpc_port 8500] [--rest_port 8501] [--enable_batching]
 #
 # Runs the tensorflow_model_server on the PATH, or else the official image by docker or podman. Either listens on all of
-# the machine's addresses, and goes over to a new version when it appears.
+# the machine's addresses, and goes over to a new version when it appears. A version that was exported again with
+# --overwrite is not a new one: a server that has loaded it keeps what it loaded until it is started anew.
 #
 #   --grpc_port        port of the gRPC API (default: 8500)
 #   --rest_port        port of the REST API and of Prometheus' metrics (default: 8501)
-#   --enable_batching  join requests that arrive together, as batching_parameters.txt says; clients of the signature
-#                      "tokens" must then all send the same length
+#   --enable_batching  join requests that arrive together, as batching_parameters.txt says; one that is refused then
+#                      fails those that it was joined with, and clients of the signature "tokens" must all send the
+#                      same length
 #   SERVING_IMAGE      environment variable: the image (default: docker.io/tensorflow/serving:2.19.1)
+#
+# Clients ask for the model by the name in models.config, the folder's when it was exported:
+#
+#   bert-flow query --target http://localhost:8501 --model EXPORT/NAME "A small boat crosses the lake."
+#
+# docs/serving.md tells of signatures, requests without this project, and errors.
 set -euo pipefail
 
 stop() {

@@ -24,13 +24,14 @@ from bert_flow_tf.serving.version_folder import check_destination
     show_default=True,
     help="Of the encoder's matrices and their products.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace this version.")
+@click.option("--overwrite", is_flag=True, help="Replace this version; a server that has loaded it does not notice.")
 def export(model, out, version, overwrite, **options):
     """Write a SavedModel from text to embeddings, and check it by loading it again.
 
     \b
     bert-flow export --model runs/stsb_flow --out exported/stsb --normalize
     bash run_scripts/serve.sh exported/stsb
+    bert-flow query --target http://localhost:8501 --model exported/stsb "A small boat crosses the lake."
 
     It holds tokenizer, encoder and flow. Signatures: serving_default (sentences to embedding), similarity (sentence_a
     and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding before the

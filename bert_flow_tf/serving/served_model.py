@@ -107,6 +107,11 @@ class ServedBertFlow(tf.Module):
         sentences = _vector(sentences, "sentences")
         return {"embedding": self._pool(self._tokenize(sentences))[: tf.size(sentences)]}
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
+    def __call__(self, sentences):
+        """Embeddings, float32 [n, D], of `sentences`, string [n]: what makes a `hub.KerasLayer` of an export."""
+        return self.embed_sentences(sentences)["embedding"]
+
     def _tokenize(self, sentences):
         """Tokens of the sentences; of an empty one where there are none, since no encoder takes a batch of nothing."""
         filling = tf.fill([_one_where_nothing(tf.size(sentences))], "")

@@ -28,6 +28,7 @@ model_config_list {{
 
 _BATCHING = """\
 # tensorflow_model_server --enable_batching --batching_parameters_file: how requests that arrive together are joined.
+# A request that the model refuses fails those that it was joined with.
 # A request of more rows than this is refused ...
 max_batch_size { value: 4096 }
 # ... and what is larger than this is run in parts.

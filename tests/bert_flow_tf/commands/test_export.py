@@ -20,14 +20,6 @@ def refused(*arguments):
     return outcome.stderr
 
 
-def test_command_writes_a_version_and_says_how_far_it_is_from_the_model(sts_run, tmp_path):
-    outcome = bert_flow("export", f"--model={sts_run}", f"--out={tmp_path}", "--version=2")
-    assert outcome.exit_code == 0, outcome.output
-    assert outcome.stdout.startswith(f"SavedModel written: {tmp_path}/2 (reloaded: max difference ")
-    assert outcome.stdout.count("\n") == 1
-    assert (tmp_path / "2" / "saved_model.pb").is_file()
-
-
 def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
     out = tmp_path / "out"
     assert "holds no checkpoint" in refused("--model", tmp_path, "--out", out)

@@ -56,6 +56,10 @@ def version(model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def signatures(version):
+    return signatures_of(version)
+
+
+def signatures_of(version):
     """dict of name -> SignatureDef, of the functions that a client may call."""
     saved = SavedModel.FromString((version / "saved_model.pb").read_bytes())
     (graph,) = saved.meta_graphs
@@ -128,9 +132,13 @@ def program(model, version, signatures, good_calls):
     asked = [(name, inputs) for name, inputs, _ in _REFUSED]
     asked += [("serving_default", {"sentences": np.array([odd], object)}) for odd, _ in _ODD]
     asked += [(name, inputs_of(model, name, sentences)) for name, sentences in good_calls]
+    return run_program(version, [call(signatures[name], inputs) for name, inputs in asked])
+
+
+def run_program(version, calls):
     done = subprocess.run(
         [sys.executable, str(_PROGRAM), str(_WHEELS), str(version)],
-        input=json.dumps({"calls": [call(signatures[name], inputs) for name, inputs in asked], "threads": _THREADS}),
+        input=json.dumps({"calls": calls, "threads": _THREADS}),
         capture_output=True,
         text=True,
         check=False,
@@ -178,6 +186,25 @@ def test_odd_sentences_are_embedded_as_what_is_left_of_them(model, signatures, a
         for (_, sentence), answer in zip(_ODD, odd, strict=True):
             found = named(signatures["serving_default"], answer)
             assert_agrees(found, expected_of(model, "serving_default", [sentence]))
+
+
+def test_bfloat16_gives_like_directions_for_every_signature_from_threads_too(model, good_calls, tmp_path):
+    version = model.export(tmp_path / "sts", dtype="bfloat16").path
+    signatures = signatures_of(version)
+    calls = [call(signatures[name], inputs_of(model, name, sentences)) for name, sentences in good_calls]
+    found = run_program(version, calls)
+    for answers in (found["answers"], *found["threads"]):
+        for (name, sentences), answer in zip(good_calls, answers, strict=True):
+            ((key, array),) = named(signatures[name], answer).items()
+            expected = expected_of(model, name, list(sentences))[key]
+            assert array.shape == expected.shape
+            if name == "similarity":
+                np.testing.assert_allclose(array, expected, rtol=0, atol=0.02)
+            else:
+                norms = np.linalg.norm(array, axis=1) * np.linalg.norm(expected, axis=1)
+                # As an export itself demands; and no float32 in disguise.
+                assert (np.sum(array * expected, axis=1) / norms >= 0.99).all()
+                assert not sentences or np.abs(array - expected).max() > 1e-4 * np.abs(expected).max()
 
 
 def saved_model_cli(*arguments, cwd):

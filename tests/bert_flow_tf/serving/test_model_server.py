@@ -1,6 +1,7 @@
 """The client against exports: by the stand-in, and by the real server where there is one."""
 
 import concurrent.futures
+import pathlib
 import shutil
 import subprocess
 import threading
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.serving.client_errors import NotFoundError, ServingError
+from bert_flow_tf.serving.server_files import served_name
 from tests.bert_flow_tf.serving.client_checks import (
     AMPLE,
     SENTENCES,
@@ -23,22 +25,24 @@ from tests.bert_flow_tf.serving.client_checks import (
 )
 from tests.bert_flow_tf.serving.stand_in_server import StandIn
 
+_ROOT = pathlib.Path(__file__).parents[3]
 _MODEL_SERVER = shutil.which("tensorflow_model_server")
 
 
-def check_hot_swap(targets, swap, expected_by_version):
+def check_hot_swap(targets, swap, expected_by_version, model="bert_flow"):
     """Four threads ask all the time while `swap` brings version 2: no call fails, none mixes versions, 2 answers last.
 
     Args:
       targets: addresses of a server of version 1; half of the threads ask at each of two.
       swap: function that returns when version 2 is in service.
       expected_by_version: dict of 1 and 2 -> embeddings of `SENTENCES`.
+      model: its name at the server.
     """
     stop = threading.Event()
 
     def versions_seen(target):
         seen = []
-        with connect(target, timeout=AMPLE) as client:
+        with connect(target, model, timeout=AMPLE) as client:
             while not stop.is_set():
                 found = client.encode(SENTENCES, batch_size=3)
                 close = [
@@ -113,23 +117,18 @@ def test_real_server_gives_the_models_embeddings_and_swaps_versions_under_load(s
     from bert_flow_tf.api import BertFlow
 
     model = BertFlow.load(sts_run)
-    base = tmp_path / "bert_flow"
+    base = tmp_path / "stsb"
     model.export(base, version=1)
     second = model.export(tmp_path / "later", version=2, normalize=True).path
     ports = {"grpc": free_port(), "rest": free_port()}
-    command = [
-        _MODEL_SERVER,
-        f"--port={ports['grpc']}",
-        f"--rest_api_port={ports['rest']}",
-        "--model_name=bert_flow",
-        f"--model_base_path={base}",
-        "--file_system_poll_wait_seconds=1",
-    ]
+    script = str(_ROOT / "run_scripts" / "serve.sh")
+    command = ["bash", script, str(base), f"--grpc_port={ports['grpc']}", f"--rest_port={ports['rest']}"]
     with open(tmp_path / "log", "wb") as log:
+        # The script becomes the server.
         server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
     try:
         for transport in TRANSPORTS:
-            with connect(target_at(transport, ports[transport]), timeout=AMPLE) as client:
+            with connect(target_at(transport, ports[transport]), served_name(base), timeout=AMPLE) as client:
                 client.wait_until_ready(300)
                 assert client.status() == [(1, "AVAILABLE")]
                 check_model(client, model)
@@ -137,18 +136,19 @@ def test_real_server_gives_the_models_embeddings_and_swaps_versions_under_load(s
                 assert pooled.shape == (len(SENTENCES), model.embedding_size)
                 assert np.abs(pooled - client.encode(SENTENCES)).max() > 0.01
                 assert "not found" in message_of(ServingError, client.encode, ["one"], signature="other").lower()
-            with connect(target_at(transport, ports[transport]), version=7, timeout=AMPLE) as client:
+            with connect(target_at(transport, ports[transport]), "stsb", version=7, timeout=AMPLE) as client:
                 assert "version 7 not AVAILABLE" in message_of(NotFoundError, client.encode, ["one"])
             with connect(target_at(transport, ports[transport]), "other", timeout=AMPLE) as client:
                 assert "found no model other" in message_of(NotFoundError, client.encode, ["one"])
 
         def swap():
             second.rename(base / "2")
-            with connect(target_at("grpc", ports["grpc"]), version=2, timeout=AMPLE) as client:
+            with connect(target_at("grpc", ports["grpc"]), "stsb", version=2, timeout=AMPLE) as client:
                 client.wait_until_ready(300)
 
         expected = {1: model.encode(SENTENCES), 2: model.encode(SENTENCES, normalize_embeddings=True)}
-        check_hot_swap([target_at(transport, port) for transport, port in ports.items()], swap, expected)
+        targets = [target_at(transport, port) for transport, port in ports.items()]
+        check_hot_swap(targets, swap, expected, model="stsb")
     finally:
         server.terminate()
         server.wait()
