@@ -4,6 +4,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from glow.identity import ByIdentity
+
 tfb = tfp.bijectors
 
 # A channel whose deviation is this much smaller than the typical one carries no information, only rounding.
@@ -12,7 +14,7 @@ _NEGLIGIBLE_FRACTION = 1e-4
 _ROUNDING = 32 * float(np.finfo(np.float32).eps)
 
 
-class ActNorm(tfb.Bijector):
+class ActNorm(ByIdentity, tfb.Bijector):
     """Bijector of vectors that shifts, then scales, each channel: `y = (x + b) * exp(3 * logs)`.
 
     The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as fast.

@@ -6,6 +6,7 @@ import tensorflow_probability as tfp
 from tensorflow_probability.python.internal import cache_util
 
 from glow.actnorm import ActNorm
+from glow.identity import ByIdentity
 
 tfb = tfp.bijectors
 
@@ -84,7 +85,7 @@ class ConvStack(tf.Module):
         return (_convolve(h, self._kernel) + self._b) * tf.exp(3.0 * self._logs)
 
 
-class AdditiveCoupling(tfb.Bijector):
+class AdditiveCoupling(ByIdentity, tfb.Bijector):
     """Bijector of vectors that shifts the second half (see `halves`) by a function of the first; log-determinant 0.
 
         y[..., :D/2] = x[..., :D/2]
@@ -121,7 +122,7 @@ class AdditiveCoupling(tfb.Bijector):
         return tf.zeros([], x.dtype)
 
 
-class AffineCoupling(tfb.Bijector):
+class AffineCoupling(ByIdentity, tfb.Bijector):
     """Bijector of vectors that shifts and scales the second half by functions of the first.
 
         shift, s = network(x[..., :D/2])[..., 0::2], network(x[..., :D/2])[..., 1::2]

@@ -4,6 +4,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from glow.identity import ByIdentity
+
 tfb = tfp.bijectors
 
 
@@ -27,7 +29,7 @@ class Reversal(tfb.Permute):
         return tf.reverse(y, axis=[-1])
 
 
-class LearnedPermutation(tfb.Bijector):
+class LearnedPermutation(ByIdentity, tfb.Bijector):
     """Bijector `y = x @ W` with `W = P @ L @ (U + diag(sign_S * exp(log_S)))`: Glow's invertible 1x1 convolution.
 
     P is a permutation matrix, L lower triangular with ones on the diagonal, U strictly upper triangular; what the
