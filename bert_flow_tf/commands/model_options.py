@@ -168,14 +168,17 @@ def run_record(checkpoint):
     Args:
       checkpoint: pathlib.Path of its prefix.
     """
+    from bert_flow_tf.evaluation.report_settings import flow_of_run
+    from bert_flow_tf.evaluation.report_sources import run_config
     from bert_flow_tf.experiment import read_config
 
-    config = read_config(checkpoint.parent)
+    config, record = read_config(checkpoint.parent), run_config(checkpoint.parent)
+    flow = record and flow_of_run(record)
     return {
         "checkpoint": str(checkpoint),
         "task_name": config["task_name"],
         "encoder_trained": config["encoder_trained"],
-        "begins_with": config.get("begins_with"),
+        "flow_begun": flow is not None and flow.begun,
         "learned_pairs": (config.get("data") or {}).get("num_examples"),
         "flow_model_config": _shipped_name(config.get("flow_config")),
         **{flag: config["flags"].get(flag) for flag in _TELLING_FLAGS},

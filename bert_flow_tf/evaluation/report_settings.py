@@ -276,7 +276,7 @@ def _recorded_run(model, run, folder, has_flow):
         config_name(model),
         task,
         flags,
-        begun=run.text("begins_with", optional=True) is not None,
+        begun=bool(run.flag("flow_begun", optional=True)),
         pairs=run.whole("learned_pairs", optional=True),
     )
 

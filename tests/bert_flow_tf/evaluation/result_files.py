@@ -135,7 +135,7 @@ def run_record(checkpoint, *, seed=1234, **changes):
         "dupe_factor": 1,
         "l2_penalty": -1.0,
         "learned_pairs": 8628,
-        "begins_with": None,
+        "flow_begun": False,
     } | changes
 
 
