@@ -1,5 +1,6 @@
 """BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
 
+import collections.abc
 import pathlib
 
 import numpy as np
@@ -206,8 +207,6 @@ class BertFlow:
         """
         if output_value not in _OUTPUT_VALUES:
             raise UserError(f"output_value: found {output_value!r}, expected {' or '.join(map(repr, _OUTPUT_VALUES))}")
-        if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
-            raise UserError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
         single = isinstance(sentences, str)
         sentences = [sentences] if single else sentences
         options = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
@@ -303,8 +302,9 @@ class BertFlow:
         if isinstance(values, str):
             return self.encode([values])
         if not hasattr(values, "dtype"):
-            values = list(values) if hasattr(values, "__iter__") else values
-            if not isinstance(values, list) or any(isinstance(value, (str, bytes, type(None))) for value in values):
+            if isinstance(values, collections.abc.Iterator):
+                values = list(values)
+            if not isinstance(values, (list, tuple)) or any(isinstance(v, (str, bytes, type(None))) for v in values):
                 return self.encode(sentence_list(values, name))
         try:
             rows = np.atleast_2d(np.asarray(values, np.float32))

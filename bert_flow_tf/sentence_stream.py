@@ -117,6 +117,8 @@ class PerSentence:
         return values
 
     def _batches(self, pieces, batch_size):
+        if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+            raise UserError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
         order = np.argsort(-pieces.row_lengths().numpy(), kind="stable")
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]

@@ -269,7 +269,14 @@ def test_similarity_takes_sentences_and_embeddings(model):
     np.testing.assert_allclose(model.similarity(SENTENCES, embeddings), expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(model.similarity("w4", iter(SENTENCES)), expected[1:2], rtol=0, atol=1e-6)
     np.testing.assert_allclose(model.similarity(embeddings[1], embeddings.tolist()), expected[1:2], rtol=0, atol=1e-6)
-    for a, message in ((None, "a: found None"), ([None], "a[0]: found None"), ([[1.0], [2.0]], "of 1 and 32 channels")):
+    for a, message in (
+        (None, "a: found None"),
+        ([None], "a[0]: found None"),
+        (b"w1", "a: found bytes b'w1'"),
+        ({"w1"}, "a: found set {'w1'}"),
+        ([[1.0], [2.0]], "found embeddings of 1 and 32 channels"),
+        (np.ones([2, 3, 4]), "a: found an array of shape [2, 3, 4], expected embeddings [n, D]"),
+    ):
         with pytest.raises(UserError, match=re.escape(message)):
             model.similarity(a, embeddings)
 
@@ -283,11 +290,13 @@ def test_embed_is_a_map_function_of_tf_data(model):
 def test_export_is_a_layer_of_tensorflow_hub_in_keras_and_in_tf_data(model, tmp_path):
     path = model.export(tmp_path / "exported").path
     expected = model.encode(SENTENCES)
-    layer = hub.KerasLayer(str(path), signature="serving_default", output_key="embedding")
+    layer = hub.KerasLayer(str(path))
     keras_model = tf_keras.Sequential([tf_keras.Input([], dtype=tf.string), layer])
     np.testing.assert_allclose(keras_model(tf.constant(SENTENCES)), expected, rtol=0, atol=1e-5)
     (mapped,) = tf.data.Dataset.from_tensor_slices(SENTENCES).batch(len(SENTENCES)).map(layer)
     np.testing.assert_allclose(mapped, expected, rtol=0, atol=1e-5)
+    pooled = hub.KerasLayer(str(path), signature="pooled", output_key="embedding")
+    np.testing.assert_allclose(pooled(tf.constant(SENTENCES)), expected, rtol=0, atol=1e-5)  # no flow: the same
 
 
 def test_folder_that_is_no_run_is_named(tmp_path):

@@ -42,3 +42,10 @@ def test_version_is_one_for_package_command_and_saved_models():
 
     assert re.fullmatch(r"\d+\.\d+\.\d+", bert_flow_tf.__version__)
     assert CliRunner().invoke(main, ["--version"]).stdout == f"bert-flow, version {bert_flow_tf.__version__}\n"
+
+
+def test_shell_completes_commands():
+    from click.testing import CliRunner
+
+    asked = {"_BERT_FLOW_COMPLETE": "bash_complete", "COMP_WORDS": "bert-flow enc", "COMP_CWORD": "1"}
+    assert CliRunner().invoke(main, env=asked, prog_name="bert-flow").stdout == "plain,encode\n"
