@@ -10,11 +10,12 @@ import tarfile
 import tensorflow as tf
 import tensorflow_hub as hub
 
+from bert_flow_tf.convert.bert_config import read_tf1_config
 from bert_flow_tf.convert.cache import cache_root, cached_encoder
 from bert_flow_tf.convert.digest import file_digest, update_with_arrays
 from bert_flow_tf.convert.encoder_folder import FORMAT_VERSION
 from bert_flow_tf.convert.from_run import convert_run, is_run_checkpoint
-from bert_flow_tf.convert.from_tf1 import checkpoint_files, checkpoint_prefix, convert_tf1
+from bert_flow_tf.convert.from_tf1 import checkpoint_files, checkpoint_prefix, convert_tf1, read_tf1_weights
 from bert_flow_tf.demo_encoder import demo_encoder_dir
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.experiment import read_config
@@ -214,16 +215,15 @@ def _from_trio(config_file, vocab_file, checkpoint, do_lower_case, cache_dir):
     prefix = checkpoint_prefix(checkpoint)
     if is_run_checkpoint(prefix):
         return _from_run(prefix, vocab_file, cache_dir)
-    files = checkpoint_files(prefix) | {
-        "bert_config.json": pathlib.Path(config_file),
-        "vocab.txt": pathlib.Path(vocab_file),
-    }
 
     def build(folder):
         convert_tf1(prefix, folder, config_file=config_file, vocab_file=vocab_file, do_lower_case=do_lower_case)
 
-    folder = cached_encoder(_cache_folder(cache_dir, files, str(do_lower_case)), build)
-    return _from_hub(str(folder), None, cache_dir)
+    # By the encoder's own weights: a flow, a classifier or moments that a checkpoint holds beside it change nothing.
+    config = read_tf1_config(config_file)
+    key = hashlib.sha256(f"{FORMAT_VERSION} {do_lower_case} {file_digest(vocab_file)} {config.to_dict()}\n".encode())
+    update_with_arrays(key, sorted(read_tf1_weights(prefix, config).items()))
+    return _from_hub(str(cached_encoder(_cache_folder(cache_dir, key), build)), None, cache_dir)
 
 
 def recorded_encoder(config, cache_dir=None):
@@ -279,13 +279,13 @@ def _with_run_weights(source, prefix, cache_dir):
             f"--init_checkpoint={prefix}: a run on a frozen encoder, {config['encoder']['bert_hub']}, expected "
             f"one on {source.bert_hub}"
         )
-    key = _cache_folder(cache_dir, checkpoint_files(prefix), source.fingerprint)
-    return _from_hub(str(cached_encoder(key, lambda folder: convert_run(prefix, source, folder))), None, cache_dir)
-
-
-def _cache_folder(cache_dir, files, settings):
-    key = hashlib.sha256(f"{FORMAT_VERSION} {settings}\n".encode())
-    for name, path in sorted(files.items()):
+    key = hashlib.sha256(f"{FORMAT_VERSION} {source.fingerprint}\n".encode())
+    for name, path in sorted(checkpoint_files(prefix).items()):
         # A checkpoint's own name, which training numbers, says nothing about what is in it.
         key.update(f"{name.rpartition('.')[2]} {file_digest(path)}\n".encode())
+    folder = cached_encoder(_cache_folder(cache_dir, key), lambda folder: convert_run(prefix, source, folder))
+    return _from_hub(str(folder), None, cache_dir)
+
+
+def _cache_folder(cache_dir, key):
     return cache_root(cache_dir) / "encoders" / key.hexdigest()

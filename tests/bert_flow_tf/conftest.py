@@ -76,9 +76,9 @@ def small_hugging_face_dir(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def small_encoder_dir(small_hugging_face_dir, tmp_path_factory):
+def small_encoder_dir(small_hugging_face_dir, built_once):
     """Encoder folder of `small_hugging_face_dir`."""
-    return convert_hugging_face(small_hugging_face_dir, tmp_path_factory.mktemp("small") / "encoder_folder")
+    return built_once("small_encoder", lambda folder: convert_hugging_face(small_hugging_face_dir, folder))
 
 
 @pytest.fixture(scope="session")
@@ -88,11 +88,25 @@ def small_source(small_encoder_dir):
 
 
 @pytest.fixture(scope="session")
-def sts_run(tiny_trio, tmp_path_factory):
+def sts_run(tiny_trio, built_once):
     """Directory of a finished run, three steps of the flow, with predictions; the data is in `STS-B` beside it."""
-    root = tmp_path_factory.mktemp("runs")
+    # The config.json names the folders of the process that trained.
+
+    def train(root):
+        _train_on_sts(root, tiny_trio)
+        (root / "places.json").write_text(json.dumps([str(root), str(tiny_trio["cache_dir"])]))
+
+    root = built_once("sts_run", train)
+    config = (root / "run" / "config.json").read_text()
+    for there, here in zip(json.loads((root / "places.json").read_text()), (root, tiny_trio["cache_dir"]), strict=True):
+        config = config.replace(there, str(here))
+    (root / "run" / "config.json").write_text(config)
+    return root / "run"
+
+
+def _train_on_sts(root, tiny_trio):
     data_dir = root / "STS-B"
-    data_dir.mkdir()
+    data_dir.mkdir(parents=True)
     rng = np.random.default_rng(0)
     for split in ("train", "dev", "test"):
         lines = ["index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore"]
@@ -120,4 +134,3 @@ def sts_run(tiny_trio, tmp_path_factory):
             **flags,
         )
         run(settings)
-    return root / "run"

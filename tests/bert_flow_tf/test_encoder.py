@@ -1,7 +1,6 @@
 """The encoder layer, and the ways to name an encoder."""
 
 import dataclasses
-import dataclasses
 import functools
 import http.server
 import io
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf import encoder_source
 from bert_flow_tf.encoder import SentenceEncoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.tokenizer import Tokenizer
@@ -135,6 +135,23 @@ def test_originals_trio_is_converted_once(tiny_trio, tiny_source):
     assert (tiny_source.encoder_dir / "saved_model.pb").stat().st_mtime_ns == written
 
 
+def test_a_training_checkpoint_of_the_same_encoder_is_not_converted_again(
+    tiny_trio, tiny_source, write_tf1_checkpoint, tmp_path, monkeypatch
+):
+    reader = tf.train.load_checkpoint(tiny_trio["init_checkpoint"])
+    arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    beside = {"bert/flow/revnet_0/b": np.zeros(3, np.float32), "global_step": np.int64(7)}
+    write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | beside)
+    flags = tiny_trio | {"init_checkpoint": str(tmp_path / "model.ckpt-7")}
+    assert resolve_encoder(**flags) == tiny_source
+    kernel = "bert/pooler/dense/kernel"
+    write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | beside | {kernel: 2 * arrays[kernel]})
+    monkeypatch.setattr(encoder_source, "convert_tf1", lambda *args, **options: pytest.fail("converts"))
+    assert resolve_encoder(**tiny_trio) == tiny_source
+    with pytest.raises(pytest.fail.Exception, match="converts"):
+        resolve_encoder(**flags)
+
+
 def test_recorded_handles_resolve_to_the_same_source(small_source):
     recorded = small_source.to_dict()
     assert set(recorded) == {"bert_hub", "preprocess_hub", "do_lower_case", "fingerprint"}
@@ -143,14 +160,14 @@ def test_recorded_handles_resolve_to_the_same_source(small_source):
 
 
 @pytest.fixture
-def hub_server(demo_dir):
-    """URL of a server that gives the demo encoder's two models the way TF-Hub does."""
+def hub_server(tiny_encoder_dir):
+    """URL of a server that gives an encoder and its preprocess model the way TF-Hub does."""
     archives = {}
     for name in ("encoder", "preprocess"):
         stream = io.BytesIO()
         with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
-            archive.add(demo_dir / name, arcname=".")
-        archives[f"/demo/{name}/1?tf-hub-format=compressed"] = stream.getvalue()
+            archive.add(tiny_encoder_dir / name, arcname=".")
+        archives[f"/tiny/{name}/1?tf-hub-format=compressed"] = stream.getvalue()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
@@ -166,21 +183,20 @@ def hub_server(demo_dir):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/demo"
+        yield f"http://127.0.0.1:{server.server_port}/tiny"
         server.shutdown()
         thread.join()
 
 
-def test_encoder_and_preprocess_model_load_from_a_server_as_from_tf_hub(hub_server, demo_dir, tmp_path, monkeypatch):
+def test_encoder_and_preprocess_model_load_from_a_server_as_from_tf_hub(hub_server, tiny_source, tmp_path, monkeypatch):
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
     served = resolve_encoder(bert_hub=f"{hub_server}/encoder/1", preprocess_hub=f"{hub_server}/preprocess/1")
     assert served.bert_hub == f"{hub_server}/encoder/1"
     assert served.do_lower_case is True
-    local = resolve_encoder(bert_hub=demo_dir)
-    sentences = tf.constant(["A Man is playing a guitar.", "naïve café"])
+    sentences = tf.constant(["W1 w2 w3.", "ẁ4"])
     embeddings = []
-    for source in (served, local):
-        inputs = Tokenizer.from_source(source)(sentences, 64)
+    for source in (served, tiny_source):
+        inputs = Tokenizer.from_source(source)(sentences, 24)
         embeddings.append(SentenceEncoder(source, "avg", trainable=False)(inputs).numpy())
     np.testing.assert_array_equal(embeddings[0], embeddings[1])
 

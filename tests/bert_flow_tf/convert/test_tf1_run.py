@@ -56,16 +56,10 @@ def with_moments(arrays):
     return arrays | moments
 
 
-@pytest.fixture(scope="module")
-def cache_dir(tmp_path_factory):
-    """Cache of the encoders that are converted on the way: the same one again and again."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def workplace(golden_dir, tmp_path, cache_dir, monkeypatch):
+def workplace(golden_dir, tmp_path, tiny_trio, monkeypatch):
     """Folder with BERT's configuration and vocabulary in `tf1`, and a configuration of the flow."""
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(cache_dir))
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
     (tmp_path / "tf1").mkdir()
     for name in ("bert_config.json", "vocab.txt"):
         shutil.copy(golden_dir / "bert_tiny" / name, tmp_path / "tf1")
@@ -151,6 +145,8 @@ def test_training_begins_with_the_checkpoints_flow_and_classifier(workplace, arr
         init_checkpoint=str(workplace / "tf1" / "model.ckpt-7"),
         sentence_embedding_type="avg-last-2",
         flow=1,
+        flow_loss=1,
+        num_examples=0,
         flow_model_config=str(workplace / "small_flow.json"),
         max_seq_length=8,
         do_train=True,
@@ -202,21 +198,27 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
     assert not (workplace / "run").exists()
 
 
-def test_a_data_file_that_does_not_fit_its_index_is_one_line(workplace, arrays, write_tf1_checkpoint):
+def test_a_data_file_that_does_not_fit_its_index_is_one_line(workplace, arrays, write_tf1_checkpoint, tiny_encoder_dir):
     prefix = workplace / "tf1" / "model.ckpt-7"
     write_tf1_checkpoint(prefix, {name: value for name, value in arrays.items() if "flow" in name})
     data = prefix.with_name("model.ckpt-7.data-00000-of-00001")
     data.write_bytes(data.read_bytes()[:100])
-    line = refused(*flags(workplace, bert_hub="demo"))
+    line = refused(*flags(workplace, bert_hub=tiny_encoder_dir))
     assert "its data file does not fit its index" in line
 
 
 def test_a_vocabulary_with_capitals_is_cased_unless_told_otherwise(workplace, arrays, write_tf1_checkpoint):
-    write_tf1_checkpoint(workplace / "tf1" / "model.ckpt-7", arrays)
+    # Of one layer: each of the two vocabularies takes a conversion of its own.
+    upper = ("bert/encoder/layer_1/", "bert/encoder/layer_2/")
+    first_layer = {name: value for name, value in arrays.items() if not name.startswith(upper)}
+    write_tf1_checkpoint(workplace / "tf1" / "model.ckpt-7", first_layer)
+    config = json.loads((workplace / "tf1" / "bert_config.json").read_text())
+    (workplace / "tf1" / "bert_config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
     vocab = (workplace / "tf1" / "vocab.txt").read_text()
     (workplace / "tf1" / "vocab.txt").write_text(vocab.replace("w1\n", "W1\n", 1))
     for name, kind in (("by its pieces", ()), ("told", ("--uncased",))):
-        assert bert_flow("convert", *flags(workplace, out=workplace / name), *kind).exit_code == 0
+        changes = {"out": workplace / name, "sentence_embedding_type": "avg"}
+        assert bert_flow("convert", *flags(workplace, **changes), *kind).exit_code == 0
     told = [BertFlow.load(workplace / name).tokenizer.do_lower_case for name in ("by its pieces", "told")]
     assert told == [False, True]
 
