@@ -1,5 +1,6 @@
 """The flow as a scikit-learn transformer: a calibration of any embedding matrix, whatever made it."""
 
+import contextlib
 import dataclasses
 import math
 import warnings
@@ -77,15 +78,18 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
           ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument does not fit, or the
             loss or the weights do not stay finite.
         """
-        X = self._checked(X, reset=True)
-        self._check_settings()
-        rows = min(self.batch_size, len(X))
-        steps = int(len(X) / rows * self.epochs)
-        if not steps:
-            raise ValueError(f"found {len(X)} samples and {self.epochs} epochs, expected at least one step's {rows}")
-        batches = self._epochs(len(X), steps, rows)
-        training = self._new_training(X, batches[0])
-        losses = training.train(X, batches, self.show_progress_bar)
+        with self._as_it_was_on_failure():
+            X = self._checked(X, reset=True)
+            self._check_settings()
+            rows = min(self.batch_size, len(X))
+            steps = int(len(X) / rows * self.epochs)
+            if not steps:
+                raise ValueError(
+                    f"found {len(X)} samples and {self.epochs} epochs, expected at least one step's {rows}"
+                )
+            batches = self._epochs(len(X), steps, rows)
+            training = self._new_training(X, batches[0])
+            losses = training.train(X, batches, self.show_progress_bar)
         self._use(training, losses)
         return self
 
@@ -100,15 +104,31 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
           ValueError: as `fit`, and for a part of another width.
         """
         begins = not hasattr(self, "flow_")
-        X = self._checked(X, reset=begins)
-        self._check_settings()
-        order = np.random.default_rng([self.seed, 1, 0 if begins else self.n_steps_]).permutation(len(X))
-        batches = np.array_split(order, max(1, len(X) // self.batch_size))
-        training = self._new_training(X, batches[0]) if begins else self._training
-        training.optimizer.learning_rate = self.learning_rate
-        losses = training.train(X, batches, self.show_progress_bar)
+        with self._as_it_was_on_failure():
+            X = self._checked(X, reset=begins)
+            self._check_settings()
+            order = np.random.default_rng([self.seed, 1, 0 if begins else self.n_steps_]).permutation(len(X))
+            batches = np.array_split(order, max(1, len(X) // self.batch_size))
+            training = self._new_training(X, batches[0]) if begins else self._training
+            training.optimizer.learning_rate = self.learning_rate
+            losses = training.train(X, batches, self.show_progress_bar)
         self._use(training, losses if begins else np.concatenate([self.losses_, losses]))
         return self
+
+    @contextlib.contextmanager
+    def _as_it_was_on_failure(self):
+        """What a check of other embeddings notes of their width and names is forgotten if they are not learned."""
+        noted = ("n_features_in_", "feature_names_in_")
+        before = {name: getattr(self, name) for name in noted if hasattr(self, name)}
+        learned = False
+        try:
+            yield
+            learned = True
+        finally:
+            if not learned:
+                for name in noted:
+                    self.__dict__.pop(name, None)
+                self.__dict__.update(before)
 
     def _check_settings(self):
         if not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1:

@@ -133,6 +133,20 @@ def test_failed_part_leaves_the_flow_as_it_was(fitted):
         again.partial_fit(embeddings(width=6))
 
 
+def test_failed_fit_leaves_the_flow_as_it_was(fitted):
+    X = embeddings()
+    before = fitted.transform(X)
+    other = np.full((16, 6), np.nan, np.float32)
+    with pytest.raises(ValueError, match="found NaN"):
+        fitted.fit(other)
+    assert fitted.n_features_in_ == 8
+    np.testing.assert_array_equal(fitted.transform(X), before)
+    new = clone(fitted)
+    with pytest.raises(ValueError, match="found NaN"):
+        new.partial_fit(other)
+    assert not hasattr(new, "n_features_in_")
+
+
 @pytest.mark.parametrize(("width", "levels"), [(2, 1), (3, 1), (7, 2), (25, 3)])
 def test_narrow_embeddings_get_as_many_levels_as_they_allow(eagerly, width, levels):
     calibrator = FlowCalibrator(GlowConfig(n_levels=3, depth=1, coupling_width=2), batch_size=8, epochs=0.1)
