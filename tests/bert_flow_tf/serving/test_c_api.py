@@ -207,17 +207,38 @@ def test_bfloat16_gives_like_directions_for_every_signature_from_threads_too(mod
                 assert not sentences or np.abs(array - expected).max() > 1e-4 * np.abs(expected).max()
 
 
-def saved_model_cli(*arguments, cwd):
-    """Output of TensorFlow's `saved_model_cli` with TensorFlow Text's operations, which it has no flag for."""
-    program = "import tensorflow_text; from tensorflow.python.tools.saved_model_cli import main; main()"
-    command = [sys.executable, "-c", program, *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def saved_model_cli(version, tmp_path_factory):
+    """(what TensorFlow's `saved_model_cli show --all` prints, folder of what its `run` gives for three sentences).
+
+    One process runs both, with TensorFlow Text's operations, which the program has no flag for.
+    """
+    folder = tmp_path_factory.mktemp("saved_model_cli")
+    show = ["show", "--dir", str(version), "--all"]
+    run = ["run", "--dir", str(version), "--tag_set=serve", "--signature_def=serving_default"]
+    run += [f"--input_exprs=sentences={list(_SENTENCES[:3])}", "--outdir", str(folder)]
+    program = (
+        "import contextlib, json, sys, tensorflow_text\n"
+        "from tensorflow.python.tools import saved_model_cli\n"
+        "for arguments in json.load(sys.stdin):\n"
+        "    sys.argv[1:] = arguments\n"
+        "    with contextlib.suppress(SystemExit):\n"
+        "        saved_model_cli.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps([show, run]),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout, folder
 
 
-def test_saved_model_cli_shows_every_signature(version, signatures, tmp_path):
-    shown = saved_model_cli("show", "--dir", version, "--all", cwd=tmp_path)
+def test_saved_model_cli_shows_every_signature(saved_model_cli, signatures):
+    shown, _ = saved_model_cli
     for name, signature in signatures.items():
         assert f"signature_def['{name}']" in shown
         for key, info in (*signature.inputs.items(), *signature.outputs.items()):
@@ -226,17 +247,7 @@ def test_saved_model_cli_shows_every_signature(version, signatures, tmp_path):
     assert "could not be listed" not in shown
 
 
-def test_saved_model_cli_runs_it(model, version, tmp_path):
-    sentences = list(_SENTENCES[:3])
-    saved_model_cli(
-        "run",
-        "--dir",
-        version,
-        "--tag_set=serve",
-        "--signature_def=serving_default",
-        f"--input_exprs=sentences={sentences}",
-        "--outdir",
-        tmp_path,
-        cwd=tmp_path,
-    )
-    assert_agrees({"embedding": np.load(tmp_path / "embedding.npy")}, expected_of(model, "serving_default", sentences))
+def test_saved_model_cli_runs_it(model, saved_model_cli):
+    _, folder = saved_model_cli
+    expected = expected_of(model, "serving_default", list(_SENTENCES[:3]))
+    assert_agrees({"embedding": np.load(folder / "embedding.npy")}, expected)
