@@ -199,15 +199,15 @@ def test_an_untrained_encoder_predicts_without_a_run(tmp_path, flag_values):
 
 
 @pytest.fixture(scope="module")
-def flow_flags(tmp_path_factory, tiny_encoder_dir):
+def flow_flags(tmp_path_factory, small_encoder_dir):
     """Settings of a flow run of 120 steps on cached embeddings."""
     folder = tmp_path_factory.mktemp("flow")
     return {
         "task_name": "STS-B",
-        "data_dir": str(small_runs.write_stsb(folder / "STS-B")),
+        "data_dir": str(small_runs.write_stsb(folder / "STS-B", small_runs.SMALL_WORDS)),
         "output_parent_dir": str(folder / "out"),
-        "bert_hub": str(tiny_encoder_dir),
-        "max_seq_length": 12,
+        "bert_hub": str(small_encoder_dir),
+        "max_seq_length": 10,
         "train_batch_size": 8,
         "num_train_epochs": 40.0,
         "flow": 1,
@@ -260,7 +260,7 @@ def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run):
     for changes, parts in (
         ({}, ["finished run", "--overwrite"]),
         ({"seed": 5}, ["other settings", "seed is 1234 there and 5 here", "--overwrite"]),
-        ({"flow_learning_rate": 0.1, "max_seq_length": 9}, ["flow_learning_rate is 0.01", "max_seq_length is 12"]),
+        ({"flow_learning_rate": 0.1, "max_seq_length": 9}, ["flow_learning_rate is 0.01", "max_seq_length is 10"]),
         ({"do_train": False, "flow": 0, "flow_loss": 0}, ["other settings", "flow is True there and False here"]),
         ({"do_train": False, "eval_checkpoint_name": "model.ckpt-7"}, ["--eval_checkpoint_name", "model.ckpt-7"]),
     ):
@@ -312,8 +312,8 @@ def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_
         np.testing.assert_array_equal(start[key], end[key], err_msg=key)
 
 
-def test_another_encoder_than_the_runs_is_refused(flow_flags, flow_run, small_encoder_dir):
-    values = flow_flags | {"exp_name": "whole", "do_train": False, "bert_hub": str(small_encoder_dir)}
+def test_another_encoder_than_the_runs_is_refused(flow_flags, flow_run, tiny_encoder_dir):
+    values = flow_flags | {"exp_name": "whole", "do_train": False, "bert_hub": str(tiny_encoder_dir)}
     assert_refused(*small_runs.main(*small_runs.as_flags(values)), "--bert_hub", "expected the encoder of the run")
 
 

@@ -17,7 +17,7 @@ SHORT = " --max_seq_length=16 --seed=3"
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory, golden_dir):
+def original(tmp_path_factory, golden_dir, tiny_trio):
     """Function (sub-command, flags as one string, variables) that runs train_siamese.sh as that README does."""
     if pathlib.Path(sys.prefix) != REPOSITORY / ".venv":
         # The script would set up an environment of its own beside the one that runs the tests.
@@ -27,7 +27,7 @@ def original(tmp_path_factory, golden_dir):
     (folder / "exp").mkdir()
     environment = {
         **os.environ,
-        "BERT_FLOW_CACHE": str(folder / "cache"),
+        "BERT_FLOW_CACHE": str(tiny_trio["cache_dir"]),
         "BERT_PREMODELS": str(folder / "bert_premodels"),
         "BERT_NAME": "base",
         "GLUE_DIR": str(sample_glue_dir()),
