@@ -17,11 +17,14 @@ def test_import_loads_no_heavy_library_and_takes_under_a_second():
         "import sys, bert_flow_tf, glow, bert_flow_tf.cli; "
         "print([name for name in ('tensorflow', 'sklearn', 'scipy', 'pyarrow') if name in sys.modules])"
     )
-    started = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
-    # The start of Python itself counts in; measured 0.3 s on a slow machine.
-    assert time.monotonic() - started < 1
+    seconds = []
+    for _ in range(3):
+        started = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        seconds.append(time.monotonic() - started)
+        assert done.stdout == "[]\n"
+    # The start of Python itself counts in; 0.3 s on a slow machine. The best of three: others may be at work on it.
+    assert min(seconds) < 1
 
 
 def test_names_are_loaded_when_they_are_asked_for():
