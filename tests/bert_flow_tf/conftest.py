@@ -104,6 +104,14 @@ def sts_run(tiny_trio, built_once):
     return root / "run"
 
 
+@pytest.fixture(scope="session")
+def sts_version(sts_run, built_once):
+    """Folder of a version that `sts_run` was exported to, with its defaults; the server's files are beside it."""
+    from bert_flow_tf.api import BertFlow
+
+    return built_once("sts_version", lambda folder: BertFlow.load(sts_run).export(folder / "sts")) / "sts" / "1"
+
+
 def _train_on_sts(root, tiny_trio):
     data_dir = root / "STS-B"
     data_dir.mkdir(parents=True)

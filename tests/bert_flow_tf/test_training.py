@@ -54,15 +54,26 @@ def encoder_drift(model):
 
 
 @pytest.fixture(scope="module")
-def flow_values(tmp_path_factory, tiny_encoder_dir):
+def still_encoder_dir(small_hugging_face_dir, tmp_path_factory):
+    """Encoder folder of `small_hugging_face_dir` without dropout."""
+    folder = tmp_path_factory.mktemp("still") / "hugging_face"
+    shutil.copytree(small_hugging_face_dir, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    return convert_hugging_face(folder, folder.parent / "encoder_folder")
+
+
+@pytest.fixture(scope="module")
+def flow_values(tmp_path_factory, still_encoder_dir):
     """Settings of a flow run of 12 steps on the encoder without dropout."""
     folder = tmp_path_factory.mktemp("flow")
     return {
         "task_name": "STS-B",
-        "data_dir": str(small_runs.write_stsb(folder / "STS-B")),
+        "data_dir": str(small_runs.write_stsb(folder / "STS-B", small_runs.SMALL_WORDS)),
         "output_parent_dir": str(folder / "out"),
-        "bert_hub": str(tiny_encoder_dir),
-        "max_seq_length": 12,
+        "bert_hub": str(still_encoder_dir),
+        "max_seq_length": 10,
         "train_batch_size": 8,
         "num_train_epochs": 4.0,
         "flow": 1,
@@ -113,7 +124,7 @@ def test_a_flow_learns_while_its_run_is_recorded(flow_values, flow_run):
     assert results["steps"] == 12 and results["replicas"] == 1
     assert results["flow_loss"] == pytest.approx(losses[-1])
     config = json.loads((flow_run / "config.json").read_text())
-    assert config["encoder_trained"] is False and config["flow"] is True and config["max_seq_length"] == 12
+    assert config["encoder_trained"] is False and config["flow"] is True and config["max_seq_length"] == 10
     assert config["flow_config"]["coupling_width"] == 8
     assert {"model.ckpt-0.index", "model.ckpt-12.index", "checkpoint"} <= {path.name for path in flow_run.iterdir()}
 
@@ -147,15 +158,14 @@ def assert_same_training(run_dir, other_dir):
 
 
 @pytest.fixture(scope="module")
-def supervised_values(dropout_values, small_hugging_face_dir, tmp_path_factory):
-    """Settings of a supervised run of 3 steps on an encoder of one layer without dropout."""
-    folder = tmp_path_factory.mktemp("still") / "hugging_face"
-    shutil.copytree(small_hugging_face_dir, folder)
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
-    encoder_dir = convert_hugging_face(folder, folder.parent / "encoder_folder")
-    changes = {"bert_hub": str(encoder_dir), "num_train_epochs": 1.0, "warmup_proportion": 0.0, "do_predict": False}
+def supervised_values(dropout_values, still_encoder_dir):
+    """Settings of a supervised run of 3 steps on the encoder without dropout."""
+    changes = {
+        "bert_hub": str(still_encoder_dir),
+        "num_train_epochs": 1.0,
+        "warmup_proportion": 0.0,
+        "do_predict": False,
+    }
     return dropout_values | changes
 
 

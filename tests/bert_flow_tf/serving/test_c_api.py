@@ -50,8 +50,8 @@ def model(sts_run):
 
 
 @pytest.fixture(scope="module")
-def version(model, tmp_path_factory):
-    return model.export(tmp_path_factory.mktemp("c_api") / "sts").path
+def version(sts_version):
+    return sts_version
 
 
 @pytest.fixture(scope="module")
