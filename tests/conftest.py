@@ -18,7 +18,10 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
 
 # Files of few but long tests: last, one process would run them while the other waits.
-_FIRST = ("test_readme.py", "test_original_commands.py", "test_tf1_run.py", "test_training.py", "test_run_siamese.py")
+_FIRST = (
+    *("test_readme.py", "test_training.py", "test_original_commands.py", "test_run_siamese.py"),
+    *("test_training_steps.py", "test_tf1_run.py", "test_export.py", "test_docs.py"),
+)
 
 
 def pytest_collection_modifyitems(items):
@@ -97,6 +100,31 @@ def tiny_source(tiny_trio):
     from bert_flow_tf.encoder import resolve_encoder
 
     return resolve_encoder(**tiny_trio)
+
+
+@pytest.fixture(scope="session")
+def documented_bert(golden_dir, built_once):
+    """Folder to run what is documented in: a small BERT in the folder `bert`, and in `cache` that BERT converted."""
+    from bert_flow_tf.encoder import resolve_encoder
+    from tests.small_bert import write_small_bert
+
+    def build(folder):
+        write_small_bert(golden_dir / "bert_tiny", folder / "bert")
+        resolve_encoder(
+            bert_config_file=folder / "bert" / "bert_config.json",
+            vocab_file=folder / "bert" / "vocab.txt",
+            init_checkpoint=folder / "bert" / "bert_model.ckpt",
+            cache_dir=folder / "cache",
+        )
+
+    return built_once("documented_bert", build)
+
+
+@pytest.fixture(scope="session")
+def documented_encoder_dir(documented_bert):
+    """Encoder folder of the small BERT that stands for those of the documentation."""
+    (folder,) = (documented_bert / "cache" / "encoders").iterdir()
+    return folder
 
 
 @pytest.fixture(scope="session")

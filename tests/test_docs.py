@@ -11,9 +11,7 @@ from click.testing import CliRunner
 
 from bert_flow_tf import BertFlow, encoder_source
 from bert_flow_tf.cli import main
-from bert_flow_tf.convert.from_tf1 import convert_tf1
 from bert_flow_tf.sample_data import sample_glue_dir
-from tests.small_bert import write_small_bert
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in (_ROOT / "docs").glob("*.md")}
@@ -26,17 +24,15 @@ _NOT_RUN = {"calibrate": 1}
 
 
 @pytest.fixture(scope="module")
-def workplace(golden_dir, tmp_path_factory):
+def workplace(documented_encoder_dir, tmp_path_factory):
     """Folder with what the snippets read; steps run eagerly there, since tracing takes longer than so few."""
     folder = tmp_path_factory.mktemp("docs")
-    write_small_bert(golden_dir / "bert_tiny", folder / "small")
-    encoder = convert_tf1(str(folder / "small"), folder / "encoder")
     rng = np.random.default_rng(0)
     lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(64)]
     (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(encoder_source, "demo_encoder_dir", lambda cache_dir=None: encoder)
+        patch.setattr(encoder_source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
         tf.config.run_functions_eagerly(True)
         yield folder
         tf.config.run_functions_eagerly(False)

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import recipe
-from bert_flow_tf.convert.from_tf1 import convert_tf1
-from tests.small_bert import write_small_bert
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
@@ -25,8 +23,11 @@ _BASE = "uncased_L-12_H-768_A-12"
 
 
 @pytest.fixture(scope="module")
-def clone(golden_dir, tmp_path_factory):
-    """A clone as a reader has it after set-up, with a small BERT in BERT base's place and STS-B of 36 pairs."""
+def clone(documented_bert, tmp_path_factory):
+    """A clone as a reader has it after set-up, with a small BERT in BERT base's place and STS-B of 36 pairs.
+
+    The cache holds that BERT converted; a command of its own converts it to a folder.
+    """
     root = tmp_path_factory.mktemp("clone")
     shutil.copytree(_ROOT / "run_scripts", root / "run_scripts")
     # The environment is there already: it is the one that this test runs in.
@@ -38,7 +39,8 @@ def clone(golden_dir, tmp_path_factory):
         path = root / ".venv" / "bin" / name
         path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{command} "$@"\n')
         path.chmod(0o755)
-    write_small_bert(golden_dir / "bert_tiny", root / "premodels" / _BASE)
+    shutil.copytree(documented_bert / "bert", root / "premodels" / _BASE)
+    shutil.copytree(documented_bert / "cache", root / "cache")
     rng = np.random.default_rng(0)
 
     def sentence():
@@ -95,9 +97,8 @@ def test_commands_train_score_convert_export_and_serve(clone):
     _run(clone, "client")
 
 
-def test_python_learns_a_flow_and_exports_it(clone):
-    encoder = convert_tf1(str(clone / "premodels" / _BASE), clone / "in_place_of_demo")
-    _run(clone, "Python", replacements=[('"demo"', repr(str(encoder)))])
+def test_python_learns_a_flow_and_exports_it(clone, documented_encoder_dir):
+    _run(clone, "Python", replacements=[('"demo"', repr(str(documented_encoder_dir)))])
     assert (clone / "my_model" / "1" / "saved_model.pb").is_file()
 
 
