@@ -28,7 +28,7 @@ class ModelOptions:
     """The model that a command was told of; see `model_options` for what has been checked.
 
     Attributes:
-      model: a run or a checkpoint's prefix; None where there is `bert_hub`, or another source of embeddings.
+      model: a run, a checkpoint's prefix or a saved model's folder; None where there is `bert_hub`, or another source of embeddings.
       bert_hub, preprocess_hub: as `encoder.resolve_encoder` takes them.
       sentence_embedding_type, max_seq_length: of `bert_hub`; None for the defaults.
       embeds_sentences: whether the command does; if not, an encoder may have as few positions as it likes.
@@ -81,7 +81,7 @@ def model_options(*, pooling=True, or_instead=None):
       or_instead: name of an option of the command that may stand in the place of a model.
     """
     options = [
-        click.option("--model", metavar="RUN", help="Finished run of run_siamese, or one of its checkpoints."),
+        click.option("--model", metavar="RUN", help="Finished run, one of its checkpoints, or a saved model."),
         click.option("--bert_hub", metavar="HANDLE|DIR", help="An encoder as it is, instead: demo, base, large, …"),
         click.option(
             "--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub, where it does not tell."
@@ -139,17 +139,18 @@ def _check(told, others):
 def provenance(loaded, run=None):
     """dict of what a model is, the same in the results of every command.
 
-    It holds `run` (None for an encoder as it is: see `run_record`), `encoder` (handle, fingerprint, …),
+    It holds `run` (None for an encoder as it is and for a saved model: see `run_record`), `encoder` (handle, fingerprint, …),
     `sentence_embedding_type`, `max_seq_length`, `low_dim`, `embedding_size` and `flow_config` (None without a flow).
 
     Args:
       loaded: `BertFlow`.
-      run: the run, or the checkpoint's prefix, that it was loaded from.
+      run: the run, the checkpoint's prefix, or the saved model's folder that it was loaded from.
     """
     from bert_flow_tf.convert.from_run import run_checkpoint
+    from bert_flow_tf.saved_model import is_saved_model
 
     return {
-        "run": run_record(run_checkpoint(run)) if run else None,
+        "run": run_record(run_checkpoint(run)) if run and not is_saved_model(run) else None,
         "encoder": loaded.source.to_dict(),
         "sentence_embedding_type": loaded.sentence_embedding_type,
         "max_seq_length": loaded.max_seq_length,

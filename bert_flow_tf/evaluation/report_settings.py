@@ -248,7 +248,9 @@ def model_of_results(model: Record, folder: pathlib.Path | None = None) -> tuple
     """
     run = model.part("run", optional=True)
     if run is None:
-        return plain_encoder(model.part("encoder")), None, []
+        # A saved model says nothing of how its flow was learned.
+        has_flow = model.part("flow_config", optional=True) is not None
+        return plain_encoder(model.part("encoder")), Flow(config_name(model), None, None) if has_flow else None, []
     folder = folder or pathlib.Path(run.text("checkpoint")).parent
     has_flow = model.part("flow_config", optional=True) is not None
     config = run_config(folder)

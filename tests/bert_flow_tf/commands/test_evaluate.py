@@ -71,6 +71,18 @@ def test_run_is_scored_and_its_results_stand_beside_it(finished_run, senteval_di
     assert outcome.output.splitlines()[2].split()[:4] == ["STS-12", "test", "Spearman", "135"]
 
 
+def test_saved_model_is_scored_as_the_run_it_is_of(finished_run, senteval_dir, tmp_path):
+    from bert_flow_tf.api import BertFlow
+
+    saved = BertFlow.load(finished_run).save(tmp_path / "saved")
+    for model in (finished_run, saved):
+        assert invoke("--model", model, "--tasks", "sts12", "--senteval_dir", senteval_dir).exit_code == 0
+    of_run, of_saved = (json.loads((model / "evaluation.json").read_text()) for model in (finished_run, saved))
+    assert of_saved["tasks"] == of_run["tasks"]
+    assert of_saved["model"]["run"] is None
+    assert of_saved["model"]["flow_config"] == of_run["model"]["flow_config"]
+
+
 def test_results_say_what_was_measured_and_how(finished_run, senteval_dir):
     assert invoke("--model", finished_run, "--tasks", "sts12", "--senteval_dir", senteval_dir).exit_code == 0
     written = json.loads((finished_run / "evaluation.json").read_text())

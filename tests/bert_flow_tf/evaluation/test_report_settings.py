@@ -131,6 +131,12 @@ def test_results_of_a_run_know_its_settings_while_its_folder_is_there(tmp_path):
     assert (flow.config, flow.learned_on, flow.pairs) == ("config_l3_d3_w32", "sts-b", 8628)
 
 
+def test_results_of_a_saved_model_have_a_flow_of_which_no_training_is_known():
+    model = Record("evaluation.json", files.model_record(handle="/my/model", config="config_l3_d3_w32"))
+    encoder, flow, seeds = model_of_results(model)
+    assert (encoder.name, flow.config, flow.learned_on, flow.flags, seeds) == (None, "config_l3_d3_w32", None, None, [])
+
+
 @pytest.mark.parametrize("change", [{"fingerprint": "f" * 64}, {"flow": 0, "flow_loss": 0}])
 def test_a_folder_that_holds_another_run_by_now_is_not_asked(tmp_path, change):
     run = files.write_run(tmp_path / "run", **(files.FLOW | change))
