@@ -1,5 +1,6 @@
 """Every command of README.md is run: here on a small BERT, or by the tests of the script that it names."""
 
+import json
 import os
 import pathlib
 import re
@@ -97,9 +98,9 @@ def test_commands_train_score_convert_export_and_serve(clone):
     _run(clone, "client")
 
 
-def test_python_learns_a_flow_and_exports_it(clone, documented_encoder_dir):
+def test_python_learns_a_flow_and_saves_it(clone, documented_encoder_dir):
     _run(clone, "Python", replacements=[('"demo"', repr(str(documented_encoder_dir)))])
-    assert (clone / "my_model" / "1" / "saved_model.pb").is_file()
+    assert json.loads((clone / "my_model" / "bert_flow.json").read_text())["sentence_embedding_type"] == "avg-last-2"
 
 
 def test_every_difference_from_the_original_is_pinned_by_a_test():
