@@ -28,7 +28,8 @@ class ModelOptions:
     """The model that a command was told of; see `model_options` for what has been checked.
 
     Attributes:
-      model: a run, a checkpoint's prefix or a saved model's folder; None where there is `bert_hub`, or another source of embeddings.
+      model: a run, a checkpoint's prefix or a saved model's folder; None where there is `bert_hub`, or another source
+        of embeddings.
       bert_hub, preprocess_hub: as `encoder.resolve_encoder` takes them.
       sentence_embedding_type, max_seq_length: of `bert_hub`; None for the defaults.
       embeds_sentences: whether the command does; if not, an encoder may have as few positions as it likes.
@@ -139,8 +140,9 @@ def _check(told, others):
 def provenance(loaded, run=None):
     """dict of what a model is, the same in the results of every command.
 
-    It holds `run` (None for an encoder as it is and for a saved model: see `run_record`), `encoder` (handle, fingerprint, …),
-    `sentence_embedding_type`, `max_seq_length`, `low_dim`, `embedding_size` and `flow_config` (None without a flow).
+    It holds `run` (None for an encoder as it is and for a saved model: see `run_record`), `encoder` (handle,
+    fingerprint, …), `sentence_embedding_type`, `max_seq_length`, `low_dim`, `embedding_size` and `flow_config` (None
+    without a flow).
 
     Args:
       loaded: `BertFlow`.
