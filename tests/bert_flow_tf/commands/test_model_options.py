@@ -78,15 +78,21 @@ def test_a_run_is_a_folder_or_a_checkpoints_prefix(tmp_path):
 def test_a_run_is_told_by_what_it_learned_and_how(tmp_path, config, name):
     flags = {"seed": 5, "flow_ddi": True, "use_full_for_training": 1, "num_examples": 0, "flow_learning_rate": 1e-3}
     written = {"format_version": 1, "encoder": {}, "data": None, "flags": flags | {"l2_penalty": -1.0}}
-    written |= {"encoder_trained": False, "task_name": "sts-b", "flow_config": config}
+    written |= {"encoder_trained": False, "task_name": "sts-b", "flow": config is not None, "flow_config": config}
+    written["data"] = {"num_examples": 40}
     (tmp_path / "config.json").write_text(json.dumps(written))
     assert run_record(tmp_path / "model.ckpt-9") == {
         "checkpoint": str(tmp_path / "model.ckpt-9"),
         "task_name": "sts-b",
         "encoder_trained": False,
+        "flow_begun": False,
+        "learned_pairs": 40,
         "flow_model_config": name,
         **flags,
+        "l2_penalty": -1.0,
         # not in this config.json, as in that of a converted run
         "num_train_epochs": None,
         "train_batch_size": None,
+        "flow_loss": None,
+        "dupe_factor": None,
     }
