@@ -129,7 +129,9 @@ class BertFlow:
                 )
             return cls.load(path)
         config, arrays = saved_model.read(path)
-        source = resolve_encoder(bert_hub=str(path))
+        # Absolute, since a folder may be called `demo` or `base`.
+        source = resolve_encoder(bert_hub=str(path.resolve()))
+        saved_model.check_encoder(config, source, path)
         model = build_model(source, config | {"flow": arrays is not None, "num_labels": None})
         if arrays is not None:
             saved_model.assign_flow(model.flow, arrays, path / saved_model.FLOW_FILE)
@@ -301,6 +303,8 @@ class BertFlow:
     def _rows(self, values, name):
         if isinstance(values, str):
             return self.encode([values])
+        if getattr(values, "dtype", None) is not None and np.asarray(values).dtype.kind not in "fiub":
+            values = np.asarray(values).tolist()
         if not hasattr(values, "dtype"):
             if isinstance(values, collections.abc.Iterator):
                 values = list(values)
@@ -310,8 +314,10 @@ class BertFlow:
             rows = np.atleast_2d(np.asarray(values, np.float32))
         except (TypeError, ValueError):
             return self.encode(sentence_list(values, name))
-        if rows.ndim != 2:
-            raise UserError(f"{name}: found an array of shape {list(rows.shape)}, expected embeddings [n, D]")
+        if rows.ndim != 2 or not rows.shape[1]:
+            raise UserError(
+                f"{name}: found an array of shape {list(np.shape(values))}, expected sentences or embeddings [n, D]"
+            )
         return rows
 
     def fit(

@@ -9,6 +9,7 @@ import tempfile
 
 import numpy as np
 
+from bert_flow_tf.atomic import make_directory
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.sentence_files import import_pyarrow
 
@@ -52,6 +53,8 @@ def embedding_writer(path, *, file_format, width):
     """
     to_stdout = str(path) == STDOUT
     folder = None if to_stdout else pathlib.Path(path).absolute().parent
+    if folder is not None:
+        make_directory(folder)
     try:
         descriptor, name = tempfile.mkstemp(dir=folder, prefix=".embeddings.")
     except OSError as error:

@@ -1,7 +1,10 @@
 """A BertFlow as a model that MTEB, the Massive Text Embedding Benchmark, evaluates (extra `mteb`)."""
 
+import hashlib
+
 import numpy as np
 
+from bert_flow_tf.convert.digest import update_with_arrays
 from bert_flow_tf.errors import UserError
 
 
@@ -20,14 +23,15 @@ class MtebModel:
     Args:
       bert_flow: `api.BertFlow`.
       name: `organisation/model`, under which MTEB keeps results.
-      revision: what tells this model from others of its name; MTEB does not score one revision twice.
+      revision: what tells this model from others of its name; MTEB does not score one revision twice. None for a digest
+        of encoder, pooling and flow.
       batch_size: sentences a step; None for MTEB's.
 
     Raises:
       UserError: MTEB is not installed, or `name` has no organisation.
     """
 
-    def __init__(self, bert_flow, name="bert_flow_tf/model", revision="1", batch_size=None):
+    def __init__(self, bert_flow, name="bert_flow_tf/model", revision=None, batch_size=None):
         try:
             import mteb
         except ImportError as error:
@@ -39,7 +43,7 @@ class MtebModel:
         self.mteb_model_meta = mteb.models.ModelMeta.create_empty(
             {
                 "name": name,
-                "revision": revision,
+                "revision": revision or _digest(bert_flow),
                 "languages": None,
                 "max_tokens": float(bert_flow.max_seq_length),
                 "embed_dim": bert_flow.embedding_size,
@@ -72,3 +76,13 @@ class MtebModel:
         norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
         # As TensorFlow's normalisation has it, zero for an embedding of zeros.
         return np.sum(a * b, axis=1) / np.maximum(norms, np.finfo(np.float32).tiny)
+
+
+def _digest(bert_flow):
+    options = (bert_flow.sentence_embedding_type, bert_flow.max_seq_length, bert_flow.low_dim)
+    digest = hashlib.sha256(f"{bert_flow.source.fingerprint} {options}\n".encode())
+    variables = dict(bert_flow.encoder.variables_by_name) if bert_flow.encoder_trained else {}
+    if bert_flow.flow is not None:
+        variables |= bert_flow.flow.variables_by_path
+    update_with_arrays(digest, ((name, variables[name].numpy()) for name in sorted(variables)))
+    return digest.hexdigest()[:16]

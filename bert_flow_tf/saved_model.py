@@ -14,7 +14,9 @@ import numpy as np
 import bert_flow_tf
 from bert_flow_tf.atomic import new_folder
 from bert_flow_tf.convert.digest import file_digest
+from bert_flow_tf.convert.encoder_folder import write_json
 from bert_flow_tf.convert.from_run import export_encoder
+from bert_flow_tf.encoder_source import resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model_card import model_card
 from bert_flow_tf.tokenizer import vocabulary_asset
@@ -23,6 +25,18 @@ FORMAT_VERSION = 1
 CONFIG_FILE = "bert_flow.json"
 FLOW_FILE = "flow.npz"
 CARD_FILE = "README.md"
+_ENCODER_RECORDS = ("bert_config.json", "source.json")
+# Key of the configuration -> types of its value.
+_EXPECTED = {
+    "encoder": dict,
+    "sentence_embedding_type": str,
+    "max_seq_length": int,
+    "low_dim": int,
+    "embedding_size": int,
+    "flow_config": (dict, type(None)),
+    "learned_on": (dict, type(None)),
+    "files": dict,
+}
 
 
 def is_saved_model(path):
@@ -42,12 +56,9 @@ def save(bert_flow, path, *, overwrite=False):
       UserError: something is there that may not be replaced, or the place cannot be written to.
     """
     path = pathlib.Path(path).absolute()
-    if path.exists() and not overwrite:
-        raise UserError(f"{path}: exists, expected a new folder, or overwrite to replace a saved model")
-    if path.exists() and not is_saved_model(path):
-        raise UserError(f"{path}: found no {CONFIG_FILE}, expected a saved model to replace")
+    check_place(path, overwrite=overwrite)
     with new_folder(path, replace=overwrite) as folder:
-        _write_encoder(bert_flow, folder)
+        source = _write_encoder(bert_flow, folder)
         flow = bert_flow.flow
         if flow is not None:
             np.savez(folder / FLOW_FILE, **{name: v.numpy() for name, v in flow.variables_by_path.items()})
@@ -56,8 +67,8 @@ def save(bert_flow, path, *, overwrite=False):
             "bert_flow_tf": bert_flow_tf.__version__,
             "encoder": {
                 "name": _encoder_name(bert_flow),
-                "fingerprint": bert_flow.source.fingerprint,
-                "do_lower_case": bert_flow.source.do_lower_case,
+                "fingerprint": source.fingerprint,
+                "do_lower_case": source.do_lower_case,
             },
             "sentence_embedding_type": bert_flow.sentence_embedding_type,
             "max_seq_length": bert_flow.max_seq_length,
@@ -74,20 +85,61 @@ def save(bert_flow, path, *, overwrite=False):
     return path
 
 
+def check_place(path, *, overwrite):
+    """Raises `UserError` unless the folder is new, or `overwrite` and a saved model and nothing else."""
+    path = pathlib.Path(path)
+    if not path.exists():
+        return
+    if not overwrite:
+        raise UserError(f"{path}: exists, expected a new folder, or overwrite to replace a saved model")
+    if not is_saved_model(path):
+        raise UserError(f"{path}: found no {CONFIG_FILE}, expected a saved model to replace")
+    ours = {"encoder", "preprocess", "vocab.txt", *_ENCODER_RECORDS, FLOW_FILE, CONFIG_FILE, CARD_FILE}
+    others = sorted(entry.name for entry in path.iterdir() if entry.name not in ours)
+    if others:
+        raise UserError(f"{path}: holds {others[0]} beside a saved model, expected nothing else to replace")
+
+
 def _write_encoder(bert_flow, folder):
+    """`EncoderSource` of the encoder that it writes into the folder.
+
+    Raises:
+      UserError: the encoder's files are gone, or others than when it was loaded.
+    """
     source = bert_flow.source
     if bert_flow.encoder_trained:
         values = {name: variable.numpy() for name, variable in bert_flow.encoder.variables_by_name.items()}
         export_encoder(source, values, folder)
-        return
+        return resolve_encoder(bert_hub=str(folder))
     folder.mkdir()
-    shutil.copytree(source.encoder_dir, folder / "encoder")
-    shutil.copytree(source.preprocess_dir, folder / "preprocess")
-    shutil.copyfile(vocabulary_asset(source.preprocess_dir), folder / "vocab.txt")
+    try:
+        shutil.copytree(source.encoder_dir, folder / "encoder")
+        shutil.copytree(source.preprocess_dir, folder / "preprocess")
+        shutil.copyfile(vocabulary_asset(source.preprocess_dir), folder / "vocab.txt")
+    except OSError as error:
+        raise UserError(f"{source.bert_hub}: its files cannot be copied ({error}), expected the encoder") from error
     # They say how the encoder was made, and its fingerprint depends on them.
-    for name in ("bert_config.json", "source.json"):
+    for name in _ENCODER_RECORDS:
         if (source.encoder_dir.parent / name).is_file():
             shutil.copyfile(source.encoder_dir.parent / name, folder / name)
+    record = folder / "source.json"
+    if record.is_file():
+        # Of a preprocess model from elsewhere, the encoder's own record says nothing.
+        told = json.loads(record.read_text(encoding="utf-8")) | {"do_lower_case": source.do_lower_case}
+        write_json(record, told)
+    written = resolve_encoder(bert_hub=str(folder))
+    if (written.fingerprint, written.do_lower_case) != (source.fingerprint, source.do_lower_case):
+        raise UserError(f"{source.bert_hub}: found other files than when it was loaded, expected the same encoder")
+    return written
+
+
+def check_encoder(config, source, path):
+    """Raises `UserError` if the encoder of a folder is not the one that its configuration names."""
+    recorded = {name: config["encoder"].get(name) for name in ("fingerprint", "do_lower_case")}
+    if recorded != {"fingerprint": source.fingerprint, "do_lower_case": source.do_lower_case}:
+        raise UserError(
+            f"{path}: found an encoder with fingerprint {source.fingerprint}, expected {recorded['fingerprint']}"
+        )
 
 
 def _encoder_name(bert_flow):
@@ -129,19 +181,12 @@ def _read_config(path):
     version = config.get("format_version") if isinstance(config, dict) else None
     if version != FORMAT_VERSION:
         raise UserError(f"{path}: found format_version {version}, expected {FORMAT_VERSION}")
-    expected = {
-        "encoder",
-        "sentence_embedding_type",
-        "max_seq_length",
-        "low_dim",
-        "embedding_size",
-        "flow_config",
-        "learned_on",
-        "files",
-    }
-    missing = sorted(expected - config.keys())
+    missing = sorted(_EXPECTED.keys() - config.keys())
     if missing:
         raise UserError(f"{path}: found no {', '.join(missing)}, expected a saved model's configuration")
+    for name, types in _EXPECTED.items():
+        if not isinstance(config[name], types) or isinstance(config[name], bool):
+            raise UserError(f"{path}: {name}: found {config[name]!r}, expected a saved model's configuration")
     return config
 
 

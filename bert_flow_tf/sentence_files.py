@@ -1,5 +1,6 @@
 """Sentences in files: text, TSV, JSON lines or Parquet, read one at a time."""
 
+import codecs
 import json
 import pathlib
 import sys
@@ -53,6 +54,8 @@ def _lines(path, name):
     try:
         with _open(path) as stream:
             for number, line in enumerate(stream, start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 try:
                     yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
                 except UnicodeDecodeError as error:

@@ -36,6 +36,13 @@ def parts(sentences, name="sentences", size=PART):
         for i, sentence in enumerate(part, start=position):
             if not isinstance(sentence, str):
                 raise UserError(f"{name}[{i}]: found {_found(sentence)}, expected a string")
+            try:
+                sentence.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"{name}[{i}]: found half of a surrogate pair at character {error.start}, expected text that "
+                    "UTF-8 can hold"
+                ) from None
         position += len(part)
         yield part
 

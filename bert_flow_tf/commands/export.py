@@ -7,7 +7,7 @@ from bert_flow_tf.serving.version_folder import check_destination
 
 
 @click.command()
-@click.option("--model", required=True, metavar="RUN", help="Finished run of run_siamese, or one of its checkpoints.")
+@click.option("--model", required=True, metavar="RUN", help="Finished run, one of its checkpoints, or a saved model.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of the model; the version becomes a folder in it.")
 @click.option(
     "--version", type=int, metavar="N", help="For TensorFlow Serving.  [default: one above the highest there]"

@@ -9,6 +9,8 @@ from bert_flow_tf.commands.results import check_writable
 from bert_flow_tf.commands.sentence_model import ENCODER_OPTIONS, INPUT_OPTIONS, load_model
 from bert_flow_tf.errors import UserError
 
+_POSITIVE = click.FloatRange(min=0, min_open=True)
+
 
 @click.command()
 @click.option("--bert_hub", required=True, metavar="HANDLE|DIR", help="The encoder: demo, base, large, …")
@@ -16,7 +18,7 @@ from bert_flow_tf.errors import UserError
 @with_options(INPUT_OPTIONS)
 @click.option("--out", required=True, metavar="DIR", help="Folder of the model to be.")
 @click.option("--flow_model_config", default="config_l3_d3_w32", show_default=True, metavar="NAME|FILE")
-@click.option("--num_train_epochs", "epochs", type=float, default=1.0, show_default=True, metavar="X")
+@click.option("--num_train_epochs", "epochs", type=_POSITIVE, default=1.0, show_default=True, metavar="X")
 @click.option(
     "--train_batch_size",
     "batch_size",
@@ -26,7 +28,7 @@ from bert_flow_tf.errors import UserError
     metavar="N",
     help="Sentences a step.",
 )
-@click.option("--flow_learning_rate", "learning_rate", type=float, default=1e-3, show_default=True, metavar="X")
+@click.option("--flow_learning_rate", "learning_rate", type=_POSITIVE, default=1e-3, show_default=True, metavar="X")
 @click.option("--seed", type=click.IntRange(0), default=1234, show_default=True, metavar="N")
 @click.option("--overwrite", is_flag=True, help="Replace the saved model that is there.")
 def fit(
@@ -53,10 +55,15 @@ def fit(
     if path.exists() and not overwrite:
         raise UserError(f"--out={out}: exists, expected a new folder, or --overwrite")
     check_writable(path, f"--out={out}")
+    _check_flow(training["flow_model_config"])
     if input_file is None:
         raise UserError("--input: missing, expected a file of sentences, or -")
     from bert_flow_tf.sentence_files import read_sentences
 
+    if path.exists():
+        from bert_flow_tf.saved_model import check_place
+
+        check_place(path, overwrite=overwrite)
     sentences = list(read_sentences(input_file, file_format=input_format, columns=column and [column]))
     model = load_model(
         None,
@@ -67,3 +74,12 @@ def fit(
     )
     model.fit(sentences, **training).save(path, overwrite=overwrite)
     click.echo(f"model written: {out} ({len(sentences)} sentences, {model.learned_on['steps']} steps)")
+
+
+def _check_flow(flow_model_config):
+    from glow.config import GlowConfig
+
+    try:
+        GlowConfig.load(flow_model_config)
+    except (ValueError, OSError) as error:
+        raise UserError(f"--flow_model_config: {error}") from error

@@ -17,6 +17,7 @@ from bert_flow_tf.sentence_files import read_sentences
 
 _CONFIG_FILE = "projector_config.pbtxt"
 _METADATA_FILE = "sentences.tsv"
+_FILES = (_CONFIG_FILE, _METADATA_FILE, "embedding.tsv", "with_flow.tsv", "without_flow.tsv")
 
 
 @click.command()
@@ -39,6 +40,9 @@ def project(input_file, input_format, column, out, overwrite, **options):
         raise UserError(f"--out={out}: exists, expected a new folder, or --overwrite")
     if path.exists() and not (path / _CONFIG_FILE).is_file():
         raise UserError(f"--out={out}: holds no {_CONFIG_FILE}, expected an earlier projection to overwrite")
+    others = sorted(entry.name for entry in path.iterdir() if entry.name not in _FILES) if path.exists() else []
+    if others:
+        raise UserError(f"--out={out}: holds {others[0]} beside a projection, expected nothing else to overwrite")
     check_writable(path, f"--out={out}")
     if input_file is None:
         raise UserError("--input: missing, expected a file of sentences, or -")

@@ -45,6 +45,8 @@ def similarity(sentences, pairs, input_format, columns, **options):
 def _pairs(path, file_format, columns):
     if file_format is None and (path == "-" or path.endswith(".tsv")):
         file_format = "tsv"
+    if file_format is None and path.endswith(".txt"):
+        raise UserError(f"--pairs={path}: found text, expected .tsv, .jsonl or .parquet, or --input_format")
     default = "1,2" if file_format == "tsv" else "sentence1,sentence2"
     names = (columns or default).split(",")
     if len(names) != 2 or not all(names):

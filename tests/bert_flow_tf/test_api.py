@@ -238,6 +238,7 @@ def test_output_is_what_sentence_transformers_arguments_say(model):
     [
         (["w1", None], {}, r"sentences[1]: found None, expected a string"),
         (["w1", b"w2"], {}, r"sentences[1]: found bytes b'w2', expected a string"),
+        (["w1", "w\ud83d"], {}, "sentences[1]: found half of a surrogate pair at character 1, expected text"),
         ([3.5], {}, r"sentences[0]: found float 3.5, expected a string"),
         (None, {}, "sentences: found None, expected strings in a list or another ordered iterable"),
         (b"w1", {}, "sentences: found bytes b'w1', expected strings"),
@@ -267,15 +268,17 @@ def test_similarity_takes_sentences_and_embeddings(model):
     embeddings = model.encode(SENTENCES)
     expected = model.similarity(embeddings, embeddings)
     np.testing.assert_allclose(model.similarity(SENTENCES, embeddings), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(model.similarity(np.array(SENTENCES), embeddings), expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(model.similarity("w4", iter(SENTENCES)), expected[1:2], rtol=0, atol=1e-6)
     np.testing.assert_allclose(model.similarity(embeddings[1], embeddings.tolist()), expected[1:2], rtol=0, atol=1e-6)
     for a, message in (
         (None, "a: found None"),
         ([None], "a[0]: found None"),
         (b"w1", "a: found bytes b'w1'"),
+        ([], "a: found an array of shape [0], expected sentences or embeddings"),
         ({"w1"}, "a: found set {'w1'}"),
         ([[1.0], [2.0]], "found embeddings of 1 and 32 channels"),
-        (np.ones([2, 3, 4]), "a: found an array of shape [2, 3, 4], expected embeddings [n, D]"),
+        (np.ones([2, 3, 4]), "a: found an array of shape [2, 3, 4], expected sentences or embeddings [n, D]"),
     ):
         with pytest.raises(UserError, match=re.escape(message)):
             model.similarity(a, embeddings)

@@ -74,8 +74,9 @@ def test_format_is_that_of_the_ending(tmp_path):
     ]
     with pytest.raises(UserError, match=r"--out=a\.csv: found the ending '\.csv', expected \.npy, \.parquet"):
         format_of("a.csv")
+    (tmp_path / "a_file").touch()
     with (
-        pytest.raises(UserError, match="cannot be written to"),
-        embedding_writer(tmp_path / "none" / "e.npy", file_format="npy", width=4),
+        pytest.raises(UserError, match="cannot be made"),
+        embedding_writer(tmp_path / "a_file" / "e.npy", file_format="npy", width=4),
     ):
         pass

@@ -93,6 +93,31 @@ def test_nothing_is_overwritten_unasked_and_nothing_but_a_saved_model_when_asked
     assert (copy / "flow.npz").is_file()
 
 
+def test_what_lies_beside_a_saved_model_is_not_replaced_with_it(copy, saved):
+    (copy / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"holds notes\.txt beside a saved model"):
+        BertFlow.from_pretrained(saved).save(copy, overwrite=True)
+    assert (copy / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_with_a_known_encoders_name_is_that_folder(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(saved, "demo")
+    expected = BertFlow.from_pretrained(saved).encode(SENTENCES)
+    np.testing.assert_array_equal(BertFlow.from_pretrained("demo").encode(SENTENCES), expected)
+
+
+def test_an_encoder_that_is_gone_or_another_one_by_now_is_not_saved(copy, tmp_path):
+    model = BertFlow.from_pretrained(copy)
+    (copy / "bert_config.json").write_text("{}")
+    with pytest.raises(UserError, match="found other files than when it was loaded"):
+        model.save(tmp_path / "new")
+    shutil.rmtree(copy)
+    with pytest.raises(UserError, match="its files cannot be copied"):
+        model.save(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_save_that_fails_leaves_nothing(saved, tmp_path, monkeypatch):
     model = BertFlow.from_pretrained(saved)
 
@@ -121,6 +146,9 @@ def test_other_versions_and_other_folders_are_named(copy, tmp_path):
     for written, message in (
         (json.dumps(config | {"format_version": 99}), "bert_flow.json: found format_version 99, expected 1"),
         (json.dumps({"format_version": 1}), "bert_flow.json: found no embedding_size, encoder, files"),
+        (json.dumps(config | {"files": []}), r"bert_flow.json: files: found \[\], expected"),
+        (json.dumps(config | {"max_seq_length": "8"}), "bert_flow.json: max_seq_length: found '8', expected"),
+        (json.dumps(config | {"encoder": {}}), "found an encoder with fingerprint .*, expected None"),
         ("{", "bert_flow.json: cannot be read"),
     ):
         path.write_text(written)

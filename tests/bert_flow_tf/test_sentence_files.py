@@ -55,6 +55,11 @@ def test_standard_input_is_read(files, ending, monkeypatch):
     assert list(read_sentences("-", file_format=file_format)) == SENTENCES
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    (tmp_path / "s.tsv").write_bytes(b"\xef\xbb\xbfsentence\ta\nfirst\t1\n")
+    assert list(read_sentences(tmp_path / "s.tsv")) == ["first"]
+
+
 def test_a_line_is_read_when_it_is_asked_for(tmp_path):
     path = tmp_path / "s.jsonl"
     path.write_text('{"sentence": "first"}\nbroken\n')

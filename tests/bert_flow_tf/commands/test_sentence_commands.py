@@ -103,6 +103,15 @@ def test_what_is_there_is_kept(saved, fit_arguments, sentences_file, tmp_path):
         (["encode", "--out", "e.npy", "--model", "none", "--input", "-"], "none: neither a folder nor a checkpoint"),
         (["fit", "--bert_hub", "demo", "--out", "new"], "--input: missing"),
         (["fit", "--bert_hub", "demo", "--out", "new", "--input", "none.txt"], "none.txt: cannot be read"),
+        (
+            ["fit", "--bert_hub", "demo", "--out", "new", "--input", "-", "--flow_learning_rate", "-1"],
+            "Invalid value for '--flow_learning_rate': -1.0 is not in the range x>0",
+        ),
+        (
+            ["fit", "--bert_hub", "demo", "--out", "new", "--input", "-", "--flow_model_config", "l9"],
+            "--flow_model_config: unknown flow config 'l9'",
+        ),
+        (["similarity", "--model", "m", "--pairs", "p.txt"], "--pairs=p.txt: found text, expected .tsv"),
         (["similarity", "--model", "m", "one"], "similarity: found 1 sentences, expected two, or --pairs"),
         (["similarity", "--model", "m", "a", "b", "--columns", "1,2"], "--columns: found no --pairs"),
         (["similarity", "--model", "m", "--pairs", "p.tsv", "--columns", "1"], "--columns=1: found 1, expected two"),
@@ -113,6 +122,20 @@ def test_a_slip_is_one_line_and_writes_nothing(arguments, message, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert message in refused(*arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_lies_beside_an_earlier_result_is_not_overwritten_with_it(tmp_path):
+    for arguments, ours in (
+        (["project", "--model", "m"], "projector_config.pbtxt"),
+        (["fit", "--bert_hub", "demo", "--input", "none.txt"], "bert_flow.json"),
+    ):
+        folder = tmp_path / ours
+        folder.mkdir()
+        for name in (ours, "events.out"):
+            (folder / name).touch()
+        before = files_below(folder)
+        assert "holds events.out beside" in refused(*arguments, "--out", folder, "--overwrite")
+        assert files_below(folder) == before
 
 
 @pytest.mark.parametrize("name", ["fit", "encode", "similarity", "project"])
