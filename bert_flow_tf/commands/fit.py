@@ -65,6 +65,12 @@ def fit(
 
         check_place(path, overwrite=overwrite)
     sentences = list(read_sentences(input_file, file_format=input_format, columns=column and [column]))
+    # Before the encoder is loaded.
+    if len(sentences) < training["batch_size"]:
+        raise UserError(
+            f"--input={input_file}: found {len(sentences)} sentences, expected at least the "
+            f"{training['batch_size']} of one step (--train_batch_size)"
+        )
     model = load_model(
         None,
         bert_hub,

@@ -153,6 +153,11 @@ def test_fit_learns_a_flow_that_is_the_same_for_the_same_seed(tiny_encoder_dir, 
     assert np.abs(other.encode(SENTENCES) - model.encode(SENTENCES)).max() > 1e-3
 
 
+def test_fit_of_few_steps_warns(tiny_encoder_dir, write_flow_config):
+    with pytest.warns(UserWarning, match="fit: 1 steps on 6 sentences; a flow of fewer than 100 is hardly more"):
+        plain(tiny_encoder_dir).fit(SENTENCES, batch_size=6, flow_model_config=write_flow_config(1))
+
+
 def test_fit_that_diverges_leaves_the_model_as_it_was(tiny_encoder_dir, write_flow_config):
     model = plain(tiny_encoder_dir)
     expected = model.encode(SENTENCES)

@@ -124,6 +124,12 @@ def test_a_slip_is_one_line_and_writes_nothing(arguments, message, tmp_path, mon
     assert list(tmp_path.iterdir()) == []
 
 
+def test_too_few_sentences_are_refused_before_the_encoder_is_looked_for(sentences_file, tmp_path):
+    arguments = ("--bert_hub", tmp_path / "no_encoder", "--input", sentences_file, "--out", tmp_path / "new")
+    message = f"--input={sentences_file}: found 16 sentences, expected at least the 64 of one step (--train_batch_size)"
+    assert refused("fit", *arguments) == message
+
+
 def test_what_lies_beside_an_earlier_result_is_not_overwritten_with_it(tmp_path):
     for arguments, ours in (
         (["project", "--model", "m"], "projector_config.pbtxt"),
