@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glow.config import GlowConfig
+from glow.finite import check_finite
 from glow.flow import Glow
 from glow.maximum_likelihood import MaximumLikelihood
 
@@ -213,14 +214,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _checked(self, X, *, reset):
         """`X` as a finite float32 array [n, D]."""
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_all_finite=False, reset=reset)
-        finite = np.isfinite(X)
-        if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            value = "NaN" if np.isnan(X[row, column]) else f"{X[row, column]}"
-            raise ValueError(
-                f"embeddings: found {value} in row {row}, column {column} (from 0), {(~finite).sum()} such values in "
-                "all, expected finite numbers"
-            )
+        check_finite(X, "embeddings")
         with np.errstate(over="ignore"):
             X = X.astype(np.float32)
         if not np.isfinite(X).all():

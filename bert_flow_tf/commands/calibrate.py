@@ -6,6 +6,7 @@ import zipfile
 
 import click
 
+from bert_flow_tf.commands.flow_option import check_flow_config
 from bert_flow_tf.commands.model_options import model_options, pooled_embeddings
 from bert_flow_tf.commands.results import results_file, versions, write_results
 from bert_flow_tf.commands.seeds import parse_seeds
@@ -53,7 +54,7 @@ def calibrate(model, embeddings, task, glue_dir, methods, seeds, fit_on, flow_mo
 
     for name in methods or ():
         calibration.check_name(name)
-    _check_flow(flow_model_config)
+    check_flow_config(flow_model_config)
     examples, gold = _read(task, glue_dir)
     sentences = [s for split in examples.values() for pair in _pairs(split) for s in pair]
     if embeddings:
@@ -104,15 +105,6 @@ def calibrate(model, embeddings, task, glue_dir, methods, seeds, fit_on, flow_mo
             "versions": versions(),
         }
         write_results(path, record)
-
-
-def _check_flow(flow_model_config):
-    from glow.config import GlowConfig
-
-    try:
-        GlowConfig.load(flow_model_config)
-    except ValueError as error:
-        raise UserError(f"--flow_model_config: {error}") from error
 
 
 def _read(task, glue_dir):

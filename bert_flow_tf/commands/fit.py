@@ -4,6 +4,7 @@ import pathlib
 
 import click
 
+from bert_flow_tf.commands.flow_option import check_flow_config
 from bert_flow_tf.commands.model_options import with_options
 from bert_flow_tf.commands.results import check_writable
 from bert_flow_tf.commands.sentence_model import ENCODER_OPTIONS, INPUT_OPTIONS, load_model
@@ -55,7 +56,7 @@ def fit(
     if path.exists() and not overwrite:
         raise UserError(f"--out={out}: exists, expected a new folder, or --overwrite")
     check_writable(path, f"--out={out}")
-    _check_flow(training["flow_model_config"])
+    check_flow_config(training["flow_model_config"])
     if input_file is None:
         raise UserError("--input: missing, expected a file of sentences, or -")
     from bert_flow_tf.sentence_files import read_sentences
@@ -80,12 +81,3 @@ def fit(
     )
     model.fit(sentences, **training).save(path, overwrite=overwrite)
     click.echo(f"model written: {out} ({len(sentences)} sentences, {model.learned_on['steps']} steps)")
-
-
-def _check_flow(flow_model_config):
-    from glow.config import GlowConfig
-
-    try:
-        GlowConfig.load(flow_model_config)
-    except (ValueError, OSError) as error:
-        raise UserError(f"--flow_model_config: {error}") from error

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bert_flow_tf.errors import UserError
+from glow import finite
 
 NEGLIGIBLE_FRACTION = 1e-4
 ROUNDING = 32 * float(np.finfo(np.float32).eps)
@@ -42,14 +43,7 @@ def checked_embeddings(estimator, X, *, reset: bool) -> np.ndarray:
 
 def check_finite(X: np.ndarray, source: str) -> None:
     """Raises `EmbeddingError`, beginning with `source`, for a value of the matrix that is NaN or infinite."""
-    finite = np.isfinite(X)
-    if not finite.all():
-        row, column = np.argwhere(~finite)[0]
-        value = "NaN" if np.isnan(X[row, column]) else f"{X[row, column]}"
-        raise EmbeddingError(
-            f"{source}: found {value} in row {row}, column {column} (from 0), {(~finite).sum()} such values in all, "
-            "expected finite numbers"
-        )
+    finite.check_finite(X, source, EmbeddingError)
 
 
 def negligible_channels(X: np.ndarray) -> np.ndarray:
