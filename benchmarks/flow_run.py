@@ -1,0 +1,154 @@
+"""The flow learned on STS-B, all splits, one epoch, and its test set scored: whole processes, time and peak memory.
+
+Three ways, in turn, with a seed of its own for each repeat:
+
+- ours: `run_siamese` as its users call it. The frozen encoder's embeddings are computed once, sentences of like length
+  together.
+- the original's: our own code made to work as the original does. No cache, so the encoder runs in every step and once
+  more for the test set, with dropout in training, and everything is padded to 64. What it leaves out is the original's
+  reversal of channels as a product with a constant matrix: there is no such option here, so the baseline is a little
+  faster than the original.
+- a PyTorch loop (`peer_flow_run`): transformers' BERT without dropout, padded to the longest of the batch.
+
+Spearman is that of each way's cosines with the gold scores, by the project's own metric, as a mean over seeds.
+"""
+
+import itertools
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from benchmarks import peers
+from benchmarks.hugging_face_folder import hugging_face_folder
+from benchmarks.timing import in_turn, paired_ratios, shown, whole_process
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.eval_stsb import read_predictions, score_predictions
+from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
+from glow.config import GlowConfig
+
+WAYS = {"ours": (), "original": ("--cache_embeddings=false", "--pad_to_max_seq_length=true")}
+CONFIG = "config_l3_d3_w32"
+MAX_SEQ_LENGTH = 64
+LEARNING_RATE = 1e-3
+FIRST_SEED = 1234
+QUICK_PAIRS = 64
+
+
+def measure(options):
+    """dict of times, memory, Spearman, ratios and figures of the three ways; see `run`."""
+    with tempfile.TemporaryDirectory() as workspace:
+        folder = pathlib.Path(workspace)
+        weights = hugging_face_folder(options.bert_hub, folder / "weights")
+        glue_dir = _quick_data(options.glue_dir, folder) if options.quick else options.glue_dir
+        ways = {way: _counted(_run, options, glue_dir, folder, flags) for way, flags in WAYS.items()}
+        ways["pytorch"] = _counted(_run_pytorch, options, glue_dir, folder, weights)
+        runs = in_turn(ways, options.repeats)
+    for way, each in runs.items():
+        print(
+            f"  {way:10} {_median(each, 'seconds'):8.1f} s  {_median(each, 'peak_memory_mib'):6.0f} MiB  "
+            f"Spearman {_mean(each, 'spearman'):.4f}"
+        )
+        for stage, seconds in each[-1]["stages"].items():
+            print(f"    {stage:8} {seconds:8.1f} s")
+    seconds = {way: [run["seconds"] for run in each] for way, each in runs.items()}
+    memory = {way: [run["peak_memory_mib"] for run in each] for way, each in runs.items()}
+    ratios = {way: paired_ratios(seconds[way], seconds["ours"]) for way in ("original", "pytorch")}
+    memory_ratios = paired_ratios(memory["ours"], memory["original"])
+    print(f"  to the original's way {shown(ratios['original'])} x; to PyTorch {shown(ratios['pytorch'])} x")
+    print(f"  peak memory, to the original's way: {shown(memory_ratios)}")
+    return {
+        "sentence_embedding_type": "avg-last-2",
+        "flow_config": CONFIG,
+        "dtype": "float32",
+        "pairs": runs["ours"][0]["pairs"],
+        "runs": runs,
+        "ratios": ratios,
+        "memory_ratios": memory_ratios,
+        "figures": {
+            "to_original": ratios["original"]["median"],
+            "to_pytorch": ratios["pytorch"]["median"],
+            "memory_to_original": memory_ratios["median"],
+            **{
+                f"spearman_from_{way}": abs(_mean(runs["ours"], "spearman") - _mean(runs[way], "spearman"))
+                for way in ("original", "pytorch")
+            },
+        },
+    }
+
+
+def _median(runs, name):
+    return statistics.median(run[name] for run in runs)
+
+
+def _mean(runs, name):
+    return statistics.fmean(run[name] for run in runs)
+
+
+def _counted(run, *arguments):
+    """Function without arguments that runs with the next seed."""
+    seeds = itertools.count(FIRST_SEED)
+    return lambda: run(*arguments, next(seeds))
+
+
+def _run(options, glue_dir, folder, flags, seed):
+    """A run of `run_siamese` that trains and predicts in one process."""
+    with tempfile.TemporaryDirectory(dir=folder) as parent:
+        command = [
+            *(sys.executable, "-m", "bert_flow_tf.run_siamese", f"--bert_hub={options.bert_hub}", "--task_name=STS-B"),
+            *(f"--data_dir={glue_dir}/STS-B", f"--output_parent_dir={parent}", "--exp_name=run", f"--seed={seed}"),
+            *("--sentence_embedding_type=avg-last-2", f"--max_seq_length={MAX_SEQ_LENGTH}", "--num_examples=0"),
+            *("--flow=1", "--flow_loss=1", f"--flow_model_config={CONFIG}", f"--flow_learning_rate={LEARNING_RATE}"),
+            *("--use_full_for_training=1", "--num_train_epochs=1.0", "--do_train=true", "--do_predict=true"),
+            *flags,
+        ]
+        used = whole_process(command, cwd=peers.ROOT)
+        run = pathlib.Path(parent) / "run"
+        results = json.loads((run / TRAIN_RESULTS_FILE).read_text())
+        stages = {name: stage["seconds"] for name, stage in results["stages"].items()}
+        stages["the rest"] = used["seconds"] - sum(stages.values())
+        return _described(used, stages, results["steps"], run / "test_results.tsv", glue_dir, seed)
+
+
+def _run_pytorch(options, glue_dir, folder, weights, seed):
+    """A run of the PyTorch loop."""
+    config = GlowConfig.from_name(CONFIG)
+    with tempfile.TemporaryDirectory(dir=folder) as parent:
+        out = pathlib.Path(parent) / "predictions.tsv"
+        command = [
+            *(str(peers.peers_python()), "-m", "benchmarks.peer_flow_run", f"--weights={weights}", f"--out={out}"),
+            *(f"--data_dir={glue_dir}/STS-B", f"--max_seq_length={MAX_SEQ_LENGTH}", f"--seed={seed}"),
+            f"--learning_rate={LEARNING_RATE}",
+            "--flow",
+            json.dumps({"levels": config.n_levels, "depth": config.depth, "width": config.coupling_width}),
+        ]
+        used = whole_process(command, cwd=peers.ROOT, env=peers.peer_environment())
+        said = json.loads(used["output"])
+        if said["threads"] != options.threads:
+            raise UserError(f"PyTorch: found {said['threads']} threads, expected {options.threads}")
+        stages = {**said["stages"], "the rest": used["seconds"] - sum(said["stages"].values())}
+        return _described(used, stages, said["steps"], out, glue_dir, seed)
+
+
+def _described(used, stages, steps, predictions, glue_dir, seed):
+    cosines = read_predictions(predictions)
+    return {
+        "seconds": used["seconds"],
+        "peak_memory_mib": used["peak_memory_mib"],
+        "stages": stages,
+        "steps": steps,
+        "pairs": len(cosines),
+        "spearman": score_predictions(cosines, "STS-B", glue_dir, "test").spearman,
+        "seed": seed,
+    }
+
+
+def _quick_data(glue_dir, folder):
+    """Path of a GLUE folder with the beginnings of STS-B's files."""
+    source, out = pathlib.Path(glue_dir) / "STS-B", folder / "glue" / "STS-B"
+    out.mkdir(parents=True)
+    for name, header in (("train.tsv", 1), ("dev.tsv", 1), ("test.tsv", 1), ("sts-test.csv", 0)):
+        lines = (source / name).read_text(encoding="utf-8").split("\n")
+        (out / name).write_text("\n".join(lines[: header + QUICK_PAIRS]) + "\n", encoding="utf-8")
+    return str(out.parent)

@@ -1,0 +1,47 @@
+"""What the command line says, as every benchmark takes it."""
+
+import dataclasses
+import os
+import sys
+
+from bert_flow_tf.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Settings that all benchmarks share.
+
+    Attributes:
+      glue_dir: folder that holds STS-B in GLUE's layout.
+      bert_hub: encoder, `demo` or an encoder folder.
+      repeats: times that each side of a comparison is measured.
+      threads: CPUs that every process of a benchmark, ours and theirs, may use.
+      quick: small sizes, to see that all works; the figures are no results.
+    """
+
+    glue_dir: str
+    bert_hub: str = "demo"
+    repeats: int = 3
+    threads: int = 1
+    quick: bool = False
+
+
+def usable_cpus():
+    """Number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def limit_threads(threads):
+    """Keeps this process and all that it starts to the first `threads` of its CPUs, so that pools are of that size.
+
+    Raises:
+      UserError: there are not as many, or this system has no way to do it.
+    """
+    available = usable_cpus()
+    if not 1 <= threads <= available:
+        raise UserError(f"--threads: found {threads}, expected 1 to {available}, the CPUs that this process may use")
+    if threads == available:
+        return
+    if not hasattr(os, "sched_setaffinity"):
+        raise UserError(f"--threads: found {threads}, expected all {available} on {sys.platform}")
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])

@@ -1,0 +1,170 @@
+"""Runs the benchmarks, prints a table for each and writes its figures as JSON.
+
+    python -m benchmarks.run --glue_dir GLUE --out_dir results --summary
+    python -m benchmarks.run --only encode,floor
+    python -m benchmarks.run --from_results --out_dir results --summary
+
+Ours and theirs are measured in turn, on the same CPUs, and compared as medians of the ratios of pairs. What is measured
+against is installed into an environment of its own, in the user's cache. --summary ends with one line of all figures
+against their targets; the exit status is then 1 if one is missed. A mistake in the arguments is one line, status 2.
+"""
+
+import argparse
+import concurrent.futures
+import importlib
+import json
+import multiprocessing
+import os
+import pathlib
+import sys
+
+from benchmarks.machine import machine
+from benchmarks.options import Options, limit_threads, usable_cpus
+from benchmarks.targets import summary
+from bert_flow_tf.atomic import make_directory, write_atomically
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.sample_data import sample_glue_dir
+
+# Name -> what it asks, and whether it needs the peers' environment. The module has the benchmark's name.
+BENCHMARKS = {
+    "flow_run": ("the flow on STS-B, then its test set scored, against the original's way and a PyTorch loop", True),
+    "encode": ("encode in float32, against sentence-transformers", True),
+    "encode_bfloat16": ("encode in bfloat16, against sentence-transformers", True),
+    "flow_step": ("a step of the flow on cached embeddings, against PyTorch", True),
+    "flow_share": ("the flow's share of encode", False),
+    "floor": ("encode's distance from its matrix products at the machine's rate", True),
+    "start_up": ("time from the start of a process to its first embedding", False),
+    "growth": ("time and memory of encoding 1k, 10k and 100k sentences", False),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UserError(message)
+
+
+def main(arguments=None):
+    """Exit status of the command line: 0; 1 for a missed target under --summary; 2 after one `error:` line."""
+    try:
+        return _run(_parse(arguments))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parse(arguments):
+    parser = _Parser(
+        prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", metavar="NAME[,NAME]", help="benchmarks to run (default: all)")
+    parser.add_argument("--list", action="store_true", help="print the benchmarks' names and questions, and end")
+    parser.add_argument("--glue_dir", default=sample_glue_dir(), help="folder that holds STS-B (default: the sample)")
+    parser.add_argument("--bert_hub", default="demo", help="encoder (default: demo)")
+    parser.add_argument("--out_dir", help="folder for a file NAME.json of each benchmark")
+    parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    parser.add_argument("--repeats", type=int, default=3, help="times that each side is measured (default: 3)")
+    parser.add_argument("--threads", type=int, help="CPUs that each process may use (default: all)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works; no results")
+    parser.add_argument("--summary", action="store_true", help="judge the figures; exit status 1 if a target is missed")
+    parser.add_argument("--from_results", action="store_true", help="run nothing, read the files in --out_dir")
+    return parser.parse_args(arguments)
+
+
+def _run(arguments):
+    if arguments.list:
+        for name, (question, _) in BENCHMARKS.items():
+            print(f"{name:16} {question}")
+        return 0
+    names = _names(arguments.only)
+    out_dir = None if arguments.out_dir is None else pathlib.Path(arguments.out_dir)
+    if arguments.from_results:
+        results = _read_results(out_dir, names)
+    else:
+        results = _measure_all(names, _options(arguments), out_dir, arguments.overwrite)
+    if not arguments.summary:
+        return 0
+    line, met = summary(results)
+    print(line)
+    return 0 if met else 1
+
+
+def _names(only):
+    names = list(BENCHMARKS) if only is None else [name.strip() for name in only.split(",")]
+    for name in names:
+        if name not in BENCHMARKS:
+            raise UserError(f"--only: found {name!r}, expected names out of {', '.join(BENCHMARKS)}")
+    return list(dict.fromkeys(names))
+
+
+def _options(arguments):
+    if arguments.repeats < 1:
+        raise UserError(f"--repeats: found {arguments.repeats}, expected 1 or more")
+    threads = usable_cpus() if arguments.threads is None else arguments.threads
+    limit_threads(threads)
+    glue_dir = os.path.abspath(arguments.glue_dir)
+    if not os.path.isdir(os.path.join(glue_dir, "STS-B")):
+        raise UserError(f"--glue_dir={arguments.glue_dir}: found no folder STS-B in it, expected one in GLUE's layout")
+    return Options(glue_dir, arguments.bert_hub, arguments.repeats, threads, arguments.quick)
+
+
+def _measure_all(names, options, out_dir, overwrite):
+    """dict of name -> result, each measured in a process of its own and written when it is done."""
+    if out_dir is not None:
+        for name in names:
+            if (out_dir / f"{name}.json").exists() and not overwrite:
+                raise UserError(f"{out_dir / name}.json: exists, expected a new file, or --overwrite")
+        make_directory(out_dir)
+    peer_versions = {}
+    if any(BENCHMARKS[name][1] for name in names):
+        from benchmarks import peers
+
+        peer_versions = peers.versions()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    results = {}
+    for name in names:
+        print(f"{name}: {BENCHMARKS[name][0]}", flush=True)
+        head = {
+            "benchmark": name,
+            "quick": options.quick,
+            "machine": machine() | (peer_versions if BENCHMARKS[name][1] else {}),
+            "threads": options.threads,
+            "bert_hub": options.bert_hub,
+            "repeats": options.repeats,
+        }
+        results[name] = head | _measured(name, options)
+        if out_dir is not None:
+            write_atomically(out_dir / f"{name}.json", json.dumps(results[name], indent=2) + "\n")
+    return results
+
+
+def _measured(name, options):
+    """What the benchmark's `measure` gives, in a fresh process: none meets what another has set up."""
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, name, options).result()
+
+
+def measure(name, options):
+    """The result of one benchmark, whose lines are seen as they are printed."""
+    sys.stdout.reconfigure(line_buffering=True)
+    return importlib.import_module(f"benchmarks.{name}").measure(options)
+
+
+def _read_results(out_dir, names):
+    if out_dir is None:
+        raise UserError("--from_results: found no --out_dir, expected the folder of the results")
+    results = {}
+    for name in names:
+        path = out_dir / f"{name}.json"
+        if not path.is_file():
+            raise UserError(f"{path}: no such file, expected the results of {name} (--only names those to read)")
+        try:
+            results[name] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(f"{path}: found text that is not JSON ({error}), expected results") from error
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""What is asked of each benchmark, as a table, and whether its figures meet it."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """One figure that is asked for.
+
+    Attributes:
+      benchmark: name of the benchmark that measures it.
+      figure: its name in that benchmark's `figures`.
+      question: what it says, for the table.
+      at_least: whether the figure must be at least `target`; else at most.
+      target: the number.
+      aim: what would be better still, or None.
+      unit: behind the number, `x` for a ratio.
+    """
+
+    benchmark: str
+    figure: str
+    question: str
+    at_least: bool
+    target: float
+    aim: float | None = None
+    unit: str = "x"
+
+    def is_met(self, value):
+        """Whether `value` is as asked for."""
+        return value >= self.target if self.at_least else value <= self.target
+
+    @property
+    def wanted(self):
+        """What is asked for, as `>= 5x`."""
+        return f"{'>=' if self.at_least else '<='} {self.target:g}{self.unit}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """A figure beside its target."""
+
+    target: Target
+    value: float
+
+    @property
+    def met(self):
+        """Whether the target is met."""
+        return self.target.is_met(self.value)
+
+    def __str__(self):
+        """Such as `encode.to_sentence_transformers 1.08x >= 1x`, with `MISSED` behind where it is."""
+        value = f"{self.value:.4f}" if self.target.target < 0.1 else f"{self.value:.2f}"
+        missed = "" if self.met else " MISSED"
+        return f"{self.target.benchmark}.{self.target.figure} {value}{self.target.unit} {self.target.wanted}{missed}"
+
+
+TARGETS = (
+    Target("flow_run", "to_original", "flow run, times faster than in the original's way", True, 5.0),
+    Target(
+        "flow_run",
+        "spearman_from_original",
+        "the same, difference of Spearman",
+        False,
+        0.003,
+        unit="",
+    ),
+    Target("flow_run", "to_pytorch", "flow run, times faster than a PyTorch loop", True, 2.5, aim=4.0),
+    Target(
+        "flow_run",
+        "spearman_from_pytorch",
+        "the same, difference of Spearman",
+        False,
+        0.003,
+        unit="",
+    ),
+    Target("flow_run", "memory_to_original", "flow run, peak memory to that of the original's way", False, 1.0),
+    Target("encode", "to_sentence_transformers", "encode in float32, to sentence-transformers", True, 1.0, aim=1.15),
+    Target("encode_bfloat16", "to_float32", "encode in bfloat16, to sentence-transformers in float32", True, 1.6),
+    Target("encode_bfloat16", "to_bfloat16", "encode in bfloat16, to sentence-transformers in bfloat16", True, 1.0),
+    Target("encode_bfloat16", "spearman_loss", "the same, loss of Spearman to float32", False, 0.002, unit=""),
+    Target("flow_step", "to_pytorch", "step of the flow, to PyTorch", True, 1.5),
+    Target("flow_share", "percent", "flow in encode, of the total", False, 2.0, unit="%"),
+    Target("floor", "percent", "encoder's matrix products, of encode's time", True, 70.0, aim=80.0, unit="%"),
+    Target("start_up", "seconds", "start-up to the first embedding", False, 12.0, unit=" s"),
+    Target(
+        "growth", "time_deviation", "growth: time a sentence of 1k and 100k, from that of 10k", False, 10.0, unit="%"
+    ),
+    Target("growth", "memory_ratio", "growth: peak memory of 100k sentences to that of 10k", False, 1.1),
+)
+
+
+def judge(results):
+    """list of the `Verdict` of every target whose benchmark is in `results`, dict of name -> dict with `figures`."""
+    return [
+        Verdict(target, results[target.benchmark]["figures"][target.figure])
+        for target in TARGETS
+        if target.benchmark in results
+    ]
+
+
+def summary(results):
+    """The closing line on `results`, and whether no target is missed.
+
+    Quick results are not judged, and the line says so.
+    """
+    if any(result["quick"] for result in results.values()):
+        return f"summary: quick sizes, whose figures are no results: {', '.join(results)} ran", True
+    verdicts = judge(results)
+    missed = sum(not verdict.met for verdict in verdicts)
+    return f"summary: {len(verdicts) - missed} of {len(verdicts)} met; {'; '.join(map(str, verdicts))}", not missed

@@ -1,0 +1,87 @@
+"""How things are timed: in turn, as ratios of pairs; and a process as a whole, with its peak memory."""
+
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+
+from bert_flow_tf.errors import UserError
+
+
+def in_turn(ways, repeats):
+    """dict of name -> list [repeats] of what each way gave, called one after the other.
+
+    The order turns round every time, A B, B A, A B: a machine that slows down, or warms up, does so to both.
+
+    Args:
+      ways: dict of name -> function without arguments.
+      repeats: 1 or more.
+    """
+    results = {name: [] for name in ways}
+    for i in range(repeats):
+        for name in list(ways) if i % 2 == 0 else list(ways)[::-1]:
+            results[name].append(ways[name]())
+    return results
+
+
+def paired_ratios(numerators, denominators):
+    """dict of `median`, `least`, `greatest` and `all` of the ratios of the two lists' pairs."""
+    ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
+    return {
+        "median": statistics.median(ratios),
+        "least": min(ratios),
+        "greatest": max(ratios),
+        "all": ratios,
+    }
+
+
+def shown(ratios, digits=2):
+    """The ratios as a table has them: `1.08 (1.05 to 1.11)`."""
+    median, least, greatest = (f"{ratios[name]:.{digits}f}" for name in ("median", "least", "greatest"))
+    return f"{median} ({least} to {greatest})"
+
+
+def seconds_of(function):
+    """Seconds that a call of `function` takes."""
+    started = time.perf_counter()
+    function()
+    return time.perf_counter() - started
+
+
+def whole_process(command, **options):
+    """dict of a process' `seconds` from start to end, `peak_memory_mib` (see `exit_status_and_memory`) and `output`.
+
+    Args:
+      command: list of strings.
+      **options: as of `subprocess.Popen`.
+
+    Raises:
+      UserError: the process failed; the line ends as its messages end.
+    """
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
+        started = time.perf_counter()
+        process = subprocess.Popen(command, stdout=output, stderr=messages, **options)
+        status, peak_memory_mib = exit_status_and_memory(process)
+        seconds = time.perf_counter() - started
+        if status:
+            messages.seek(0)
+            lines = messages.read().decode(errors="replace").strip().splitlines() or ["no message"]
+            raise UserError(f"{' '.join(command[:3])} ended with status {status}: {lines[-1]}")
+        output.seek(0)
+        return {"seconds": seconds, "peak_memory_mib": peak_memory_mib, "output": output.read().decode()}
+
+
+def exit_status_and_memory(process):
+    """A process' exit status and its peak memory in MiB, when it has ended.
+
+    The peak that Linux reports is at least that of the process which started it, so the caller must be smaller than
+    what it measures: without TensorFlow.
+
+    Args:
+      process: `subprocess.Popen`, not waited for.
+    """
+    _, status, usage = os.wait4(process.pid, 0)
+    # Popen was not asked, so it does not know yet.
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss / 1024
