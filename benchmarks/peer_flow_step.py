@@ -1,6 +1,5 @@
 """Steps of the flow in PyTorch, timed. Run by the peers' Python."""
 
-import os
 import time
 
 import numpy as np
@@ -14,7 +13,6 @@ _state = {}
 
 def load(values, embeddings, batches, learning_rate, config):
     """Makes the flow of these values (npz of variables by path), and keeps embeddings and the rows of the batches."""
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
     _state["u"] = torch.from_numpy(np.load(embeddings))
     _state["batches"] = [torch.tensor(rows) for rows in batches]
     flow = Flow(_state["u"].shape[1], **config)
@@ -22,11 +20,11 @@ def load(values, embeddings, batches, learning_rate, config):
         flow.take({name: stored[name] for name in stored.files})
     _state["flow"] = flow
     _state["optimizer"] = Tf1Adam(flow.parameters(), learning_rate)
-    return {"threads": torch.get_num_threads()}
 
 
-def train(steps):
-    """Seconds of as many steps, and the loss before each."""
+def train(steps, threads):
+    """Seconds of as many steps on as many threads, and the loss before each."""
+    torch.set_num_threads(threads)
     flow, optimizer, u = _state["flow"], _state["optimizer"], _state["u"]
     losses = []
     started = time.perf_counter()
