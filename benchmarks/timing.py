@@ -50,7 +50,10 @@ def seconds_of(function):
 
 
 def whole_process(command, **options):
-    """dict of a process' `seconds` from start to end, `peak_memory_mib` (see `exit_status_and_memory`) and `output`.
+    """dict of a process' `seconds` from start to end, `seconds_to_output`, `peak_memory_mib` and `output`.
+
+    The peak that Linux reports of a process is at least that of the one which started it, so the caller must be
+    smaller than what it measures: without TensorFlow.
 
     Args:
       command: list of strings.
@@ -59,29 +62,24 @@ def whole_process(command, **options):
     Raises:
       UserError: the process failed; the line ends as its messages end.
     """
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
+    with tempfile.TemporaryFile() as messages:
         started = time.perf_counter()
-        process = subprocess.Popen(command, stdout=output, stderr=messages, **options)
-        status, peak_memory_mib = exit_status_and_memory(process)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=messages, **options)
+        with process.stdout:
+            first_line = process.stdout.readline()
+            to_output = time.perf_counter() - started
+            output = first_line + process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
+        # Popen was not asked, so it does not know yet.
+        process.returncode = os.waitstatus_to_exitcode(status)
         if status:
             messages.seek(0)
             lines = messages.read().decode(errors="replace").strip().splitlines() or ["no message"]
-            raise UserError(f"{' '.join(command[:3])} ended with status {status}: {lines[-1]}")
-        output.seek(0)
-        return {"seconds": seconds, "peak_memory_mib": peak_memory_mib, "output": output.read().decode()}
-
-
-def exit_status_and_memory(process):
-    """A process' exit status and its peak memory in MiB, when it has ended.
-
-    The peak that Linux reports is at least that of the process which started it, so the caller must be smaller than
-    what it measures: without TensorFlow.
-
-    Args:
-      process: `subprocess.Popen`, not waited for.
-    """
-    _, status, usage = os.wait4(process.pid, 0)
-    # Popen was not asked, so it does not know yet.
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage.ru_maxrss / 1024
+            raise UserError(f"{' '.join(command[:3])} ended with status {process.returncode}: {lines[-1]}")
+        return {
+            "seconds": seconds,
+            "seconds_to_output": to_output,
+            "peak_memory_mib": usage.ru_maxrss / 1024,
+            "output": output.decode(),
+        }
