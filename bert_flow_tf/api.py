@@ -15,6 +15,7 @@ from bert_flow_tf.model import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.run_model import build_model, flow_config, restore
 from bert_flow_tf.sentence_stream import PerSentence, sentence_list
 from bert_flow_tf.tokenizer import Tokenizer
+from glow.folded import FoldedFlow, can_fold
 
 _TOKENS = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
@@ -63,9 +64,23 @@ class BertFlow:
         self.low_dim = model.low_dim
         self.embedding_size = model.output_size
         self.learned_on = learned_on
-        self._embeddings = self._per_sentence(self.embed_tokens, (self.embedding_size,))
+        self._fold()
         self._token_states = self._per_sentence(self.encoder.token_states, ())
         self._log_prob = self._per_sentence(lambda tokens: self.flow.log_prob(self.encoder(tokens, training=False)), ())
+
+    def _fold(self):
+        """Makes what `encode` computes anew from the flow as it is now."""
+        foldable = self.flow is not None and can_fold(self.flow)
+        self._folded = FoldedFlow(self.flow) if foldable else None
+        self._embeddings = self._per_sentence(
+            lambda tokens: self.embed_tokens(tokens, self._folded), (self.embedding_size,)
+        )
+
+    def _current_embeddings(self):
+        """`PerSentence` of `encode`: a flow whose variables were changed since is folded again."""
+        if self._folded is not None and not self._folded.is_current():
+            self._fold()
+        return self._embeddings
 
     def _per_sentence(self, function, shape):
         function = tf.function(function, input_signature=[_TOKENS])
@@ -167,10 +182,17 @@ class BertFlow:
         names = ("sentence_embedding_type", "max_seq_length")
         return cls(model, source, **{name: config[name] for name in names}, **options)
 
-    def embed_tokens(self, tokens):
-        """Embeddings [n, embedding_size] of the dictionary of token tensors, int32 [n, t]: encoder, flow, `low_dim`."""
-        u = self.encoder(tokens, training=False)
-        return reduce_dimension(u if self.flow is None else self.flow.forward(u), self.low_dim)
+    def embed_tokens(self, tokens, latents=None):
+        """Embeddings [n, embedding_size] of the dictionary of token tensors, int32 [n, t]: encoder, flow, `low_dim`.
+
+        Args:
+          tokens: that dictionary.
+          latents: what computes the flow, from u [n, D] to z [n, D]; None for `flow.forward`.
+        """
+        z = self.encoder(tokens, training=False)
+        if self.flow is not None:
+            z = (latents or self.flow.forward)(z)
+        return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences):
         """Embeddings, float32 [n, embedding_size], of a string tensor [n], in a graph: a `tf.data` map function.
@@ -183,7 +205,7 @@ class BertFlow:
     def encode(
         self,
         sentences,
-        batch_size=32,
+        batch_size=None,
         show_progress_bar=None,
         output_value="sentence_embedding",
         convert_to_numpy=True,
@@ -196,7 +218,7 @@ class BertFlow:
 
         Args:
           sentences: a string, or an iterable of strings.
-          batch_size: sentences a step.
+          batch_size: sentences a step; None takes as many as run fastest, by their lengths.
           show_progress_bar: None shows it on a terminal only.
           output_value: "sentence_embedding"; or "token_embeddings" for a list of arrays float32 [t_i, hidden_size], one
             a sentence: the encoder's last layer at each word piece, [CLS] and [SEP] included, before pooling and flow.
@@ -219,7 +241,7 @@ class BertFlow:
             found = self._token_states.token_values(sentences, **options)
             found = [tf.constant(states) for states in found] if as_tensors else found
             return found[0] if single else found
-        embeddings = self._embeddings.all(sentences, **options)
+        embeddings = self._current_embeddings().all(sentences, **options)
         if normalize_embeddings:
             embeddings = tf.nn.l2_normalize(embeddings, axis=-1).numpy()
         if single:
@@ -228,7 +250,7 @@ class BertFlow:
             return tf.constant(embeddings)
         return embeddings if convert_to_numpy else [tf.constant(embedding) for embedding in embeddings]
 
-    def encode_parts(self, sentences, batch_size=32, show_progress_bar=None, normalize_embeddings=False):
+    def encode_parts(self, sentences, batch_size=None, show_progress_bar=None, normalize_embeddings=False):
         """Yields pairs of a list of sentences and their embeddings, float32 [k, embedding_size], in order.
 
         For streams whose embeddings do not fit into memory: nothing is kept from one part to the next.
@@ -237,10 +259,10 @@ class BertFlow:
           UserError: as `encode`.
         """
         options = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        for part, embeddings in self._embeddings.in_parts(sentences, **options):
+        for part, embeddings in self._current_embeddings().in_parts(sentences, **options):
             yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
 
-    def log_prob(self, sentences, batch_size=32, show_progress_bar=None):
+    def log_prob(self, sentences, batch_size=None, show_progress_bar=None):
         """The log-density of each sentence's embedding before the flow, float32 [n], in nats; a number of a string.
 
         Raises:
@@ -252,7 +274,7 @@ class BertFlow:
         found = self._log_prob.all(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)
         return found[0] if single else found
 
-    def bits_per_dim(self, sentences, batch_size=32, show_progress_bar=None):
+    def bits_per_dim(self, sentences, batch_size=None, show_progress_bar=None):
         """The flow's loss of each sentence, float32 [n]: -log2 of its embedding's density, per dimension.
 
         Raises:

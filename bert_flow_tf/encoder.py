@@ -6,9 +6,11 @@ import re
 import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
+from absl import logging
 
 from bert_flow_tf.encoder_source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.fused_bert import fused_bert
 from bert_flow_tf.pooling import pooling
 from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
 
@@ -62,6 +64,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
                 f"{self.vocab_size} word embeddings"
             )
         self._takes_training = "training" in self._signature()
+        self._fused, self._looked_for_fused = None, False
         self._dropout_variables = self._find_dropout_variables()
 
     def call(self, inputs, training=False):
@@ -69,13 +72,33 @@ class SentenceEncoder(tf_keras.layers.Layer):
         if training and not self.trainable and self._takes_training:
             # hub.KerasLayer turns dropout off in a frozen layer; the original leaves it on.
             outputs = self._hub_layer.resolved_object(inputs, training=True)
+        elif training:
+            outputs = self._hub_layer(inputs, training=True)
         else:
-            outputs = self._hub_layer(inputs, training=bool(training))
+            outputs = self._without_dropout(inputs, self._pooling.first_token_only)
         return self._pooling(outputs, inputs["input_mask"])
 
     def token_states(self, inputs):
         """The last layer's states [batch, seq, hidden_size] of the dict of inputs, dropout off: before any pooling."""
-        return self._hub_layer(inputs, training=False)["sequence_output"]
+        return self._without_dropout(inputs)["sequence_output"]
+
+    @tf.autograph.experimental.do_not_convert
+    def _without_dropout(self, inputs, first_token_only=False):
+        """The outputs of the SavedModel, or of what computes the same faster, where it is a BERT's."""
+        # A strategy's scope cannot run the SavedModel, which is how the faster one is proved to compute the same.
+        if not self._looked_for_fused and not tf.distribute.has_strategy():
+            with tf.init_scope():
+                self._look_for_fused()
+        if self._fused is None:
+            return self._hub_layer(inputs, training=False)
+        return self._fused(inputs, last_layer_first_token_only=first_token_only)
+
+    @tf.__internal__.tracking.no_automatic_dependency_tracking
+    def _look_for_fused(self):
+        self._looked_for_fused = True
+        self._fused = fused_bert(lambda inputs: self._hub_layer(inputs, training=False), self.variables_by_name)
+        if self._fused is None:
+            logging.info("%s is run as its SavedModel has it: it is no BERT of tf-models", self.source.bert_hub)
 
     @property
     def variables_by_name(self):

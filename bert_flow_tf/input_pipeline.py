@@ -20,7 +20,8 @@ from bert_flow_tf.errors import UserError
 SHUFFLE_BUFFER = 1000
 MASKED_LABEL = -10.0
 _TOKENIZE_CHUNK = 4096
-_TOKENS_PER_BATCH = 4096
+# Of one pass of the encoder: enough rows for its products to run at full rate, few enough for them to stay in a cache.
+_TOKENS_PER_BATCH = 2048
 _CACHE_VERSION = 2
 
 
@@ -173,6 +174,21 @@ def distinct(pieces):
     return tf.gather(pieces, np.asarray(keep, np.int64)[order]), np.argsort(order)[rows]
 
 
+def length_batches(lengths, batch_size=None):
+    """Yields int64 arrays of indices, like lengths together and the longest first, so that little of a batch is padding.
+
+    Args:
+      lengths: int array [n], of what stands at each index, padding that it needs in any batch included.
+      batch_size: indices a batch; None takes as many as have 2,048 tokens, but at least one.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        batch = order[start : start + (batch_size or max(1, _TOKENS_PER_BATCH // int(lengths[order[start]])))]
+        yield batch
+        start += len(batch)
+
+
 def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, description="embed"):
     """Embeddings of every row, float32 [n, D], dropout off; a sentence that recurs is computed once.
 
@@ -187,23 +203,20 @@ def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, descr
       description: of the progress bar.
     """
     sentences, rows = distinct(pieces)
-    lengths = sentences.row_lengths().numpy() + 2
-    order = np.argsort(-lengths, kind="stable")
     names = ("input_word_ids", "input_mask", "input_type_ids")
 
     @tf.function(input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in names}])
     def forward(tokens):
         return encoder(tokens, training=False)
 
-    embeddings = np.empty((len(order), encoder.embedding_size), np.float32)
-    start = 0
-    with tqdm(total=len(order), desc=description, unit="sentence", disable=None) as progress:
-        while start < len(order):
-            longest = max_seq_length if pad_to_max else lengths[order[start]]
-            batch = order[start : start + max(1, _TOKENS_PER_BATCH // int(longest))]
+    lengths = np.minimum(sentences.row_lengths().numpy() + 2, max_seq_length)
+    if pad_to_max:
+        lengths = np.full_like(lengths, max_seq_length)
+    embeddings = np.empty((len(lengths), encoder.embedding_size), np.float32)
+    with tqdm(total=len(lengths), desc=description, unit="sentence", disable=None) as progress:
+        for batch in length_batches(lengths):
             tokens = tokenizer.pack(tf.gather(sentences, batch), max_seq_length, pad_to_max=pad_to_max)
             embeddings[batch] = forward(tokens).numpy()
-            start += len(batch)
             progress.update(len(batch))
     return embeddings[rows]
 

@@ -40,6 +40,11 @@ class Pooling:
         """Number of vectors of the encoder's width in one embedding."""
         return len(self.layers) if self.concatenate else 1
 
+    @property
+    def first_token_only(self):
+        """Whether an embedding depends on no layer's states but at [CLS]."""
+        return self.first_token or not self.layers
+
     def __call__(self, outputs, mask):
         """Embeddings [batch, size] from an encoder's outputs and `input_mask` [batch, seq]."""
         if not self.layers:

@@ -69,7 +69,7 @@ class PerSentence:
         self._shape = tuple(shape)
         self._max_seq_length = max_seq_length
 
-    def all(self, sentences, *, batch_size, show_progress_bar=None):
+    def all(self, sentences, *, batch_size=None, show_progress_bar=None):
         """float32 [n, *shape] of all sentences of the iterable; one that recurs anywhere is computed once."""
         values = np.empty((0, *self._shape), np.float32)
         row_of = {}
@@ -91,7 +91,7 @@ class PerSentence:
                 progress.update(len(part))
         return values
 
-    def in_parts(self, sentences, *, batch_size, show_progress_bar=None):
+    def in_parts(self, sentences, *, batch_size=None, show_progress_bar=None):
         """Yields pairs of a list of up to `PART` sentences and their float32 [k, *shape], and keeps nothing."""
         with _progress(sentences, show_progress_bar) as progress:
             for part in parts(sentences):
@@ -99,7 +99,7 @@ class PerSentence:
                 yield part, self._values(pieces, batch_size)[rows]
                 progress.update(len(part))
 
-    def token_values(self, sentences, *, batch_size, show_progress_bar=None):
+    def token_values(self, sentences, *, batch_size=None, show_progress_bar=None):
         """list of float32 [t_i, width]: what the function, here to [k, t, width], gives at each sentence's ids."""
         found = []
         with _progress(sentences, show_progress_bar) as progress:
@@ -124,11 +124,9 @@ class PerSentence:
         return values
 
     def _batches(self, pieces, batch_size):
-        if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+        if batch_size is not None and (not isinstance(batch_size, (int, np.integer)) or batch_size < 1):
             raise UserError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
-        order = np.argsort(-pieces.row_lengths().numpy(), kind="stable")
-        for start in range(0, len(order), batch_size):
-            batch = order[start : start + batch_size]
+        for batch in input_pipeline.length_batches(pieces.row_lengths().numpy() + 2, batch_size):
             yield batch, self._tokenizer.pack(tf.gather(pieces, batch), self._max_seq_length)
 
 

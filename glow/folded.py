@@ -17,7 +17,7 @@ class FoldedFlow:
 
     where K1 has rows of zeros for the channels that the step's network does not read, and K3 columns of zeros for those
     that it does not move. They are multiplied together once, in float64, so that z differs from the flow's by the
-    rounding of float32. They are constants: what the flow learns later does not reach them.
+    rounding of float32. They are constants: what the flow learns later does not reach them, see `is_current`.
 
     Args:
       flow: `glow.flow.Glow` that `can_fold`.
@@ -30,8 +30,8 @@ class FoldedFlow:
         if not can_fold(flow):
             raise ValueError(f"found a flow of {flow.config}, expected additive couplings and reversals")
         self._config, self._dtype = flow.config, flow.dtype.as_numpy_dtype
-        values = {path: np.asarray(variable.numpy(), np.float64) for path, variable in flow.variables_by_path.items()}
-        self._fold(values, flow.event_size)
+        self._flow, self._values = flow, _values(flow)
+        self._fold({path: value.astype(np.float64) for path, value in self._values.items()}, flow.event_size)
 
     def __call__(self, u):
         """The latents z [n, D] of the embeddings `u` [n, D]."""
@@ -42,6 +42,11 @@ class FoldedFlow:
             h = tf.tanh(h2[0]) * tf.sigmoid(h2[1]) if len(h2) > 1 else tf.nn.relu(h2[0])
             x += (h + h1 if self._config.coupling_residual else h) @ last
         return x
+
+    def is_current(self):
+        """Whether the flow's variables are still what was folded."""
+        now = _values(self._flow)
+        return all(np.array_equal(value, now[path], equal_nan=True) for path, value in self._values.items())
 
     def _fold(self, values, size):
         """Sets the constants from the flow's variables by path, float64."""
@@ -60,6 +65,11 @@ class FoldedFlow:
 
     def _cast(self, array):
         return array.astype(self._dtype)
+
+
+def _values(flow):
+    """dict of path -> array of the flow's variables."""
+    return {path: variable.numpy() for path, variable in flow.variables_by_path.items()}
 
 
 def can_fold(flow):

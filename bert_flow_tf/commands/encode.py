@@ -20,7 +20,9 @@ from bert_flow_tf.sentence_files import read_sentences
 @with_options(INPUT_OPTIONS)
 @click.option("--out", required=True, metavar="FILE", help=".npy, .parquet or .tfrecord; - is standard output.")
 @click.option("--output_format", type=click.Choice(sorted(FORMATS.values())), help="Where the ending does not tell.")
-@click.option("--batch_size", type=click.IntRange(1), default=32, show_default=True, metavar="N")
+@click.option(
+    "--batch_size", type=click.IntRange(1), metavar="N", help="Sentences a step; by default as many as run fastest."
+)
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
 @click.option("--overwrite", is_flag=True, help="Replace the file that is there.")
 def encode(input_file, input_format, column, out, output_format, batch_size, normalize, overwrite, **options):
