@@ -13,6 +13,7 @@ Three ways, in turn, with a seed of its own for each repeat:
 Spearman is that of each way's cosines with the gold scores, by the project's own metric, as a mean over seeds.
 """
 
+import dataclasses
 import itertools
 import json
 import pathlib
@@ -20,7 +21,7 @@ import statistics
 import sys
 import tempfile
 
-from benchmarks import peers
+from benchmarks import corpus, peers
 from benchmarks.hugging_face_folder import hugging_face_folder
 from benchmarks.timing import in_turn, paired_ratios, shown, whole_process
 from bert_flow_tf.errors import UserError
@@ -45,6 +46,7 @@ def measure(options):
         ways = {way: _counted(_run, options, glue_dir, folder, flags) for way, flags in WAYS.items()}
         ways["pytorch"] = _counted(_run_pytorch, options, glue_dir, folder, weights)
         runs = in_turn(ways, options.repeats)
+        sentences = corpus.all_sentences(dataclasses.replace(options, glue_dir=glue_dir, quick=False))
     for way, each in runs.items():
         print(
             f"  {way:10} {_median(each, 'seconds'):8.1f} s  {_median(each, 'peak_memory_mib'):6.0f} MiB  "
@@ -62,7 +64,8 @@ def measure(options):
         "sentence_embedding_type": "avg-last-2",
         "flow_config": CONFIG,
         "dtype": "float32",
-        "pairs": runs["ours"][0]["pairs"],
+        "sentences": len(sentences),
+        "distinct_sentences": len(set(sentences)),
         "runs": runs,
         "ratios": ratios,
         "memory_ratios": memory_ratios,
@@ -138,7 +141,7 @@ def _described(used, stages, steps, predictions, glue_dir, seed):
         "peak_memory_mib": used["peak_memory_mib"],
         "stages": stages,
         "steps": steps,
-        "pairs": len(cosines),
+        "test_pairs": len(cosines),
         "spearman": score_predictions(cosines, "STS-B", glue_dir, "test").spearman,
         "seed": seed,
     }

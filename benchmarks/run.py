@@ -10,7 +10,7 @@ against their targets; the exit status is then 1 if one is missed. A mistake in 
 """
 
 import argparse
-import concurrent.futures
+import concurrent.futures.process
 import importlib
 import json
 import multiprocessing
@@ -142,7 +142,10 @@ def _measure_all(names, options, out_dir, overwrite):
 def _measured(name, options):
     """What the benchmark's `measure` gives, in a fresh process: none meets what another has set up."""
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measure, name, options).result()
+        try:
+            return pool.submit(measure, name, options).result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise UserError(f"{name}: its process was killed, perhaps for want of memory") from error
 
 
 def measure(name, options):
@@ -163,6 +166,8 @@ def _read_results(out_dir, names):
             results[name] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UserError(f"{path}: found text that is not JSON ({error}), expected results") from error
+        if not isinstance(results[name], dict) or not {"figures", "quick"} <= results[name].keys():
+            raise UserError(f"{path}: found no figures, expected what this command writes")
     return results
 
 

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 _EPSILON = 1e-12
 _MASKED = -1e9
-# Largest deviation from the SavedModel's own outputs, of their largest value: rounding makes less than 1e-6 of it in six
-# layers, the error function instead of its approximation by tanh 2e-4 in the first.
+# Largest deviation from the SavedModel's own outputs, of their largest value: rounding makes less than 1e-6 of it in
+# six layers, the error function instead of its approximation by tanh 2e-4 in the first.
 _TOLERANCE = 2e-5
 _PROBE_LENGTH = 16
 _DENSE = ("kernel", "bias")
@@ -150,7 +150,9 @@ def _agree(found, expected, mask):
     if len(found["encoder_outputs"]) != len(expected["encoder_outputs"]):
         return False
     weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]
-    pairs = [(a * weights, b * weights) for a, b in zip(found["encoder_outputs"], expected["encoder_outputs"])]
+    pairs = [
+        (a * weights, b * weights) for a, b in zip(found["encoder_outputs"], expected["encoder_outputs"], strict=True)
+    ]
     pairs += [(found["pooled_output"], expected["pooled_output"])]
     return all(
         a.shape == b.shape and float(tf.reduce_max(tf.abs(a - b))) <= _TOLERANCE * float(tf.reduce_max(tf.abs(b)))

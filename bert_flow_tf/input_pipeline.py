@@ -175,7 +175,7 @@ def distinct(pieces):
 
 
 def length_batches(lengths, batch_size=None):
-    """Yields int64 arrays of indices, like lengths together and the longest first, so that little of a batch is padding.
+    """Yields int64 arrays of indices, like lengths together, so that little of a batch is padding; the longest first.
 
     Args:
       lengths: int array [n], of what stands at each index, padding that it needs in any batch included.
