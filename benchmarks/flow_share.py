@@ -22,7 +22,7 @@ def measure(options):
     with warnings.catch_warnings():
         # Too few to learn from; what it learned changes nothing of its time.
         warnings.simplefilter("ignore")
-        with_flow.fit(sentences[:64], batch_size=32, show_progress_bar=False)
+        with_flow.fit(everything[:64], batch_size=32, show_progress_bar=False)
     chosen = corpus.evenly(sentences, SENTENCES_A_CALL)
     models = {"with flow": with_flow, "without": without}
     for model in models.values():

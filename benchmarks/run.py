@@ -20,7 +20,7 @@ import sys
 
 from benchmarks.machine import machine
 from benchmarks.options import Options, limit_threads, usable_cpus
-from benchmarks.targets import summary
+from benchmarks.targets import judge, summary
 from bert_flow_tf.atomic import make_directory, write_atomically
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.sample_data import sample_glue_dir
@@ -134,6 +134,8 @@ def _measure_all(names, options, out_dir, overwrite):
             "repeats": options.repeats,
         }
         results[name] = head | _measured(name, options)
+        if not options.quick:
+            print(*(f"  {verdict.line}" for verdict in judge({name: results[name]})), sep="\n", flush=True)
         if out_dir is not None:
             write_atomically(out_dir / f"{name}.json", json.dumps(results[name], indent=2) + "\n")
     return results

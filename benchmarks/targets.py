@@ -34,6 +34,10 @@ class Target:
         """What is asked for, as `>= 5x`."""
         return f"{'>=' if self.at_least else '<='} {self.target:g}{self.unit}"
 
+    def shown(self, value):
+        """`value` with its unit, in as many digits as the target has a use for."""
+        return f"{value:.4f}{self.unit}" if self.target < 0.1 else f"{value:.2f}{self.unit}"
+
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
@@ -47,32 +51,24 @@ class Verdict:
         """Whether the target is met."""
         return self.target.is_met(self.value)
 
+    @property
+    def line(self):
+        """Such as `encode in float32, to sentence-transformers: 1.08x, target >= 1x, aim 1.15x: met`."""
+        aim = f", aim {self.target.aim:g}{self.target.unit}" if self.target.aim is not None else ""
+        value, met = self.target.shown(self.value), "met" if self.met else "missed"
+        return f"{self.target.question}: {value}, target {self.target.wanted}{aim}: {met}"
+
     def __str__(self):
         """Such as `encode.to_sentence_transformers 1.08x >= 1x`, with `MISSED` behind where it is."""
-        value = f"{self.value:.4f}" if self.target.target < 0.1 else f"{self.value:.2f}"
-        missed = "" if self.met else " MISSED"
-        return f"{self.target.benchmark}.{self.target.figure} {value}{self.target.unit} {self.target.wanted}{missed}"
+        value, missed = self.target.shown(self.value), "" if self.met else " MISSED"
+        return f"{self.target.benchmark}.{self.target.figure} {value} {self.target.wanted}{missed}"
 
 
 TARGETS = (
     Target("flow_run", "to_original", "flow run, times faster than in the original's way", True, 5.0),
-    Target(
-        "flow_run",
-        "spearman_from_original",
-        "the same, difference of Spearman",
-        False,
-        0.003,
-        unit="",
-    ),
+    Target("flow_run", "spearman_from_original", "the same, difference of Spearman", False, 0.003, unit=""),
     Target("flow_run", "to_pytorch", "flow run, times faster than a PyTorch loop", True, 2.5, aim=4.0),
-    Target(
-        "flow_run",
-        "spearman_from_pytorch",
-        "the same, difference of Spearman",
-        False,
-        0.003,
-        unit="",
-    ),
+    Target("flow_run", "spearman_from_pytorch", "the same, difference of Spearman", False, 0.003, unit=""),
     Target("flow_run", "memory_to_original", "flow run, peak memory to that of the original's way", False, 1.0),
     Target("encode", "to_sentence_transformers", "encode in float32, to sentence-transformers", True, 1.0, aim=1.15),
     Target("encode_bfloat16", "to_float32", "encode in bfloat16, to sentence-transformers in float32", True, 1.6),
@@ -82,10 +78,8 @@ TARGETS = (
     Target("flow_share", "percent", "flow in encode, of the total", False, 2.0, unit="%"),
     Target("floor", "percent", "encoder's matrix products, of encode's time", True, 70.0, aim=80.0, unit="%"),
     Target("start_up", "seconds", "start-up to the first embedding", False, 12.0, unit=" s"),
-    Target(
-        "growth", "time_deviation", "growth: time a sentence of 1k and 100k, from that of 10k", False, 10.0, unit="%"
-    ),
-    Target("growth", "memory_ratio", "growth: peak memory of 100k sentences to that of 10k", False, 1.1),
+    Target("growth", "time_deviation", "time a sentence at 1k and 100k, off that at 10k", False, 10.0, unit="%"),
+    Target("growth", "memory_ratio", "peak memory at 100k sentences to that at 10k", False, 1.1),
 )
 
 

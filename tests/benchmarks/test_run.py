@@ -1,0 +1,133 @@
+"""The command line of the benchmarks."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import peers, run
+from benchmarks.targets import TARGETS
+from bert_flow_tf.errors import UserError
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """list of the names that are measured from now on; each gives figures that meet their targets."""
+    names = []
+
+    def measure(name, options):
+        names.append(name)
+        targets = [target for target in TARGETS if target.benchmark == name]
+        return {"figures": {target.figure: target.target for target in targets}}
+
+    monkeypatch.setattr(run, "_measured", measure)
+    monkeypatch.setattr(peers, "versions", lambda: {"torch": "0"})
+    return names
+
+
+def _shell(*arguments):
+    command = [sys.executable, "-m", "benchmarks.run", *arguments]
+    return subprocess.run(command, cwd=peers.ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("flag", ["--help", "--list"])
+def test_the_shell_is_told_what_there_is(flag):
+    outcome = _shell(flag)
+    assert outcome.returncode == 0
+    assert ("python -m benchmarks.run --only encode,floor" if flag == "--help" else "floor  ") in outcome.stdout
+
+
+def test_every_target_has_a_benchmark_and_every_benchmark_a_target_and_a_module():
+    assert {target.benchmark for target in TARGETS} == run.BENCHMARKS.keys()
+    for name in run.BENCHMARKS:
+        assert callable(importlib.import_module(f"benchmarks.{name}").measure)
+
+
+@pytest.mark.parametrize(
+    "arguments, line",
+    [
+        (["--only", "encode,speed"], "--only: found 'speed', expected names out of flow_run, encode,"),
+        (["--repeats", "0"], "--repeats: found 0, expected 1 or more"),
+        (["--repeats", "many"], "argument --repeats: invalid int value: 'many'"),
+        (["--threads", "100000"], "--threads: found 100000, expected 1 to"),
+        (["--glue_dir", "nowhere"], "--glue_dir=nowhere: found no folder STS-B in it"),
+        (["--from_results"], "--from_results: found no --out_dir"),
+        (["--from_results", "--out_dir", "nowhere"], "nowhere/flow_run.json: no such file"),
+        (["--speed"], "unrecognized arguments: --speed"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(arguments, line, measured, capsys):
+    assert run.main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"error: {line}") and captured.err.count("\n") == 1
+    assert measured == []
+
+
+def test_all_are_run_or_those_that_are_named_once_each(measured):
+    assert run.main([]) == 0
+    assert measured == list(run.BENCHMARKS)
+    measured.clear()
+    assert run.main(["--only", "floor,encode,floor"]) == 0
+    assert measured == ["floor", "encode"]
+
+
+def test_a_result_says_what_it_was_measured_on(measured, tmp_path):
+    assert run.main(["--only", "encode", "--out_dir", str(tmp_path / "new"), "--repeats", "2"]) == 0
+    result = json.loads((tmp_path / "new" / "encode.json").read_text())
+    assert result["benchmark"] == "encode"
+    assert (result["repeats"], result["bert_hub"], result["quick"]) == (2, "demo", False)
+    assert {"python", "tensorflow", "torch", "cpu", "bfloat16_units"} <= result["machine"].keys()
+    assert result["threads"] >= 1
+    assert "to_sentence_transformers" in result["figures"]
+
+
+def test_results_that_are_there_are_kept_unless_they_may_be_replaced(measured, tmp_path, capsys):
+    path = tmp_path / "floor.json"
+    path.write_text("mine")
+    assert run.main(["--only", "encode,floor", "--out_dir", str(tmp_path)]) == 2
+    assert f"{path}: exists" in capsys.readouterr().err
+    assert path.read_text() == "mine" and measured == []
+    assert run.main(["--only", "encode,floor", "--out_dir", str(tmp_path), "--overwrite"]) == 0
+    assert json.loads(path.read_text())["benchmark"] == "floor"
+
+
+def test_the_summary_comes_last_and_is_the_exit_status(measured, tmp_path, capsys):
+    arguments = ["--only", "floor,start_up", "--out_dir", str(tmp_path), "--summary"]
+    assert run.main(arguments) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line == "summary: 2 of 2 met; floor.percent 70.00% >= 70%; start_up.seconds 12.00 s <= 12 s"
+    path = tmp_path / "floor.json"
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"figures": {"percent": 60.0}}))
+    measured.clear()
+    assert run.main([*arguments, "--from_results"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "summary: 1 of 2 met; floor.percent 60.00% >= 70% MISSED; start_up.seconds 12.00 s <= 12 s"
+    ]
+    assert measured == []
+    assert run.main(["--only", "floor", "--out_dir", str(tmp_path), "--from_results"]) == 0
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"figures": {}}'])
+def test_a_file_that_holds_no_results_is_named(text, tmp_path, capsys):
+    (tmp_path / "floor.json").write_text(text)
+    assert run.main(["--from_results", "--only", "floor", "--out_dir", str(tmp_path)]) == 2
+    assert f"{tmp_path / 'floor.json'}: found" in capsys.readouterr().err
+
+
+def test_a_users_error_passes_from_the_process_that_measures():
+    from benchmarks.options import Options
+
+    with pytest.raises(UserError, match="nowhere"):
+        run._measured("growth", Options(glue_dir="nowhere"))
+
+
+def test_what_starts_measured_processes_is_smaller_than_they_are():
+    # Linux counts the memory of the process that starts another as the other's.
+    program = (
+        "import sys, benchmarks.run, benchmarks.flow_run, benchmarks.growth, benchmarks.start_up; "
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=peers.ROOT, check=False).returncode == 0

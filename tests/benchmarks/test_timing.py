@@ -1,0 +1,46 @@
+"""Measuring in turn, and whole processes."""
+
+import sys
+
+import pytest
+
+from benchmarks.timing import in_turn, paired_ratios, shown, whole_process
+from bert_flow_tf.errors import UserError
+
+
+def test_the_order_turns_round_every_time():
+    calls = []
+    ways = {name: lambda name=name: calls.append(name) or len(calls) for name in "ab"}
+    assert in_turn(ways, 3) == {"a": [1, 4, 5], "b": [2, 3, 6]}
+    assert calls == ["a", "b", "b", "a", "a", "b"]
+
+
+def test_ratios_are_of_pairs_and_not_of_medians():
+    # The machine slowed down tenfold in the last pair; neither side gained by that.
+    ratios = paired_ratios([2.0, 3.0, 20.0], [1.0, 1.0, 10.0])
+    assert ratios == {"median": 2.0, "least": 2.0, "greatest": 3.0, "all": [2.0, 3.0, 2.0]}
+    assert shown(ratios) == "2.00 (2.00 to 3.00)"
+
+
+def test_pairs_must_be_whole():
+    with pytest.raises(ValueError, match="shorter"):
+        paired_ratios([1.0, 2.0], [1.0])
+
+
+def test_a_process_is_timed_to_its_first_line_and_to_its_end():
+    program = "import time; print('first', flush=True); time.sleep(0.5); print('last')"
+    used = whole_process([sys.executable, "-c", program])
+    assert used["output"] == "first\nlast\n"
+    assert used["seconds"] >= used["seconds_to_output"] + 0.5
+
+
+def test_the_peak_memory_is_in_mib():
+    used = whole_process([sys.executable, "-c", "bytearray(400 << 20)"])
+    # No less than what this process, which may hold TensorFlow, has itself.
+    assert 400 < used["peak_memory_mib"] < 10_000
+
+
+def test_a_process_that_fails_is_an_error_with_its_last_words():
+    program = "import sys; print('loading', file=sys.stderr); sys.exit('no such encoder')"
+    with pytest.raises(UserError, match=r"ended with status 1: no such encoder$"):
+        whole_process([sys.executable, "-c", program])
