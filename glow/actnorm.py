@@ -79,6 +79,10 @@ class ActNorm(ByIdentity, tfb.Bijector):
         self._logs.assign(np.where(negligible, 0.0, -np.log(deviation + 1e-6) / 3.0))
         return self.forward(tf.identity(x))
 
+    def forward_and_log_det(self, x):
+        """`(forward(x), forward_log_det_jacobian(x))`, the latter a scalar, in as few operations as it takes."""
+        return self._forward(x), self._forward_log_det_jacobian(x)
+
     def _forward(self, x):
         return (x + self._b) * tf.exp(3.0 * self._logs)
 

@@ -110,6 +110,10 @@ class AdditiveCoupling(ByIdentity, tfb.Bijector):
         # The network's variables add no batch dimensions.
         return {}
 
+    def forward_and_log_det(self, x):
+        """`(forward(x), 0)`."""
+        return self._forward(x), tf.zeros([], x.dtype)
+
     def _forward(self, x):
         x1, x2 = halves(x)
         return tf.concat([x1, x2 + self.network(x1)], axis=-1)
@@ -155,6 +159,11 @@ class AffineCoupling(ByIdentity, tfb.Bijector):
     def _parameter_properties(cls, dtype):
         # The network's variables add no batch dimensions.
         return {}
+
+    def forward_and_log_det(self, x):
+        """`(forward(x), forward_log_det_jacobian(x))`, the latter [...], running the network once."""
+        y, cached = self._forward_and_log_det(x)
+        return y, -cached["ildj"]
 
     def _shift_and_log_scale(self, x1):
         output = self.network(x1)

@@ -1,5 +1,6 @@
 """TF1 BERT's optimiser: Adam without bias correction, decoupled weight decay, gradients clipped to global norm 1."""
 
+import math
 import re
 
 import tensorflow as tf
@@ -32,7 +33,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         excluded_from_decay=EXCLUDED_FROM_DECAY,
         name="AdamWeightDecay",
     ):
-        super().__init__(name=name, jit_compile=False)
+        # Keras' own decay would take a pass over every variable even where it is 0.
+        super().__init__(name=name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.decay_rate = decay_rate
         self.beta_1 = beta_1
@@ -57,12 +59,27 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         m, v = self._moments[index], self._velocities[index]
         # TF1 turns slices of an embedding's gradient into a dense one, so m and v of absent words decay as well.
         gradient = tf.convert_to_tensor(gradient)
-        m.assign(self.beta_1 * m + (1.0 - self.beta_1) * gradient)
-        v.assign(self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient))
-        update = m / (tf.sqrt(v) + self.epsilon)
         if self.decays(variable.name):
-            update += self.decay_rate * variable
-        variable.assign_sub(learning_rate * update)
+            # Before the step, which then leaves of the variable what it was less its decay.
+            variable.assign_sub(learning_rate * self.decay_rate * variable)
+        # One kernel of what would be a dozen operations. Powers of beta that are 0 leave out the bias correction. The
+        # kernel weighs gradients by 1 - β as rounded to the variable's type, 1e-5 off for β2 in float32, so its m and v
+        # are multiples of the true ones; the rate and ε take the factors back.
+        m_factor, v_factor = (_rounding_factor(beta, variable.dtype) for beta in (self.beta_1, self.beta_2))
+        zero = tf.zeros([], variable.dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=m.handle,
+            v=v.handle,
+            beta1_power=zero,
+            beta2_power=zero,
+            lr=learning_rate * (math.sqrt(v_factor) / m_factor),
+            beta1=tf.cast(self.beta_1, variable.dtype),
+            beta2=tf.cast(self.beta_2, variable.dtype),
+            epsilon=tf.cast(self.epsilon * math.sqrt(v_factor), variable.dtype),
+            grad=gradient,
+            use_locking=True,
+        )
 
     def get_config(self):
         return {
@@ -74,6 +91,12 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             "epsilon": self.epsilon,
             "excluded_from_decay": self.excluded_from_decay,
         }
+
+
+def _rounding_factor(beta, dtype):
+    """How many times 1 - `beta` is what arithmetic of `dtype` makes of it."""
+    number = dtype.as_numpy_dtype
+    return float(number(1) - number(beta)) / (1.0 - beta)
 
 
 def apply_clipped(optimizer, gradients, variables):

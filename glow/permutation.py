@@ -22,6 +22,10 @@ class Reversal(tfb.Permute):
         self.event_size = event_size
         super().__init__(permutation=np.arange(event_size, dtype=np.int32)[::-1], name=name)
 
+    def forward_and_log_det(self, x):
+        """`(forward(x), 0)`."""
+        return self._forward(x), tf.zeros([], x.dtype)
+
     def _forward(self, x):
         return tf.reverse(x, axis=[-1])
 
@@ -72,6 +76,10 @@ class LearnedPermutation(ByIdentity, tfb.Bijector):
         lower = tf.linalg.set_diag(tf.linalg.band_part(self._lower, -1, 0), tf.ones_like(self._log_s))
         upper = tf.linalg.set_diag(tf.linalg.band_part(self._upper, 0, -1), self._sign_s * tf.exp(self._log_s))
         return lower, upper
+
+    def forward_and_log_det(self, x):
+        """`(forward(x), forward_log_det_jacobian(x))`, the latter a scalar."""
+        return self._forward(x), self._forward_log_det_jacobian(x)
 
     def _forward(self, x):
         lower, upper = self._triangles()
