@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 
+from benchmarks.peers import ROOT
 from bert_flow_tf.errors import UserError
 
 _ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "gelu_erf": "gelu", "relu": "relu"}
@@ -74,7 +75,7 @@ def hugging_face_folder(bert_hub, out):
       UserError: as `write_hugging_face_folder`.
     """
     command = [sys.executable, "-m", "benchmarks.hugging_face_folder", f"--bert_hub={bert_hub}", f"--out={out}"]
-    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    outcome = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if outcome.returncode:
         raise UserError(outcome.stderr.strip().splitlines()[-1].removeprefix("error: "))
     return str(out)

@@ -7,6 +7,7 @@
 Ours and theirs are measured in turn, on the same CPUs, and compared as medians of the ratios of pairs. What is measured
 against is installed into an environment of its own, in the user's cache. --summary ends with one line of all figures
 against their targets; the exit status is then 1 if one is missed. A mistake in the arguments is one line, status 2.
+All of them take about two hours on two CPUs with all of STS-B, some minutes with the sample.
 """
 
 import argparse
@@ -36,6 +37,8 @@ BENCHMARKS = {
     "start_up": ("time from the start of a process to its first embedding", False),
     "growth": ("time and memory of encoding 1k, 10k and 100k sentences", False),
 }
+# Load of the machine, for each CPU that is used, from which on a warning is given.
+BUSY = 0.25
 
 
 class _Parser(argparse.ArgumentParser):
@@ -106,7 +109,9 @@ def _options(arguments):
     glue_dir = os.path.abspath(arguments.glue_dir)
     if not os.path.isdir(os.path.join(glue_dir, "STS-B")):
         raise UserError(f"--glue_dir={arguments.glue_dir}: found no folder STS-B in it, expected one in GLUE's layout")
-    return Options(glue_dir, arguments.bert_hub, arguments.repeats, threads, arguments.quick)
+    # Processes are started from the repository's root.
+    bert_hub = os.path.abspath(arguments.bert_hub) if os.path.isdir(arguments.bert_hub) else arguments.bert_hub
+    return Options(glue_dir, bert_hub, arguments.repeats, threads, arguments.quick)
 
 
 def _measure_all(names, options, out_dir, overwrite):
@@ -122,6 +127,9 @@ def _measure_all(names, options, out_dir, overwrite):
 
         peer_versions = peers.versions()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    load = os.getloadavg()[0]
+    if load > BUSY * options.threads:
+        print(f"warning: this machine is busy, its load is {load:.2f}; figures are worth little", file=sys.stderr)
     results = {}
     for name in names:
         print(f"{name}: {BENCHMARKS[name][0]}", flush=True)
@@ -130,6 +138,7 @@ def _measure_all(names, options, out_dir, overwrite):
             "quick": options.quick,
             "machine": machine() | (peer_versions if BENCHMARKS[name][1] else {}),
             "threads": options.threads,
+            "load_before": load,
             "bert_hub": options.bert_hub,
             "repeats": options.repeats,
         }

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from benchmarks import peers, run
+from benchmarks import options, peers, run
 from benchmarks.targets import TARGETS
 from bert_flow_tf.errors import UserError
 
@@ -17,12 +17,14 @@ def measured(monkeypatch):
     """list of the names that are measured from now on; each gives figures that meet their targets."""
     names = []
 
-    def measure(name, options):
+    def measure(name, settings):
         names.append(name)
         targets = [target for target in TARGETS if target.benchmark == name]
         return {"figures": {target.figure: target.target for target in targets}}
 
     monkeypatch.setattr(run, "_measured", measure)
+    # This process is to keep all its CPUs.
+    monkeypatch.setattr(options.os, "sched_setaffinity", lambda pid, cpus: None)
     monkeypatch.setattr(peers, "versions", lambda: {"torch": "0"})
     return names
 
@@ -83,6 +85,14 @@ def test_a_result_says_what_it_was_measured_on(measured, tmp_path):
     assert "to_sentence_transformers" in result["figures"]
 
 
+@pytest.mark.parametrize("load, warned", [(0.1, False), (5.0, True)])
+def test_a_busy_machine_is_said_and_recorded(load, warned, measured, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run.os, "getloadavg", lambda: (load, 0.0, 0.0))
+    assert run.main(["--only", "floor", "--threads", "1", "--out_dir", str(tmp_path)]) == 0
+    assert ("warning: this machine is busy" in capsys.readouterr().err) == warned
+    assert json.loads((tmp_path / "floor.json").read_text())["load_before"] == load
+
+
 def test_results_that_are_there_are_kept_unless_they_may_be_replaced(measured, tmp_path, capsys):
     path = tmp_path / "floor.json"
     path.write_text("mine")
@@ -118,10 +128,8 @@ def test_a_file_that_holds_no_results_is_named(text, tmp_path, capsys):
 
 
 def test_a_users_error_passes_from_the_process_that_measures():
-    from benchmarks.options import Options
-
     with pytest.raises(UserError, match="nowhere"):
-        run._measured("growth", Options(glue_dir="nowhere"))
+        run._measured("growth", options.Options(glue_dir="nowhere"))
 
 
 def test_what_starts_measured_processes_is_smaller_than_they_are():
