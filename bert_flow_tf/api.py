@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_flow_tf import experiment, saved_model
 from bert_flow_tf.convert.from_run import run_checkpoint
+from bert_flow_tf.devices import multiplies_bfloat16
 from bert_flow_tf.encoder import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.flow_learning import learn_flow
@@ -18,6 +19,7 @@ from bert_flow_tf.tokenizer import Tokenizer
 from glow.folded import FoldedFlow, can_fold
 
 _TOKENS = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
+_DTYPES = ("float32", "bfloat16")
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
 
 
@@ -41,22 +43,39 @@ class BertFlow:
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
       encoder_trained: whether the encoder has other weights than `source`.
       learned_on: dict that says what the flow was learned on, for the model card; None for nothing.
+      dtype: "float32", or "bfloat16" for the encoder's matrices, and their products where the machine has units for
+        these: a GPU, or a CPU with AVX-512 BF16, AMX or Arm's BF16. Elsewhere the arithmetic stays float32.
 
     Attributes:
       embedding_size: length of an embedding, as `encode` gives it.
-      encoder, flow: `SentenceEncoder`, and `glow.flow.Glow` or None.
+      pooled: callable from token tensors to embeddings before the flow, in `dtype`.
+      encoder, flow: `SentenceEncoder`, float32, and `glow.flow.Glow` or None.
       tokenizer: `Tokenizer`.
     """
 
     def __init__(
-        self, model, source, *, sentence_embedding_type, max_seq_length, encoder_trained=False, learned_on=None
+        self,
+        model,
+        source,
+        *,
+        sentence_embedding_type,
+        max_seq_length,
+        encoder_trained=False,
+        learned_on=None,
+        dtype=_DTYPES[0],
     ):
+        if dtype not in _DTYPES:
+            raise UserError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, _DTYPES))}")
         self.source = source
         self.sentence_embedding_type = sentence_embedding_type
         self.max_seq_length = max_seq_length
         self.encoder_trained = encoder_trained
         self.tokenizer = Tokenizer.from_source(source)
         self.encoder = model.encoder
+        self.dtype = dtype
+        self.pooled = self.encoder
+        if dtype == "bfloat16":
+            self.pooled = self.encoder.rounded_to_bfloat16(multiplies_bfloat16())
         self._use(model, learned_on)
 
     def _use(self, model, learned_on):
@@ -65,8 +84,8 @@ class BertFlow:
         self.embedding_size = model.output_size
         self.learned_on = learned_on
         self._fold()
-        self._token_states = self._per_sentence(self.encoder.token_states, ())
-        self._log_prob = self._per_sentence(lambda tokens: self.flow.log_prob(self.encoder(tokens, training=False)), ())
+        self._token_states = self._per_sentence(self.pooled.token_states, ())
+        self._log_prob = self._per_sentence(lambda tokens: self.flow.log_prob(self.pooled(tokens, training=False)), ())
 
     def _fold(self):
         """Makes what `encode` computes anew from the flow as it is now."""
@@ -96,6 +115,7 @@ class BertFlow:
         preprocess_hub=None,
         low_dim=-1,
         sentence_embedding_type=None,
+        dtype=_DTYPES[0],
     ):
         """`BertFlow` of an encoder as it is, without a flow; `fit` learns one.
 
@@ -106,6 +126,7 @@ class BertFlow:
           preprocess_hub: the preprocess model, where `bert_hub` does not tell.
           low_dim: see `model.reduce_dimension`.
           sentence_embedding_type: `pooling` by the original's name for it, which is taken where it is given.
+          dtype: "float32" or "bfloat16", see the class.
 
         Raises:
           UserError: the encoder cannot be reached, or does not fit the other arguments.
@@ -118,7 +139,7 @@ class BertFlow:
             "flow": False,
             "num_labels": None,
         }
-        return cls._built(source, config, build_model(source, config))
+        return cls._built(source, config, build_model(source, config), dtype=dtype)
 
     @classmethod
     def demo(cls, **options):
@@ -126,11 +147,12 @@ class BertFlow:
         return cls.from_hub("demo", **options)
 
     @classmethod
-    def from_pretrained(cls, path):
+    def from_pretrained(cls, path, *, dtype=_DTYPES[0]):
         """`BertFlow` of a folder that `save` wrote, or of a finished run of `run_siamese` (see `load`).
 
         Args:
           path: the folder; of a run, the prefix of one of its checkpoints too.
+          dtype: "float32" or "bfloat16", see the class.
 
         Raises:
           UserError: it is neither, of another format version, or a file of it is missing or altered; the line names it.
@@ -142,7 +164,7 @@ class BertFlow:
                     f"{path}: holds neither {saved_model.CONFIG_FILE} nor {experiment.CONFIG_FILE}, expected a folder "
                     "that `save` wrote, or a run's"
                 )
-            return cls.load(path)
+            return cls.load(path, dtype=dtype)
         config, arrays = saved_model.read(path)
         # Absolute, since a folder may be called `demo` or `base`.
         source = resolve_encoder(bert_hub=str(path.resolve()))
@@ -150,20 +172,21 @@ class BertFlow:
         model = build_model(source, config | {"flow": arrays is not None, "num_labels": None})
         if arrays is not None:
             saved_model.assign_flow(model.flow, arrays, path / saved_model.FLOW_FILE)
-        return cls._built(source, config, model, learned_on=config["learned_on"])
+        return cls._built(source, config, model, learned_on=config["learned_on"], dtype=dtype)
 
     @classmethod
-    def load(cls, run):
+    def load(cls, run, *, dtype=_DTYPES[0]):
         """`BertFlow` of a finished run of `run_siamese`; a folder that `save` wrote is taken, too.
 
         Args:
           run: the run's directory, for its last checkpoint, or the prefix of one of its checkpoints.
+          dtype: "float32" or "bfloat16", see the class.
 
         Raises:
           UserError: it is no run, its training has not finished, or its encoder cannot be found.
         """
         if saved_model.is_saved_model(run):
-            return cls.from_pretrained(run)
+            return cls.from_pretrained(run, dtype=dtype)
         checkpoint = run_checkpoint(run)
         config = experiment.read_config(checkpoint.parent)
         if not (checkpoint.parent / experiment.TRAIN_RESULTS_FILE).is_file():
@@ -175,7 +198,8 @@ class BertFlow:
         model = build_model(source, config)
         restore(model, checkpoint, with_encoder=config["encoder_trained"])
         learned_on = {"task": config.get("task_name"), "checkpoint": checkpoint.name}
-        return cls._built(source, config, model, encoder_trained=config["encoder_trained"], learned_on=learned_on)
+        options = {"encoder_trained": config["encoder_trained"], "learned_on": learned_on, "dtype": dtype}
+        return cls._built(source, config, model, **options)
 
     @classmethod
     def _built(cls, source, config, model, **options):
@@ -189,7 +213,7 @@ class BertFlow:
           tokens: that dictionary.
           latents: what computes the flow, from u [n, D] to z [n, D]; None for `flow.forward`.
         """
-        z = self.encoder(tokens, training=False)
+        z = self.pooled(tokens, training=False)
         if self.flow is not None:
             z = (latents or self.flow.forward)(z)
         return reduce_dimension(z, self.low_dim)

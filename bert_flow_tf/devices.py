@@ -1,5 +1,8 @@
 """The devices that a run computes on, and TensorFlow's seeds."""
 
+import pathlib
+import re
+
 import tensorflow as tf
 import tf_keras
 
@@ -37,3 +40,11 @@ def configure_devices(settings):
     # On CPUs TensorFlow's collective operations tie a process to the first number of replicas that it trains on.
     on_cpus = wanted > 1
     return tf.distribute.MirroredStrategy(devices, tf.distribute.ReductionToOneDevice() if on_cpus else None)
+
+
+def multiplies_bfloat16():
+    """Whether there is a GPU, or a CPU that says it has units for products of bfloat16; without them they are slow."""
+    if tf.config.list_physical_devices("GPU"):
+        return True
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    return cpuinfo.is_file() and re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", cpuinfo.read_text()) is not None

@@ -10,11 +10,11 @@ from absl import logging
 
 from bert_flow_tf.encoder_source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.fused_bert import fused_bert
+from bert_flow_tf.fused_bert import FusedBert, fused_bert, rounded_to_bfloat16
 from bert_flow_tf.pooling import pooling
 from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
 
-__all__ = ["EncoderSource", "SentenceEncoder", "recorded_encoder", "resolve_encoder"]
+__all__ = ["EncoderSource", "RoundedEncoder", "SentenceEncoder", "recorded_encoder", "resolve_encoder"]
 
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
@@ -85,20 +85,39 @@ class SentenceEncoder(tf_keras.layers.Layer):
     @tf.autograph.experimental.do_not_convert
     def _without_dropout(self, inputs, first_token_only=False):
         """The outputs of the SavedModel, or of what computes the same faster, where it is a BERT's."""
-        # A strategy's scope cannot run the SavedModel, which is how the faster one is proved to compute the same.
-        if not self._looked_for_fused and not tf.distribute.has_strategy():
-            with tf.init_scope():
-                self._look_for_fused()
-        if self._fused is None:
+        fused = self._find_fused()
+        if fused is None:
             return self._hub_layer(inputs, training=False)
-        return self._fused(inputs, last_layer_first_token_only=first_token_only)
+        return fused(inputs, last_layer_first_token_only=first_token_only)
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
-    def _look_for_fused(self):
-        self._looked_for_fused = True
-        self._fused = fused_bert(lambda inputs: self._hub_layer(inputs, training=False), self.variables_by_name)
-        if self._fused is None:
-            logging.info("%s is run as its SavedModel has it: it is no BERT of tf-models", self.source.bert_hub)
+    def _find_fused(self):
+        """`FusedBert` of this encoder; None where its SavedModel computes something else, or cannot be run to see."""
+        # A strategy's scope cannot run the SavedModel, which is how the faster one is proved to compute the same.
+        if not self._looked_for_fused and not tf.distribute.has_strategy():
+            self._looked_for_fused = True
+            with tf.init_scope():
+                self._fused = fused_bert(lambda inputs: self._hub_layer(inputs, training=False), self.variables_by_name)
+            if self._fused is None:
+                logging.info("%s is run as its SavedModel has it: it is no BERT of tf-models", self.source.bert_hub)
+        return self._fused
+
+    def rounded_to_bfloat16(self, multiply_in_bfloat16):
+        """`RoundedEncoder` of a copy of the encoder's weights as they are now.
+
+        Args:
+          multiply_in_bfloat16: see `fused_bert.rounded_to_bfloat16`.
+
+        Raises:
+          UserError: it is no BERT of tf-models.
+        """
+        fused = self._find_fused()
+        if fused is None:
+            raise UserError(
+                f"dtype: found bfloat16 with {self.source.bert_hub}, expected it with a BERT of tf-models-official"
+            )
+        variables = rounded_to_bfloat16(self.variables_by_name, multiply_in_bfloat16=multiply_in_bfloat16)
+        return RoundedEncoder(FusedBert(variables, approximate_gelu=fused.approximate_gelu), self._pooling, self)
 
     @property
     def variables_by_name(self):
@@ -176,6 +195,24 @@ class SentenceEncoder(tf_keras.layers.Layer):
                 if variable.dtype == tf.int64 and "StateVar" in variable.name:
                     found.setdefault(id(variable), variable)
         return list(found.values())
+
+
+class RoundedEncoder:
+    """What `SentenceEncoder` computes without dropout, from weights that were rounded to bfloat16."""
+
+    def __init__(self, fused, pooling, encoder):
+        self._fused = fused
+        self._pooling = pooling
+        self.embedding_size = encoder.embedding_size
+
+    def __call__(self, inputs, training=False):
+        """Embeddings [batch, embedding_size] of the dict of inputs; there is nothing to train."""
+        outputs = self._fused(inputs, last_layer_first_token_only=self._pooling.first_token_only)
+        return self._pooling(outputs, inputs["input_mask"])
+
+    def token_states(self, inputs):
+        """The last layer's states [batch, seq, hidden_size] of the dict of inputs."""
+        return self._fused(inputs)["sequence_output"]
 
 
 def _replicas(variable):

@@ -28,7 +28,7 @@ class FusedBert:
     """
 
     def __init__(self, variables, *, approximate_gelu):
-        self._approximate_gelu = approximate_gelu
+        self.approximate_gelu = approximate_gelu
         self._words = variables["word_embeddings/embeddings"]
         self._positions = variables["position_embedding/embeddings"]
         self._types = variables["type_embeddings/embeddings"]
@@ -45,15 +45,16 @@ class FusedBert:
         """
         ids, mask = inputs["input_word_ids"], inputs["input_mask"]
         batch, length, width = tf.shape(ids)[0], tf.shape(ids)[1], self._words.shape[1]
-        states = tf.gather(self._words, ids) + tf.gather(self._types, inputs["input_type_ids"])
-        states += tf.convert_to_tensor(self._positions)[:length]
+        states = tf.cast(tf.gather(self._words, ids), tf.float32)
+        states += tf.cast(tf.gather(self._types, inputs["input_type_ids"]), tf.float32)
+        states += tf.cast(tf.convert_to_tensor(self._positions)[:length], tf.float32)
         rows = _layer_norm(tf.reshape(states, [batch * length, width]), self._norm)
         # Added to the scores of what is attended to.
         bias = (1.0 - tf.cast(mask, rows.dtype))[:, tf.newaxis, tf.newaxis, :] * _MASKED
         outputs = []
         for i, layer in enumerate(self._layers):
             first_only = last_layer_first_token_only and i == len(self._layers) - 1
-            rows = layer(rows, bias, batch, length, first_only, self._approximate_gelu)
+            rows = layer(rows, bias, batch, length, first_only, self.approximate_gelu)
             outputs.append(tf.reshape(rows, [batch, 1 if first_only else length, width]))
         return {
             "encoder_outputs": outputs,
@@ -125,6 +126,25 @@ def fused_bert(reference, variables):
     return next((fused for fused in candidates if _agree(fused(inputs), expected, inputs["input_mask"])), None)
 
 
+def rounded_to_bfloat16(variables, *, multiply_in_bfloat16):
+    """dict of name -> what a `FusedBert` in bfloat16 is made of: copies of the matrices, rounded; biases and norms.
+
+    Args:
+      variables: dict of name -> variable.
+      multiply_in_bfloat16: whether products round what they multiply, which needs a processor with units for it to be
+        fast; else the rounded matrices stay float32, and so does all arithmetic.
+    """
+
+    def rounded(variable):
+        matrix = tf.cast(tf.convert_to_tensor(variable), tf.bfloat16)
+        return matrix if multiply_in_bfloat16 else tf.cast(matrix, tf.float32)
+
+    return {
+        name: rounded(variable) if name.endswith(("/kernel", "/embeddings")) else variable
+        for name, variable in variables.items()
+    }
+
+
 def _num_layers(variables):
     return len({match[1] for name in variables if (match := re.match(r"transformer/layer_(\d+)/", name))})
 
@@ -168,8 +188,9 @@ def _dense(x, parameters):
     """`x` [n, in] times a kernel of which `in` is the size of the first axis or axes; and its bias."""
     kernel, bias = (tf.convert_to_tensor(variable) for variable in parameters)
     outputs = bias.shape.num_elements()
+    product = tf.matmul(tf.cast(x, kernel.dtype), tf.reshape(kernel, [-1, outputs]))
     # In this form TensorFlow makes one kernel of it.
-    return tf.nn.bias_add(tf.matmul(x, tf.reshape(kernel, [-1, outputs])), tf.reshape(bias, [-1]))
+    return tf.nn.bias_add(tf.cast(product, bias.dtype), tf.reshape(bias, [-1]))
 
 
 def _layer_norm(x, parameters):

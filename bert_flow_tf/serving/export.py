@@ -175,6 +175,6 @@ def _compare(path, loaded, bert_flow, description):
 def _live_embeddings(bert_flow, description):
     # A copy, as an export may be reduced to another dimension than the model.
     live = copy.copy(bert_flow)
-    live.low_dim = description["low_dim"]
+    live.low_dim, live.pooled = description["low_dim"], bert_flow.encoder
     embeddings = live.embed_tokens(live.tokenizer(tf.constant(CHECKED_SENTENCES), description["max_seq_length"]))
     return (tf.nn.l2_normalize(embeddings, axis=-1) if description["normalized"] else embeddings).numpy()
