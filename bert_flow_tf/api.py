@@ -64,8 +64,7 @@ class BertFlow:
         learned_on=None,
         dtype=_DTYPES[0],
     ):
-        if dtype not in _DTYPES:
-            raise UserError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, _DTYPES))}")
+        _check_dtype(dtype)
         self.source = source
         self.sentence_embedding_type = sentence_embedding_type
         self.max_seq_length = max_seq_length
@@ -131,6 +130,7 @@ class BertFlow:
         Raises:
           UserError: the encoder cannot be reached, or does not fit the other arguments.
         """
+        _check_dtype(dtype)
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         config = {
             "sentence_embedding_type": sentence_embedding_type or pooling,
@@ -157,6 +157,7 @@ class BertFlow:
         Raises:
           UserError: it is neither, of another format version, or a file of it is missing or altered; the line names it.
         """
+        _check_dtype(dtype)
         path = pathlib.Path(path)
         if not saved_model.is_saved_model(path):
             if path.is_dir() and not (path / experiment.CONFIG_FILE).is_file():
@@ -185,6 +186,7 @@ class BertFlow:
         Raises:
           UserError: it is no run, its training has not finished, or its encoder cannot be found.
         """
+        _check_dtype(dtype)
         if saved_model.is_saved_model(run):
             return cls.from_pretrained(run, dtype=dtype)
         checkpoint = run_checkpoint(run)
@@ -417,3 +419,8 @@ class BertFlow:
         from bert_flow_tf.serving.export import export
 
         return export(self, out_dir, **options)
+
+
+def _check_dtype(dtype):
+    if dtype not in _DTYPES:
+        raise UserError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, _DTYPES))}")

@@ -1,5 +1,7 @@
 """Sentence pairs as token ids or cached embeddings, in the original's order, as tf.data batches."""
 
+import collections
+import concurrent.futures
 import dataclasses
 import hashlib
 import io
@@ -7,6 +9,7 @@ import itertools
 import os
 import pathlib
 import tempfile
+import weakref
 import zipfile
 
 import numpy as np
@@ -22,7 +25,9 @@ MASKED_LABEL = -10.0
 _TOKENIZE_CHUNK = 4096
 # Of one pass of the encoder: enough rows for its products to run at full rate, few enough for them to stay in a cache.
 _TOKENS_PER_BATCH = 2048
-_CACHE_VERSION = 2
+_CACHE_VERSION = 3
+# SentenceEncoder -> what made its embeddings that were last read or written, their file, and their sentences.
+_KEPT = weakref.WeakKeyDictionary()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,11 +165,9 @@ def distinct(pieces):
     Returns:
       RaggedTensor [m, (t)] and int64 array [n].
     """
-    values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
-    first, rows = {}, np.empty(len(splits) - 1, np.int64)
+    first, rows = {}, np.empty(pieces.nrows(), np.int64)
     keep = []
-    for row, (start, stop) in enumerate(itertools.pairwise(splits)):
-        key = values[start:stop].tobytes()
+    for row, key in enumerate(_keys(pieces)):
         if key not in first:
             first[key] = len(keep)
             keep.append(row)
@@ -187,6 +190,25 @@ def length_batches(lengths, batch_size=None):
         batch = order[start : start + (batch_size or max(1, _TOKENS_PER_BATCH // int(lengths[order[start]])))]
         yield batch
         start += len(batch)
+
+
+def two_at_a_time(function, items):
+    """Yields what `function` gives of each item, in order, while up to two are being computed in threads of their own.
+
+    Where one batch waits for memory, or for the one thread that does its work, the other one multiplies. The first item
+    is computed alone, in the calling thread, so that a `tf.function` is traced there.
+    """
+    items = iter(items)
+    for item in itertools.islice(items, 1):
+        yield function(item)
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        running = collections.deque()
+        for item in items:
+            running.append(executor.submit(function, item))
+            if len(running) > 2:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
 
 
 def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, description="embed"):
@@ -214,10 +236,14 @@ def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, descr
         lengths = np.full_like(lengths, max_seq_length)
     embeddings = np.empty((len(lengths), encoder.embedding_size), np.float32)
     with tqdm(total=len(lengths), desc=description, unit="sentence", disable=None) as progress:
-        for batch in length_batches(lengths):
+
+        def compute(batch):
             tokens = tokenizer.pack(tf.gather(sentences, batch), max_seq_length, pad_to_max=pad_to_max)
             embeddings[batch] = forward(tokens).numpy()
-            progress.update(len(batch))
+            return len(batch)
+
+        for count in two_at_a_time(compute, length_batches(lengths)):
+            progress.update(count)
     return embeddings[rows]
 
 
@@ -226,7 +252,8 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
 
     The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of the encoder, its pooling, the padding and
     the ids of all different sentences, so another encoder, vocabulary, pooling, length or text never meets it, and the
-    order of the data, which the seed draws, makes no difference. A file that is not whole is made again.
+    order of the data, which the seed draws, makes no difference. A file that is not whole is made again. A part of the
+    sentences that the same encoder object embedded last, as the test set is of all splits, is read from their file.
 
     Args:
       encoder: `SentenceEncoder`, with the weights of its source.
@@ -244,18 +271,13 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
     for array in (sentences.flat_values.numpy(), sentences.row_lengths().numpy()):
         digest.update(np.ascontiguousarray(array))
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npy"
-    expected = (int(sentences.nrows()), encoder.embedding_size)
-    if path.exists():
-        try:
-            embeddings = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
-            if embeddings.shape == expected and embeddings.dtype == np.float32:
-                logging.info("Embeddings read from %s", path)
-                return embeddings[rows]
-            logging.warning("%s holds %s numbers, expected %s: made again", path, embeddings.shape, expected)
-        except (ValueError, EOFError, zipfile.BadZipFile) as error:
-            logging.warning("%s is not whole (%s): made again", path, error)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}), expected a cache's file") from error
+    embeddings = _read_whole(path, (int(sentences.nrows()), encoder.embedding_size))
+    if embeddings is None:
+        embeddings = _of_what_is_kept(encoder, made_by, path, sentences)
+    else:
+        _KEPT[encoder] = made_by, path, sentences
+    if embeddings is not None:
+        return embeddings[rows]
     make_directory(path.parent)
     try:
         # Before the work, which would be lost in a folder that may not be written to.
@@ -272,4 +294,47 @@ def cached_embeddings(encoder, tokenizer, pieces, max_seq_length, *, cache_dir, 
         os.replace(name, path)
     finally:
         pathlib.Path(name).unlink(missing_ok=True)
+    _KEPT[encoder] = made_by, path, sentences
     return embeddings[rows]
+
+
+def _read_whole(path, shape):
+    """The float32 array of a cache's file; None where there is none, or it is not whole, which is said.
+
+    Raises:
+      UserError: the file cannot be read.
+    """
+    if not path.exists():
+        return None
+    try:
+        embeddings = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        logging.warning("%s is not whole (%s): made again", path, error)
+        return None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}), expected a cache's file") from error
+    if embeddings.shape != shape or embeddings.dtype != np.float32:
+        logging.warning("%s holds %s numbers, expected %s: made again", path, embeddings.shape, shape)
+        return None
+    logging.info("Embeddings read from %s", path)
+    return embeddings
+
+
+def _of_what_is_kept(encoder, made_by, path, sentences):
+    """Embeddings of the sentences out of the file that this encoder's were last kept in, None if one is not in it.
+
+    It is one beside `path`, which has no whole file.
+    """
+    kept_by, kept_path, kept = _KEPT.get(encoder, (None, None, None))
+    if kept_by != made_by or kept_path.parent != path.parent or kept_path == path:
+        return None
+    row_of = {key: row for row, key in enumerate(_keys(kept))}
+    rows = [row_of.get(key) for key in _keys(sentences)]
+    embeddings = None if None in rows else _read_whole(kept_path, (int(kept.nrows()), encoder.embedding_size))
+    return None if embeddings is None else embeddings[rows]
+
+
+def _keys(pieces):
+    """Bytes that tell each row of a RaggedTensor."""
+    values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
+    return (values[start:stop].tobytes() for start, stop in itertools.pairwise(splits))

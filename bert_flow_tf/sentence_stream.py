@@ -106,9 +106,8 @@ class PerSentence:
             for part in parts(sentences):
                 pieces, rows = self._distinct(part)
                 distinct = [None] * int(pieces.nrows())
-                for batch, tokens in self._batches(pieces, batch_size):
-                    lengths = tokens["input_mask"].numpy().sum(axis=1)
-                    for i, value, length in zip(batch, self._function(tokens).numpy(), lengths, strict=True):
+                for batch, values, mask in self._batches(pieces, batch_size):
+                    for i, value, length in zip(batch, values, mask.sum(axis=1), strict=True):
                         distinct[i] = value[:length].copy()
                 found += [distinct[row] for row in rows]
                 progress.update(len(part))
@@ -119,15 +118,21 @@ class PerSentence:
 
     def _values(self, pieces, batch_size):
         values = np.empty((pieces.nrows(), *self._shape), np.float32)
-        for batch, tokens in self._batches(pieces, batch_size):
-            values[batch] = self._function(tokens).numpy()
+        for batch, computed, _ in self._batches(pieces, batch_size):
+            values[batch] = computed
         return values
 
     def _batches(self, pieces, batch_size):
+        """Yields (indices [k], the function's values of these [k, ...], their mask [k, t]) for all of the pieces."""
         if batch_size is not None and (not isinstance(batch_size, (int, np.integer)) or batch_size < 1):
             raise UserError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
-        for batch in input_pipeline.length_batches(pieces.row_lengths().numpy() + 2, batch_size):
-            yield batch, self._tokenizer.pack(tf.gather(pieces, batch), self._max_seq_length)
+
+        def compute(batch):
+            tokens = self._tokenizer.pack(tf.gather(pieces, batch), self._max_seq_length)
+            return batch, self._function(tokens).numpy(), tokens["input_mask"].numpy()
+
+        batches = input_pipeline.length_batches(pieces.row_lengths().numpy() + 2, batch_size)
+        yield from input_pipeline.two_at_a_time(compute, batches)
 
 
 def _digests(pieces):

@@ -101,6 +101,37 @@ def test_encode_applies_flow_then_low_dim(loaded, tiny_encoder_dir):
     assert reduced.embedding_size == 4
 
 
+def test_encode_follows_a_flow_whose_variables_change(tiny_encoder_dir, write_flow_config):
+    options = {"epochs": 8, "batch_size": 6, "flow_model_config": write_flow_config(1)}
+    model = plain(tiny_encoder_dir).fit([f"w1 w{i}" for i in range(2, 20)], **options)
+    before = model.encode(SENTENCES)
+    for variable in model.flow.trainable_variables:
+        variable.assign_add(0.1 * tf.ones_like(variable))
+    u = model.encoder(model.tokenizer(tf.constant(SENTENCES), model.max_seq_length))
+    np.testing.assert_allclose(model.encode(SENTENCES), model.flow.forward(u), rtol=1e-5, atol=1e-5)
+    assert np.abs(model.encode(SENTENCES) - before).max() > 1e-2
+
+
+@pytest.mark.parametrize("has_units", [False, True])
+def test_bfloat16_is_near_float32_in_all_that_is_asked_of_it(loaded, sts_run, monkeypatch, has_units):
+    monkeypatch.setattr("bert_flow_tf.api.multiplies_bfloat16", lambda: has_units)
+    rounded = BertFlow.load(sts_run, dtype="bfloat16")
+    assert rounded.dtype == "bfloat16"
+    for ask in ("encode", "log_prob"):
+        found, expected = getattr(rounded, ask)(SENTENCES), getattr(loaded, ask)(SENTENCES)
+        assert found.dtype == np.float32
+        assert 0 < np.abs(found - expected).max() <= 0.05 * np.abs(expected).max()
+    tokens, exact = (model.encode(SENTENCES, output_value="token_embeddings") for model in (rounded, loaded))
+    assert 0 < np.abs(tokens[0] - exact[0]).max() <= 0.05 * np.abs(exact[0]).max()
+    ids = loaded.tokenizer(tf.constant(SENTENCES), 8)
+    np.testing.assert_array_equal(rounded.encoder(ids), loaded.encoder(ids))
+
+
+def test_another_dtype_is_one_line(tiny_encoder_dir):
+    with pytest.raises(UserError, match="dtype: found 'float16', expected 'float32' or 'bfloat16'"):
+        BertFlow.from_hub(str(tiny_encoder_dir), dtype="float16")
+
+
 def test_a_single_string_gives_one_vector_and_no_sentence_an_empty_array(model):
     np.testing.assert_array_equal(model.encode("w4"), model.encode(["w4"])[0])
     assert model.encode([]).shape == (0, 32)

@@ -1,10 +1,13 @@
 """Pairs become ids, batches and embeddings in the original's order, and no cache is ever stale."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_flow_tf import input_pipeline
 from bert_flow_tf.encoder import SentenceEncoder
@@ -131,6 +134,23 @@ def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max,
     np.testing.assert_array_equal(tokens["input_mask"], ids > 0)
 
 
+@settings(derandomize=True, max_examples=50, deadline=None)
+@given(lengths=st.lists(st.integers(2, 5000), max_size=300), batch_size=st.none() | st.integers(1, 50))
+def test_batches_hold_each_index_once_and_like_lengths_together(lengths, batch_size):
+    batches = list(input_pipeline.length_batches(np.array(lengths, np.int64), batch_size))
+    order = [int(index) for batch in batches for index in batch]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[i] for i in order] == sorted(lengths, reverse=True)
+    for batch in batches[:-1]:
+        tokens = len(batch) * lengths[batch[0]]
+        if batch_size is not None:
+            assert len(batch) == batch_size
+        else:
+            # As many as fit, and one that does not fit alone.
+            assert len(batch) == 1 or tokens <= 2048
+            assert tokens + lengths[batch[0]] > 2048
+
+
 def test_a_sentence_that_recurs_is_computed_once():
     pieces = tf.ragged.constant([[5, 6], [7], [5, 6], [], [5], [7]], tf.int32)
     sentences, rows = input_pipeline.distinct(pieces)
@@ -179,7 +199,7 @@ def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, e
             (pairs, padded),
             (pairs, padded | {"max_seq_length": 12}),
             (make_pairs(tokenizer, max_seq_length=6), {"max_seq_length": 6}),
-            (make_pairs(tokenizer, n=7), {}),
+            (make_pairs(tokenizer, n=17), {}),
             (make_pairs(Tokenizer(VOCAB[:5] + VOCAB[:4:-1], True)), {}),
         ]
     ):
@@ -202,6 +222,27 @@ def test_the_order_of_the_sentences_makes_no_difference(tokenizer, encoder, tmp_
     order = np.random.default_rng(0).permutation(len(first))
     shuffled = dataclasses.replace(pairs, pieces=tf.gather(pairs.pieces, order))
     np.testing.assert_array_equal(cached(encoder, tokenizer, shuffled, tmp_path), first[order])
+
+
+def test_a_part_of_the_sentences_is_read_from_the_file_of_all_not_computed(tokenizer, encoder, tmp_path, monkeypatch):
+    all_of_them, part, more = make_pairs(tokenizer, n=12), make_pairs(tokenizer, n=5), make_pairs(tokenizer, n=13)
+    first = cached(encoder, tokenizer, all_of_them, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(input_pipeline, "embed", None)
+        np.testing.assert_array_equal(cached(encoder, tokenizer, part, tmp_path), first[: 2 * len(part)])
+        for pairs, folder, options in (
+            (more, tmp_path, {}),
+            (part, tmp_path / "other", {}),
+            (part, tmp_path, {"pad_to_max": True}),
+        ):
+            with pytest.raises(TypeError):
+                cached(encoder, tokenizer, pairs, folder, **options)
+    shutil.rmtree(tmp_path / "other")
+    assert len(list(tmp_path.iterdir())) == 1
+    # A file that is gone is no answer.
+    next(tmp_path.iterdir()).unlink()
+    np.testing.assert_allclose(cached(encoder, tokenizer, part, tmp_path), first[: 2 * len(part)], atol=1e-6)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_cache_that_is_no_folder_is_one_line(tokenizer, encoder, tmp_path):

@@ -96,6 +96,7 @@ def test_density_is_the_bijectors(config):
     flow = new_flow(config, dtype=tf.float64)
     u = tf.constant(np.random.default_rng(0).normal(size=(5, 8)))
     z, bits_per_dim = flow.forward_and_bits_per_dim(u)
+    np.testing.assert_allclose(z, flow.forward(u), atol=1e-12)
     log_det = flow.bijector.forward_log_det_jacobian(tf.identity(u), event_ndims=1)
     expected = -0.5 * np.sum(z.numpy() ** 2, axis=-1) - 4 * np.log(2 * np.pi) + log_det
     np.testing.assert_allclose(flow.log_prob(u), expected, atol=1e-10)

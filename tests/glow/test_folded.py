@@ -77,8 +77,10 @@ def test_what_the_flow_learns_later_does_not_reach_it():
     u = embeddings(flow)
     folded = FoldedFlow(flow)
     before = folded(u).numpy()
+    assert folded.is_current()
     perturb(flow.trainable_variables, seed=3)
     np.testing.assert_array_equal(folded(u), before)
+    assert not folded.is_current()
 
 
 @pytest.mark.parametrize("changes", [{"coupling": "affine"}, {"permutation": False}])
