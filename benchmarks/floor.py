@@ -77,14 +77,14 @@ def measure(options):
         padded_lengths = _padded_lengths(model, distinct)
         padded = layers.operations(padded_lengths)
         rows = {
-            "tensorflow": max(ROWS, key=lambda m: _tensorflow_rate(layers.products(m), 0.3)),
+            "tensorflow": max(ROWS, key=lambda m: tensorflow_rate(layers.products(m), 0.3)),
             "pytorch": max(ROWS, key=lambda m: _pytorch_rate(worker, layers.products(m), 0.3)),
         }
         warm_up(model, distinct)
 
         def rates():
             return {
-                "tensorflow": _tensorflow_rate(layers.products(rows["tensorflow"]), RATE_SECONDS),
+                "tensorflow": tensorflow_rate(layers.products(rows["tensorflow"]), RATE_SECONDS),
                 "pytorch": _pytorch_rate(worker, layers.products(rows["pytorch"]), RATE_SECONDS),
             }
 
@@ -168,7 +168,7 @@ def _padded_lengths(model, sentences):
     return [length for rows, length in shapes for _ in range(rows)]
 
 
-def _tensorflow_rate(shapes, seconds):
+def tensorflow_rate(shapes, seconds):
     """Floating-point operations a second of float32 products (m, k, n) in turn, for `seconds`, by TensorFlow."""
     import tensorflow as tf
 

@@ -34,6 +34,7 @@ BENCHMARKS = {
     "flow_step": ("a step of the flow on cached embeddings, against PyTorch", True),
     "flow_share": ("the flow's share of encode", False),
     "floor": ("encode's distance from its matrix products at the machine's rate", True),
+    "encoder_steps": ("what each step towards the floor gave", False),
     "start_up": ("time from the start of a process to its first embedding", False),
     "growth": ("time and memory of encoding 1k, 10k and 100k sentences", False),
 }

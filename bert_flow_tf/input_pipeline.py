@@ -177,17 +177,18 @@ def distinct(pieces):
     return tf.gather(pieces, np.asarray(keep, np.int64)[order]), np.argsort(order)[rows]
 
 
-def length_batches(lengths, batch_size=None):
+def length_batches(lengths, batch_size=None, tokens=_TOKENS_PER_BATCH):
     """Yields int64 arrays of indices, like lengths together, so that little of a batch is padding; the longest first.
 
     Args:
       lengths: int array [n], of what stands at each index, padding that it needs in any batch included.
-      batch_size: indices a batch; None takes as many as have 2,048 tokens, but at least one.
+      batch_size: indices a batch; None takes as many as have `tokens` tokens, but at least one.
+      tokens: int.
     """
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        batch = order[start : start + (batch_size or max(1, _TOKENS_PER_BATCH // int(lengths[order[start]])))]
+        batch = order[start : start + (batch_size or max(1, tokens // int(lengths[order[start]])))]
         yield batch
         start += len(batch)
 
