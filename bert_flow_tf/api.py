@@ -44,7 +44,8 @@ class BertFlow:
       encoder_trained: whether the encoder has other weights than `source`.
       learned_on: dict that says what the flow was learned on, for the model card; None for nothing.
       dtype: "float32", or "bfloat16" for the encoder's matrices, and their products where the machine has units for
-        these: a GPU, or a CPU with AVX-512 BF16, AMX or Arm's BF16. Elsewhere the arithmetic stays float32.
+        these: a GPU, or a CPU with AVX-512 BF16, AMX or Arm's BF16. Elsewhere the arithmetic stays float32. The
+        rounded matrices are a copy; `save` and `export` write the float32 ones.
 
     Attributes:
       embedding_size: length of an embedding, as `encode` gives it.
@@ -89,10 +90,10 @@ class BertFlow:
     def _fold(self):
         """Makes what `encode` computes anew from the flow as it is now."""
         foldable = self.flow is not None and can_fold(self.flow)
-        self._folded = FoldedFlow(self.flow) if foldable else None
-        self._embeddings = self._per_sentence(
-            lambda tokens: self.embed_tokens(tokens, self._folded), (self.embedding_size,)
-        )
+        folded = FoldedFlow(self.flow) if foldable else None
+        self._embeddings = self._per_sentence(lambda tokens: self.embed_tokens(tokens, folded), (self.embedding_size,))
+        # Last: another thread that finds it current finds the embeddings that go with it.
+        self._folded = folded
 
     def _current_embeddings(self):
         """`PerSentence` of `encode`: a flow whose variables were changed since is folded again."""
@@ -244,7 +245,7 @@ class BertFlow:
 
         Args:
           sentences: a string, or an iterable of strings.
-          batch_size: sentences a step; None takes as many as run fastest, by their lengths.
+          batch_size: sentences a step; None takes as many as have 2,048 word pieces, which CPUs run fastest.
           show_progress_bar: None shows it on a terminal only.
           output_value: "sentence_embedding"; or "token_embeddings" for a list of arrays float32 [t_i, hidden_size], one
             a sentence: the encoder's last layer at each word piece, [CLS] and [SEP] included, before pooling and flow.

@@ -43,8 +43,10 @@ def configure_devices(settings):
 
 
 def multiplies_bfloat16():
-    """Whether there is a GPU, or a CPU that says it has units for products of bfloat16; without them they are slow."""
-    if tf.config.list_physical_devices("GPU"):
-        return True
+    """Whether the visible GPUs, or else the CPU, say they have units for products of bfloat16: slow without."""
+    gpus = tf.config.get_visible_devices("GPU")
+    if gpus:
+        details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+        return all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     return cpuinfo.is_file() and re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", cpuinfo.read_text()) is not None

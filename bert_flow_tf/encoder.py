@@ -95,11 +95,12 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """`FusedBert` of this encoder; None where its SavedModel computes something else, or cannot be run to see."""
         # A strategy's scope cannot run the SavedModel, which is how the faster one is proved to compute the same.
         if not self._looked_for_fused and not tf.distribute.has_strategy():
-            self._looked_for_fused = True
-            with tf.init_scope():
+            # On a CPU: a GPU may round what it multiplies.
+            with tf.init_scope(), tf.device("/CPU:0"):
                 self._fused = fused_bert(lambda inputs: self._hub_layer(inputs, training=False), self.variables_by_name)
             if self._fused is None:
                 logging.info("%s is run as its SavedModel has it: it is no BERT of tf-models", self.source.bert_hub)
+            self._looked_for_fused = True
         return self._fused
 
     def rounded_to_bfloat16(self, multiply_in_bfloat16):

@@ -173,6 +173,7 @@ def _agree(found, expected, mask):
     pairs = [
         (a * weights, b * weights) for a, b in zip(found["encoder_outputs"], expected["encoder_outputs"], strict=True)
     ]
+    pairs += [(found["sequence_output"] * weights, expected["sequence_output"] * weights)]
     pairs += [(found["pooled_output"], expected["pooled_output"])]
     return all(
         a.shape == b.shape and float(tf.reduce_max(tf.abs(a - b))) <= _TOLERANCE * float(tf.reduce_max(tf.abs(b)))

@@ -15,6 +15,7 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from tensorflow.python.eager import context  # the public API sets a device and does not tell it
 from tqdm import tqdm
 
 from bert_flow_tf.atomic import make_directory
@@ -197,15 +198,25 @@ def two_at_a_time(function, items):
     """Yields what `function` gives of each item, in order, while up to two are being computed in threads of their own.
 
     Where one batch waits for memory, or for the one thread that does its work, the other one multiplies. The first item
-    is computed alone, in the calling thread, so that a `tf.function` is traced there.
+    is computed alone, so that a `tf.function` is traced once; the threads work on the caller's device. A strategy's
+    scope, which they could not enter, has one item at a time.
     """
+    if tf.distribute.has_strategy():
+        yield from map(function, items)
+        return
+    device = context.context().device_name
+
+    def on_device(item):
+        with tf.device(device):
+            return function(item)
+
     items = iter(items)
     for item in itertools.islice(items, 1):
         yield function(item)
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
         running = collections.deque()
         for item in items:
-            running.append(executor.submit(function, item))
+            running.append(executor.submit(on_device, item))
             if len(running) > 2:
                 yield running.popleft().result()
         while running:

@@ -79,7 +79,7 @@ class MtebModel:
 
 
 def _digest(bert_flow):
-    options = (bert_flow.sentence_embedding_type, bert_flow.max_seq_length, bert_flow.low_dim)
+    options = (bert_flow.sentence_embedding_type, bert_flow.max_seq_length, bert_flow.low_dim, bert_flow.dtype)
     digest = hashlib.sha256(f"{bert_flow.source.fingerprint} {options}\n".encode())
     variables = dict(bert_flow.encoder.variables_by_name) if bert_flow.encoder_trained else {}
     if bert_flow.flow is not None:

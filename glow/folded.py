@@ -30,8 +30,14 @@ class FoldedFlow:
         if not can_fold(flow):
             raise ValueError(f"found a flow of {flow.config}, expected additive couplings and reversals")
         self._config, self._dtype = flow.config, flow.dtype.as_numpy_dtype
-        self._flow, self._values = flow, _values(flow)
-        self._fold({path: value.astype(np.float64) for path, value in self._values.items()}, flow.event_size)
+        values = {path: np.asarray(variable.numpy(), np.float64) for path, variable in flow.variables_by_path.items()}
+        self._folded_values = np.concatenate([value.reshape(-1) for value in values.values()])
+        # One read of all variables: a hundred of them take milliseconds.
+        self._values = tf.function(
+            lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables_by_path.values()], axis=0),
+            autograph=False,
+        )
+        self._fold(values, flow.event_size)
 
     def __call__(self, u):
         """The latents z [n, D] of the embeddings `u` [n, D]."""
@@ -45,8 +51,7 @@ class FoldedFlow:
 
     def is_current(self):
         """Whether the flow's variables are still what was folded."""
-        now = _values(self._flow)
-        return all(np.array_equal(value, now[path], equal_nan=True) for path, value in self._values.items())
+        return np.array_equal(self._values().numpy().astype(np.float64), self._folded_values, equal_nan=True)
 
     def _fold(self, values, size):
         """Sets the constants from the flow's variables by path, float64."""
@@ -65,11 +70,6 @@ class FoldedFlow:
 
     def _cast(self, array):
         return array.astype(self._dtype)
-
-
-def _values(flow):
-    """dict of path -> array of the flow's variables."""
-    return {path: variable.numpy() for path, variable in flow.variables_by_path.items()}
 
 
 def can_fold(flow):

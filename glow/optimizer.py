@@ -74,9 +74,9 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             beta1_power=zero,
             beta2_power=zero,
             lr=learning_rate * (math.sqrt(v_factor) / m_factor),
-            beta1=tf.cast(self.beta_1, variable.dtype),
-            beta2=tf.cast(self.beta_2, variable.dtype),
-            epsilon=tf.cast(self.epsilon * math.sqrt(v_factor), variable.dtype),
+            beta1=tf.constant(self.beta_1, variable.dtype),
+            beta2=tf.constant(self.beta_2, variable.dtype),
+            epsilon=tf.constant(self.epsilon * math.sqrt(v_factor), variable.dtype),
             grad=gradient,
             use_locking=True,
         )

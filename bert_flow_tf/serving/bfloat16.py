@@ -69,11 +69,11 @@ def _rounded(graph_def, output):
 
     def in_bfloat16(reference, consumer, index):
         """Name of the tensor `reference` in bfloat16: a weight's placeholder, or a cast made for this consumer."""
-        constant = _constant(nodes, reference)
-        if constant is not None:
-            name = f"{constant.name}/bfloat16"
+        name, matrix = _constant(nodes, reference)
+        if matrix is not None:
+            name = f"{name}/bfloat16"
             if name not in weights:
-                weights[name] = tf.cast(tf.make_ndarray(constant.attr["value"].tensor), tf.bfloat16).numpy()
+                weights[name] = tf.cast(matrix, tf.bfloat16).numpy()
                 placeholder = changed.node.add(name=name, op="Placeholder")
                 placeholder.attr["dtype"].type = tf.bfloat16.as_datatype_enum
             return name
@@ -81,7 +81,7 @@ def _rounded(graph_def, output):
 
     for node in graph_def.node:
         kind = "Tparams" if node.op == "GatherV2" else "T"
-        is_lookup = node.op == "GatherV2" and _constant(nodes, node.input[0]) is not None
+        is_lookup = node.op == "GatherV2" and _constant(nodes, node.input[0])[1] is not None
         is_float = node.attr[kind].type == tf.float32.as_datatype_enum if kind in node.attr else False
         new = changed.node.add()
         new.CopyFrom(node)
@@ -102,13 +102,23 @@ def _rounded(graph_def, output):
 
 
 def _constant(nodes, reference):
-    """The constant of two axes or more that `reference` is, through identities; None where it is none."""
-    node = nodes[reference.split(":")[0]]
-    while node.op == "Identity":
+    """Name and array of the constant of two axes or more that `reference` is, or is a reshape of; else (None, None)."""
+    node, name, shapes = nodes[reference.split(":")[0]], None, []
+    while node.op in ("Identity", "Reshape"):
+        if node.op == "Reshape":
+            shape = nodes[node.input[1].split(":")[0]]
+            if shape.op != "Const":
+                return None, None
+            # A constant is another matrix in every shape.
+            name = name or node.name
+            shapes.append(tf.make_ndarray(shape.attr["value"].tensor))
         node = nodes[node.input[0].split(":")[0]]
     if node.op != "Const" or node.attr["dtype"].type != tf.float32.as_datatype_enum:
-        return None
-    return node if len(node.attr["value"].tensor.tensor_shape.dim) > 1 else None
+        return None, None
+    array = tf.make_ndarray(node.attr["value"].tensor)
+    for shape in reversed(shapes):
+        array = array.reshape(shape)
+    return (name or node.name, array) if array.ndim > 1 else (None, None)
 
 
 def _add_cast(graph_def, name, reference, from_type, to_type):

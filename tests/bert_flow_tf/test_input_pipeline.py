@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -141,14 +142,33 @@ def test_batches_hold_each_index_once_and_like_lengths_together(lengths, batch_s
     order = [int(index) for batch in batches for index in batch]
     assert sorted(order) == list(range(len(lengths)))
     assert [lengths[i] for i in order] == sorted(lengths, reverse=True)
-    for batch in batches[:-1]:
-        tokens = len(batch) * lengths[batch[0]]
+    for i, batch in enumerate(batches):
+        tokens, last = len(batch) * lengths[batch[0]], i == len(batches) - 1
         if batch_size is not None:
-            assert len(batch) == batch_size
+            assert len(batch) == batch_size or (last and len(batch) < batch_size)
         else:
             # As many as fit, and one that does not fit alone.
             assert len(batch) == 1 or tokens <= 2048
-            assert tokens + lengths[batch[0]] > 2048
+            assert last or tokens + lengths[batch[0]] > 2048
+
+
+def test_two_at_a_time_keeps_order_device_and_errors():
+    names = []
+
+    def device_of(item):
+        names.append(threading.current_thread().name)
+        return item, tf.zeros([]).device.rpartition("device:")[2]
+
+    with tf.device("/CPU:1"):
+        assert list(input_pipeline.two_at_a_time(device_of, range(9))) == [(i, "CPU:1") for i in range(9)]
+    assert len(set(names)) > 1
+    names.clear()
+    with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
+        assert [item for item, _ in input_pipeline.two_at_a_time(device_of, range(4))] == [0, 1, 2, 3]
+    assert len(set(names)) == 1
+    with pytest.raises(ZeroDivisionError):
+        list(input_pipeline.two_at_a_time(lambda item: 1 // (item - 3), range(9)))
+    assert list(input_pipeline.two_at_a_time(device_of, [])) == []
 
 
 def test_a_sentence_that_recurs_is_computed_once():

@@ -16,6 +16,24 @@ def test_step_is_adam_without_bias_correction():
     np.testing.assert_allclose(variable.numpy(), [1.0 - 0.1 * m / (np.sqrt(v) + 1e-6)], rtol=1e-6)
 
 
+@pytest.mark.parametrize(("dtype", "rtol"), [(tf.float32, 1e-6), (tf.float64, 1e-12)])
+def test_steps_are_those_of_arithmetic_in_float64(dtype, rtol):
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=7).astype(dtype.as_numpy_dtype).astype(np.float64)
+    variable = tf.Variable(w, dtype=dtype, name="kernel")
+    optimizer = AdamWeightDecay(0.01, decay_rate=0.01)
+    optimizer.build([variable])
+    m, v = np.zeros(7), np.zeros(7)
+    rate, begun = float(np.asarray(0.01, np.float32)), w.copy()
+    for _ in range(20):
+        g = rng.normal(size=7).astype(dtype.as_numpy_dtype).astype(np.float64)
+        optimizer.apply_gradients([(tf.constant(g, dtype), variable)])
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        w = w - rate * (m / (np.sqrt(v) + 1e-6) + 0.01 * w)
+    assert np.abs(w - begun).max() > 0.1
+    np.testing.assert_allclose(variable.numpy(), w, rtol=rtol, atol=rtol)
+
+
 @pytest.mark.parametrize(
     ("name", "decays"),
     [
