@@ -102,7 +102,7 @@ class BertFlow:
         return self._embeddings
 
     def _per_sentence(self, function, shape):
-        function = tf.function(function, input_signature=[_TOKENS])
+        function = tf.function(function, input_signature=[_TOKENS], autograph=False)
         return PerSentence(function, self.tokenizer, shape=shape, max_seq_length=self.max_seq_length)
 
     @classmethod

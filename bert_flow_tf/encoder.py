@@ -167,7 +167,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def _probe(self):
         """The encoder's outputs by name, as symbols: traced, not run, since a strategy's scope cannot run it."""
         specs = dict.fromkeys(_INPUTS, tf.TensorSpec([None, None], tf.int32))
-        trace = tf.function(lambda inputs: self._hub_layer(inputs, training=False))
+        trace = tf.function(lambda inputs: self._hub_layer(inputs, training=False), autograph=False)
         try:
             outputs = trace.get_concrete_function(specs).structured_outputs
         except (TypeError, ValueError) as error:

@@ -237,11 +237,8 @@ def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, descr
       description: of the progress bar.
     """
     sentences, rows = distinct(pieces)
-    names = ("input_word_ids", "input_mask", "input_type_ids")
-
-    @tf.function(input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in names}])
-    def forward(tokens):
-        return encoder(tokens, training=False)
+    specs = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
+    forward = tf.function(lambda tokens: encoder(tokens, training=False), input_signature=[specs], autograph=False)
 
     lengths = np.minimum(sentences.row_lengths().numpy() + 2, max_seq_length)
     if pad_to_max:

@@ -4,27 +4,18 @@ import contextlib
 import json
 import logging
 import pathlib
-import random
 import shutil
-import tempfile
 
 import tensorflow as tf
-import tf_keras
 
 from bert_flow_tf import atomic
 from bert_flow_tf.convert import weights as bert_weights
+from bert_flow_tf.convert.bert_saved_model import save_bert
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.tokenizer import read_vocabulary
 
 # Part of every cache key: raise it when the same source would give another folder.
-FORMAT_VERSION = 1
-_ACTIVATIONS = {
-    "gelu_tanh": "gelu",  # tf-models' own name for it
-    "gelu_erf": tf_keras.activations.gelu,
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
-}
+FORMAT_VERSION = 2
 
 
 def write_encoder_folder(out_dir, *, config, vocab_file, weights, do_lower_case, source, overwrite=False):
@@ -60,7 +51,13 @@ def write_encoder_folder(out_dir, *, config, vocab_file, weights, do_lower_case,
         write_json(folder / "bert_config.json", config.to_dict())
         write_json(folder / "source.json", {"format_version": FORMAT_VERSION, "do_lower_case": do_lower_case, **source})
         with quiet_tensorflow():
-            _save_encoder(folder / "encoder", config, weights, folder / "vocab.txt", do_lower_case)
+            save_bert(
+                folder / "encoder",
+                config,
+                weights,
+                vocab_file=folder / "vocab.txt",
+                do_lower_case=do_lower_case,
+            )
             tf.saved_model.save(Preprocess(folder / "vocab.txt", do_lower_case), str(folder / "preprocess"))
     return pathlib.Path(out_dir)
 
@@ -106,51 +103,3 @@ def quiet_tensorflow():
     finally:
         logger.setLevel(level)
         logging.getLogger("absl").setLevel(absl_level)
-
-
-@contextlib.contextmanager
-def _dropout_from_state_variables():
-    """Keras layers built inside draw dropout from `tf.random.Generator` variables, which a SavedModel keeps.
-
-    Keras' default are random ops whose state nobody can save. The generators' first seeds come from Python's `random`.
-    """
-    enabled_before = tf_keras.backend.experimental.is_tf_random_generator_enabled()
-    state = random.getstate()
-    random.seed(0)
-    tf_keras.backend.experimental.enable_tf_random_generator()
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        if not enabled_before:
-            tf_keras.backend.experimental.disable_tf_random_generator()
-
-
-def _save_encoder(path, config, weights, vocab_file, do_lower_case):
-    from official.legacy.bert import configs
-    from official.nlp.tools import export_tfhub_lib
-
-    fields = config.to_dict() | {"hidden_act": _ACTIVATIONS[config.hidden_act]}
-    bert_config = configs.BertConfig(**fields)
-    with _dropout_from_state_variables(), tempfile.TemporaryDirectory() as workspace:
-        encoder = export_tfhub_lib.get_bert_encoder(bert_config)
-        _assign(encoder, config, weights)
-        checkpoint = tf.train.Checkpoint(model=encoder, encoder=encoder).save(f"{workspace}/encoder")
-        export_tfhub_lib.export_model(
-            str(path),
-            bert_config=bert_config,
-            model_checkpoint_path=checkpoint,
-            with_mlm=False,
-            vocab_file=str(vocab_file),
-            do_lower_case=do_lower_case,
-        )
-
-
-def _assign(encoder, config, weights):
-    variables = {variable.name.removesuffix(":0"): variable for variable in encoder.variables}
-    for tf1_name, keras_name in bert_weights.keras_names(config.num_hidden_layers).items():
-        variable = variables.pop(keras_name)
-        # tf-models splits the heads into an axis of their own; the order of the numbers is the same.
-        variable.assign(weights[tf1_name].reshape(variable.shape))
-    if variables:
-        raise ValueError(f"tf-models' encoder has variables that no weight was assigned to: {', '.join(variables)}")

@@ -1,0 +1,87 @@
+"""Writes a BERT as a SavedModel with TF-Hub's interface of text encoders, and nothing that the interface lacks."""
+
+import contextlib
+import random
+
+import tensorflow as tf
+import tf_keras
+
+from bert_flow_tf.convert import weights as bert_weights
+
+_ACTIVATIONS = {
+    "gelu_tanh": "gelu",  # tf-models' own name for it
+    "gelu_erf": tf_keras.activations.gelu,
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+
+
+def save_bert(path, config, weights, *, vocab_file, do_lower_case):
+    """Writes the SavedModel: called with a dict of int32 [batch, seq], it gives a dict of outputs as TF-Hub's BERTs do.
+
+    `sequence_output` is [batch, seq, width], `encoder_outputs` a list of it, one a layer, `pooled_output` and `default`
+    are [batch, width]. It holds one function for training and one without dropout, where Keras' own saving would keep
+    four for each of its layers, which take seconds to load.
+
+    Args:
+      path: folder to make.
+      config: `BertConfig`.
+      weights: dict of TF1 name -> array.
+      vocab_file: path of the vocabulary, which becomes an asset.
+      do_lower_case: whether the vocabulary is uncased.
+    """
+    # tf-models takes seconds to import, and only here is it needed.
+    from official.legacy.bert import configs
+    from official.nlp.tools import export_tfhub_lib
+
+    fields = config.to_dict() | {"hidden_act": _ACTIVATIONS[config.hidden_act]}
+    with _dropout_from_state_variables():
+        encoder = export_tfhub_lib.get_bert_encoder(configs.BertConfig(**fields))
+    _assign(encoder, config, weights)
+
+    @tf.function
+    def call(inputs, training=False):
+        outputs = encoder(inputs, training=training)
+        return {**outputs, "default": outputs["pooled_output"]}
+
+    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in _INPUTS}
+    traces = [call.get_concrete_function(specs, training=training) for training in (False, True)]
+    hub_object = tf.train.Checkpoint(vocab_file=tf.saved_model.Asset(str(vocab_file)))
+    hub_object.__call__ = call
+    hub_object.variables = encoder.variables
+    hub_object.trainable_variables = encoder.trainable_variables
+    hub_object.regularization_losses = []
+    hub_object.do_lower_case = tf.Variable(do_lower_case, trainable=False)
+    states = {id(v): v for trace in traces for v in trace.graph.variables if v.dtype == tf.int64}
+    hub_object.dropout_state = list(states.values())
+    tf.saved_model.save(hub_object, str(path), signatures={})
+
+
+@contextlib.contextmanager
+def _dropout_from_state_variables():
+    """Keras layers built inside draw dropout from `tf.random.Generator` variables, which a SavedModel keeps.
+
+    Keras' default are random ops whose state nobody can save. The generators' first seeds come from Python's `random`.
+    """
+    enabled_before = tf_keras.backend.experimental.is_tf_random_generator_enabled()
+    state = random.getstate()
+    random.seed(0)
+    tf_keras.backend.experimental.enable_tf_random_generator()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        if not enabled_before:
+            tf_keras.backend.experimental.disable_tf_random_generator()
+
+
+def _assign(encoder, config, weights):
+    variables = {variable.name.removesuffix(":0"): variable for variable in encoder.variables}
+    for tf1_name, keras_name in bert_weights.keras_names(config.num_hidden_layers).items():
+        variable = variables.pop(keras_name)
+        # tf-models splits the heads into an axis of their own; the order of the numbers is the same.
+        variable.assign(weights[tf1_name].reshape(variable.shape))
+    if variables:
+        raise ValueError(f"tf-models' encoder has variables that no weight was assigned to: {', '.join(variables)}")
