@@ -161,6 +161,7 @@ class SiameseBertFlow(tf_keras.Model):
             loss += self.l2_penalty * (norms[0] + norms[1])
         return loss
 
+    @tf.autograph.experimental.do_not_convert
     def train_step(self, data):
         """One step of both optimisers; logs are of the global batch, summed over replicas.
 
