@@ -41,6 +41,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.excluded_from_decay = tuple(excluded_from_decay)
+        self._scalars = None
 
     def build(self, var_list):
         super().build(var_list)
@@ -53,19 +54,25 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         """Whether a variable of this name decays."""
         return not any(re.search(pattern, variable_name) for pattern in self.excluded_from_decay)
 
+    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        self._scalars = {}  # of this step, reckoned once for all variables
+        try:
+            return super().apply_gradients(grads_and_vars, *args, **kwargs)
+        finally:
+            self._scalars = None
+
     def update_step(self, gradient, variable):
-        learning_rate = tf.cast(self.learning_rate, variable.dtype)
+        rate, decay, epsilon = self._scalars_of(variable.dtype)
         index = self._index_dict[self._var_key(variable)]
         m, v = self._moments[index], self._velocities[index]
         # TF1 turns slices of an embedding's gradient into a dense one, so m and v of absent words decay as well.
         gradient = tf.convert_to_tensor(gradient)
         if self.decays(variable.name):
             # Before the step, which then leaves of the variable what it was less its decay.
-            variable.assign_sub(learning_rate * self.decay_rate * variable)
-        # One kernel of what would be a dozen operations. Powers of beta that are 0 leave out the bias correction. The
-        # kernel weighs gradients by 1 - β as rounded to the variable's type, 1e-5 off for β2 in float32, so its m and v
-        # are multiples of the true ones; the rate and ε take the factors back.
-        m_factor, v_factor = (_rounding_factor(beta, variable.dtype) for beta in (self.beta_1, self.beta_2))
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=variable.handle, alpha=decay, delta=tf.convert_to_tensor(variable), use_locking=True
+            )
+        # One kernel of what would be a dozen operations. Powers of beta that are 0 leave out the bias correction.
         zero = tf.zeros([], variable.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
@@ -73,13 +80,32 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             v=v.handle,
             beta1_power=zero,
             beta2_power=zero,
-            lr=learning_rate * (math.sqrt(v_factor) / m_factor),
+            lr=rate,
             beta1=tf.constant(self.beta_1, variable.dtype),
             beta2=tf.constant(self.beta_2, variable.dtype),
-            epsilon=tf.constant(self.epsilon * math.sqrt(v_factor), variable.dtype),
+            epsilon=epsilon,
             grad=gradient,
             use_locking=True,
         )
+
+    def _scalars_of(self, dtype):
+        """Adam's rate, the rate of decay and Adam's epsilon, of `dtype`.
+
+        Adam's kernel weighs gradients by 1 - β as rounded to the variable's type, 1e-5 off for β2 in float32, so its m
+        and v are multiples of the true ones; its rate and ε take the factors back.
+        """
+        if self._scalars is not None and dtype in self._scalars:
+            return self._scalars[dtype]
+        m_factor, v_factor = (_rounding_factor(beta, dtype) for beta in (self.beta_1, self.beta_2))
+        learning_rate = tf.cast(self.learning_rate, dtype)
+        scalars = (
+            learning_rate * (math.sqrt(v_factor) / m_factor),
+            learning_rate * self.decay_rate,
+            tf.constant(self.epsilon * math.sqrt(v_factor), dtype),
+        )
+        if self._scalars is not None:
+            self._scalars[dtype] = scalars
+        return scalars
 
     def get_config(self):
         return {
