@@ -28,7 +28,7 @@ def measure(options):
     """dict of times and percentages of every step; see `run`."""
     import tensorflow as tf
 
-    from bert_flow_tf import input_pipeline
+    from bert_flow_tf import embedding, input_pipeline
     from bert_flow_tf.pooling import pooling
 
     model = our_model(options)
@@ -55,8 +55,8 @@ def measure(options):
             packed = model.tokenizer.pack(tf.gather(pieces, batch), MAX_SEQ_LENGTH)
             embeddings[batch] = functions[fused](packed).numpy()
 
-        batches = input_pipeline.length_batches(lengths, batch_size, tokens_a_batch)
-        for _ in input_pipeline.two_at_a_time(compute, batches) if two_at_a_time else map(compute, batches):
+        batches = embedding.length_batches(lengths, batch_size, tokens_a_batch)
+        for _ in embedding.two_at_a_time(compute, batches) if two_at_a_time else map(compute, batches):
             pass
         return embeddings
 

@@ -2,7 +2,7 @@
 
 import warnings
 
-from bert_flow_tf import input_pipeline
+from bert_flow_tf import embedding, input_pipeline
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.sentence_stream import sentence_list
 from glow.calibrator import FlowCalibrator
@@ -34,7 +34,7 @@ def learn_flow(bert_flow, sentences, config, *, batch_size, **options):
         )
     calibrator = FlowCalibrator(config, batch_size=batch_size, **options)
     pieces = input_pipeline.tokenize(bert_flow.tokenizer, sentences, bert_flow.max_seq_length)
-    u = input_pipeline.embed(bert_flow.pooled, bert_flow.tokenizer, pieces, bert_flow.max_seq_length)
+    u = embedding.embed(bert_flow.pooled, bert_flow.tokenizer, pieces, bert_flow.max_seq_length)
     try:
         calibrator.fit(u)
     except ValueError as error:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf import experiment, input_pipeline, run_model
+from bert_flow_tf import embedding, embedding_cache, experiment, input_pipeline, run_model
 from bert_flow_tf.encoder import recorded_encoder, resolve_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import metrics
@@ -40,7 +40,7 @@ class Scorer:
         pieces = input_pipeline.tokenize_pairs(self.tokenizer, examples, labels, settings.max_seq_length).pieces
         options = {"pad_to_max": settings.pad_to_max_seq_length}
         if self.cache_dir:
-            u = input_pipeline.cached_embeddings(
+            u = embedding_cache.cached_embeddings(
                 self.model.encoder,
                 self.tokenizer,
                 pieces,
@@ -49,7 +49,7 @@ class Scorer:
                 **options,
             )
         else:
-            u = input_pipeline.embed(self.model.encoder, self.tokenizer, pieces, settings.max_seq_length, **options)
+            u = embedding.embed(self.model.encoder, self.tokenizer, pieces, settings.max_seq_length, **options)
         u = u.reshape(len(labels), 2, -1)
         parts = []
         for start in range(0, len(labels), _PAIRS_PER_BATCH):
@@ -233,5 +233,5 @@ def write_predictions(settings, task, scorer):
     logging.info("%d pairs to %s in %.1f s", len(lines), path, time.monotonic() - started)
 
 
-def _rounded(embedding):
-    return [round(float(x), 6) for x in embedding]
+def _rounded(vector):
+    return [round(float(x), 6) for x in vector]

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from bert_flow_tf import input_pipeline
+from bert_flow_tf import embedding, input_pipeline
 from bert_flow_tf.errors import UserError
 
 # Sentences that are sorted by length together. What is held of a stream at a time does not grow beyond these.
@@ -114,7 +114,7 @@ class PerSentence:
         return found
 
     def _distinct(self, part):
-        return input_pipeline.distinct(input_pipeline.tokenize(self._tokenizer, part, self._max_seq_length))
+        return embedding.distinct(input_pipeline.tokenize(self._tokenizer, part, self._max_seq_length))
 
     def _values(self, pieces, batch_size):
         values = np.empty((pieces.nrows(), *self._shape), np.float32)
@@ -131,8 +131,8 @@ class PerSentence:
             tokens = self._tokenizer.pack(tf.gather(pieces, batch), self._max_seq_length)
             return batch, self._function(tokens).numpy(), tokens["input_mask"].numpy()
 
-        batches = input_pipeline.length_batches(pieces.row_lengths().numpy() + 2, batch_size)
-        yield from input_pipeline.two_at_a_time(compute, batches)
+        batches = embedding.length_batches(pieces.row_lengths().numpy() + 2, batch_size)
+        yield from embedding.two_at_a_time(compute, batches)
 
 
 def _digests(pieces):

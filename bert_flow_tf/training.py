@@ -9,7 +9,7 @@ import time
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf import callbacks, experiment, input_pipeline
+from bert_flow_tf import callbacks, embedding_cache, experiment, input_pipeline
 from bert_flow_tf.atomic import write_atomically
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.optimization import WarmupLinearDecay
@@ -144,7 +144,7 @@ def _features(settings, model, tokenizer, data, stages):
         return input_pipeline.token_features(
             data.pairs, tokenizer, settings.max_seq_length, settings.pad_to_max_seq_length
         )
-    embeddings = input_pipeline.cached_embeddings(
+    embeddings = embedding_cache.cached_embeddings(
         model.encoder,
         tokenizer,
         data.pairs.pieces,

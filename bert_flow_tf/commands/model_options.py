@@ -204,9 +204,9 @@ def pooled_embeddings(loaded, sentences, *, distinct=False):
       sentences: list of strings; one that recurs is computed once.
       distinct: give sentences of the same word pieces one row, in no order.
     """
-    from bert_flow_tf import input_pipeline
+    from bert_flow_tf import embedding, input_pipeline
 
     pieces = input_pipeline.tokenize(loaded.tokenizer, sentences, loaded.max_seq_length)
     if distinct:
-        pieces, _ = input_pipeline.distinct(pieces)
-    return input_pipeline.embed(loaded.encoder, loaded.tokenizer, pieces, loaded.max_seq_length)
+        pieces, _ = embedding.distinct(pieces)
+    return embedding.embed(loaded.encoder, loaded.tokenizer, pieces, loaded.max_seq_length)

@@ -1,41 +1,20 @@
-"""Pairs become ids, batches and embeddings in the original's order, and no cache is ever stale."""
-
-import dataclasses
-import shutil
-import threading
+"""Pairs become ids and batches in the original's order."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bert_flow_tf import input_pipeline
-from bert_flow_tf.encoder import SentenceEncoder
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.tasks import Examples, get_task
 from bert_flow_tf.tokenizer import Tokenizer
+from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
 
-VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(59))]
 STSB = get_task("sts-b")
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
     return Tokenizer(VOCAB, do_lower_case=True)
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_source):
-    return SentenceEncoder(tiny_source, "avg", trainable=False)
-
-
-def make_pairs(tokenizer, n=6, max_seq_length=10):
-    a = [" ".join(f"w{j}" for j in range(i + 1)) for i in range(n)]
-    b = [f"w{20 + i}" for i in range(n)]
-    examples = Examples(a, b, np.arange(n, dtype=np.float32) % 6, has_labels=True)
-    labels = input_pipeline.scaled_labels(examples, STSB)
-    return input_pipeline.tokenize_pairs(tokenizer, examples, labels, max_seq_length)
 
 
 def batch_labels(pairs, tokenizer, steps, **options):
@@ -133,152 +112,3 @@ def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max,
     ids[1, 0, :3], ids[1, 1, :3] = [2, 5, 3], [2, 25, 3]
     np.testing.assert_array_equal(tokens["input_word_ids"], ids)
     np.testing.assert_array_equal(tokens["input_mask"], ids > 0)
-
-
-@settings(derandomize=True, max_examples=50, deadline=None)
-@given(lengths=st.lists(st.integers(2, 5000), max_size=300), batch_size=st.none() | st.integers(1, 50))
-def test_batches_hold_each_index_once_and_like_lengths_together(lengths, batch_size):
-    batches = list(input_pipeline.length_batches(np.array(lengths, np.int64), batch_size))
-    order = [int(index) for batch in batches for index in batch]
-    assert sorted(order) == list(range(len(lengths)))
-    assert [lengths[i] for i in order] == sorted(lengths, reverse=True)
-    for i, batch in enumerate(batches):
-        tokens, last = len(batch) * lengths[batch[0]], i == len(batches) - 1
-        if batch_size is not None:
-            assert len(batch) == batch_size or (last and len(batch) < batch_size)
-        else:
-            # As many as fit, and one that does not fit alone.
-            assert len(batch) == 1 or tokens <= 2048
-            assert last or tokens + lengths[batch[0]] > 2048
-
-
-def test_two_at_a_time_keeps_order_device_and_errors():
-    names = []
-
-    def device_of(item):
-        names.append(threading.current_thread().name)
-        return item, tf.zeros([]).device.rpartition("device:")[2]
-
-    with tf.device("/CPU:1"):
-        assert list(input_pipeline.two_at_a_time(device_of, range(9))) == [(i, "CPU:1") for i in range(9)]
-    assert len(set(names)) > 1
-    names.clear()
-    with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
-        assert [item for item, _ in input_pipeline.two_at_a_time(device_of, range(4))] == [0, 1, 2, 3]
-    assert len(set(names)) == 1
-    with pytest.raises(ZeroDivisionError):
-        list(input_pipeline.two_at_a_time(lambda item: 1 // (item - 3), range(9)))
-    assert list(input_pipeline.two_at_a_time(device_of, [])) == []
-
-
-def test_a_sentence_that_recurs_is_computed_once():
-    pieces = tf.ragged.constant([[5, 6], [7], [5, 6], [], [5], [7]], tf.int32)
-    sentences, rows = input_pipeline.distinct(pieces)
-    assert sorted(sentences.to_list()) == [[], [5], [5, 6], [7]]
-    assert tf.gather(sentences, rows).to_list() == pieces.to_list()
-    # The batches that they are computed in are then the same ones whatever the order of the data.
-    again, _ = input_pipeline.distinct(pieces[::-1])
-    assert again.to_list() == sentences.to_list()
-
-
-def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder, monkeypatch):
-    pairs = make_pairs(tokenizer, n=8)
-    alone = np.concatenate(
-        [encoder(tokenizer.pack(pairs.pieces[i : i + 1], 10)).numpy() for i in range(int(pairs.pieces.nrows()))]
-    )
-    together = input_pipeline.embed(encoder, tokenizer, pairs.pieces, 10)
-    monkeypatch.setattr(input_pipeline, "_TOKENS_PER_BATCH", 20)
-    for embeddings in (
-        together,
-        input_pipeline.embed(encoder, tokenizer, pairs.pieces, 10),
-        input_pipeline.embed(encoder, tokenizer, pairs.pieces, 10, pad_to_max=True),
-    ):
-        np.testing.assert_allclose(embeddings, alone, atol=1e-5)
-
-
-def cached(encoder, tokenizer, pairs, folder, **options):
-    options = {"max_seq_length": 10} | options
-    return input_pipeline.cached_embeddings(encoder, tokenizer, pairs.pieces, cache_dir=folder, **options)
-
-
-def test_cached_embeddings_are_read_not_computed(tokenizer, encoder, tmp_path, monkeypatch):
-    pairs = make_pairs(tokenizer)
-    first = cached(encoder, tokenizer, pairs, tmp_path / "new")
-    monkeypatch.setattr(input_pipeline, "embed", None)
-    np.testing.assert_array_equal(cached(encoder, tokenizer, pairs, tmp_path / "new"), first)
-    assert len(list((tmp_path / "new").iterdir())) == 1
-
-
-@pytest.mark.differs("No cache of records")
-def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, encoder, tmp_path, monkeypatch):
-    pairs = make_pairs(tokenizer)
-    cached(encoder, tokenizer, pairs, tmp_path)
-    padded = {"pad_to_max": True}
-    for i, (other, options) in enumerate(
-        [
-            (pairs, padded),
-            (pairs, padded | {"max_seq_length": 12}),
-            (make_pairs(tokenizer, max_seq_length=6), {"max_seq_length": 6}),
-            (make_pairs(tokenizer, n=17), {}),
-            (make_pairs(Tokenizer(VOCAB[:5] + VOCAB[:4:-1], True)), {}),
-        ]
-    ):
-        cached(encoder, tokenizer, other, tmp_path, **options)
-        assert len(list(tmp_path.iterdir())) == i + 2
-    files = len(list(tmp_path.iterdir()))
-    with monkeypatch.context() as changed:
-        changed.setattr(encoder, "source", dataclasses.replace(encoder.source, fingerprint="another"))
-        cached(encoder, tokenizer, pairs, tmp_path)
-    with monkeypatch.context() as changed:
-        changed.setattr(encoder, "sentence_embedding_type", "cls")
-        cached(encoder, tokenizer, pairs, tmp_path)
-    assert len(list(tmp_path.iterdir())) == files + 2
-
-
-def test_the_order_of_the_sentences_makes_no_difference(tokenizer, encoder, tmp_path, monkeypatch):
-    pairs = make_pairs(tokenizer)
-    first = cached(encoder, tokenizer, pairs, tmp_path)
-    monkeypatch.setattr(input_pipeline, "embed", None)
-    order = np.random.default_rng(0).permutation(len(first))
-    shuffled = dataclasses.replace(pairs, pieces=tf.gather(pairs.pieces, order))
-    np.testing.assert_array_equal(cached(encoder, tokenizer, shuffled, tmp_path), first[order])
-
-
-def test_a_part_of_the_sentences_is_read_from_the_file_of_all_not_computed(tokenizer, encoder, tmp_path, monkeypatch):
-    all_of_them, part, more = make_pairs(tokenizer, n=12), make_pairs(tokenizer, n=5), make_pairs(tokenizer, n=13)
-    first = cached(encoder, tokenizer, all_of_them, tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(input_pipeline, "embed", None)
-        np.testing.assert_array_equal(cached(encoder, tokenizer, part, tmp_path), first[: 2 * len(part)])
-        for pairs, folder, options in (
-            (more, tmp_path, {}),
-            (part, tmp_path / "other", {}),
-            (part, tmp_path, {"pad_to_max": True}),
-        ):
-            with pytest.raises(TypeError):
-                cached(encoder, tokenizer, pairs, folder, **options)
-    shutil.rmtree(tmp_path / "other")
-    assert len(list(tmp_path.iterdir())) == 1
-    # A file that is gone is no answer.
-    next(tmp_path.iterdir()).unlink()
-    np.testing.assert_allclose(cached(encoder, tokenizer, part, tmp_path), first[: 2 * len(part)], atol=1e-6)
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_cache_that_is_no_folder_is_one_line(tokenizer, encoder, tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file: cannot be made \(File exists\), expected a place for a directory"):
-        cached(encoder, tokenizer, make_pairs(tokenizer), tmp_path / "file")
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda data: data[:-7], lambda data: data[:40], lambda data: b"", lambda data: b"PK\3\4"]
-)
-def test_a_cache_file_that_is_not_whole_is_made_again(tokenizer, encoder, tmp_path, damage):
-    pairs = make_pairs(tokenizer)
-    whole = cached(encoder, tokenizer, pairs, tmp_path)
-    (path,) = tmp_path.iterdir()
-    data = path.read_bytes()
-    path.write_bytes(damage(data))
-    np.testing.assert_array_equal(cached(encoder, tokenizer, pairs, tmp_path), whole)
-    assert path.read_bytes() == data

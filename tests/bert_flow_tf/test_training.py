@@ -271,7 +271,7 @@ def test_a_run_that_dies_before_its_first_step_starts_again(flow_values, flow_ru
         raise Died
 
     with monkeypatch.context() as patch, pytest.raises(Died):
-        patch.setattr(training.input_pipeline, "cached_embeddings", die)
+        patch.setattr(training.embedding_cache, "cached_embeddings", die)
         small_runs.run(flow_values, exp_name="died", do_predict=True)
     small_runs.run(flow_values, exp_name="died", do_predict=True)
     assert (flow_run.parent / "died" / "test_results.tsv").read_bytes() == (flow_run / "test_results.tsv").read_bytes()

@@ -1,0 +1,118 @@
+"""Embeddings of many sentences: each different one once, in batches of like lengths, two batches at a time."""
+
+import collections
+import concurrent.futures
+import itertools
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context  # the public API sets a device and does not tell it
+from tqdm import tqdm
+
+# Of one pass of the encoder: enough rows for its products to run at full rate, few enough for them to stay in a cache.
+_TOKENS_PER_BATCH = 2048
+
+
+def distinct(pieces):
+    """Each different sentence once, in an order that their ids alone give, and for every row the index of its sentence.
+
+    Args:
+      pieces: int32 RaggedTensor [n, (t)].
+
+    Returns:
+      RaggedTensor [m, (t)] and int64 array [n].
+    """
+    first, rows = {}, np.empty(pieces.nrows(), np.int64)
+    keep = []
+    for row, key in enumerate(row_keys(pieces)):
+        if key not in first:
+            first[key] = len(keep)
+            keep.append(row)
+        rows[row] = first[key]
+    keys = list(first)
+    order = np.asarray(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+    return tf.gather(pieces, np.asarray(keep, np.int64)[order]), np.argsort(order)[rows]
+
+
+def length_batches(lengths, batch_size=None, tokens=_TOKENS_PER_BATCH):
+    """Yields int64 arrays of indices, like lengths together, so that little of a batch is padding; the longest first.
+
+    Args:
+      lengths: int array [n], of what stands at each index, padding that it needs in any batch included.
+      batch_size: indices a batch; None takes as many as have `tokens` tokens, but at least one.
+      tokens: int.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        batch = order[start : start + (batch_size or max(1, tokens // int(lengths[order[start]])))]
+        yield batch
+        start += len(batch)
+
+
+def two_at_a_time(function, items):
+    """Yields what `function` gives of each item, in order, while up to two are being computed in threads of their own.
+
+    Where one batch waits for memory, or for the one thread that does its work, the other one multiplies. The first item
+    is computed alone, so that a `tf.function` is traced once; the threads work on the caller's device. A strategy's
+    scope, which they could not enter, has one item at a time.
+    """
+    if tf.distribute.has_strategy():
+        yield from map(function, items)
+        return
+    device = context.context().device_name
+
+    def on_device(item):
+        with tf.device(device):
+            return function(item)
+
+    items = iter(items)
+    for item in itertools.islice(items, 1):
+        yield function(item)
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        running = collections.deque()
+        for item in items:
+            running.append(executor.submit(on_device, item))
+            if len(running) > 2:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+
+
+def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, description="embed"):
+    """Embeddings of every row, float32 [n, D], dropout off; a sentence that recurs is computed once.
+
+    Batches are of sentences of like length, so that little is padding.
+
+    Args:
+      encoder: `SentenceEncoder`.
+      tokenizer: `Tokenizer`.
+      pieces: int32 RaggedTensor [n, (t)] of word pieces.
+      max_seq_length: longest row with [CLS] and [SEP].
+      pad_to_max: pad every row to `max_seq_length`, as the original does.
+      description: of the progress bar.
+    """
+    sentences, rows = distinct(pieces)
+    specs = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
+    forward = tf.function(lambda tokens: encoder(tokens, training=False), input_signature=[specs], autograph=False)
+
+    lengths = np.minimum(sentences.row_lengths().numpy() + 2, max_seq_length)
+    if pad_to_max:
+        lengths = np.full_like(lengths, max_seq_length)
+    embeddings = np.empty((len(lengths), encoder.embedding_size), np.float32)
+    with tqdm(total=len(lengths), desc=description, unit="sentence", disable=None) as progress:
+
+        def compute(batch):
+            tokens = tokenizer.pack(tf.gather(sentences, batch), max_seq_length, pad_to_max=pad_to_max)
+            embeddings[batch] = forward(tokens).numpy()
+            return len(batch)
+
+        for count in two_at_a_time(compute, length_batches(lengths)):
+            progress.update(count)
+    return embeddings[rows]
+
+
+def row_keys(pieces):
+    """Bytes that tell each row of a RaggedTensor."""
+    values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
+    return (values[start:stop].tobytes() for start, stop in itertools.pairwise(splits))

@@ -1,0 +1,16 @@
+"""A small vocabulary, and pairs of sentences over it, for the tests of the input pipeline and of embeddings."""
+
+import numpy as np
+
+from bert_flow_tf import input_pipeline
+from bert_flow_tf.tasks import Examples, get_task
+
+VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(59))]
+
+
+def make_pairs(tokenizer, n=6, max_seq_length=10):
+    a = [" ".join(f"w{j}" for j in range(i + 1)) for i in range(n)]
+    b = [f"w{20 + i}" for i in range(n)]
+    examples = Examples(a, b, np.arange(n, dtype=np.float32) % 6, has_labels=True)
+    labels = input_pipeline.scaled_labels(examples, get_task("sts-b"))
+    return input_pipeline.tokenize_pairs(tokenizer, examples, labels, max_seq_length)

@@ -1,0 +1,85 @@
+"""Every sentence has its own embedding, whatever batch it is in and however often it occurs."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_flow_tf import embedding
+from bert_flow_tf.encoder import SentenceEncoder
+from bert_flow_tf.tokenizer import Tokenizer
+from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer(VOCAB, do_lower_case=True)
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_source):
+    return SentenceEncoder(tiny_source, "avg", trainable=False)
+
+
+@settings(derandomize=True, max_examples=50, deadline=None)
+@given(lengths=st.lists(st.integers(2, 5000), max_size=300), batch_size=st.none() | st.integers(1, 50))
+def test_batches_hold_each_index_once_and_like_lengths_together(lengths, batch_size):
+    batches = list(embedding.length_batches(np.array(lengths, np.int64), batch_size))
+    order = [int(index) for batch in batches for index in batch]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[i] for i in order] == sorted(lengths, reverse=True)
+    for i, batch in enumerate(batches):
+        tokens, last = len(batch) * lengths[batch[0]], i == len(batches) - 1
+        if batch_size is not None:
+            assert len(batch) == batch_size or (last and len(batch) < batch_size)
+        else:
+            # As many as fit, and one that does not fit alone.
+            assert len(batch) == 1 or tokens <= 2048
+            assert last or tokens + lengths[batch[0]] > 2048
+
+
+def test_two_at_a_time_keeps_order_device_and_errors():
+    names = []
+
+    def device_of(item):
+        names.append(threading.current_thread().name)
+        return item, tf.zeros([]).device.rpartition("device:")[2]
+
+    with tf.device("/CPU:1"):
+        assert list(embedding.two_at_a_time(device_of, range(9))) == [(i, "CPU:1") for i in range(9)]
+    assert len(set(names)) > 1
+    names.clear()
+    with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
+        assert [item for item, _ in embedding.two_at_a_time(device_of, range(4))] == [0, 1, 2, 3]
+    assert len(set(names)) == 1
+    with pytest.raises(ZeroDivisionError):
+        list(embedding.two_at_a_time(lambda item: 1 // (item - 3), range(9)))
+    assert list(embedding.two_at_a_time(device_of, [])) == []
+
+
+def test_a_sentence_that_recurs_is_computed_once():
+    pieces = tf.ragged.constant([[5, 6], [7], [5, 6], [], [5], [7]], tf.int32)
+    sentences, rows = embedding.distinct(pieces)
+    assert sorted(sentences.to_list()) == [[], [5], [5, 6], [7]]
+    assert tf.gather(sentences, rows).to_list() == pieces.to_list()
+    # The batches that they are computed in are then the same ones whatever the order of the data.
+    again, _ = embedding.distinct(pieces[::-1])
+    assert again.to_list() == sentences.to_list()
+
+
+def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder, monkeypatch):
+    pairs = make_pairs(tokenizer, n=8)
+    alone = np.concatenate(
+        [encoder(tokenizer.pack(pairs.pieces[i : i + 1], 10)).numpy() for i in range(int(pairs.pieces.nrows()))]
+    )
+    together = embedding.embed(encoder, tokenizer, pairs.pieces, 10)
+    monkeypatch.setattr(embedding, "_TOKENS_PER_BATCH", 20)
+    for embeddings in (
+        together,
+        embedding.embed(encoder, tokenizer, pairs.pieces, 10),
+        embedding.embed(encoder, tokenizer, pairs.pieces, 10, pad_to_max=True),
+    ):
+        np.testing.assert_allclose(embeddings, alone, atol=1e-5)
