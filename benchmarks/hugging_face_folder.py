@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from benchmarks.peers import ROOT
+from bert_flow_tf.arguments import ArgumentParser, exit_status
 from bert_flow_tf.errors import UserError
 
 _ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "gelu_erf": "gelu", "relu": "relu"}
@@ -81,19 +82,14 @@ def hugging_face_folder(bert_hub, out):
     return str(out)
 
 
-def main():
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _run():
+    parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bert_hub", required=True)
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
-    try:
-        write_hugging_face_folder(arguments.bert_hub, arguments.out)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    write_hugging_face_folder(arguments.bert_hub, arguments.out)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.exit(exit_status(_run))

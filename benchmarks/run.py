@@ -22,6 +22,7 @@ import sys
 from benchmarks.machine import machine
 from benchmarks.options import Options, limit_threads, usable_cpus
 from benchmarks.targets import judge, summary
+from bert_flow_tf.arguments import ArgumentParser, exit_status
 from bert_flow_tf.atomic import make_directory, write_atomically
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.sample_data import sample_glue_dir
@@ -42,24 +43,13 @@ BENCHMARKS = {
 BUSY = 0.25
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UserError(message)
-
-
 def main(arguments=None):
     """Exit status of the command line: 0; 1 for a missed target under --summary; 2 after one `error:` line."""
-    try:
-        return _run(_parse(arguments))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return exit_status(lambda: _run(_parse(arguments)))
 
 
 def _parse(arguments):
-    parser = _Parser(
+    parser = ArgumentParser(
         prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", metavar="NAME[,NAME]", help="benchmarks to run (default: all)")

@@ -1,11 +1,9 @@
 """The devices that a run computes on, and TensorFlow's seeds."""
 
-import pathlib
-import re
-
 import tensorflow as tf
 import tf_keras
 
+from bert_flow_tf.cpu import bfloat16_units
 from bert_flow_tf.errors import UserError
 
 
@@ -48,5 +46,4 @@ def multiplies_bfloat16():
     if gpus:
         details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
         return all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
-    cpuinfo = pathlib.Path("/proc/cpuinfo")
-    return cpuinfo.is_file() and re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", cpuinfo.read_text()) is not None
+    return bool(bfloat16_units())

@@ -110,9 +110,11 @@ class SentenceEncoder(tf_keras.layers.Layer):
           multiply_in_bfloat16: see `fused_bert.rounded_to_bfloat16`.
 
         Raises:
-          UserError: it is no BERT of tf-models.
+          UserError: it is no BERT of tf-models, or a strategy's scope keeps it from being looked at.
         """
         fused = self._find_fused()
+        if fused is None and not self._looked_for_fused:
+            raise UserError("dtype: found bfloat16 in a strategy's scope, expected it outside of one")
         if fused is None:
             raise UserError(
                 f"dtype: found bfloat16 with {self.source.bert_hub}, expected it with a BERT of tf-models-official"

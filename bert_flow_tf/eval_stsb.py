@@ -5,7 +5,6 @@
 prints `Pearson: 0.827406, Spearman: 0.820344`, and for labels of 0 and 1 a second line, `AUC: 0.812345`.
 """
 
-import argparse
 import dataclasses
 import os
 import sys
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_flow_tf import tasks
+from bert_flow_tf.arguments import ArgumentParser, exit_status
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import metrics
 
@@ -87,13 +87,8 @@ def score_predictions(predictions, task: tasks.Task | str, glue_dir: str | os.Pa
     )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str):
-        raise UserError(message)
-
-
 def _run(arguments: Sequence[str] | None) -> None:
-    parser = _Parser(
+    parser = ArgumentParser(
         prog="python -m bert_flow_tf.eval_stsb", description="Pearson and Spearman of predicted similarities."
     )
     parser.add_argument("--glue_path", default="../glue_data", help="folder that holds the tasks' folders")
@@ -108,12 +103,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status of the command line: 0, or 2 after one `error:` line."""
-    try:
-        _run(arguments)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status(_run, arguments)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,6 @@ def learn_flow(bert_flow, sentences, config, *, batch_size, **options):
             "hardly more than what it began as, and may be worse than none: take more sentences, or more epochs",
             stacklevel=3,
         )
-    learned_on = {"sentences": len(sentences), "steps": calibrator.n_steps_}
+    learned_on = {"sentences": len(sentences), "steps": calibrator.n_steps_, "dtype": bert_flow.dtype}
     names = ("epochs", "batch_size", "learning_rate", "seed")
     return calibrator.flow_, learned_on | {name: getattr(calibrator, name) for name in names}

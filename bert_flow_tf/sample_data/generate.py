@@ -8,13 +8,13 @@ in the columns of GLUE. ALLNLI trains on 1,200 of the NLI pairs: all but MNLI's 
 because the training ignores its labels (see `bert_flow_tf.tasks`). No sentence occurs twice.
 """
 
-import argparse
 import os
 import pathlib
 import random
 import sys
 from collections.abc import Callable, Sequence
 
+from bert_flow_tf.arguments import ArgumentParser, exit_status
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.sample_data import inference_pairs, similarity_pairs
 from bert_flow_tf.sample_data.lexicon import load
@@ -117,24 +117,18 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
     return "".join("\t".join(row) + "\n" for row in rows)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str):
-        raise UserError(message)
+def _run(arguments: Sequence[str] | None) -> None:
+    parser = ArgumentParser(prog="python -m bert_flow_tf.sample_data.generate", description="Write the sample data.")
+    parser.add_argument("--out", required=True, help="folder for STS-B, MNLI and SNLI")
+    parser.add_argument("--seed", type=int, default=DEFAULT_SEED, help="seed of every random choice")
+    parser.add_argument("--overwrite", action="store_true", help="replace the sample's files where they exist")
+    flags = parser.parse_args(arguments)
+    write_sample(flags.out, flags.seed, flags.overwrite)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status of the command line: 0, or 2 after one `error:` line."""
-    parser = _Parser(prog="python -m bert_flow_tf.sample_data.generate", description="Write the sample data.")
-    parser.add_argument("--out", required=True, help="folder for STS-B, MNLI and SNLI")
-    parser.add_argument("--seed", type=int, default=DEFAULT_SEED, help="seed of every random choice")
-    parser.add_argument("--overwrite", action="store_true", help="replace the sample's files where they exist")
-    try:
-        flags = parser.parse_args(arguments)
-        write_sample(flags.out, flags.seed, flags.overwrite)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status(_run, arguments)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,11 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_flow_tf.convert.from_huggingface import convert_hugging_face
-from bert_flow_tf.encoder import resolve_encoder
+from bert_flow_tf.encoder import SentenceEncoder, resolve_encoder
 from bert_flow_tf.experiment import Settings
 from bert_flow_tf.run_siamese import run
+from bert_flow_tf.tokenizer import Tokenizer
+from tests.bert_flow_tf.sample_pairs import VOCAB
 
 SMALL_VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the", "cat", "##s", "sat", "."]
 
@@ -26,6 +28,18 @@ def pytest_configure():
 def tiny_encoder_dir(tiny_source):
     """Encoder folder of the golden data's BERT."""
     return tiny_source.encoder_dir.parent
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """Tokenizer of the words of `sample_pairs`."""
+    return Tokenizer(VOCAB, do_lower_case=True)
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_source):
+    """The golden data's BERT, its last layer averaged."""
+    return SentenceEncoder(tiny_source, "avg", trainable=False)
 
 
 @pytest.fixture(scope="session")

@@ -9,19 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_flow_tf import embedding
-from bert_flow_tf.encoder import SentenceEncoder
-from bert_flow_tf.tokenizer import Tokenizer
-from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer(VOCAB, do_lower_case=True)
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_source):
-    return SentenceEncoder(tiny_source, "avg", trainable=False)
+from tests.bert_flow_tf.sample_pairs import make_pairs
 
 
 @settings(derandomize=True, max_examples=50, deadline=None)

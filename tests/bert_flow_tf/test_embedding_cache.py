@@ -8,20 +8,9 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf import embedding_cache
-from bert_flow_tf.encoder import SentenceEncoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.tokenizer import Tokenizer
 from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer(VOCAB, do_lower_case=True)
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_source):
-    return SentenceEncoder(tiny_source, "avg", trainable=False)
 
 
 def cached(encoder, tokenizer, pairs, folder, **options):
@@ -73,7 +62,11 @@ def test_the_order_of_the_sentences_makes_no_difference(tokenizer, encoder, tmp_
 
 
 def test_a_part_of_the_sentences_is_read_from_the_file_of_all_not_computed(tokenizer, encoder, tmp_path, monkeypatch):
-    all_of_them, part, more = make_pairs(tokenizer, n=12), make_pairs(tokenizer, n=5), make_pairs(tokenizer, n=13)
+    all_of_them, part, more = (
+        make_pairs(tokenizer, n=12),
+        make_pairs(tokenizer, n=5),
+        make_pairs(tokenizer, n=13),
+    )
     first = cached(encoder, tokenizer, all_of_them, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(embedding_cache, "embed", None)

@@ -6,15 +6,9 @@ import tensorflow as tf
 
 from bert_flow_tf import input_pipeline
 from bert_flow_tf.tasks import Examples, get_task
-from bert_flow_tf.tokenizer import Tokenizer
-from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
+from tests.bert_flow_tf.sample_pairs import make_pairs
 
 STSB = get_task("sts-b")
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer(VOCAB, do_lower_case=True)
 
 
 def batch_labels(pairs, tokenizer, steps, **options):

@@ -1,0 +1,24 @@
+"""Command lines of argparse: a mistake is one `error:` line on stderr and exit status 2."""
+
+import argparse
+import sys
+
+from bert_flow_tf.errors import UserError
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser that raises `UserError` where argparse would print its usage and exit."""
+
+    def error(self, message: str):
+        raise UserError(message)
+
+
+def exit_status(run, *arguments) -> int:
+    """What `run(*arguments)` returns, 0 for None; 2 after the line of its `UserError`; 130 if it is interrupted."""
+    try:
+        return run(*arguments) or 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
