@@ -364,3 +364,11 @@ def test_hub_takes_the_encoder_that_a_run_used_when_an_earlier_run_had_trained_i
     (frozen / "config.json").write_text(json.dumps(config | {"encoder": stranger}))
     with pytest.raises(UserError, match="found an encoder with fingerprint"):
         resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3")
+
+
+def test_bfloat16_in_a_strategys_scope_is_one_line(tiny_source):
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        encoder = SentenceEncoder(tiny_source, "avg", trainable=False)
+        with pytest.raises(UserError, match="dtype: found bfloat16 in a strategy's scope, expected it outside of one"):
+            encoder.rounded_to_bfloat16(multiply_in_bfloat16=False)
+    encoder.rounded_to_bfloat16(multiply_in_bfloat16=False)

@@ -64,6 +64,7 @@ def test_card_and_configuration_say_what_it_is_and_not_where_it_was_made(saved):
         "1 levels of 1 steps",
         "| sentences | 16 |",
         "| steps | 2 |",
+        "| dtype | float32 |",
     ):
         assert said in card, said
     assert str(saved.parents[1]) not in card + config
