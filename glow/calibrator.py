@@ -178,9 +178,9 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._training = training
         self.flow_, self.config_ = training.flow, training.flow.config
         signature = [tf.TensorSpec([None, self.flow_.event_size], tf.float32)]
-        self._forward = tf.function(self.flow_.forward, input_signature=signature)
-        self._inverse = tf.function(self.flow_.inverse, input_signature=signature)
-        self._log_prob = tf.function(self.flow_.log_prob, input_signature=signature)
+        self._forward = tf.function(self.flow_.forward, input_signature=signature, autograph=False)
+        self._inverse = tf.function(self.flow_.inverse, input_signature=signature, autograph=False)
+        self._log_prob = tf.function(self.flow_.log_prob, input_signature=signature, autograph=False)
 
     def transform(self, X):
         """The latents z, float32 [n, D], of `X` [n, D]."""

@@ -29,7 +29,9 @@ class MaximumLikelihood:
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
         self._step = tf.function(
-            self._take_step, input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype, name="u")]
+            self._take_step,
+            input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype, name="u")],
+            autograph=False,
         )
 
     def _take_step(self, u):
