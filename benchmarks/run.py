@@ -22,7 +22,7 @@ import sys
 from benchmarks.machine import machine
 from benchmarks.options import Options, limit_threads, usable_cpus
 from benchmarks.targets import judge, summary
-from bert_flow_tf.arguments import ArgumentParser, exit_status
+from bert_flow_tf.arguments import ArgumentParser, exit_status, quiet_libraries
 from bert_flow_tf.atomic import make_directory, write_atomically
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.sample_data import sample_glue_dir
@@ -117,7 +117,6 @@ def _measure_all(names, options, out_dir, overwrite):
         from benchmarks import peers
 
         peer_versions = peers.versions()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     load = os.getloadavg()[0]
     if load > BUSY * options.threads:
         print(f"warning: this machine is busy, its load is {load:.2f}; figures are worth little", file=sys.stderr)
@@ -152,6 +151,7 @@ def _measured(name, options):
 
 def measure(name, options):
     """The result of one benchmark, whose lines are seen as they are printed."""
+    quiet_libraries()
     sys.stdout.reconfigure(line_buffering=True)
     return importlib.import_module(f"benchmarks.{name}").measure(options)
 

@@ -1,7 +1,9 @@
-"""Command lines of argparse: a mistake is one `error:` line on stderr and exit status 2."""
+"""What command lines share: a mistake is one `error:` line on stderr and exit status 2."""
 
 import argparse
+import os
 import sys
+import warnings
 
 from bert_flow_tf.errors import UserError
 
@@ -11,6 +13,14 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str):
         raise UserError(message)
+
+
+def quiet_libraries():
+    """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    for category in (FutureWarning, DeprecationWarning):
+        warnings.simplefilter("ignore", category)
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
 
 
 def exit_status(run, *arguments) -> int:

@@ -1,13 +1,12 @@
 """The command `bert-flow`."""
 
 import importlib
-import os
 import sys
-import warnings
 
 import click
 
 from bert_flow_tf import __version__
+from bert_flow_tf.arguments import quiet_libraries
 from bert_flow_tf.errors import UserError
 
 # Each command is the function of its own name in the module of its own name.
@@ -51,19 +50,11 @@ class _Commands(click.Group):
             sys.exit(2)
 
 
-def _quiet_libraries():
-    """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    for category in (FutureWarning, DeprecationWarning):
-        warnings.simplefilter("ignore", category)
-    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-
-
 @click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="bert-flow")
 def main():
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
-    _quiet_libraries()
+    quiet_libraries()
 
 
 if __name__ == "__main__":
