@@ -9,9 +9,10 @@ import statistics
 import numpy as np
 
 from benchmarks import corpus
-from benchmarks.encode import MAX_SEQ_LENGTH, our_model
+from benchmarks.encode import LARGEST_DIFFERENCE, MAX_SEQ_LENGTH, our_model
 from benchmarks.floor import RATE_SECONDS, ROWS, Layers, tensorflow_rate
 from benchmarks.timing import in_turn, seconds_of
+from bert_flow_tf.errors import UserError
 
 SENTENCES = 4096
 # Name -> whether BERT is fused, sentences a batch or None, tokens a batch or None, whether two batches go at a time.
@@ -62,6 +63,11 @@ def measure(options):
 
     expected = embed(*STEPS["SavedModel, 32 sentences a batch"])
     differences = {name: float(np.abs(embed(*step) - expected).max()) for name, step in STEPS.items()}
+    print(f"  largest difference from the first step's embeddings {max(differences.values()):.1e}")
+    if max(differences.values()) > LARGEST_DIFFERENCE:
+        raise UserError(
+            f"encoder_steps: found embeddings that differ by {differences}, expected at most {LARGEST_DIFFERENCE:.0e}"
+        )
     layers = Layers.of(model)
     rows = max(ROWS, key=lambda m: tensorflow_rate(layers.products(m), 0.3))
 

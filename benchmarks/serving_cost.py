@@ -14,12 +14,14 @@ import json
 import os
 import pathlib
 import statistics
+import sys
 import tempfile
 import time
 
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.arguments import ArgumentParser, exit_status
 from bert_flow_tf.atomic import write_atomically
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.serving import DTYPES
@@ -28,7 +30,7 @@ from bert_flow_tf.tasks import get_task, read_split
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bert_hub", default="demo", help="encoder (default: demo)")
     parser.add_argument("--dtype", default=DTYPES[0], choices=DTYPES, help="of the export and of the bare encoder")
     parser.add_argument("--batch_sizes", default="1,64", help="commas between (default: 1,64)")
@@ -108,4 +110,4 @@ def _size(folder):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

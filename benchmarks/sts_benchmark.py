@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+from bert_flow_tf.arguments import ArgumentParser, exit_status
 from bert_flow_tf.atomic import write_atomically
 from bert_flow_tf.eval_stsb import read_predictions, score_predictions
 from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
@@ -45,7 +46,7 @@ def measure(args, embedding_type, flow, seed, cached):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--glue_dir", required=True, help="folder that holds STS-B")
     parser.add_argument("--out", required=True, help="JSON file of all results, added to")
     parser.add_argument("--bert_hub", default="demo")
@@ -75,4 +76,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_status(main))

@@ -44,8 +44,8 @@ class BertFlow:
       encoder_trained: whether the encoder has other weights than `source`.
       learned_on: dict that says what the flow was learned on, for the model card; None for nothing.
       dtype: "float32", or "bfloat16" for the encoder's matrices, and their products where the machine has units for
-        these: a GPU, or a CPU with AVX-512 BF16, AMX or Arm's BF16. Elsewhere the arithmetic stays float32. The
-        rounded matrices are a copy; `save` and `export` write the float32 ones.
+        these: a GPU of compute capability 8.0 or more, or a CPU with AVX-512 BF16, AMX or Arm's BF16. Elsewhere the
+        arithmetic stays float32. The rounded matrices are a copy; `save` and `export` write the float32 ones.
 
     Attributes:
       embedding_size: length of an embedding, as `encode` gives it.

@@ -34,14 +34,15 @@ def distinct(pieces):
     return tf.gather(pieces, np.asarray(keep, np.int64)[order]), np.argsort(order)[rows]
 
 
-def length_batches(lengths, batch_size=None, tokens=_TOKENS_PER_BATCH):
+def length_batches(lengths, batch_size=None, tokens=None):
     """Yields int64 arrays of indices, like lengths together, so that little of a batch is padding; the longest first.
 
     Args:
       lengths: int array [n], of what stands at each index, padding that it needs in any batch included.
       batch_size: indices a batch; None takes as many as have `tokens` tokens, but at least one.
-      tokens: int.
+      tokens: int; None for 2,048.
     """
+    tokens = tokens or _TOKENS_PER_BATCH
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
@@ -60,7 +61,7 @@ def two_at_a_time(function, items):
     if tf.distribute.has_strategy():
         yield from map(function, items)
         return
-    device = context.context().device_name
+    device = context.context().device_name or None  # "" would mean the first CPU
 
     def on_device(item):
         with tf.device(device):

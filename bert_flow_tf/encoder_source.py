@@ -21,6 +21,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.experiment import read_config
 from bert_flow_tf.tokenizer import Tokenizer, read_vocabulary, vocabulary_asset
 
+# Of how a fingerprint is made: raised, it makes strangers of the encoders of all runs and saved models there are.
+_FINGERPRINT_VERSION = 1
 _UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"
 # Short name -> TF-Hub handle of the encoder.
 HUB_NAMES = {
@@ -178,7 +180,7 @@ def _lower_cases(preprocess_dir, vocab):
 
 
 def _fingerprint(encoder_dir, tokenizer_fingerprint):
-    digest = hashlib.sha256(f"encoder {FORMAT_VERSION} {tokenizer_fingerprint}\n".encode())
+    digest = hashlib.sha256(f"encoder {_FINGERPRINT_VERSION} {tokenizer_fingerprint}\n".encode())
     digest.update(_graph_digest(encoder_dir).encode())
     reader = tf.train.load_checkpoint(str(encoder_dir / "variables" / "variables"))
     # Integers are states of dropout's generators and counters: no part of what the encoder computes.

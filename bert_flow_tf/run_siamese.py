@@ -16,6 +16,7 @@ warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
 
 from absl import app, flags, logging  # noqa: E402
 
+from bert_flow_tf.arguments import exit_status  # noqa: E402
 from bert_flow_tf.errors import UserError  # noqa: E402
 from bert_flow_tf.experiment import Settings  # noqa: E402
 
@@ -149,16 +150,13 @@ def run(settings):
 def main(argv, flag_values=flags.FLAGS):
     """Runs with the parsed flags; a `UserError` becomes one line on stderr and status 2."""
     logging.set_verbosity(logging.INFO)
-    try:
+
+    def run_with_flags():
         if len(argv) > 1:
             raise UserError(f"found the argument {argv[1]}, expected flags only (--name=value)")
         run(settings_from_flags(flag_values))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    return 0
+
+    return exit_status(run_with_flags)
 
 
 def _parse(argv):

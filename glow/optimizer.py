@@ -2,6 +2,7 @@
 
 import math
 import re
+import types
 
 import tensorflow as tf
 import tf_keras
@@ -41,7 +42,8 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.excluded_from_decay = tuple(excluded_from_decay)
-        self._scalars = None
+        # What a step reckons once for all variables, by type; in an object that no checkpoint follows.
+        self._of_step = types.SimpleNamespace(scalars={})
 
     def build(self, var_list):
         super().build(var_list)
@@ -55,11 +57,11 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         return not any(re.search(pattern, variable_name) for pattern in self.excluded_from_decay)
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
-        self._scalars = {}  # of this step, reckoned once for all variables
+        self._of_step.scalars = {}
         try:
             return super().apply_gradients(grads_and_vars, *args, **kwargs)
         finally:
-            self._scalars = None
+            self._of_step.scalars = {}
 
     def update_step(self, gradient, variable):
         rate, decay, epsilon = self._scalars_of(variable.dtype)
@@ -94,18 +96,16 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         Adam's kernel weighs gradients by 1 - β as rounded to the variable's type, 1e-5 off for β2 in float32, so its m
         and v are multiples of the true ones; its rate and ε take the factors back.
         """
-        if self._scalars is not None and dtype in self._scalars:
-            return self._scalars[dtype]
+        if dtype in self._of_step.scalars:
+            return self._of_step.scalars[dtype]
         m_factor, v_factor = (_rounding_factor(beta, dtype) for beta in (self.beta_1, self.beta_2))
         learning_rate = tf.cast(self.learning_rate, dtype)
-        scalars = (
+        self._of_step.scalars[dtype] = (
             learning_rate * (math.sqrt(v_factor) / m_factor),
             learning_rate * self.decay_rate,
             tf.constant(self.epsilon * math.sqrt(v_factor), dtype),
         )
-        if self._scalars is not None:
-            self._scalars[dtype] = scalars
-        return scalars
+        return self._of_step.scalars[dtype]
 
     def get_config(self):
         return {

@@ -22,8 +22,8 @@ def save_bert(path, config, weights, *, vocab_file, do_lower_case):
     """Writes the SavedModel: called with a dict of int32 [batch, seq], it gives a dict of outputs as TF-Hub's BERTs do.
 
     `sequence_output` is [batch, seq, width], `encoder_outputs` a list of it, one a layer, `pooled_output` and `default`
-    are [batch, width]. It holds one function for training and one without dropout, where Keras' own saving would keep
-    four for each of its layers, which take seconds to load.
+    are [batch, width]. It holds one function for training and one without dropout. tf-models' `export_tfhub_lib`, whose
+    encoder this is, would keep four more for each layer, which take seconds to load.
 
     Args:
       path: folder to make.

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tensorflow.python.eager import context
 
 from bert_flow_tf import embedding
 from tests.bert_flow_tf.sample_pairs import make_pairs
@@ -39,6 +40,8 @@ def test_two_at_a_time_keeps_order_device_and_errors():
     with tf.device("/CPU:1"):
         assert list(embedding.two_at_a_time(device_of, range(9))) == [(i, "CPU:1") for i in range(9)]
     assert len(set(names)) > 1
+    # "" leaves the choice to TensorFlow; a name would keep a GPU out of it.
+    assert list(embedding.two_at_a_time(lambda _: context.context().device_name, range(4))) == [""] * 4
     names.clear()
     with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
         assert [item for item, _ in embedding.two_at_a_time(device_of, range(4))] == [0, 1, 2, 3]
@@ -65,6 +68,7 @@ def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder
     )
     together = embedding.embed(encoder, tokenizer, pairs.pieces, 10)
     monkeypatch.setattr(embedding, "_TOKENS_PER_BATCH", 20)
+    assert len(list(embedding.length_batches(np.full(16, 10)))) == 8
     for embeddings in (
         together,
         embedding.embed(encoder, tokenizer, pairs.pieces, 10),

@@ -121,6 +121,11 @@ def test_replicas_draw_masks_of_their_own_and_repeat_them_from_a_seed(small_sour
     np.testing.assert_array_equal(first, again)
 
 
+def test_fingerprint_of_an_encoder_never_changes(tiny_source):
+    # What runs and saved models have recorded of their encoders.
+    assert tiny_source.fingerprint == "48bca5c99dbb3900c7319c330022f7dc4c81b16585a4cbacdc7139645e51ad4d"
+
+
 def test_fingerprint_is_that_of_the_contents_wherever_they_are(small_encoder_dir, small_source, tmp_path):
     shutil.copytree(small_encoder_dir, tmp_path / "copy")
     assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint == small_source.fingerprint
