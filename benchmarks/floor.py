@@ -48,7 +48,10 @@ class Layers:
     @classmethod
     def of(cls, model):
         """Those of a `BertFlow`'s encoder, whose folder holds its configuration."""
-        config = json.loads((model.source.encoder_dir.parent / "bert_config.json").read_text())
+        path = model.source.encoder_dir.parent / "bert_config.json"
+        if not path.is_file():
+            raise UserError(f"{path}: no such file, expected demo or an encoder folder of bert-flow convert")
+        config = json.loads(path.read_text())
         return cls(config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"])
 
     def operations(self, lengths):

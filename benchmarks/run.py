@@ -21,7 +21,7 @@ import sys
 
 from benchmarks.machine import machine
 from benchmarks.options import Options, limit_threads, usable_cpus
-from benchmarks.targets import judge, summary
+from benchmarks.targets import TARGETS, judge, summary
 from bert_flow_tf.arguments import ArgumentParser, exit_status, quiet_libraries
 from bert_flow_tf.atomic import make_directory, write_atomically
 from bert_flow_tf.errors import UserError
@@ -68,11 +68,13 @@ def _parse(arguments):
 
 def _run(arguments):
     if arguments.list:
-        for name, (question, _) in BENCHMARKS.items():
-            print(f"{name:16} {question}")
+        for name, (question, needs_peers) in BENCHMARKS.items():
+            print(f"{name:16} {question}{' (installs PyTorch beside it)' if needs_peers else ''}")
         return 0
     names = _names(arguments.only)
     out_dir = None if arguments.out_dir is None else pathlib.Path(arguments.out_dir)
+    if arguments.from_results and not arguments.summary:
+        raise UserError("--from_results: found no --summary, expected it to judge what is read")
     if arguments.from_results:
         results = _read_results(out_dir, names)
     else:
@@ -112,6 +114,8 @@ def _measure_all(names, options, out_dir, overwrite):
             if (out_dir / f"{name}.json").exists() and not overwrite:
                 raise UserError(f"{out_dir / name}.json: exists, expected a new file, or --overwrite")
         make_directory(out_dir)
+    if os.path.samefile(options.glue_dir, sample_glue_dir()):
+        print("note: the sample's sentences are encoded; --glue_dir takes STS-B's", file=sys.stderr)
     peer_versions = {}
     if any(BENCHMARKS[name][1] for name in names):
         from benchmarks import peers
@@ -130,6 +134,7 @@ def _measure_all(names, options, out_dir, overwrite):
             "threads": options.threads,
             "load_before": load,
             "bert_hub": options.bert_hub,
+            "glue_dir": options.glue_dir,
             "repeats": options.repeats,
         }
         results[name] = head | _measured(name, options)
@@ -163,13 +168,19 @@ def _read_results(out_dir, names):
     for name in names:
         path = out_dir / f"{name}.json"
         if not path.is_file():
-            raise UserError(f"{path}: no such file, expected the results of {name} (--only names those to read)")
+            raise UserError(
+                f"{path}: no such file, expected the results of {', '.join(names)} (--only names those to read)"
+            )
         try:
             results[name] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UserError(f"{path}: found text that is not JSON ({error}), expected results") from error
         if not isinstance(results[name], dict) or not {"figures", "quick"} <= results[name].keys():
             raise UserError(f"{path}: found no figures, expected what this command writes")
+        for target in TARGETS:
+            figure = results[name]["figures"].get(target.figure) if target.benchmark == name else 0.0
+            if not isinstance(figure, (int, float)):
+                raise UserError(f"{path}: {target.figure}: found {figure!r}, expected a number; measure it again")
     return results
 
 

@@ -39,6 +39,9 @@ def main():
     arguments = parser.parse_args()
     if arguments.json is not None and pathlib.Path(arguments.json).exists():
         parser.error(f"--json={arguments.json}: exists, expected a new file")
+    sizes = arguments.batch_sizes.split(",")
+    if not all(size.strip().isdecimal() and int(size) for size in sizes):
+        parser.error(f"--batch_sizes: found {arguments.batch_sizes!r}, expected whole numbers of 1 or more")
     examples = read_split(get_task("STS-B"), os.path.join(sample_glue_dir(), "STS-B"), "train")
     sentences = list(dict.fromkeys(examples.sentences_a + examples.sentences_b))
     model = BertFlow.from_hub(arguments.bert_hub, sentence_embedding_type="avg-last-2")
@@ -61,7 +64,7 @@ def main():
             f"{result['encoder_bytes'] / 2**20:.1f} MiB on disk",
             flush=True,
         )
-        for size in map(int, arguments.batch_sizes.split(",")):
+        for size in map(int, sizes):
             served, bare = _medians(model, serve, encode, sentences, size, arguments.seconds)
             result["batches"].append({"size": size, "serving_default_seconds": served, "encoder_seconds": bare})
             print(

@@ -17,6 +17,7 @@ import tempfile
 
 from bert_flow_tf.arguments import ArgumentParser, exit_status
 from bert_flow_tf.atomic import write_atomically
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.eval_stsb import read_predictions, score_predictions
 from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
 
@@ -36,7 +37,9 @@ def measure(args, embedding_type, flow, seed, cached):
         ]
         if args.cached_dir and cached:
             command.append(f"--cached_dir={args.cached_dir}")
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        outcome = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if outcome.returncode:
+            raise UserError(outcome.stderr.strip().splitlines()[-1].removeprefix("error: "))
         run = pathlib.Path(folder) / "run"
         scores = score_predictions(read_predictions(run / "test_results.tsv"), "STS-B", args.glue_dir, "test")
         results = {"pearson": scores.pearson, "spearman": scores.spearman}

@@ -100,5 +100,7 @@ def summary(results):
     if any(result["quick"] for result in results.values()):
         return f"summary: quick sizes, whose figures are no results: {', '.join(results)} ran", True
     verdicts = judge(results)
+    if not verdicts:
+        return f"summary: nothing is asked of {', '.join(results)}", True
     missed = sum(not verdict.met for verdict in verdicts)
     return f"summary: {len(verdicts) - missed} of {len(verdicts)} met; {'; '.join(map(str, verdicts))}", not missed

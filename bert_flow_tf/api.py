@@ -423,5 +423,6 @@ class BertFlow:
 
 
 def _check_dtype(dtype):
-    if dtype not in _DTYPES:
+    # A number type of a library is equal to its name, but no JSON.
+    if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise UserError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, _DTYPES))}")

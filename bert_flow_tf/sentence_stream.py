@@ -124,7 +124,9 @@ class PerSentence:
 
     def _batches(self, pieces, batch_size):
         """Yields (indices [k], the function's values of these [k, ...], their mask [k, t]) for all of the pieces."""
-        if batch_size is not None and (not isinstance(batch_size, (int, np.integer)) or batch_size < 1):
+        if batch_size is not None and (
+            not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size < 1
+        ):
             raise UserError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
 
         def compute(batch):

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 
@@ -55,8 +56,9 @@ def test_every_target_has_a_benchmark_and_every_benchmark_a_target_or_steps_and_
         (["--repeats", "many"], "argument --repeats: invalid int value: 'many'"),
         (["--threads", "100000"], "--threads: found 100000, expected 1 to"),
         (["--glue_dir", "nowhere"], "--glue_dir=nowhere: found no folder STS-B in it"),
-        (["--from_results"], "--from_results: found no --out_dir"),
-        (["--from_results", "--out_dir", "nowhere"], "nowhere/flow_run.json: no such file"),
+        (["--from_results"], "--from_results: found no --summary"),
+        (["--from_results", "--summary"], "--from_results: found no --out_dir"),
+        (["--from_results", "--summary", "--out_dir", "nowhere"], "nowhere/flow_run.json: no such file"),
         (["--speed"], "unrecognized arguments: --speed"),
     ],
 )
@@ -117,14 +119,21 @@ def test_the_summary_comes_last_and_is_the_exit_status(measured, tmp_path, capsy
         "summary: 1 of 2 met; floor.percent 60.00% >= 70% MISSED; start_up.seconds 12.00 s <= 12 s"
     ]
     assert measured == []
-    assert run.main(["--only", "floor", "--out_dir", str(tmp_path), "--from_results"]) == 0
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"figures": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"figures": {}}', '{"figures": {}, "quick": false}', '{"figures": {"percent": "a"}, "quick": 0}'],
+)
 def test_a_file_that_holds_no_results_is_named(text, tmp_path, capsys):
     (tmp_path / "floor.json").write_text(text)
-    assert run.main(["--from_results", "--only", "floor", "--out_dir", str(tmp_path)]) == 2
-    assert f"{tmp_path / 'floor.json'}: found" in capsys.readouterr().err
+    assert run.main(["--from_results", "--summary", "--only", "floor", "--out_dir", str(tmp_path)]) == 2
+    assert re.match(rf"error: {tmp_path / 'floor.json'}: (percent: )?found", capsys.readouterr().err)
+
+
+def test_steps_that_nothing_is_asked_of_are_not_judged(measured, capsys):
+    assert run.main(["--only", "encoder_steps", "--summary"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "summary: nothing is asked of encoder_steps"
 
 
 def test_a_users_error_passes_from_the_process_that_measures():

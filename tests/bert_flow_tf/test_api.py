@@ -130,6 +130,8 @@ def test_bfloat16_is_near_float32_in_all_that_is_asked_of_it(loaded, sts_run, mo
 def test_another_dtype_is_one_line(tiny_encoder_dir):
     with pytest.raises(UserError, match="dtype: found 'float16', expected 'float32' or 'bfloat16'"):
         BertFlow.from_hub(str(tiny_encoder_dir), dtype="float16")
+    with pytest.raises(UserError, match=r"dtype: found tf\.bfloat16, expected"):
+        BertFlow.from_hub(str(tiny_encoder_dir), dtype=tf.bfloat16)
 
 
 def test_a_single_string_gives_one_vector_and_no_sentence_an_empty_array(model):
