@@ -33,6 +33,7 @@ def measure(options):
     from bert_flow_tf.pooling import pooling
 
     model = our_model(options)
+    layers = Layers.of(model)
     everything = corpus.distinct_sentences(corpus.all_sentences(options), model.tokenizer, MAX_SEQ_LENGTH)
     sentences = corpus.evenly(everything, SENTENCES)
     pieces = input_pipeline.tokenize(model.tokenizer, sentences, MAX_SEQ_LENGTH)
@@ -68,7 +69,6 @@ def measure(options):
         raise UserError(
             f"encoder_steps: found embeddings that differ by {differences}, expected at most {LARGEST_DIFFERENCE:.0e}"
         )
-    layers = Layers.of(model)
     rows = max(ROWS, key=lambda m: tensorflow_rate(layers.products(m), 0.3))
 
     def between_rates(step):

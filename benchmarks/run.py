@@ -62,7 +62,9 @@ def _parse(arguments):
     parser.add_argument("--threads", type=int, help="CPUs that each process may use (default: all)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works; no results")
     parser.add_argument("--summary", action="store_true", help="judge the figures; exit status 1 if a target is missed")
-    parser.add_argument("--from_results", action="store_true", help="run nothing, read the files in --out_dir")
+    parser.add_argument(
+        "--from_results", action="store_true", help="with --summary: run nothing, read the files in --out_dir"
+    )
     return parser.parse_args(arguments)
 
 
@@ -114,8 +116,8 @@ def _measure_all(names, options, out_dir, overwrite):
             if (out_dir / f"{name}.json").exists() and not overwrite:
                 raise UserError(f"{out_dir / name}.json: exists, expected a new file, or --overwrite")
         make_directory(out_dir)
-    if os.path.samefile(options.glue_dir, sample_glue_dir()):
-        print("note: the sample's sentences are encoded; --glue_dir takes STS-B's", file=sys.stderr)
+    if _is_sample(options.glue_dir):
+        print("note: the sample's sentences show that all works; --glue_dir names a folder with STS-B", file=sys.stderr)
     peer_versions = {}
     if any(BENCHMARKS[name][1] for name in names):
         from benchmarks import peers
@@ -134,7 +136,7 @@ def _measure_all(names, options, out_dir, overwrite):
             "threads": options.threads,
             "load_before": load,
             "bert_hub": options.bert_hub,
-            "glue_dir": options.glue_dir,
+            "glue_dir": "sample" if _is_sample(options.glue_dir) else options.glue_dir,
             "repeats": options.repeats,
         }
         results[name] = head | _measured(name, options)
@@ -143,6 +145,10 @@ def _measure_all(names, options, out_dir, overwrite):
         if out_dir is not None:
             write_atomically(out_dir / f"{name}.json", json.dumps(results[name], indent=2) + "\n")
     return results
+
+
+def _is_sample(glue_dir):
+    return os.path.samefile(glue_dir, sample_glue_dir())
 
 
 def _measured(name, options):
@@ -175,11 +181,12 @@ def _read_results(out_dir, names):
             results[name] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UserError(f"{path}: found text that is not JSON ({error}), expected results") from error
-        if not isinstance(results[name], dict) or not {"figures", "quick"} <= results[name].keys():
+        result = results[name]
+        if not isinstance(result, dict) or "quick" not in result or not isinstance(result.get("figures"), dict):
             raise UserError(f"{path}: found no figures, expected what this command writes")
         for target in TARGETS:
-            figure = results[name]["figures"].get(target.figure) if target.benchmark == name else 0.0
-            if not isinstance(figure, (int, float)):
+            figure = result["figures"].get(target.figure)
+            if target.benchmark == name and not isinstance(figure, (int, float)):
                 raise UserError(f"{path}: {target.figure}: found {figure!r}, expected a number; measure it again")
     return results
 

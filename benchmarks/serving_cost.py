@@ -39,11 +39,13 @@ def main():
     arguments = parser.parse_args()
     if arguments.json is not None and pathlib.Path(arguments.json).exists():
         parser.error(f"--json={arguments.json}: exists, expected a new file")
-    sizes = arguments.batch_sizes.split(",")
-    if not all(size.strip().isdecimal() and int(size) for size in sizes):
-        parser.error(f"--batch_sizes: found {arguments.batch_sizes!r}, expected whole numbers of 1 or more")
     examples = read_split(get_task("STS-B"), os.path.join(sample_glue_dir(), "STS-B"), "train")
     sentences = list(dict.fromkeys(examples.sentences_a + examples.sentences_b))
+    sizes = arguments.batch_sizes.split(",")
+    if not all(size.strip().isdecimal() and 1 <= int(size) <= len(sentences) for size in sizes):
+        parser.error(
+            f"--batch_sizes: found {arguments.batch_sizes!r}, expected whole numbers from 1 to {len(sentences)}"
+        )
     model = BertFlow.from_hub(arguments.bert_hub, sentence_embedding_type="avg-last-2")
     model.fit(sentences, show_progress_bar=False)
     with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +92,7 @@ def _bare_encoder(model, dtype):
 
 def _medians(model, serve, encode, sentences, size, seconds):
     """Median seconds of a call of the export and of the encoder alone."""
-    batches = [tf.constant(sentences[i : i + size]) for i in range(0, min(len(sentences) - size, 64 * size), size)]
+    batches = [tf.constant(sentences[i : i + size]) for i in range(0, min(len(sentences) - size + 1, 64 * size), size)]
     tokens = [model.tokenizer(batch, model.max_seq_length) for batch in batches]
     served, bare = [], []
     start = time.perf_counter()

@@ -38,8 +38,11 @@ def measure(args, embedding_type, flow, seed, cached):
         if args.cached_dir and cached:
             command.append(f"--cached_dir={args.cached_dir}")
         outcome = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if outcome.returncode:
+        if outcome.returncode == 2:
             raise UserError(outcome.stderr.strip().splitlines()[-1].removeprefix("error: "))
+        if outcome.returncode:
+            print(outcome.stderr, file=sys.stderr)
+        outcome.check_returncode()
         run = pathlib.Path(folder) / "run"
         scores = score_predictions(read_predictions(run / "test_results.tsv"), "STS-B", args.glue_dir, "test")
         results = {"pearson": scores.pearson, "spearman": scores.spearman}

@@ -15,9 +15,13 @@ class ArgumentParser(argparse.ArgumentParser):
         raise UserError(message)
 
 
-def quiet_libraries():
-    """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+def quiet_libraries(log_level="3"):
+    """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen.
+
+    Args:
+      log_level: least that TensorFlow's own code writes: "2" for errors, "3" for the end of the process alone.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", log_level)
     for category in (FutureWarning, DeprecationWarning):
         warnings.simplefilter("ignore", category)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")

@@ -42,7 +42,7 @@ def length_batches(lengths, batch_size=None, tokens=None):
       batch_size: indices a batch; None takes as many as have `tokens` tokens, but at least one.
       tokens: int; None for 2,048.
     """
-    tokens = tokens or _TOKENS_PER_BATCH
+    tokens = _TOKENS_PER_BATCH if tokens is None else tokens
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):

@@ -195,7 +195,7 @@ def _dense(x, parameters):
 
 
 def _layer_norm(x, parameters):
-    """Layer norm of the rows of `x` [n, width], as Keras computes it: a row is a channel of one batch norm."""
+    """Layer norm of the rows of `x` [n, width]: a row is a channel of one batch norm, which is one kernel."""
     gamma, beta = parameters
     count = tf.shape(x)[0]
     image = tf.reshape(x, [1, count, -1, 1])

@@ -4,19 +4,16 @@ import dataclasses
 import os
 import re
 import sys
-import warnings
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+from bert_flow_tf.arguments import exit_status, quiet_libraries
+
+quiet_libraries(log_level="2")
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
     # Clustering on CPUs is off unless asked for before TensorFlow loads; on GPUs the optimiser's setting is enough.
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
-warnings.filterwarnings("ignore", category=FutureWarning)
-warnings.filterwarnings("ignore", category=DeprecationWarning)
-warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
 
 from absl import app, flags, logging  # noqa: E402
 
-from bert_flow_tf.arguments import exit_status  # noqa: E402
 from bert_flow_tf.errors import UserError  # noqa: E402
 from bert_flow_tf.experiment import Settings  # noqa: E402
 

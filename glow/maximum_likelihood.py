@@ -8,7 +8,9 @@ from tqdm import tqdm
 
 from glow.optimizer import AdamWeightDecay, apply_clipped
 
+# Of one call: enough steps for the call itself to cost nothing, few enough rows for what is gathered to stay small.
 _STEPS_A_CALL = 32
+_ROWS_A_CALL = 4096
 
 
 class MaximumLikelihood:
@@ -41,8 +43,7 @@ class MaximumLikelihood:
     def _take_steps(self, u):
         """Loss before each step and its gradient's norm, both [k], of the batches `u` [k, rows, D], one after another.
 
-        In TensorFlow's own loop: for operations as small as these, calling each step from Python costs half as much
-        again as the step.
+        In TensorFlow's own loop: the operations are so small that a call from Python for each step is much of it.
         """
         count = tf.shape(u)[0]
 
@@ -51,6 +52,7 @@ class MaximumLikelihood:
             return i + 1, losses.write(i, loss), norms.write(i, norm)
 
         begin = (0, tf.TensorArray(u.dtype, count), tf.TensorArray(u.dtype, count))
+        # One after the other, as each reads the variables that the one before has written.
         _, losses, norms = tf.while_loop(lambda i, *_: i < count, step, begin, parallel_iterations=1)
         return losses.stack(), norms.stack()
 
@@ -68,7 +70,7 @@ class MaximumLikelihood:
 
         Args:
           X: float32 [n, D].
-          batches: list of int64 arrays, the rows of each step.
+          batches: sequence of int64 arrays, the rows of each step.
           show_progress_bar: None shows it on a terminal only.
 
         Raises:
@@ -87,18 +89,18 @@ class MaximumLikelihood:
         losses = []
         hidden = None if show_progress_bar is None else not show_progress_bar
         with tqdm(total=len(batches), desc="flow", unit="step", disable=hidden) as progress:
-            for rows in _stacked(batches):
-                of_these, norms = (values.numpy() for values in self._steps(tf.constant(X[rows])))
-                finite = np.isfinite(of_these) & np.isfinite(norms)
+            for stack in _stacked(batches):
+                step_losses, norms = (values.numpy() for values in self._steps(tf.constant(X[stack])))
+                finite = np.isfinite(step_losses) & np.isfinite(norms)
                 if not finite.all():
                     i = int(np.argmin(finite))
                     raise ValueError(
-                        f"found a loss of {of_these[i]} with a gradient of norm {norms[i]} at step "
+                        f"found a loss of {step_losses[i]} with a gradient of norm {norms[i]} at step "
                         f"{len(losses) + i + 1} of {len(batches)}, expected finite ones (a smaller learning rate, or "
                         "embeddings of smaller norm)"
                     )
-                losses.extend(of_these)
-                progress.update(len(rows))
+                losses.extend(step_losses)
+                progress.update(len(stack))
         if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
             raise ValueError("found weights of the flow that are not finite, expected a smaller learning rate")
         return np.asarray(losses, np.float32)
@@ -114,8 +116,9 @@ class MaximumLikelihood:
 
 
 def _stacked(batches):
-    """Yields int64 arrays [k, rows] of up to `_STEPS_A_CALL` batches of one size that follow each other."""
-    for _, alike in itertools.groupby(batches, key=len):
+    """Yields int64 arrays [k, rows] of the batches of one size that follow each other, as many as a call takes."""
+    for rows, alike in itertools.groupby(batches, key=len):
         alike = list(alike)
-        for start in range(0, len(alike), _STEPS_A_CALL):
-            yield np.stack(alike[start : start + _STEPS_A_CALL])
+        count = min(_STEPS_A_CALL, max(1, _ROWS_A_CALL // rows))
+        for start in range(0, len(alike), count):
+            yield np.stack(alike[start : start + count])

@@ -123,7 +123,14 @@ def test_the_summary_comes_last_and_is_the_exit_status(measured, tmp_path, capsy
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "[]", '{"figures": {}}', '{"figures": {}, "quick": false}', '{"figures": {"percent": "a"}, "quick": 0}'],
+    [
+        "{",
+        "[]",
+        '{"figures": {}}',
+        '{"figures": [], "quick": false}',
+        '{"figures": {}, "quick": false}',
+        '{"figures": {"percent": "a"}, "quick": false}',
+    ],
 )
 def test_a_file_that_holds_no_results_is_named(text, tmp_path, capsys):
     (tmp_path / "floor.json").write_text(text)

@@ -32,7 +32,7 @@ def test_a_figure_that_is_no_number_meets_nothing():
 
 
 def test_the_targets_are_those_of_the_plan():
-    # From the table of the issue that asked for these benchmarks.
+    # What is asked of each, said a second time.
     wanted = {(target.benchmark, target.figure): (target.wanted, target.aim) for target in TARGETS}
     assert wanted == {
         ("flow_run", "to_original"): (">= 5x", None),

@@ -284,6 +284,7 @@ def test_output_is_what_sentence_transformers_arguments_say(model):
         ({"w1"}, {}, "sentences: found set {'w1'}, expected strings"),
         (["w1"], {"output_value": "cls"}, "output_value: found 'cls', expected 'sentence_embedding' or"),
         (["w1"], {"batch_size": 0}, "batch_size: found 0, expected a whole number of 1 or more"),
+        (["w1"], {"batch_size": True}, "batch_size: found True, expected a whole number of 1 or more"),
         (
             ["w1"],
             {"output_value": "token_embeddings", "normalize_embeddings": True},

@@ -68,7 +68,8 @@ def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder
     )
     together = embedding.embed(encoder, tokenizer, pairs.pieces, 10)
     monkeypatch.setattr(embedding, "_TOKENS_PER_BATCH", 20)
-    assert len(list(embedding.length_batches(np.full(16, 10)))) == 8
+    lengths = embedding.distinct(pairs.pieces)[0].row_lengths().numpy() + 2
+    assert len(list(embedding.length_batches(lengths))) > 4
     for embeddings in (
         together,
         embedding.embed(encoder, tokenizer, pairs.pieces, 10),

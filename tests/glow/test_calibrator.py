@@ -9,6 +9,7 @@ import tensorflow as tf
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
+from glow import maximum_likelihood
 from glow.calibrator import FlowCalibrator
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -52,19 +53,24 @@ def test_score_is_the_log_density_in_nats(fitted):
     np.testing.assert_allclose(fitted.score_samples(X), -bits * 8 * np.log(2), rtol=1e-5)
 
 
-def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences():
+@pytest.mark.parametrize(("limit", "value"), [("_STEPS_A_CALL", 2), ("_ROWS_A_CALL", 7), ("_ROWS_A_CALL", 24)])
+def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences(monkeypatch, limit, value):
+    monkeypatch.setattr(maximum_likelihood, limit, value)
     X = embeddings()
-    ours = FlowCalibrator(**SMALL, epochs=0.25).fit(X)
+    ours = FlowCalibrator(**SMALL, epochs=0.625).fit(X)
     flow = Glow(SMALL["config"], 8, seed=3)
     optimizer = AdamWeightDecay(1e-3)
     optimizer.build(list(flow.trainable_variables))
     order = np.random.default_rng([3, 0]).permutation(64)
-    for batch in order[:16].reshape(2, 8):
+    losses = []
+    for batch in order[:40].reshape(5, 8):
         with tf.GradientTape() as tape:
             # Which four of the eight are "first" sentences makes no difference to the sum of the two means.
             first, second = (tf.reduce_mean(flow.bits_per_dim(X[half])) for half in (batch[:4], batch[4:]))
             loss = first + second
+        losses.append(float(loss) / 2)
         apply_clipped(optimizer, tape.gradient(loss, flow.trainable_variables), list(flow.trainable_variables))
+    np.testing.assert_allclose(ours.losses_, losses, rtol=1e-5)
     for path, expected in flow.variables_by_path.items():
         np.testing.assert_allclose(ours.flow_.variables_by_path[path], expected, rtol=0, atol=2e-6, err_msg=path)
 
@@ -120,7 +126,7 @@ def test_partial_fit_goes_on_with_flow_and_optimiser_after_fit_and_after_a_copy(
     assert other.n_steps_ == 48 + 8
 
 
-def test_failed_part_leaves_the_flow_as_it_was(fitted):
+def test_failed_part_leaves_the_flow_as_it_was(fitted, monkeypatch):
     X = embeddings()
     again = copy.deepcopy(fitted)
     with pytest.raises(ValueError, match=r"found a loss of inf .* at step 1 of 8"):
@@ -128,6 +134,13 @@ def test_failed_part_leaves_the_flow_as_it_was(fitted):
     # The first step moves the weights before the second one fails.
     with pytest.raises(ValueError, match=r"at step [2-8] of 8|weights of the flow that are not finite"):
         again.set_params(learning_rate=1e30).partial_fit(X)
+    np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
+    monkeypatch.setattr(maximum_likelihood, "_STEPS_A_CALL", 3)
+    spoilt = np.where(
+        np.arange(64)[:, np.newaxis] == np.random.default_rng([again.seed, 1, 48]).permutation(64)[30], 1e30, X
+    )
+    with pytest.raises(ValueError, match=r"found a loss of inf .* at step 4 of 8"):
+        again.set_params(learning_rate=1e-3).partial_fit(spoilt)
     np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
     with pytest.raises(ValueError, match="6 features"):
         again.partial_fit(embeddings(width=6))
