@@ -15,11 +15,11 @@ from bert_flow_tf.flow_learning import learn_flow
 from bert_flow_tf.model import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.run_model import build_model, flow_config, restore
 from bert_flow_tf.sentence_stream import PerSentence, sentence_list
+from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.tokenizer import Tokenizer
 from glow.folded import FoldedFlow, can_fold
 
 _TOKENS = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
-_DTYPES = ("float32", "bfloat16")
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
 
 
@@ -63,7 +63,7 @@ class BertFlow:
         max_seq_length,
         encoder_trained=False,
         learned_on=None,
-        dtype=_DTYPES[0],
+        dtype=DTYPES[0],
     ):
         _check_dtype(dtype)
         self.source = source
@@ -115,7 +115,7 @@ class BertFlow:
         preprocess_hub=None,
         low_dim=-1,
         sentence_embedding_type=None,
-        dtype=_DTYPES[0],
+        dtype=DTYPES[0],
     ):
         """`BertFlow` of an encoder as it is, without a flow; `fit` learns one.
 
@@ -148,7 +148,7 @@ class BertFlow:
         return cls.from_hub("demo", **options)
 
     @classmethod
-    def from_pretrained(cls, path, *, dtype=_DTYPES[0]):
+    def from_pretrained(cls, path, *, dtype=DTYPES[0]):
         """`BertFlow` of a folder that `save` wrote, or of a finished run of `run_siamese` (see `load`).
 
         Args:
@@ -177,7 +177,7 @@ class BertFlow:
         return cls._built(source, config, model, learned_on=config["learned_on"], dtype=dtype)
 
     @classmethod
-    def load(cls, run, *, dtype=_DTYPES[0]):
+    def load(cls, run, *, dtype=DTYPES[0]):
         """`BertFlow` of a finished run of `run_siamese`; a folder that `save` wrote is taken, too.
 
         Args:
@@ -424,5 +424,5 @@ class BertFlow:
 
 def _check_dtype(dtype):
     # A number type of a library is equal to its name, but no JSON.
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise UserError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, _DTYPES))}")
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise UserError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
