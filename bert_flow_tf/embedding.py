@@ -11,6 +11,8 @@ from tqdm import tqdm
 
 # Of one pass of the encoder: enough rows for its products to run at full rate, few enough for them to stay in a cache.
 _TOKENS_PER_BATCH = 2048
+# Of a batch's longest sentence.
+_LEAST_LENGTH = 0.8
 
 
 def distinct(pieces):
@@ -39,16 +41,23 @@ def length_batches(lengths, batch_size=None, tokens=None):
 
     Args:
       lengths: int array [n], of what stands at each index, padding that it needs in any batch included.
-      batch_size: indices a batch; None takes as many as have `tokens` tokens, but at least one.
+      batch_size: indices a batch; None takes as many as have `tokens` tokens, but at least one, and of those only the
+        ones that are not much shorter than the first, if they have a quarter of these tokens.
       tokens: int; None for 2,048.
     """
     tokens = _TOKENS_PER_BATCH if tokens is None else tokens
     order = np.argsort(-lengths, kind="stable")
+    descending = lengths[order]
     start = 0
     while start < len(order):
-        batch = order[start : start + (batch_size or max(1, tokens // int(lengths[order[start]])))]
-        yield batch
-        start += len(batch)
+        count = batch_size
+        if count is None:
+            longest = int(descending[start])
+            # Where lengths differ, as in a few sentences, most of a full batch would be padding.
+            alike = int(np.searchsorted(-descending, -_LEAST_LENGTH * longest, side="right")) - start
+            count = max(1, min(tokens // longest, max(alike, tokens // 4 // longest)))
+        yield order[start : start + count]
+        start += count
 
 
 def two_at_a_time(function, items):

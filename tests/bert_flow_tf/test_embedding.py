@@ -25,9 +25,13 @@ def test_batches_hold_each_index_once_and_like_lengths_together(lengths, batch_s
         if batch_size is not None:
             assert len(batch) == batch_size or (last and len(batch) < batch_size)
         else:
-            # As many as fit, and one that does not fit alone.
+            # As many as fit, one that does not fit alone, and few of a length that others are much shorter than.
+            longest = lengths[batch[0]]
             assert len(batch) == 1 or tokens <= 2048
-            assert last or tokens + lengths[batch[0]] > 2048
+            next_is_short = not last and lengths[batches[i + 1][0]] < 0.8 * longest
+            assert last or tokens + longest > (512 if next_is_short else 2048)
+            if tokens > 512:
+                assert lengths[batch[-1]] >= 0.8 * longest
 
 
 def test_two_at_a_time_keeps_order_device_and_errors():
