@@ -31,6 +31,7 @@ def measure(options):
 
     from bert_flow_tf import embedding, input_pipeline
     from bert_flow_tf.pooling import pooling
+    from bert_flow_tf.tokenizer import TOKEN_SPECS
 
     model = our_model(options)
     layers = Layers.of(model)
@@ -40,14 +41,12 @@ def measure(options):
     lengths = (pieces.row_lengths() + 2).numpy()
     saved_model = tf.saved_model.load(str(model.source.encoder_dir))
     pool = pooling("avg", model.encoder.num_layers)
-    tokens = {
-        name: tf.TensorSpec([None, None], tf.int32) for name in ("input_word_ids", "input_mask", "input_type_ids")
-    }
     functions = {
         False: tf.function(
-            lambda inputs: pool(saved_model(inputs, training=False), inputs["input_mask"]), input_signature=[tokens]
+            lambda inputs: pool(saved_model(inputs, training=False), inputs["input_mask"]),
+            input_signature=[TOKEN_SPECS],
         ),
-        True: tf.function(lambda inputs: model.encoder(inputs, training=False), input_signature=[tokens]),
+        True: tf.function(lambda inputs: model.encoder(inputs, training=False), input_signature=[TOKEN_SPECS]),
     }
 
     def embed(fused, batch_size, tokens_a_batch, two_at_a_time):

@@ -16,10 +16,9 @@ from bert_flow_tf.model import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.run_model import build_model, flow_config, restore
 from bert_flow_tf.sentence_stream import PerSentence, sentence_list
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.tokenizer import Tokenizer
+from bert_flow_tf.tokenizer import TOKEN_SPECS, Tokenizer
 from glow.folded import FoldedFlow, can_fold
 
-_TOKENS = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
 
 
@@ -102,7 +101,7 @@ class BertFlow:
         return self._embeddings
 
     def _per_sentence(self, function, shape):
-        function = tf.function(function, input_signature=[_TOKENS], autograph=False)
+        function = tf.function(function, input_signature=[TOKEN_SPECS], autograph=False)
         return PerSentence(function, self.tokenizer, shape=shape, max_seq_length=self.max_seq_length)
 
     @classmethod

@@ -9,6 +9,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # the public API sets a device and does not tell it
 from tqdm import tqdm
 
+from bert_flow_tf.tokenizer import TOKEN_SPECS
+
 # Of one pass of the encoder: enough rows for its products to run at full rate, few enough for them to stay in a cache.
 _TOKENS_PER_BATCH = 2048
 # Of a batch's longest sentence.
@@ -103,8 +105,9 @@ def embed(encoder, tokenizer, pieces, max_seq_length, *, pad_to_max=False, descr
       description: of the progress bar.
     """
     sentences, rows = distinct(pieces)
-    specs = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.TensorSpec([None, None], tf.int32))
-    forward = tf.function(lambda tokens: encoder(tokens, training=False), input_signature=[specs], autograph=False)
+    forward = tf.function(
+        lambda tokens: encoder(tokens, training=False), input_signature=[TOKEN_SPECS], autograph=False
+    )
 
     lengths = np.minimum(sentences.row_lengths().numpy() + 2, max_seq_length)
     if pad_to_max:

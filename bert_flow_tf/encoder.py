@@ -12,11 +12,9 @@ from bert_flow_tf.encoder_source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.fused_bert import FusedBert, fused_bert, rounded_to_bfloat16
 from bert_flow_tf.pooling import pooling
-from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
+from bert_flow_tf.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset
 
 __all__ = ["EncoderSource", "RoundedEncoder", "SentenceEncoder", "recorded_encoder", "resolve_encoder"]
-
-_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 
 class SentenceEncoder(tf_keras.layers.Layer):
@@ -168,13 +166,13 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     def _probe(self):
         """The encoder's outputs by name, as symbols: traced, not run, since a strategy's scope cannot run it."""
-        specs = dict.fromkeys(_INPUTS, tf.TensorSpec([None, None], tf.int32))
         trace = tf.function(lambda inputs: self._hub_layer(inputs, training=False), autograph=False)
         try:
-            outputs = trace.get_concrete_function(specs).structured_outputs
+            outputs = trace.get_concrete_function(TOKEN_SPECS).structured_outputs
         except (TypeError, ValueError) as error:
             raise UserError(
-                f"{self.source.bert_hub}: not a text encoder, expected one that takes a dict of {', '.join(_INPUTS)}"
+                f"{self.source.bert_hub}: not a text encoder, expected one that takes a dict of "
+                f"{', '.join(TOKEN_INPUTS)}"
             ) from error
         for key in ("sequence_output", "pooled_output", "encoder_outputs"):
             if not isinstance(outputs, dict) or key not in outputs:

@@ -28,6 +28,9 @@ _CJK = (
 _PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_WORD_CHARS = 200
+# An encoder's inputs as TF-Hub calls them, each int32 [n, t], and what a function that takes them is traced for.
+TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
 
 
 def read_vocabulary(path):

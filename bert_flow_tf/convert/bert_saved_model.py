@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 
 from bert_flow_tf.convert import weights as bert_weights
+from bert_flow_tf.tokenizer import TOKEN_INPUTS
 
 _ACTIVATIONS = {
     "gelu_tanh": "gelu",  # tf-models' own name for it
@@ -15,7 +16,6 @@ _ACTIVATIONS = {
     "tanh": "tanh",
     "linear": "linear",
 }
-_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 
 def save_bert(path, config, weights, *, vocab_file, do_lower_case):
@@ -46,7 +46,7 @@ def save_bert(path, config, weights, *, vocab_file, do_lower_case):
         outputs = encoder(inputs, training=training)
         return {**outputs, "default": outputs["pooled_output"]}
 
-    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in _INPUTS}
+    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in TOKEN_INPUTS}
     traces = [call.get_concrete_function(specs, training=training) for training in (False, True)]
     hub_object = tf.train.Checkpoint(vocab_file=tf.saved_model.Asset(str(vocab_file)))
     hub_object.__call__ = call

@@ -4,10 +4,8 @@ import tensorflow as tf
 
 from bert_flow_tf.model import cosine_similarity, reduce_dimension
 from bert_flow_tf.serving.bfloat16 import Bfloat16Encoder
-from bert_flow_tf.tokenizer import vocabulary_asset
+from bert_flow_tf.tokenizer import TOKEN_INPUTS, vocabulary_asset
 from glow.folded import FoldedFlow, can_fold
-
-_TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 
 class ServedBertFlow(tf.Module):
@@ -36,7 +34,7 @@ class ServedBertFlow(tf.Module):
         encoder = bert_flow.encoder
         self._use_flow(bert_flow.flow)
         if bfloat16:
-            self.encoder = Bfloat16Encoder(lambda tokens: encoder(tokens, training=False), _TOKEN_INPUTS)
+            self.encoder = Bfloat16Encoder(lambda tokens: encoder(tokens, training=False), TOKEN_INPUTS)
             self._pool = self.encoder
         else:
             # The variables and not the layer: Keras would save further functions, with dropout, beside those served.
@@ -92,10 +90,10 @@ class ServedBertFlow(tf.Module):
         both = self._embed(self._tokenize(tf.concat([sentence_a, sentence_b], axis=0)))
         return {"cosine": cosine_similarity(both[:n], both[n : 2 * n])}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in _TOKEN_INPUTS])
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in TOKEN_INPUTS])
     def embed_tokens(self, input_word_ids, input_mask, input_type_ids):
         """`{"embedding": float32 [n, D]}` of an encoder's inputs, int32 [n, t], such as the preprocess model's."""
-        tokens = dict(zip(_TOKEN_INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
+        tokens = dict(zip(TOKEN_INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
         tokens = {name: _matrix(value, name) for name, value in tokens.items()}
         with tf.control_dependencies(self._token_checks(tokens)):
             tokens = {name: tf.identity(value) for name, value in tokens.items()}
@@ -125,7 +123,7 @@ class ServedBertFlow(tf.Module):
                 tf.reduce_all(tf.equal(tf.shape(tokens[name]), shape)),
                 [f"{name}: found shape", tf.shape(tokens[name]), "expected that of input_word_ids:", shape],
             )
-            for name in _TOKEN_INPUTS[1:]
+            for name in TOKEN_INPUTS[1:]
         ]
         ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": self._num_types}
         for name, end in ends.items():
