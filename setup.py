@@ -28,7 +28,7 @@ setup(
     packages=find_packages(include=["bert_flow_tf", "bert_flow_tf.*", "glow", "glow.*"]),
     package_data={
         "glow": ["configs/*.json"],
-        "bert_flow_tf": ["sample_data/*.txt", "sample_data/glue/**", "evaluation/*.json"],
+        "bert_flow_tf": ["sample_data/glue/**", "paper/*.json"],
     },
     python_requires=">=3.10,<3.13",
     install_requires=[
@@ -41,6 +41,8 @@ setup(
         "scipy",
         "scikit-learn",
         "safetensors",
+        "msgspec",
+        "urllib3>=2",
         "absl-py",
         "click",
         "tqdm",
@@ -59,7 +61,7 @@ setup(
         "parquet": ["pyarrow"],
         "mteb": ["mteb>=2"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],
-        "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist"],
+        "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist", "import-linter", "mypy"],
     },
     entry_points={"console_scripts": ["bert-flow = bert_flow_tf.cli:main"]},
 )

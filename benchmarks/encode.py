@@ -1,20 +1,25 @@
 """`encode` against `SentenceTransformer.encode`: the same weights, sentences and threads, in float32 and in bfloat16.
 
-All sentences of STS-B are encoded with default arguments here, and there with the batch size that a trial finds
-best. Sentences that recur are computed once here and every time there, which is part of what is compared; so the
-distinct sentences alone are measured beside it.
+All sentences of STS-B are encoded, here with default arguments, there with the batch size that a trial finds best. A
+repeated sentence is computed once here and every time there, which is part of the comparison; so the distinct sentences
+alone are measured as well.
 """
 
 import pathlib
 import statistics
 import tempfile
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from benchmarks import corpus, peers
 from benchmarks.hugging_face_folder import hugging_face_folder
+from benchmarks.options import Options
 from benchmarks.timing import in_turn, paired_ratios, seconds_of, shown
 from bert_flow_tf.errors import UserError
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
 
 MAX_SEQ_LENGTH = 64
 BATCH_SIZES = (8, 16, 32, 64, 128)
@@ -24,7 +29,7 @@ COMPARED_SENTENCES = 256
 LARGEST_DIFFERENCE = 1e-4
 
 
-def measure(options):
+def measure(options: Options) -> dict:
     """dict of times, ratios and figures of `encode` in float32; see `run`."""
     with peers.Worker("benchmarks.peer_encode") as worker, tempfile.TemporaryDirectory() as folder:
         load(worker, options, folder, "float32")
@@ -48,7 +53,7 @@ def measure(options):
             ratios[name] = paired_ratios(times[name]["sentence-transformers"], times[name]["ours"])
     print_rows(sentences, times)
     print(f"  all, to sentence-transformers (it computes recurring sentences again): {shown(ratios['all'])} x")
-    print(f"  distinct sentences, so a sentence computed: {shown(ratios['distinct'])} x")
+    print(f"  distinct sentences, each computed once on both sides: {shown(ratios['distinct'])} x")
     return {
         **described(options, sentences, "float32"),
         "largest_difference": difference,
@@ -63,14 +68,14 @@ def measure(options):
     }
 
 
-def our_model(options, **arguments):
+def our_model(options: Options, **arguments: Any) -> "BertFlow":
     """`BertFlow` that averages the last layer, as the peers' model does, without a flow."""
     from bert_flow_tf.api import BertFlow
 
     return BertFlow.from_hub(options.bert_hub, pooling="avg", max_seq_length=MAX_SEQ_LENGTH, **arguments)
 
 
-def load(worker, options, folder, *dtypes):
+def load(worker: peers.Worker, options: Options, folder: str, *dtypes: str) -> None:
     """Makes the worker's models of these number types, from a folder written into `folder`."""
     weights = hugging_face_folder(options.bert_hub, pathlib.Path(folder) / "weights")
     for dtype in dtypes:
@@ -79,7 +84,7 @@ def load(worker, options, folder, *dtypes):
             raise UserError(f"sentence-transformers: found {loaded}, expected {options.threads} threads and {dtype}")
 
 
-def take_sentences(worker, options, model):
+def take_sentences(worker: peers.Worker, options: Options, model: "BertFlow") -> dict[str, list[str]]:
     """dict of `all` and the `distinct` sentences, which the worker keeps as well."""
     everything = corpus.all_sentences(options)
     sentences = {
@@ -91,7 +96,9 @@ def take_sentences(worker, options, model):
     return sentences
 
 
-def compare(worker, options, model, sentences, dtype, folder):
+def compare(
+    worker: peers.Worker, options: Options, model: "BertFlow", sentences: list[str], dtype: str, folder: str
+) -> float:
     """The largest difference between our embeddings and theirs, of some of the sentences."""
     chosen = corpus.evenly(sentences, COMPARED_SENTENCES)
     worker.ask("take", name="compared", sentences=chosen)
@@ -102,7 +109,9 @@ def compare(worker, options, model, sentences, dtype, folder):
     return difference
 
 
-def best_batch_size(worker, options, sentences, dtype):
+def best_batch_size(
+    worker: peers.Worker, options: Options, sentences: list[str], dtype: str
+) -> tuple[int, dict[int, float]]:
     """Their fastest batch size on some of the sentences, and dict of batch size to the seconds that each takes."""
     worker.ask("take", name="trial", sentences=corpus.evenly(sentences, 64 if options.quick else TRIAL_SENTENCES))
     # The first call sets things up.
@@ -114,27 +123,27 @@ def best_batch_size(worker, options, sentences, dtype):
     return best, trial
 
 
-def warm_up(model, sentences):
+def warm_up(model: "BertFlow", sentences: list[str]) -> None:
     """Encodes some of the sentences, so that what is set up once is not timed."""
     model.encode(corpus.evenly(sentences, TRIAL_SENTENCES), show_progress_bar=False)
 
 
-def encode(model, sentences):
+def encode(model: "BertFlow", sentences: list[str]) -> float:
     """Seconds of our `encode` with default arguments."""
     return seconds_of(lambda: model.encode(sentences, show_progress_bar=False))
 
 
-def theirs(worker, name, dtype, batch_size):
+def theirs(worker: peers.Worker, name: str, dtype: str, batch_size: int) -> float:
     """Seconds of their `encode` of the sentences that the worker keeps as `name`."""
     return worker.ask("encode", dtype=dtype, name=name, batch_size=batch_size)["seconds"]
 
 
-def described(options, sentences, dtype):
+def described(options: Options, sentences: dict[str, list[str]], dtype: str) -> dict:
     """What a result says of the work: its sentences and number type."""
     return {"sentences": len(sentences["all"]), "distinct_sentences": len(sentences["distinct"]), "dtype": dtype}
 
 
-def print_rows(sentences, times):
+def print_rows(sentences: dict[str, list[str]], times: dict[str, dict[str, list[float]]]) -> None:
     """Prints a line for each way and list of sentences: median seconds, and sentences a second."""
     for name, ways in times.items():
         for way, seconds in ways.items():

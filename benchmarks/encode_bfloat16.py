@@ -6,6 +6,7 @@ matrices in float32 there, PyTorch converts in software.
 
 import os
 import tempfile
+from typing import TYPE_CHECKING
 
 from benchmarks import peers
 from benchmarks.encode import (
@@ -21,12 +22,16 @@ from benchmarks.encode import (
     warm_up,
 )
 from benchmarks.machine import machine
+from benchmarks.options import Options
 from benchmarks.timing import in_turn, paired_ratios, shown
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
 
 THEIRS = {"float32": "sentence-transformers", "bfloat16": "sentence-transformers, bfloat16"}
 
 
-def measure(options):
+def measure(options: Options) -> dict:
     """dict of times, ratios and figures of `encode` in bfloat16; see `run`."""
     with peers.Worker("benchmarks.peer_encode") as worker, tempfile.TemporaryDirectory() as folder:
         load(worker, options, folder, *THEIRS)
@@ -73,11 +78,11 @@ def measure(options):
     }
 
 
-def _spearman(options, model):
+def _spearman(options: Options, model: "BertFlow") -> float:
     """Spearman of the cosines of the pairs of STS-B's test set with their gold scores."""
-    from bert_flow_tf.eval_stsb import score_predictions
-    from bert_flow_tf.model import cosine_similarity
-    from bert_flow_tf.tasks import read_split
+    from bert_flow_tf.data.tasks import read_split
+    from bert_flow_tf.evaluation.predicted import score_predictions
+    from bert_flow_tf.model.siamese import cosine_similarity
 
     examples = read_split("STS-B", os.path.join(options.glue_dir, "STS-B"), "test")
     a, b = (model.encode(s, show_progress_bar=False) for s in (examples.sentences_a, examples.sentences_b))

@@ -1,6 +1,6 @@
-"""What each step towards the floor gave: the same sentences embedded in the ways that `encode` went, one after another.
+"""What each optimisation of `encode` gained: the same sentences embedded in each of its past ways.
 
-From the SavedModel as it is, 32 sentences a batch, to what `encode` does now. Each is measured beside the rate of the
+From the plain SavedModel, 32 sentences per batch, to what `encode` does now. Each is measured beside the rate of the
 encoder's matrix products, as in `floor`, whose percentage is of the tokens that are needed. See NOTES.md.
 """
 
@@ -11,33 +11,34 @@ import numpy as np
 from benchmarks import corpus
 from benchmarks.encode import LARGEST_DIFFERENCE, MAX_SEQ_LENGTH, our_model
 from benchmarks.floor import RATE_SECONDS, ROWS, Layers, tensorflow_rate
+from benchmarks.options import Options
 from benchmarks.timing import in_turn, seconds_of
 from bert_flow_tf.errors import UserError
 
 SENTENCES = 4096
-# Name -> whether BERT is fused, sentences a batch or None, tokens a batch or None, whether two batches go at a time.
+# Name -> whether BERT is fused, sentences per batch or None, tokens per batch or None, whether two batches run at once.
 STEPS = {
-    "SavedModel, 32 sentences a batch": (False, 32, None, False),
-    "SavedModel, 4,096 tokens a batch": (False, None, 4096, False),
-    "SavedModel, 2,048 tokens a batch": (False, None, 2048, False),
-    "fused, 2,048 tokens a batch": (True, None, 2048, False),
+    "SavedModel, 32 sentences per batch": (False, 32, None, False),
+    "SavedModel, 4,096 tokens per batch": (False, None, 4096, False),
+    "SavedModel, 2,048 tokens per batch": (False, None, 2048, False),
+    "fused, 2,048 tokens per batch": (True, None, 2048, False),
     "fused, 2,048 tokens, two at a time": (True, None, 2048, True),
 }
 
 
-def measure(options):
+def measure(options: Options) -> dict:
     """dict of times and percentages of every step; see `run`."""
     import tensorflow as tf
 
-    from bert_flow_tf import embedding, input_pipeline
-    from bert_flow_tf.pooling import pooling
-    from bert_flow_tf.tokenizer import TOKEN_SPECS
+    from bert_flow_tf.encoder import batches, stream
+    from bert_flow_tf.encoder.pooling import pooling
+    from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 
     model = our_model(options)
     layers = Layers.of(model)
     everything = corpus.distinct_sentences(corpus.all_sentences(options), model.tokenizer, MAX_SEQ_LENGTH)
     sentences = corpus.evenly(everything, SENTENCES)
-    pieces = input_pipeline.tokenize(model.tokenizer, sentences, MAX_SEQ_LENGTH)
+    pieces = stream.tokenize(model.tokenizer, sentences, MAX_SEQ_LENGTH)
     lengths = (pieces.row_lengths() + 2).numpy()
     saved_model = tf.saved_model.load(str(model.source.encoder_dir))
     pool = pooling("avg", model.encoder.num_layers)
@@ -49,19 +50,19 @@ def measure(options):
         True: tf.function(lambda inputs: model.encoder(inputs, training=False), input_signature=[TOKEN_SPECS]),
     }
 
-    def embed(fused, batch_size, tokens_a_batch, two_at_a_time):
+    def embed(fused: bool, batch_size: int | None, tokens_per_batch: int | None, two_at_a_time: bool) -> np.ndarray:
         embeddings = np.empty((len(lengths), model.encoder.embedding_size), np.float32)
 
-        def compute(batch):
+        def compute(batch: np.ndarray) -> None:
             packed = model.tokenizer.pack(tf.gather(pieces, batch), MAX_SEQ_LENGTH)
             embeddings[batch] = functions[fused](packed).numpy()
 
-        batches = embedding.length_batches(lengths, batch_size, tokens_a_batch)
-        for _ in embedding.two_at_a_time(compute, batches) if two_at_a_time else map(compute, batches):
+        groups = batches.length_batches(lengths, batch_size, tokens_per_batch)
+        for _ in stream.map_concurrently(compute, groups) if two_at_a_time else map(compute, groups):
             pass
         return embeddings
 
-    expected = embed(*STEPS["SavedModel, 32 sentences a batch"])
+    expected = embed(*STEPS["SavedModel, 32 sentences per batch"])
     differences = {name: float(np.abs(embed(*step) - expected).max()) for name, step in STEPS.items()}
     print(f"  largest difference from the first step's embeddings {max(differences.values()):.1e}")
     if max(differences.values()) > LARGEST_DIFFERENCE:
@@ -70,7 +71,7 @@ def measure(options):
         )
     rows = max(ROWS, key=lambda m: tensorflow_rate(layers.products(m), 0.3))
 
-    def between_rates(step):
+    def between_rates(step: tuple) -> dict[str, float]:
         before = tensorflow_rate(layers.products(rows), RATE_SECONDS)
         seconds = seconds_of(lambda: embed(*step))
         return {"seconds": seconds, "rate": max(before, tensorflow_rate(layers.products(rows), RATE_SECONDS))}

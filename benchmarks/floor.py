@@ -11,6 +11,8 @@ import statistics
 import tempfile
 import time
 import unittest.mock
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from benchmarks import peers
 from benchmarks.encode import (
@@ -24,8 +26,12 @@ from benchmarks.encode import (
     theirs,
     warm_up,
 )
+from benchmarks.options import Options
 from benchmarks.timing import in_turn
 from bert_flow_tf.errors import UserError
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
 
 ROWS = (256, 512, 1024, 2048, 4096, 8192)
 RATE_SECONDS = 1.0
@@ -46,7 +52,7 @@ class Layers:
     inner: int
 
     @classmethod
-    def of(cls, model):
+    def of(cls, model: "BertFlow") -> "Layers":
         """Those of a `BertFlow`'s encoder, whose folder holds its configuration."""
         path = model.source.encoder_dir.parent / "bert_config.json"
         if not path.is_file():
@@ -54,19 +60,19 @@ class Layers:
         config = json.loads(path.read_text())
         return cls(config["num_hidden_layers"], config["hidden_size"], config["intermediate_size"])
 
-    def operations(self, lengths):
-        """Floating-point operations, two a multiplication, for sentences of these numbers of tokens."""
-        a_token = 2 * (4 * self.width**2 + 2 * self.width * self.inner)
+    def operations(self, lengths: list[int]) -> int:
+        """Floating-point operations, two per multiplication, for sentences of these numbers of tokens."""
+        per_token = 2 * (4 * self.width**2 + 2 * self.width * self.inner)
         # Attention's two: queries by keys, and weights by values.
-        return self.number * sum(a_token * t + 2 * 2 * t * t * self.width for t in lengths)
+        return self.number * sum(per_token * t + 2 * 2 * t * t * self.width for t in lengths)
 
-    def products(self, rows):
-        """list of (m, k, n) of a layer's products with as many tokens, attention's own aside."""
+    def products(self, rows: int) -> list[tuple[int, int, int]]:
+        """list of (m, k, n) of a layer's products for `rows` tokens, without attention's own."""
         square = (rows, self.width, self.width)
         return [square] * 4 + [(rows, self.width, self.inner), (rows, self.inner, self.width)]
 
 
-def measure(options):
+def measure(options: Options) -> dict:
     """dict of rates, times and figures of the floor; see `run`."""
     with peers.Worker("benchmarks.peer_encode") as worker, tempfile.TemporaryDirectory() as folder:
         load(worker, options, folder, "float32")
@@ -85,13 +91,13 @@ def measure(options):
         }
         warm_up(model, distinct)
 
-        def rates():
+        def rates() -> dict[str, float]:
             return {
                 "tensorflow": tensorflow_rate(layers.products(rows["tensorflow"]), RATE_SECONDS),
                 "pytorch": _pytorch_rate(worker, layers.products(rows["pytorch"]), RATE_SECONDS),
             }
 
-        def between_rates(run):
+        def between_rates(run: Callable[[], float]) -> dict:
             before, seconds, after = rates(), run(), rates()
             return {"seconds": seconds, "rates": {name: max(before[name], after[name]) for name in before}}
 
@@ -134,7 +140,7 @@ def measure(options):
     return result
 
 
-def _print_table(result):
+def _print_table(result: dict) -> None:
     figures, tokens, runs = result["figures"], result["tokens"], result["measured"]
     for name, rows in result["rows_of_products"].items():
         rate = statistics.median(run["rates"][name] for each in runs.values() for run in each)
@@ -149,19 +155,19 @@ def _print_table(result):
     print(f"  ours with padding counted as work: {figures['percent_with_padding']:.1f} %")
 
 
-def _lengths(model, sentences):
+def _lengths(model: "BertFlow", sentences: list[str]) -> list[int]:
     """Number of tokens of each sentence, [CLS] and [SEP] included."""
-    from bert_flow_tf import input_pipeline
+    from bert_flow_tf.encoder import stream
 
-    pieces = input_pipeline.tokenize(model.tokenizer, sentences, MAX_SEQ_LENGTH)
+    pieces = stream.tokenize(model.tokenizer, sentences, MAX_SEQ_LENGTH)
     return (pieces.row_lengths() + 2).numpy().tolist()
 
 
-def _padded_lengths(model, sentences):
+def _padded_lengths(model: "BertFlow", sentences: list[str]) -> list[int]:
     """Number of positions that `encode` gives each sentence, its batch's padding included."""
     shapes, pack = [], model.tokenizer.pack
 
-    def noting(*arguments, **options):
+    def noting(*arguments: Any, **options: Any) -> dict:
         tokens = pack(*arguments, **options)
         shapes.append(tuple(tokens["input_word_ids"].shape))
         return tokens
@@ -171,8 +177,8 @@ def _padded_lengths(model, sentences):
     return [length for rows, length in shapes for _ in range(rows)]
 
 
-def tensorflow_rate(shapes, seconds):
-    """Floating-point operations a second of float32 products (m, k, n) in turn, for `seconds`, by TensorFlow."""
+def tensorflow_rate(shapes: list[tuple[int, int, int]], seconds: float) -> float:
+    """Floating-point operations per second of float32 products (m, k, n) in turn, for `seconds`, by TensorFlow."""
     import tensorflow as tf
 
     pairs = [(tf.random.normal([m, k]), tf.random.normal([k, n])) for m, k, n in shapes]
@@ -187,5 +193,5 @@ def tensorflow_rate(shapes, seconds):
     return done * sum(2 * m * k * n for m, k, n in shapes) / elapsed
 
 
-def _pytorch_rate(worker, shapes, seconds):
+def _pytorch_rate(worker: peers.Worker, shapes: list[tuple[int, int, int]], seconds: float) -> float:
     return worker.ask("product_rate", shapes=shapes, seconds=seconds)["rate"]

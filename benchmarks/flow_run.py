@@ -20,24 +20,26 @@ import pathlib
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
+from typing import Any
 
 from benchmarks import corpus, peers
 from benchmarks.hugging_face_folder import hugging_face_folder
+from benchmarks.options import Options
 from benchmarks.timing import in_turn, paired_ratios, shown, whole_process
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.eval_stsb import read_predictions, score_predictions
-from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
-from glow.config import GlowConfig
+from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
+from glow.config import DEFAULT_CONFIG, GlowConfig
 
 WAYS = {"ours": (), "original": ("--cache_embeddings=false", "--pad_to_max_seq_length=true")}
-CONFIG = "config_l3_d3_w32"
 MAX_SEQ_LENGTH = 64
 LEARNING_RATE = 1e-3
 FIRST_SEED = 1234
 QUICK_PAIRS = 64
 
 
-def measure(options):
+def measure(options: Options) -> dict:
     """dict of times, memory, Spearman, ratios and figures of the three ways; see `run`."""
     with tempfile.TemporaryDirectory() as workspace:
         folder = pathlib.Path(workspace)
@@ -62,7 +64,7 @@ def measure(options):
     print(f"  peak memory, to the original's way: {shown(memory_ratios)}")
     return {
         "sentence_embedding_type": "avg-last-2",
-        "flow_config": CONFIG,
+        "flow_config": DEFAULT_CONFIG,
         "dtype": "float32",
         "sentences": len(sentences),
         "distinct_sentences": len(set(sentences)),
@@ -81,28 +83,33 @@ def measure(options):
     }
 
 
-def _median(runs, name):
+def _median(runs: list[dict], name: str) -> float:
     return statistics.median(run[name] for run in runs)
 
 
-def _mean(runs, name):
+def _mean(runs: list[dict], name: str) -> float:
     return statistics.fmean(run[name] for run in runs)
 
 
-def _counted(run, *arguments):
+def _counted(run: Callable[..., dict], *arguments: Any) -> Callable[[], dict]:
     """Function without arguments that runs with the next seed."""
     seeds = itertools.count(FIRST_SEED)
     return lambda: run(*arguments, next(seeds))
 
 
-def _run(options, glue_dir, folder, flags, seed):
+def _run(options: Options, glue_dir: str, folder: pathlib.Path, flags: tuple[str, ...], seed: int) -> dict:
     """A run of `run_siamese` that trains and predicts in one process."""
     with tempfile.TemporaryDirectory(dir=folder) as parent:
         command = [
             *(sys.executable, "-m", "bert_flow_tf.run_siamese", f"--bert_hub={options.bert_hub}", "--task_name=STS-B"),
             *(f"--data_dir={glue_dir}/STS-B", f"--output_parent_dir={parent}", "--exp_name=run", f"--seed={seed}"),
             *("--sentence_embedding_type=avg-last-2", f"--max_seq_length={MAX_SEQ_LENGTH}", "--num_examples=0"),
-            *("--flow=1", "--flow_loss=1", f"--flow_model_config={CONFIG}", f"--flow_learning_rate={LEARNING_RATE}"),
+            *(
+                "--flow=1",
+                "--flow_loss=1",
+                f"--flow_model_config={DEFAULT_CONFIG}",
+                f"--flow_learning_rate={LEARNING_RATE}",
+            ),
             *("--use_full_for_training=1", "--num_train_epochs=1.0", "--do_train=true", "--do_predict=true"),
             *flags,
         ]
@@ -114,9 +121,9 @@ def _run(options, glue_dir, folder, flags, seed):
         return _described(used, stages, results["steps"], run / "test_results.tsv", glue_dir, seed)
 
 
-def _run_pytorch(options, glue_dir, folder, weights, seed):
+def _run_pytorch(options: Options, glue_dir: str, folder: pathlib.Path, weights: str, seed: int) -> dict:
     """A run of the PyTorch loop."""
-    config = GlowConfig.from_name(CONFIG)
+    config = GlowConfig.from_name(DEFAULT_CONFIG)
     with tempfile.TemporaryDirectory(dir=folder) as parent:
         out = pathlib.Path(parent) / "predictions.tsv"
         command = [
@@ -127,14 +134,16 @@ def _run_pytorch(options, glue_dir, folder, weights, seed):
             json.dumps({"levels": config.n_levels, "depth": config.depth, "width": config.coupling_width}),
         ]
         used = whole_process(command, cwd=peers.ROOT, env=peers.peer_environment())
-        said = json.loads(used["output"])
-        if said["threads"] != options.threads:
-            raise UserError(f"PyTorch: found {said['threads']} threads, expected {options.threads}")
-        stages = {**said["stages"], "the rest": used["seconds"] - sum(said["stages"].values())}
-        return _described(used, stages, said["steps"], out, glue_dir, seed)
+        printed = json.loads(used["output"])
+        if printed["threads"] != options.threads:
+            raise UserError(f"PyTorch: found {printed['threads']} threads, expected {options.threads}")
+        stages = {**printed["stages"], "the rest": used["seconds"] - sum(printed["stages"].values())}
+        return _described(used, stages, printed["steps"], out, glue_dir, seed)
 
 
-def _described(used, stages, steps, predictions, glue_dir, seed):
+def _described(
+    used: dict, stages: dict[str, float], steps: int, predictions: pathlib.Path, glue_dir: str, seed: int
+) -> dict:
     cosines = read_predictions(predictions)
     return {
         "seconds": used["seconds"],
@@ -147,7 +156,7 @@ def _described(used, stages, steps, predictions, glue_dir, seed):
     }
 
 
-def _quick_data(glue_dir, folder):
+def _quick_data(glue_dir: str, folder: pathlib.Path) -> str:
     """Path of a GLUE folder with the beginnings of STS-B's files."""
     source, out = pathlib.Path(glue_dir) / "STS-B", folder / "glue" / "STS-B"
     out.mkdir(parents=True)

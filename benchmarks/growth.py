@@ -1,9 +1,9 @@
-"""How `encode_parts` grows: time a sentence and peak memory at 1k, 10k and 100k sentences, a process for each.
+"""How `encode_parts` grows: time per sentence and peak memory at 1k, 10k and 100k sentences, each in its own process.
 
-The sentences are all different, since repeats would be computed once: words of the corpus in an order of chance, as
-many as a sentence of the corpus has. They come from a file, as a stream. Time is that of encoding with a model that is
-loaded and warm; loading is reported apart. The sizes are run up and down again, so that a drift of the machine does not
-look like growth.
+The sentences are all different, since repeats would be computed once: random words of the corpus, in sentences of the
+corpus' lengths. They are read from a file, as a stream. The time is that of encoding with a loaded and warm model;
+loading is reported separately. The sizes run up and down again, so that a drift of the machine
+does not look like growth.
 """
 
 import json
@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 from benchmarks import corpus
+from benchmarks.options import Options
 from benchmarks.peers import ROOT
 from benchmarks.timing import whole_process
 
@@ -22,7 +23,7 @@ QUICK_SIZES = (50, 100, 200)
 WARM_UP = 1_000
 
 
-def measure(options):
+def measure(options: Options) -> dict:
     """dict of times, memory and figures of each size; see `run`."""
     sizes = QUICK_SIZES if options.quick else SIZES
     sentences = corpus.all_sentences(options)
@@ -53,7 +54,7 @@ def measure(options):
         "distinct_sentences": list(sizes),
         "dtype": "float32",
         "runs": runs,
-        "seconds_a_sentence": each,
+        "seconds_per_sentence": each,
         "peak_memory_mib": memory,
         "figures": {
             "time_deviation": max(map(abs, deviation.values())),
@@ -62,8 +63,8 @@ def measure(options):
     }
 
 
-def different_sentences(sentences, n, seed):
-    """list of `n` different sentences, each as many words as one of `sentences`, of all of these' words."""
+def different_sentences(sentences: list[str], n: int, seed: int) -> list[str]:
+    """list of `n` different sentences: random words of `sentences`, with the length of a random one of them."""
     generator = random.Random(seed)
     lengths = [len(sentence.split()) for sentence in sentences]
     words = [word for sentence in sentences for word in sentence.split()]
@@ -73,7 +74,7 @@ def different_sentences(sentences, n, seed):
     return list(made)
 
 
-def _written(folder, name, sentences, n, seed):
+def _written(folder: str, name: str | int, sentences: list[str], n: int, seed: int) -> str:
     path = pathlib.Path(folder) / f"{name}.txt"
     path.write_text("".join(f"{line}\n" for line in different_sentences(sentences, n, seed)), encoding="utf-8")
     return str(path)

@@ -14,13 +14,12 @@ import subprocess
 import sys
 
 from benchmarks.peers import ROOT
-from bert_flow_tf.arguments import ArgumentParser, exit_status
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
 
 _ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "gelu_erf": "gelu", "relu": "relu"}
 
 
-def write_hugging_face_folder(bert_hub, out):
+def write_hugging_face_folder(bert_hub: str, out: str | pathlib.Path) -> None:
     """Writes `config.json`, `vocab.txt`, `tokenizer_config.json` and `model.safetensors` to the new folder `out`.
 
     Args:
@@ -34,10 +33,10 @@ def write_hugging_face_folder(bert_hub, out):
     import tensorflow as tf
     from safetensors.numpy import save_file
 
-    from bert_flow_tf.convert.bert_config import BertConfig
-    from bert_flow_tf.convert.from_huggingface import hugging_face_name
-    from bert_flow_tf.convert.weights import keras_names, to_tf1_shape
-    from bert_flow_tf.encoder import resolve_encoder
+    from bert_flow_tf.encoder.convert.bert_config import BertConfig
+    from bert_flow_tf.encoder.convert.from_huggingface import hugging_face_name
+    from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
+    from bert_flow_tf.encoder.source import resolve_encoder
 
     source = resolve_encoder(bert_hub=bert_hub)
     configuration = source.encoder_dir.parent / "bert_config.json"
@@ -69,7 +68,7 @@ def write_hugging_face_folder(bert_hub, out):
     (out / "tokenizer_config.json").write_text(json.dumps(tokenizer, indent=2))
 
 
-def hugging_face_folder(bert_hub, out):
+def hugging_face_folder(bert_hub: str, out: str | pathlib.Path) -> str:
     """`out`, after a process of its own has written it.
 
     Raises:
@@ -82,7 +81,7 @@ def hugging_face_folder(bert_hub, out):
     return str(out)
 
 
-def _run():
+def _run() -> None:
     parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bert_hub", required=True)
     parser.add_argument("--out", required=True)

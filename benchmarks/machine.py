@@ -3,10 +3,10 @@
 import importlib.metadata
 import platform
 
-from bert_flow_tf.cpu import bfloat16_units, cpu_fields
+from bert_flow_tf.encoder.cpu import bfloat16_units, cpu_fields
 
 
-def machine():
+def machine() -> dict:
     """dict of Python, the versions of what this environment measures with, the CPU, and whether it has bfloat16."""
     return {
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""What the command line says, as every benchmark takes it."""
+"""The command line's settings, as every benchmark takes them."""
 
 import dataclasses
 import os
@@ -26,16 +26,16 @@ class Options:
     quick: bool = False
 
 
-def usable_cpus():
+def usable_cpus() -> int:
     """Number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
-def limit_threads(threads):
+def limit_threads(threads: int) -> None:
     """Keeps this process and all that it starts to the first `threads` of its CPUs, so that pools are of that size.
 
     Raises:
-      UserError: there are not as many, or this system has no way to do it.
+      UserError: there are fewer, or this system cannot limit them.
     """
     available = usable_cpus()
     if not 1 <= threads <= available:

@@ -1,4 +1,4 @@
-"""sentence-transformers as its users have it: `SentenceTransformer.encode`, timed. Run by the peers' Python."""
+"""`SentenceTransformer.encode` as its users call it, timed. Run by the peers' Python."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from benchmarks.peer_protocol import serve
 _models, _sentences = {}, {}
 
 
-def load(folder, max_seq_length, dtype):
+def load(folder: str, max_seq_length: int, dtype: str) -> dict:
     """Makes the model of a Hugging Face folder, under the name of its number type."""
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     transformer = Transformer(
@@ -25,12 +25,12 @@ def load(folder, max_seq_length, dtype):
     return {"threads": torch.get_num_threads(), "dtype": str(next(transformer.parameters()).dtype)}
 
 
-def take(name, sentences):
+def take(name: str, sentences: list[str]) -> None:
     """Keeps sentences under a name, so that sending them is not timed."""
     _sentences[name] = sentences
 
 
-def encode(dtype, name, batch_size, out=None):
+def encode(dtype: str, name: str, batch_size: int, out: str | None = None) -> dict:
     """Seconds of one `encode` of the sentences kept under `name`; the embeddings go to the file `out`, if given."""
     model = _models[dtype]
     started = time.perf_counter()
@@ -41,7 +41,7 @@ def encode(dtype, name, batch_size, out=None):
     return {"seconds": seconds}
 
 
-def padded_tokens(dtype, name, batch_size):
+def padded_tokens(dtype: str, name: str, batch_size: int) -> dict:
     """Number of positions, padding included, that the encoder is given for the sentences kept under `name`."""
     model, counted = _models[dtype], []
     hook = model[0].register_forward_pre_hook(lambda module, inputs: counted.append(inputs[0]["input_ids"].numel()))
@@ -50,12 +50,12 @@ def padded_tokens(dtype, name, batch_size):
     return {"tokens": sum(counted)}
 
 
-def product_rate(shapes, seconds):
-    """Floating-point operations a second of float32 matrix products, for `seconds`.
+def product_rate(shapes: list[list[int]], seconds: float) -> dict:
+    """Floating-point operations per second of float32 matrix products, for `seconds`.
 
     Args:
       shapes: list of (m, k, n), multiplied in turn.
-      seconds: how long to go on.
+      seconds: how long to measure.
     """
     pairs = [(torch.randn(m, k), torch.randn(k, n)) for m, k, n in shapes]
     with torch.inference_mode():

@@ -18,10 +18,10 @@ from transformers import AutoModel, AutoTokenizer
 
 from benchmarks.torch_flow import Flow, Tf1Adam, train_step
 
-PAIRS_A_STEP = 32
+PAIRS_PER_STEP = 32
 
 
-def read_pairs(path):
+def read_pairs(path: str) -> list[tuple[str, str]]:
     """list of the pairs of sentences of a file in GLUE's layout for STS-B."""
     rows = [line.split("\t") for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines()[1:]]
     return [(row[7], row[8].rstrip("\n")) for row in rows]
@@ -30,13 +30,13 @@ def read_pairs(path):
 class Embedder:
     """The original's `avg-last-2` of pairs: the mean over the words of the first and of the last layer, averaged."""
 
-    def __init__(self, folder, max_seq_length):
+    def __init__(self, folder: str, max_seq_length: int) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.model = AutoModel.from_pretrained(folder).eval()
         self.max_seq_length = max_seq_length
 
     @torch.no_grad()
-    def __call__(self, pairs):
+    def __call__(self, pairs: list[tuple[str, str]]) -> torch.Tensor:
         """Embeddings [2n, D] of n pairs, the two of a pair next to each other."""
         sentences = [sentence for pair in pairs for sentence in pair]
         tokens = self.tokenizer(
@@ -47,7 +47,7 @@ class Embedder:
         return ((states[1] + states[-1]) * mask).sum(1) / (2.0 * mask.sum(1))
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--weights", required=True)
     parser.add_argument("--data_dir", required=True)
@@ -59,7 +59,7 @@ def main():
     arguments = parser.parse_args()
     ended, since = {}, time.perf_counter()
 
-    def end(stage):
+    def end(stage: str) -> None:
         nonlocal since
         ended[stage], since = time.perf_counter() - since, time.perf_counter()
 
@@ -72,14 +72,14 @@ def main():
     optimizer = Tf1Adam(flow.parameters(), arguments.learning_rate)
     end("load")
     order = torch.randperm(len(pairs)).tolist()
-    steps = len(pairs) // PAIRS_A_STEP
+    steps = len(pairs) // PAIRS_PER_STEP
     for step in range(steps):
-        rows = order[step * PAIRS_A_STEP : (step + 1) * PAIRS_A_STEP]
+        rows = order[step * PAIRS_PER_STEP : (step + 1) * PAIRS_PER_STEP]
         train_step(flow, optimizer, embed([pairs[row] for row in rows]))
     end("train")
     with torch.no_grad(), open(arguments.out, "w", encoding="utf-8") as out:
-        for start in range(0, len(splits["test"]), PAIRS_A_STEP):
-            z = flow(embed(splits["test"][start : start + PAIRS_A_STEP]))[0].unflatten(0, (-1, 2))
+        for start in range(0, len(splits["test"]), PAIRS_PER_STEP):
+            z = flow(embed(splits["test"][start : start + PAIRS_PER_STEP]))[0].unflatten(0, (-1, 2))
             cosines = torch.cosine_similarity(z[:, 0], z[:, 1])
             out.writelines(f"{cosine}\n" for cosine in cosines.tolist())
     end("score")

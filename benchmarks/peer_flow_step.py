@@ -11,7 +11,7 @@ from benchmarks.torch_flow import Flow, Tf1Adam, train_step
 _state = {}
 
 
-def load(values, embeddings, batches, learning_rate, config):
+def load(values: str, embeddings: str, batches: list[list[int]], learning_rate: float, config: dict) -> None:
     """Makes the flow of these values (npz of variables by path), and keeps embeddings and the rows of the batches."""
     _state["u"] = torch.from_numpy(np.load(embeddings))
     _state["batches"] = [torch.tensor(rows) for rows in batches]
@@ -22,8 +22,8 @@ def load(values, embeddings, batches, learning_rate, config):
     _state["optimizer"] = Tf1Adam(flow.parameters(), learning_rate)
 
 
-def train(steps, threads):
-    """Seconds of as many steps on as many threads, and the loss before each."""
+def train(steps: int, threads: int) -> dict:
+    """Seconds of `steps` steps on `threads` threads, and the loss before each step."""
     torch.set_num_threads(threads)
     flow, optimizer, u = _state["flow"], _state["optimizer"], _state["u"]
     losses = []
@@ -33,7 +33,7 @@ def train(steps, threads):
     return {"seconds": time.perf_counter() - started, "losses": losses}
 
 
-def latents(rows, out):
+def latents(rows: int, out: str) -> None:
     """Writes the latents of the first rows to the file `out`."""
     with torch.inference_mode():
         np.save(out, _state["flow"](_state["u"][:rows])[0].numpy())

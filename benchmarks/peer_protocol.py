@@ -3,9 +3,10 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 
 
-def serve(functions):
+def serve(functions: dict[str, Callable]) -> None:
     """Answers requests until there are no more: a line each, `{"request": name, argument: value, ...}` and its result.
 
     Args:

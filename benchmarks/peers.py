@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Sequence
+from typing import Any
 
 import platformdirs
 
@@ -23,7 +25,9 @@ RECORDED = ("torch", "sentence-transformers", "transformers", "tokenizers", "num
 _MARKER = "installed"
 
 
-def environment_dir(requirements=REQUIREMENTS, python_version=sys.version_info[:3]):
+def environment_dir(
+    requirements: str | pathlib.Path = REQUIREMENTS, python_version: Sequence[int] = sys.version_info[:3]
+) -> pathlib.Path:
     """Path of the environment for these requirements and this Python, in BERT_FLOW_CACHE or the user's cache."""
     cache = os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf")
     digest = hashlib.sha256(repr((tuple(python_version), sys.executable)).encode())
@@ -31,7 +35,7 @@ def environment_dir(requirements=REQUIREMENTS, python_version=sys.version_info[:
     return pathlib.Path(cache) / "benchmark_peers" / digest.hexdigest()[:16]
 
 
-def peers_python():
+def peers_python() -> pathlib.Path:
     """Path of the Python of the peers' environment; the first call makes it from the package index, some minutes.
 
     Raises:
@@ -54,7 +58,7 @@ def peers_python():
     return python
 
 
-def _install(python, *arguments):
+def _install(python: pathlib.Path, *arguments: str) -> None:
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     if outcome.returncode:
@@ -65,14 +69,14 @@ def _install(python, *arguments):
         )
 
 
-def versions():
+def versions() -> dict[str, str]:
     """dict of package -> version of what the peers' environment holds of `RECORDED`."""
     paths = [str(path) for path in peers_python().parents[1].glob("lib/python*/site-packages")]
     found = {item.metadata["Name"].lower(): item.version for item in importlib.metadata.distributions(path=paths)}
     return {name: found[name] for name in RECORDED}
 
 
-def peer_environment():
+def peer_environment() -> dict[str, str]:
     """dict of environment variables for the peers: no network, no advice."""
     return os.environ | {
         "HF_HUB_OFFLINE": "1",
@@ -89,7 +93,7 @@ class Worker(contextlib.AbstractContextManager):
       module: its module, `benchmarks.peer_encode` say; it must not import `bert_flow_tf`.
     """
 
-    def __init__(self, module):
+    def __init__(self, module: str) -> None:
         self._module = module
         self._messages = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (closed with the worker)
         self._process = subprocess.Popen(
@@ -102,7 +106,7 @@ class Worker(contextlib.AbstractContextManager):
             text=True,
         )
 
-    def ask(self, request, **arguments):
+    def ask(self, request: str, **arguments: Any) -> Any:
         """What the worker's function `request` gives for the arguments.
 
         Raises:
@@ -118,7 +122,7 @@ class Worker(contextlib.AbstractContextManager):
             raise UserError(f"{self._module} ended with status {self._process.wait()}: {lines[-1]}")
         return json.loads(answer)
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self._process.stdin.close()
         self._process.stdout.close()
         self._process.wait()

@@ -4,10 +4,10 @@
     python -m benchmarks.run --only encode,floor
     python -m benchmarks.run --from_results --out_dir results --summary
 
-Ours and theirs are measured in turn, on the same CPUs, and compared as medians of the ratios of pairs. What is measured
-against is installed into an environment of its own, in the user's cache. --summary ends with one line of all figures
-against their targets; the exit status is then 1 if one is missed. A mistake in the arguments is one line, status 2.
-The original's way alone takes seven minutes a repeat on two CPUs with all of STS-B.
+The two sides are measured in turn, on the same CPUs, and compared by the median of the ratios of pairs. The libraries
+to compare with are installed into their own environment in the user's cache. --summary ends with one line that sets all
+figures against their targets; the exit status is 1 if one is missed. A wrong argument is one line, status 2. With all
+of STS-B, the original's way alone takes seven minutes per repeat on two CPUs.
 """
 
 import argparse
@@ -18,13 +18,13 @@ import multiprocessing
 import os
 import pathlib
 import sys
+from collections.abc import Sequence
 
 from benchmarks.machine import machine
 from benchmarks.options import Options, limit_threads, usable_cpus
 from benchmarks.targets import TARGETS, judge, summary
-from bert_flow_tf.arguments import ArgumentParser, exit_status, quiet_libraries
-from bert_flow_tf.atomic import make_directory, write_atomically
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentParser, UserError, exit_status, quiet_libraries
+from bert_flow_tf.files.atomic import make_directory, write_atomically
 from bert_flow_tf.sample_data import sample_glue_dir
 
 # Name -> what it asks, and whether it needs the peers' environment. The module has the benchmark's name.
@@ -32,35 +32,35 @@ BENCHMARKS = {
     "flow_run": ("the flow on STS-B, then its test set scored, against the original's way and a PyTorch loop", True),
     "encode": ("encode in float32, against sentence-transformers", True),
     "encode_bfloat16": ("encode in bfloat16, against sentence-transformers", True),
-    "flow_step": ("a step of the flow on cached embeddings, against PyTorch", True),
+    "flow_step": ("one training step of the flow on cached embeddings, against PyTorch", True),
     "flow_share": ("the flow's share of encode", False),
     "floor": ("encode's distance from its matrix products at the machine's rate", True),
-    "encoder_steps": ("what each step towards the floor gave", False),
+    "encoder_steps": ("what each optimisation of encode gained", False),
     "start_up": ("time from the start of a process to its first embedding", False),
     "growth": ("time and memory of encoding 1k, 10k and 100k sentences", False),
 }
-# Load of the machine, for each CPU that is used, from which on a warning is given.
+# A machine with a higher load per CPU in use is called busy.
 BUSY = 0.25
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status of the command line: 0; 1 for a missed target under --summary; 2 after one `error:` line."""
     return exit_status(lambda: _run(_parse(arguments)))
 
 
-def _parse(arguments):
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = ArgumentParser(
         prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", metavar="NAME[,NAME]", help="benchmarks to run (default: all)")
-    parser.add_argument("--list", action="store_true", help="print the benchmarks' names and questions, and end")
+    parser.add_argument("--list", action="store_true", help="print each benchmark's name and question, then end")
     parser.add_argument("--glue_dir", default=sample_glue_dir(), help="folder that holds STS-B (default: the sample)")
     parser.add_argument("--bert_hub", default="demo", help="encoder (default: demo)")
     parser.add_argument("--out_dir", help="folder for a file NAME.json of each benchmark")
-    parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
     parser.add_argument("--repeats", type=int, default=3, help="times that each side is measured (default: 3)")
     parser.add_argument("--threads", type=int, help="CPUs that each process may use (default: all)")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that all works; no results")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything works; no results")
     parser.add_argument("--summary", action="store_true", help="judge the figures; exit status 1 if a target is missed")
     parser.add_argument(
         "--from_results", action="store_true", help="with --summary: run nothing, read the files in --out_dir"
@@ -68,7 +68,7 @@ def _parse(arguments):
     return parser.parse_args(arguments)
 
 
-def _run(arguments):
+def _run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         for name, (question, needs_peers) in BENCHMARKS.items():
             print(f"{name:16} {question}{' (installs PyTorch beside it)' if needs_peers else ''}")
@@ -88,7 +88,7 @@ def _run(arguments):
     return 0 if met else 1
 
 
-def _names(only):
+def _names(only: str | None) -> list[str]:
     names = list(BENCHMARKS) if only is None else [name.strip() for name in only.split(",")]
     for name in names:
         if name not in BENCHMARKS:
@@ -96,7 +96,7 @@ def _names(only):
     return list(dict.fromkeys(names))
 
 
-def _options(arguments):
+def _options(arguments: argparse.Namespace) -> Options:
     if arguments.repeats < 1:
         raise UserError(f"--repeats: found {arguments.repeats}, expected 1 or more")
     threads = usable_cpus() if arguments.threads is None else arguments.threads
@@ -109,7 +109,7 @@ def _options(arguments):
     return Options(glue_dir, bert_hub, arguments.repeats, threads, arguments.quick)
 
 
-def _measure_all(names, options, out_dir, overwrite):
+def _measure_all(names: list[str], options: Options, out_dir: pathlib.Path | None, overwrite: bool) -> dict[str, dict]:
     """dict of name -> result, each measured in a process of its own and written when it is done."""
     if out_dir is not None:
         for name in names:
@@ -117,7 +117,10 @@ def _measure_all(names, options, out_dir, overwrite):
                 raise UserError(f"{out_dir / name}.json: exists, expected a new file, or --overwrite")
         make_directory(out_dir)
     if _is_sample(options.glue_dir):
-        print("note: the sample's sentences show that all works; --glue_dir names a folder with STS-B", file=sys.stderr)
+        print(
+            "note: the sample's sentences only show that everything works; --glue_dir names a folder with STS-B",
+            file=sys.stderr,
+        )
     peer_versions = {}
     if any(BENCHMARKS[name][1] for name in names):
         from benchmarks import peers
@@ -125,7 +128,7 @@ def _measure_all(names, options, out_dir, overwrite):
         peer_versions = peers.versions()
     load = os.getloadavg()[0]
     if load > BUSY * options.threads:
-        print(f"warning: this machine is busy, its load is {load:.2f}; figures are worth little", file=sys.stderr)
+        print(f"warning: this machine is busy, its load is {load:.2f}; the figures mean little", file=sys.stderr)
     results = {}
     for name in names:
         print(f"{name}: {BENCHMARKS[name][0]}", flush=True)
@@ -147,27 +150,27 @@ def _measure_all(names, options, out_dir, overwrite):
     return results
 
 
-def _is_sample(glue_dir):
+def _is_sample(glue_dir: str) -> bool:
     return os.path.samefile(glue_dir, sample_glue_dir())
 
 
-def _measured(name, options):
-    """What the benchmark's `measure` gives, in a fresh process: none meets what another has set up."""
+def _measured(name: str, options: Options) -> dict:
+    """What the benchmark's `measure` gives, in its own process, so that no benchmark profits from another's set-up."""
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(measure, name, options).result()
         except concurrent.futures.process.BrokenProcessPool as error:
-            raise UserError(f"{name}: its process was killed, perhaps for want of memory") from error
+            raise UserError(f"{name}: its process was killed, perhaps for lack of memory") from error
 
 
-def measure(name, options):
-    """The result of one benchmark, whose lines are seen as they are printed."""
+def measure(name: str, options: Options) -> dict:
+    """The result of one benchmark; its output is shown line by line."""
     quiet_libraries()
     sys.stdout.reconfigure(line_buffering=True)
     return importlib.import_module(f"benchmarks.{name}").measure(options)
 
 
-def _read_results(out_dir, names):
+def _read_results(out_dir: pathlib.Path | None, names: list[str]) -> dict[str, dict]:
     if out_dir is None:
         raise UserError("--from_results: found no --out_dir, expected the folder of the results")
     results = {}

@@ -17,19 +17,19 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.arguments import ArgumentParser, exit_status
-from bert_flow_tf.atomic import write_atomically
+from bert_flow_tf.data.tasks import get_task, read_split
+from bert_flow_tf.errors import ArgumentParser, exit_status
+from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.bfloat16 import Bfloat16Encoder
-from bert_flow_tf.tasks import get_task, read_split
 
 
-def main():
+def main() -> None:
     parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bert_hub", default="demo", help="encoder (default: demo)")
     parser.add_argument("--dtype", default=DTYPES[0], choices=DTYPES, help="of the export and of the bare encoder")
@@ -78,19 +78,19 @@ def main():
         write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
 
 
-def _bare_encoder(model, dtype):
+def _bare_encoder(model: BertFlow, dtype: str) -> Callable[[dict], tf.Tensor]:
     """Function from tokens to embeddings before the flow, traced once for every batch size and length, as an export."""
     names = model.tokenizer(["one"], 8)
 
-    def encode(tokens):
-        return model.encoder(tokens, training=False)
-
+    encoder = model.encoder
     if dtype == "bfloat16":
-        return Bfloat16Encoder(encode, names)
-    return tf.function(encode, input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in names}])
+        encoder = encoder.rounded_to_bfloat16(multiply_in_bfloat16=True)
+    return tf.function(encoder.embed, input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in names}])
 
 
-def _medians(model, serve, encode, sentences, size, seconds):
+def _medians(
+    model: BertFlow, serve: Callable, encode: Callable, sentences: list[str], size: int, seconds: float
+) -> tuple[float, float]:
     """Median seconds of a call of the export and of the encoder alone."""
     batches = [tf.constant(sentences[i : i + size]) for i in range(0, min(len(sentences) - size + 1, 64 * size), size)]
     tokens = [model.tokenizer(batch, model.max_seq_length) for batch in batches]
@@ -110,7 +110,7 @@ def _medians(model, serve, encode, sentences, size, seconds):
     return statistics.median(served[5:]), statistics.median(bare[5:])
 
 
-def _size(folder):
+def _size(folder: str | pathlib.Path) -> int:
     return sum(path.stat().st_size for path in pathlib.Path(folder).rglob("*") if path.is_file())
 
 

@@ -7,6 +7,7 @@ brings files into memory, is not counted.
 import statistics
 import sys
 
+from benchmarks.options import Options
 from benchmarks.peers import ROOT
 from benchmarks.timing import whole_process
 
@@ -18,7 +19,7 @@ print(*embedding, flush=True)
 """
 
 
-def measure(options):
+def measure(options: Options) -> dict:
     """dict of times, memory and figures of the start; see `run`."""
     command = [sys.executable, "-c", PROGRAM, options.bert_hub]
     runs = [whole_process(command, cwd=ROOT) for _ in range(1 + options.repeats)][1:]

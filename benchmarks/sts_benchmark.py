@@ -15,17 +15,16 @@ import subprocess
 import sys
 import tempfile
 
-from bert_flow_tf.arguments import ArgumentParser, exit_status
-from bert_flow_tf.atomic import write_atomically
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.eval_stsb import read_predictions, score_predictions
-from bert_flow_tf.experiment import TRAIN_RESULTS_FILE
+from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
+from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
+from bert_flow_tf.files.atomic import write_atomically
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 
 FLOW_FLAGS = ("--flow=1", "--flow_loss=1", "--use_full_for_training=1", "--num_train_epochs=1.0", "--do_train=true")
 NO_FLOW_FLAGS = ("--flow=0", "--num_train_epochs=1e-10")
 
 
-def measure(args, embedding_type, flow, seed, cached):
+def measure(args: argparse.Namespace, embedding_type: str, flow: bool, seed: int, cached: bool) -> dict:
     """Dictionary of a run's Pearson, Spearman and, where it trained, its own account of time and memory."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
@@ -51,7 +50,7 @@ def measure(args, embedding_type, flow, seed, cached):
         return results
 
 
-def main():
+def main() -> None:
     parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--glue_dir", required=True, help="folder that holds STS-B")
     parser.add_argument("--out", required=True, help="JSON file of all results, added to")

@@ -25,17 +25,17 @@ class Target:
     aim: float | None = None
     unit: str = "x"
 
-    def is_met(self, value):
+    def is_met(self, value: float) -> bool:
         """Whether `value` is as asked for."""
         return value >= self.target if self.at_least else value <= self.target
 
     @property
-    def wanted(self):
+    def wanted(self) -> str:
         """What is asked for, as `>= 5x`."""
         return f"{'>=' if self.at_least else '<='} {self.target:g}{self.unit}"
 
-    def shown(self, value):
-        """`value` with its unit, in as many digits as the target has a use for."""
+    def shown(self, value: float) -> str:
+        """`value` with its unit, with the digits that the target calls for."""
         return f"{value:.4f}{self.unit}" if self.target < 0.1 else f"{value:.2f}{self.unit}"
 
 
@@ -47,18 +47,18 @@ class Verdict:
     value: float
 
     @property
-    def met(self):
+    def met(self) -> bool:
         """Whether the target is met."""
         return self.target.is_met(self.value)
 
     @property
-    def line(self):
+    def line(self) -> str:
         """Such as `encode in float32, to sentence-transformers: 1.08x, target >= 1x, aim 1.15x: met`."""
         aim = f", aim {self.target.aim:g}{self.target.unit}" if self.target.aim is not None else ""
         value, met = self.target.shown(self.value), "met" if self.met else "missed"
         return f"{self.target.question}: {value}, target {self.target.wanted}{aim}: {met}"
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Such as `encode.to_sentence_transformers 1.08x >= 1x`, with `MISSED` behind where it is."""
         value, missed = self.target.shown(self.value), "" if self.met else " MISSED"
         return f"{self.target.benchmark}.{self.target.figure} {value} {self.target.wanted}{missed}"
@@ -78,12 +78,12 @@ TARGETS = (
     Target("flow_share", "percent", "flow in encode, of the total", False, 2.0, unit="%"),
     Target("floor", "percent", "encoder's matrix products, of encode's time", True, 70.0, aim=80.0, unit="%"),
     Target("start_up", "seconds", "start-up to the first embedding", False, 12.0, unit=" s"),
-    Target("growth", "time_deviation", "time a sentence at 1k and 100k, off that at 10k", False, 10.0, unit="%"),
+    Target("growth", "time_deviation", "time per sentence at 1k and 100k, off that at 10k", False, 10.0, unit="%"),
     Target("growth", "memory_ratio", "peak memory at 100k sentences to that at 10k", False, 1.1),
 )
 
 
-def judge(results):
+def judge(results: dict[str, dict]) -> list[Verdict]:
     """list of the `Verdict` of every target whose benchmark is in `results`, dict of name -> dict with `figures`."""
     return [
         Verdict(target, results[target.benchmark]["figures"][target.figure])
@@ -92,7 +92,7 @@ def judge(results):
     ]
 
 
-def summary(results):
+def summary(results: dict[str, dict]) -> tuple[str, bool]:
     """The closing line on `results`, and whether no target is missed.
 
     Quick results are not judged, and the line says so.

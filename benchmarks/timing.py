@@ -5,11 +5,13 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
 
 from bert_flow_tf.errors import UserError
 
 
-def in_turn(ways, repeats):
+def in_turn(ways: dict[Any, Callable], repeats: int) -> dict[Any, list]:
     """dict of name -> list [repeats] of what each way gave, called one after the other.
 
     The order turns round every time, A B, B A, A B: a machine that slows down, or warms up, does so to both.
@@ -25,7 +27,7 @@ def in_turn(ways, repeats):
     return results
 
 
-def paired_ratios(numerators, denominators):
+def paired_ratios(numerators: list[float], denominators: list[float]) -> dict:
     """dict of `median`, `least`, `greatest` and `all` of the ratios of the two lists' pairs."""
     ratios = [a / b for a, b in zip(numerators, denominators, strict=True)]
     return {
@@ -36,20 +38,20 @@ def paired_ratios(numerators, denominators):
     }
 
 
-def shown(ratios, digits=2):
+def shown(ratios: dict, digits: int = 2) -> str:
     """The ratios as a table has them: `1.08 (1.05 to 1.11)`."""
     median, least, greatest = (f"{ratios[name]:.{digits}f}" for name in ("median", "least", "greatest"))
     return f"{median} ({least} to {greatest})"
 
 
-def seconds_of(function):
+def seconds_of(function: Callable) -> float:
     """Seconds that a call of `function` takes."""
     started = time.perf_counter()
     function()
     return time.perf_counter() - started
 
 
-def whole_process(command, **options):
+def whole_process(command: list[str], **options: Any) -> dict:
     """dict of a process' `seconds` from start to end, `seconds_to_output`, `peak_memory_mib` and `output`.
 
     The peak that Linux reports of a process is at least that of the one which started it, so the caller must be

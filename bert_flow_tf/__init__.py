@@ -6,6 +6,7 @@ TensorFlow is loaded when one of these names is first used, not with the package
 """
 
 import importlib
+from typing import Any
 
 __version__ = "0.1.0"
 
@@ -14,11 +15,11 @@ _MODULES = {"BertFlow": "bert_flow_tf.api", "FlowCalibrator": "glow.calibrator",
 __all__ = ["BertFlow", "FlowCalibrator", "UserError", "__version__"]
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES[name]), name)
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

@@ -2,12 +2,12 @@
 
 import importlib
 import sys
+from typing import Any
 
 import click
 
 from bert_flow_tf import __version__
-from bert_flow_tf.arguments import quiet_libraries
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, command_line_message, quiet_libraries
 
 # Each command is the function of its own name in the module of its own name.
 _COMMANDS = (
@@ -28,31 +28,30 @@ _COMMANDS = (
 
 
 class _Commands(click.Group):
-    """Group that loads a command when asked for it, and ends with `error: …` and status 2 where a user can mend it."""
+    """Group that imports a command when it is used; a `UserError` ends it with one line `error: …` and status 2."""
 
-    def list_commands(self, ctx):
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
-    def get_command(self, ctx, name):
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
         return getattr(importlib.import_module(f"bert_flow_tf.commands.{name}"), name)
 
-    def invoke(self, ctx):
+    def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except UserError as error:
-            click.echo(f"error: {error}", err=True)
-            sys.exit(2)
+            line = command_line_message(error)
         except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx else "bert-flow"
-            click.echo(f"error: {command}: {error.format_message()}", err=True)
-            sys.exit(2)
+            line = f"{error.ctx.command_path if error.ctx else 'bert-flow'}: {error.format_message()}"
+        click.echo(f"error: {line}", err=True)
+        sys.exit(2)
 
 
 @click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="bert-flow")
-def main():
+def main() -> None:
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
     quiet_libraries()
 

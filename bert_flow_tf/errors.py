@@ -1,4 +1,11 @@
-"""The one exception that means "the user can mend this"."""
+"""The exceptions that mean "the user can mend this", and how a command line ends with one."""
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 
 class UserError(Exception):
@@ -7,3 +14,53 @@ class UserError(Exception):
     The message is one line that names the file, line, column or flag, what was found and what was expected. Command
     lines print it after ``error: `` on stderr, without a traceback, and exit with status 2.
     """
+
+
+class ArgumentError(UserError):
+    """A mistake in an argument, whose name the message begins with: `max_seq_length: found 2, expected 3 or more`.
+
+    Flags are named like the arguments that they are passed to, except for `_FLAGS`: a command line prints the message
+    after `--`.
+    """
+
+
+# Argument -> the original's name for its flag.
+_FLAGS = {"pooling": "sentence_embedding_type"}
+
+
+def command_line_message(error: UserError) -> str:
+    """What a command line prints of an error: flags where Python code has arguments."""
+    if not isinstance(error, ArgumentError):
+        return str(error)
+    argument, colon, rest = str(error).partition(":")
+    return f"--{_FLAGS.get(argument, argument)}{colon}{rest}"
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser that raises `UserError` where argparse would print its usage and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
+
+
+def quiet_libraries(log_level: str = "3") -> None:
+    """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen.
+
+    Args:
+      log_level: least that TensorFlow's own code writes: "2" for errors, "3" for the end of the process alone.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", log_level)
+    for category in (FutureWarning, DeprecationWarning):
+        warnings.simplefilter("ignore", category)
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+
+
+def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
+    """What `run(*arguments)` returns, 0 for None; 2 after the line of its `UserError`; 130 if it is interrupted."""
+    try:
+        return run(*arguments) or 0
+    except UserError as error:
+        print(f"error: {command_line_message(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130

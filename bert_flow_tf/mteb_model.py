@@ -1,11 +1,16 @@
 """A BertFlow as a model that MTEB, the Massive Text Embedding Benchmark, evaluates (extra `mteb`)."""
 
 import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_flow_tf.convert.digest import update_with_arrays
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.digest import update_with_arrays
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
 
 
 class MtebModel:
@@ -18,26 +23,31 @@ class MtebModel:
         model = MtebModel(BertFlow.from_pretrained("my_model"), name="me/my_model")
         results = mteb.evaluate(model, mteb.get_tasks(["STSBenchmark"]))
 
-    Prompts that a task has for models with instructions are left out: the encoder has none.
+    Prompts that a task has for models with instructions are ignored: the encoder takes none.
 
     Args:
-      bert_flow: `api.BertFlow`.
       name: `organisation/model`, under which MTEB keeps results.
-      revision: what tells this model from others of its name; MTEB does not score one revision twice. None for a digest
-        of encoder, pooling and flow.
-      batch_size: sentences a step; None for MTEB's.
+      revision: distinguishes this model from others of its name; MTEB does not score one revision twice. None for a
+        digest of encoder, pooling and flow.
+      batch_size: sentences per batch; None for MTEB's.
 
     Raises:
       UserError: MTEB is not installed, or `name` has no organisation.
     """
 
-    def __init__(self, bert_flow, name="bert_flow_tf/model", revision=None, batch_size=None):
+    def __init__(
+        self,
+        bert_flow: "BertFlow",
+        name: str = "bert_flow_tf/model",
+        revision: str | None = None,
+        batch_size: int | None = None,
+    ) -> None:
         try:
             import mteb
         except ImportError as error:
-            raise UserError("mteb: is not installed, expected it: pip install 'bert-flow-tf[mteb]'") from error
+            raise UserError("mteb is not installed: pip install 'bert-flow-tf[mteb]'") from error
         if name.count("/") != 1:
-            raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB has it")
+            raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB names models")
         self.bert_flow = bert_flow
         self._batch_size = batch_size
         self.mteb_model_meta = mteb.models.ModelMeta.create_empty(
@@ -53,32 +63,36 @@ class MtebModel:
             }
         )
 
-    def encode(self, inputs, *, batch_size=32, show_progress_bar=False, **protocol):
-        """Embeddings, float32 [n, D], of the texts in MTEB's batches.
+    def encode(
+        self,
+        inputs: Iterable[dict[str, Any]],
+        *,
+        batch_size: int = 32,
+        show_progress_bar: bool = False,
+        **protocol: Any,
+    ) -> np.ndarray:
+        """Embeddings, float32 [n, D], of the texts in MTEB's batches, dicts whose `text` is a list of strings.
 
-        Args:
-          inputs: iterable of dicts whose `text` is a list of strings.
-          batch_size, show_progress_bar: as of `BertFlow.encode`.
-          **protocol: what else MTEB tells: task, split, kind of prompt; it changes nothing here.
+        MTEB's task, split and kind of prompt, in `protocol`, change nothing here.
         """
         sentences = (sentence for batch in inputs for sentence in batch["text"])
         return self.bert_flow.encode(
             sentences, batch_size=self._batch_size or batch_size, show_progress_bar=show_progress_bar
         )
 
-    def similarity(self, embeddings1, embeddings2):
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Cosines, float32 [n, m]."""
         return self.bert_flow.similarity(np.asarray(embeddings1), np.asarray(embeddings2))
 
-    def similarity_pairwise(self, embeddings1, embeddings2):
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
         """Cosines, float32 [n], of the rows of both."""
         a, b = (np.atleast_2d(np.asarray(x, np.float32)) for x in (embeddings1, embeddings2))
         norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-        # As TensorFlow's normalisation has it, zero for an embedding of zeros.
+        # Like TensorFlow's normalisation, this gives zero for an embedding of zeros.
         return np.sum(a * b, axis=1) / np.maximum(norms, np.finfo(np.float32).tiny)
 
 
-def _digest(bert_flow):
+def _digest(bert_flow: "BertFlow") -> str:
     options = (bert_flow.sentence_embedding_type, bert_flow.max_seq_length, bert_flow.low_dim, bert_flow.dtype)
     digest = hashlib.sha256(f"{bert_flow.source.fingerprint} {options}\n".encode())
     variables = dict(bert_flow.encoder.variables_by_name) if bert_flow.encoder_trained else {}

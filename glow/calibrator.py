@@ -1,19 +1,21 @@
-"""The flow as a scikit-learn transformer: a calibration of any embedding matrix, whatever made it."""
+"""The flow as a scikit-learn transformer: a calibration of any embedding matrix."""
 
 import contextlib
 import dataclasses
 import math
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from glow.config import GlowConfig
-from glow.finite import check_finite
+from glow.config import DEFAULT_CONFIG, GlowConfig
+from glow.embeddings import check_finite
 from glow.flow import Glow
-from glow.maximum_likelihood import MaximumLikelihood
+from glow.trainer import FlowTrainer
 
 _ROWS_PER_CALL = 4096
 
@@ -25,14 +27,14 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         z = calibrator.transform(embeddings)
         log_density = calibrator.score_samples(embeddings)
 
-    Training is the original's, see `glow.maximum_likelihood`. Batches are of rows in a random order, drawn anew every
-    epoch. Li et al. 2020, sections 3 and 4.
+    Training is the original's, see `glow.trainer`. Batches are of rows in a random order, another one every epoch. Li
+    et al. 2020, sections 3 and 4.
 
     Args:
       config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Every level halves the channels; for
-        fewer than 2 ** n_levels channels there are as many levels as D allows, with a warning.
-      epochs: times that each row is seen, may be a fraction.
-      batch_size: rows a step; 64 are the 32 pairs of the original. With fewer rows a step takes all, with a warning.
+        fewer than 2 ** n_levels channels there are fewer levels, with a warning.
+      epochs: how often each row is seen, may be a fraction.
+      batch_size: rows per step; 64 are the 32 pairs of the original. With fewer rows a step takes all, with a warning.
       learning_rate: constant.
       seed: of the order of the rows and of the flow's initial values; 0 or more.
       data_dependent_init: set every actnorm by the first batch before training. The original defines this and never
@@ -42,20 +44,20 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Attributes:
       config_: the `GlowConfig` of the flow.
       flow_: the `glow.flow.Glow`.
-      n_steps_: steps done.
+      n_steps_: number of steps taken.
       losses_: float32 [n_steps_], each step's mean loss before it, in bits per dimension.
     """
 
     def __init__(
         self,
-        config="config_l3_d3_w32",
-        epochs=1.0,
-        batch_size=64,
-        learning_rate=1e-3,
-        seed=1234,
-        data_dependent_init=False,
-        show_progress_bar=None,
-    ):
+        config: str | GlowConfig = DEFAULT_CONFIG,
+        epochs: float = 1.0,
+        batch_size: int = 64,
+        learning_rate: float = 1e-3,
+        seed: int = 1234,
+        data_dependent_init: bool = False,
+        show_progress_bar: bool | None = None,
+    ) -> None:
         self.config = config
         self.epochs = epochs
         self.batch_size = batch_size
@@ -64,13 +66,13 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.data_dependent_init = data_dependent_init
         self.show_progress_bar = show_progress_bar
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Latents are float32 whatever came.
+        # Latents are float32, whatever the embeddings are.
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def fit(self, X, y=None):
+    def fit(self, X: Any, y: Any = None) -> "FlowCalibrator":
         """The calibrator itself, after learning a new flow on `X` [n, D].
 
         A failed `fit` leaves an earlier flow as it was.
@@ -86,20 +88,20 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             steps = int(len(X) / rows * self.epochs)
             if not steps:
                 raise ValueError(
-                    f"found {len(X)} samples and {self.epochs} epochs, expected at least one step's {rows}"
+                    f"found {len(X)} samples and {self.epochs} epochs, which gives 0 training steps of {rows}"
                 )
             batches = self._epochs(len(X), steps, rows)
-            training = self._new_training(X, batches[0])
-            losses = training.train(X, batches, self.show_progress_bar)
-        self._use(training, losses)
+            trainer = self._new_trainer(X, batches[0])
+            losses = trainer.train(X, batches, self.show_progress_bar)
+        self._use(trainer, losses)
         return self
 
-    def partial_fit(self, X, y=None):
+    def partial_fit(self, X: Any, y: Any = None) -> "FlowCalibrator":
         """The calibrator itself, after learning from the next part `X` [n, D] of a stream, every row once.
 
-        The first call begins a new flow, later ones go on with flow and optimiser, also after `fit`. A step takes
-        `batch_size` rows or a few more, so that none is left over; of fewer rows, all. `epochs` does not count. A
-        failed call leaves the flow as it was.
+        The first call makes a new flow, later ones continue with flow and optimiser, also after `fit`. A step takes
+        `batch_size` rows or a few more, so that none is left over; of fewer rows, all. `epochs` is not used. A failed
+        call leaves the flow as it was.
 
         Raises:
           ValueError: as `fit`, and for a part of another width.
@@ -110,28 +112,26 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self._check_settings()
             order = np.random.default_rng([self.seed, 1, 0 if begins else self.n_steps_]).permutation(len(X))
             batches = np.array_split(order, max(1, len(X) // self.batch_size))
-            training = self._new_training(X, batches[0]) if begins else self._training
-            training.optimizer.learning_rate = self.learning_rate
-            losses = training.train(X, batches, self.show_progress_bar)
-        self._use(training, losses if begins else np.concatenate([self.losses_, losses]))
+            trainer = self._new_trainer(X, batches[0]) if begins else self._trainer
+            trainer.optimizer.learning_rate = self.learning_rate
+            losses = trainer.train(X, batches, self.show_progress_bar)
+        self._use(trainer, losses if begins else np.concatenate([self.losses_, losses]))
         return self
 
     @contextlib.contextmanager
-    def _as_it_was_on_failure(self):
-        """What a check of other embeddings notes of their width and names is forgotten if they are not learned."""
+    def _as_it_was_on_failure(self) -> Iterator[None]:
+        """If the body raises, the width and names that the check of its embeddings noted are undone."""
         noted = ("n_features_in_", "feature_names_in_")
         before = {name: getattr(self, name) for name in noted if hasattr(self, name)}
-        learned = False
         try:
             yield
-            learned = True
-        finally:
-            if not learned:
-                for name in noted:
-                    self.__dict__.pop(name, None)
-                self.__dict__.update(before)
+        except BaseException:
+            for name in noted:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
+            raise
 
-    def _check_settings(self):
+    def _check_settings(self) -> None:
         if not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1:
             raise ValueError(f"batch_size: found {self.batch_size}, expected a whole number of 1 or more")
         if self.seed < 0:
@@ -141,13 +141,13 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name}: found {value}, expected a number above 0")
 
-    def _new_training(self, X, first_batch):
-        """A new flow for `X`, and what trains it."""
+    def _new_trainer(self, X: np.ndarray, first_batch: np.ndarray) -> FlowTrainer:
+        """The trainer of a new flow for `X`."""
         n, width = X.shape
         if width < 2:
-            raise ValueError("found n_features = 1, expected 2 or more, of which one half moves the other")
+            raise ValueError("found n_features = 1, expected 2 or more (one half moves the other)")
         if n < 2:
-            raise ValueError("found 1 sample, expected at least 2, whose density can be learned")
+            raise ValueError("found 1 sample, expected at least 2 to learn a density from")
         if n < self.batch_size:
             warnings.warn(
                 f"batch_size: found {self.batch_size} with {n} samples, so a step takes all of them", stacklevel=3
@@ -162,56 +162,56 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         flow = Glow(config, width, seed=self.seed)
         if self.data_dependent_init:
             flow.initialize_from_data(X[first_batch])
-        return MaximumLikelihood(flow, self.learning_rate)
+        return FlowTrainer(flow, self.learning_rate)
 
-    def _epochs(self, n, steps, rows):
-        """int64 [steps, rows] of row numbers: one permutation after the other, without a break between epochs."""
+    def _epochs(self, n: int, steps: int, rows: int) -> np.ndarray:
+        """int64 [steps, rows] of row numbers: one permutation after the other, batches reach across epochs."""
         generator = np.random.default_rng([self.seed, 0])
         needed = steps * rows
         orders = [generator.permutation(n) for _ in range(math.ceil(needed / n))]
         return np.concatenate(orders)[:needed].reshape(steps, rows)
 
-    def _use(self, training, losses):
+    def _use(self, trainer: FlowTrainer, losses: np.ndarray) -> None:
         self.losses_, self.n_steps_ = losses, len(losses)
-        if training is getattr(self, "_training", None):
+        if trainer is getattr(self, "_trainer", None):
             return
-        self._training = training
-        self.flow_, self.config_ = training.flow, training.flow.config
+        self._trainer = trainer
+        self.flow_, self.config_ = trainer.flow, trainer.flow.config
         signature = [tf.TensorSpec([None, self.flow_.event_size], tf.float32)]
         self._forward = tf.function(self.flow_.forward, input_signature=signature, autograph=False)
         self._inverse = tf.function(self.flow_.inverse, input_signature=signature, autograph=False)
         self._log_prob = tf.function(self.flow_.log_prob, input_signature=signature, autograph=False)
 
-    def transform(self, X):
+    def transform(self, X: Any) -> np.ndarray:
         """The latents z, float32 [n, D], of `X` [n, D]."""
         check_is_fitted(self, "flow_")
         return self._in_parts(self._forward, X)
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> np.ndarray:
         """The embeddings, float32 [n, D], whose latents are `X` [n, D]."""
         check_is_fitted(self, "flow_")
         return self._in_parts(self._inverse, X)
 
-    def score_samples(self, X):
+    def score_samples(self, X: Any) -> np.ndarray:
         """The log-density of each row of `X` [n, D] under the flow, float32 [n], in nats."""
         check_is_fitted(self, "flow_")
         return self._in_parts(self._log_prob, X)
 
-    def score(self, X, y=None):
+    def score(self, X: Any, y: Any = None) -> float:
         """The mean log-density of the rows of `X` [n, D], in nats: what a search over settings maximises."""
         return float(np.mean(self.score_samples(X), dtype=np.float64))
 
-    def sample(self, n_samples=1, seed=0):
+    def sample(self, n_samples: int = 1, seed: int = 0) -> np.ndarray:
         """Embeddings, float32 [n_samples, D], drawn from the flow's density; the same for the same int `seed`."""
         check_is_fitted(self, "flow_")
         return self.flow_.sample(n_samples, seed).numpy()
 
-    def _in_parts(self, function, X):
+    def _in_parts(self, function: Callable[[tf.Tensor], tf.Tensor], X: Any) -> np.ndarray:
         X = self._checked(X, reset=False)
         parts = [function(tf.constant(X[i : i + _ROWS_PER_CALL])).numpy() for i in range(0, len(X), _ROWS_PER_CALL)]
         return np.concatenate(parts)
 
-    def _checked(self, X, *, reset):
+    def _checked(self, X: Any, *, reset: bool) -> np.ndarray:
         """`X` as a finite float32 array [n, D]."""
         X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_all_finite=False, reset=reset)
         check_finite(X, "embeddings")
@@ -221,23 +221,23 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError("embeddings: found values beyond float32's range, expected smaller ones")
         return X
 
-    def __getstate__(self):
-        """What copies and files keep: arrays for the variables, which TensorFlow lets nobody copy."""
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles hold: arrays in place of the variables, which TensorFlow does not copy."""
         state = dict(super().__getstate__())
         if "flow_" not in state:
             return state
         for name in ("flow_", "_forward", "_inverse", "_log_prob"):
             del state[name]
-        training = state.pop("_training")
-        return state | {"_variables": training.state(), "_event_size": training.flow.event_size}
+        trainer = state.pop("_trainer")
+        return state | {"_variables": trainer.state(), "_event_size": trainer.flow.event_size}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         if "_variables" not in state:
             super().__setstate__(state)
             return
         variables, event_size = state.pop("_variables"), state.pop("_event_size")
         super().__setstate__(state)
-        training = MaximumLikelihood(Glow(self.config_, event_size, seed=0), self.learning_rate)
-        training.restore(variables)
-        self._use(training, self.losses_)
+        trainer = FlowTrainer(Glow(self.config_, event_size, seed=0), self.learning_rate)
+        trainer.restore(variables)
+        self._use(trainer, self.losses_)

@@ -1,10 +1,13 @@
-"""The architecture of a flow, read from a JSON file: `config_l3_d3_w32` is 3 levels of 3 steps, networks 32 wide."""
+"""The architecture of a flow, read from a JSON file."""
 
 import dataclasses
 import json
 import os
 import pathlib
+from typing import Any
 
+# 3 levels of 3 steps, networks 32 wide: the default of the original's flag. The paper's Table 7 is config_l2_d3_w32.
+DEFAULT_CONFIG = "config_l3_d3_w32"
 _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
 _CHOICES = {
@@ -27,7 +30,7 @@ class GlowConfig:
       coupling_dropout: 0.0; no published configuration has another value, and none is accepted.
       top_prior: "normal", a standard normal for every part of the latent.
       n_levels: levels; after each but the last, half of the channels leave.
-      depth: steps of {actnorm, permutation, coupling} a level.
+      depth: steps of {actnorm, permutation, coupling} per level.
       permutation: True reverses the channels, False learns an invertible 1x1 convolution.
       use_fp16: False; the precision is chosen by `Glow`'s dtype.
       coupling_residual: add a skip connection over the coupling network's second layer.
@@ -48,13 +51,13 @@ class GlowConfig:
     use_fp16: bool = False
     coupling_residual: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            accepted = (int, float) if field.type is float else (field.type,)
+            value, kind = getattr(self, field.name), type(field.default)
+            accepted = (int, float) if kind is float else (kind,)
             # bool is an int to Python, but `"depth": true` is a mistake.
-            if not isinstance(value, accepted) or (isinstance(value, bool) and field.type is not bool):
-                raise ValueError(f"{field.name}: found {value!r}, expected a value of type {field.type.__name__}")
+            if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+                raise ValueError(f"{field.name}: found {value!r}, expected a value of type {kind.__name__}")
         for key, choices in _CHOICES.items():
             if getattr(self, key) not in choices:
                 raise ValueError(f"{key}: found {getattr(self, key)!r}, expected one of {', '.join(choices)}")
@@ -69,7 +72,7 @@ class GlowConfig:
             raise ValueError("use_fp16: found True, expected False (half precision is not supported)")
 
     @classmethod
-    def from_dict(cls, values, source="flow config"):
+    def from_dict(cls, values: Any, source: str = "flow config") -> "GlowConfig":
         """The config that `values` describes; a key left out, other than `coupling_residual`, is an error.
 
         Args:
@@ -94,7 +97,7 @@ class GlowConfig:
             raise ValueError(f"{source}: {error}") from None
 
     @classmethod
-    def from_file(cls, path):
+    def from_file(cls, path: str | os.PathLike) -> "GlowConfig":
         """The config in a JSON file.
 
         Raises:
@@ -109,7 +112,7 @@ class GlowConfig:
         return cls.from_dict(values, source=str(path))
 
     @classmethod
-    def from_name(cls, name):
+    def from_name(cls, name: str) -> "GlowConfig":
         """One of the configs shipped with this package (see `names`).
 
         Raises:
@@ -120,17 +123,17 @@ class GlowConfig:
         return cls.from_file(_CONFIG_DIR / f"{name}.json")
 
     @classmethod
-    def load(cls, name_or_path):
+    def load(cls, name_or_path: str | os.PathLike) -> "GlowConfig":
         """The shipped config of that name, or the one in that file if it ends in `.json`."""
         if os.fspath(name_or_path).endswith(".json"):
             return cls.from_file(name_or_path)
-        return cls.from_name(name_or_path)
+        return cls.from_name(os.fspath(name_or_path))
 
     @staticmethod
-    def names():
+    def names() -> list[str]:
         """Names of the shipped configs, sorted."""
         return sorted(path.stem for path in _CONFIG_DIR.glob("*.json"))
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Every attribute by name, ready for JSON and for `from_dict`."""
         return dataclasses.asdict(self)

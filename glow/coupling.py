@@ -1,41 +1,42 @@
-"""Couplings: half of the channels, through a small network, says how the other half moves."""
+"""Couplings: a small network of one half of the channels says how the other half moves."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from tensorflow_probability.python.internal import cache_util
 
 from glow.actnorm import ActNorm
-from glow.identity import ByIdentity
+from glow.bijector import VectorBijector
+from glow.parameters import Parameters
 
-tfb = tfp.bijectors
 
-
-def halves(x):
+def halves(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """`x` [..., D] as the first D // 2 channels and the others; one more of these where D is odd."""
     size = x.shape[-1]
     return tf.split(x, [size // 2, size - size // 2], axis=-1)
 
 
-def _convolve(x, kernel):
+def _convolve(x: tf.Tensor, kernel: tf.Variable) -> tf.Tensor:
     """The 1x1 convolution of `x` [..., in] with `kernel` [in, out]."""
     if x.shape.rank == 2:
         return x @ kernel
     return tf.tensordot(x, kernel, axes=1)
 
 
-class _ConvBlock(tf.Module):
-    """A 1x1 convolution without bias, then an actnorm whose log-determinant nobody asks for."""
+class ConvBlock(tf.Module):
+    """A 1x1 convolution without bias, then an actnorm whose log-determinant is not used."""
 
-    def __init__(self, parameters, in_size, out_size):
+    def __init__(self, parameters: Parameters, in_size: int, out_size: int) -> None:
         super().__init__(name="conv_block")
         self.kernel = parameters.normal("W", [in_size, out_size], stddev=0.05)
         self.actnorm = ActNorm.create(parameters.scope("actnorm"), out_size)
 
-    def __call__(self, x):
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
         return self.actnorm.forward(_convolve(x, self.kernel))
 
-    def initialize_from_data(self, x, typical_deviation):
+    def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
         # What the convolution makes of independent channels of that deviation, in root mean square over its outputs.
         gain = np.sqrt(np.mean(np.sum(np.square(self.kernel.numpy()), axis=0)))
         return self.actnorm.initialize_from_data(_convolve(x, self.kernel), gain * typical_deviation)
@@ -51,42 +52,71 @@ class ConvStack(tf.Module):
 
     W3, b and logs start at zero, so a new coupling is the identity (additive) or one fixed scale (affine).
     The original's network has no skip connection; `residual` is how "3-layer CNN with residual connection" in the
-    paper's Table 7 can be read. It goes over the second layer, the only one with as many channels in as out.
+    paper's Table 7 can be read. It goes over the second layer, the only one with equally many channels in and out.
+
+    Attributes:
+      first: `ConvBlock` of W1.
+      second: list of the `ConvBlock`s of W2, or of W_tanh and W_sigm.
+      kernel, b, logs: variables of the last convolution.
     """
 
-    def __init__(self, parameters, in_size, width, out_size, *, activation="relu", residual=False):
+    def __init__(
+        self,
+        parameters: Parameters,
+        in_size: int,
+        width: int,
+        out_size: int,
+        *,
+        activation: str = "relu",
+        residual: bool = False,
+    ) -> None:
         """Creates the variables below `parameters`, under TF1's names."""
         super().__init__(name="conv_stack")
         self._residual = residual
         self._gated = activation == "gatu"
         block_parameters = parameters.scope("conv_block")
-        self._first = _ConvBlock(block_parameters.scope("1_1"), in_size, width)
+        self.first = ConvBlock(block_parameters.scope("1_1"), in_size, width)
         second = ("1_tanh", "1_sigm") if self._gated else ("1_2",)
-        self._second = [_ConvBlock(block_parameters.scope(name), width, width) for name in second]
+        self.second = [ConvBlock(block_parameters.scope(name), width, width) for name in second]
         last = parameters.scope("zeros")
-        self._kernel = last.zeros("W", [width, out_size])
-        self._b = last.zeros("b", [out_size])
-        self._logs = last.zeros("logs", [out_size])
+        self.kernel = last.zeros("W", [width, out_size])
+        self.b = last.zeros("b", [out_size])
+        self.logs = last.zeros("logs", [out_size])
 
-    def __call__(self, x):
-        h1 = tf.nn.relu(self._first(x))
-        return self._output(h1, [block(h1) for block in self._second])
+    def __call__(self, x: tf.Tensor) -> tf.Tensor:
+        h1 = tf.nn.relu(self.first(x))
+        h = self.activate(h1, [block(h1) for block in self.second])
+        return (_convolve(h, self.kernel) + self.b) * tf.exp(3.0 * self.logs)
 
-    def initialize_from_data(self, x, typical_deviation):
+    def activate(self, h1: tf.Tensor, second: list[tf.Tensor]) -> tf.Tensor:
+        """h from h1 and the outputs of the `second` blocks, all [..., width]."""
+        h = tf.tanh(second[0]) * tf.sigmoid(second[1]) if self._gated else tf.nn.relu(second[0])
+        return h1 + h if self._residual else h
+
+    def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> None:
         """Sets the actnorms from a batch, first layer first; arguments as in `ActNorm.initialize_from_data`."""
-        h1 = tf.nn.relu(self._first.initialize_from_data(x, typical_deviation))
-        for block in self._second:
+        h1 = tf.nn.relu(self.first.initialize_from_data(x, typical_deviation))
+        for block in self.second:
             block.initialize_from_data(h1, typical_deviation=1.0)
 
-    def _output(self, h1, second):
-        h = tf.tanh(second[0]) * tf.sigmoid(second[1]) if self._gated else tf.nn.relu(second[0])
-        if self._residual:
-            h = h1 + h
-        return (_convolve(h, self._kernel) + self._b) * tf.exp(3.0 * self._logs)
+
+class Coupling(VectorBijector):
+    """What the couplings share: a `network` of the first half (see `halves`), and its initialisation."""
+
+    # Channels that the network gives for each channel moved.
+    outputs_per_channel = 1
+
+    def __init__(self, network: Callable[[tf.Tensor], tf.Tensor], **options: Any) -> None:
+        self.network: Any = network
+        super().__init__(**options)
+
+    def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
+        self.network.initialize_from_data(halves(x)[0], typical_deviation)
+        return self.forward(x)
 
 
-class AdditiveCoupling(ByIdentity, tfb.Bijector):
-    """Bijector of vectors that shifts the second half (see `halves`) by a function of the first; log-determinant 0.
+class AdditiveCoupling(Coupling):
+    """Bijector of vectors that shifts the second half by a function of the first; log-determinant 0.
 
         y[..., :D/2] = x[..., :D/2]
         y[..., D/2:] = x[..., D/2:] + network(x[..., :D/2])
@@ -97,36 +127,29 @@ class AdditiveCoupling(ByIdentity, tfb.Bijector):
          https://arxiv.org/abs/1410.8516
     """
 
-    def __init__(self, network, dtype=tf.float32, name="additive_coupling"):
+    def __init__(
+        self,
+        network: Callable[[tf.Tensor], tf.Tensor],
+        dtype: tf.DType = tf.float32,
+        name: str = "additive_coupling",
+    ) -> None:
         """Builds the bijector on `network`, a callable [..., D/2] to [..., D/2]."""
         parameters = dict(locals())
-        self.network = network
-        super().__init__(
-            forward_min_event_ndims=1, is_constant_jacobian=True, dtype=dtype, parameters=parameters, name=name
-        )
+        super().__init__(network, is_constant_jacobian=True, dtype=dtype, parameters=parameters, name=name)
 
-    @classmethod
-    def _parameter_properties(cls, dtype):
-        # The network's variables add no batch dimensions.
-        return {}
-
-    def forward_and_log_det(self, x):
-        """`(forward(x), 0)`."""
-        return self._forward(x), tf.zeros([], x.dtype)
-
-    def _forward(self, x):
+    def _forward(self, x: tf.Tensor) -> tf.Tensor:
         x1, x2 = halves(x)
         return tf.concat([x1, x2 + self.network(x1)], axis=-1)
 
-    def _inverse(self, y):
+    def _inverse(self, y: tf.Tensor) -> tf.Tensor:
         y1, y2 = halves(y)
         return tf.concat([y1, y2 - self.network(y1)], axis=-1)
 
-    def _forward_log_det_jacobian(self, x):
+    def _forward_log_det_jacobian(self, x: tf.Tensor) -> tf.Tensor:
         return tf.zeros([], x.dtype)
 
 
-class AffineCoupling(ByIdentity, tfb.Bijector):
+class AffineCoupling(Coupling):
     """Bijector of vectors that shifts and scales the second half by functions of the first.
 
         shift, s = network(x[..., :D/2])[..., 0::2], network(x[..., :D/2])[..., 1::2]
@@ -148,42 +171,46 @@ class AffineCoupling(ByIdentity, tfb.Bijector):
     _cache = cache_util.BijectorCacheWithGreedyAttrs(
         forward_name="_forward_and_log_det", inverse_name="_inverse_and_log_det"
     )
+    outputs_per_channel = 2
 
-    def __init__(self, network, dtype=tf.float32, name="affine_coupling"):
+    def __init__(
+        self,
+        network: Callable[[tf.Tensor], tf.Tensor],
+        dtype: tf.DType = tf.float32,
+        name: str = "affine_coupling",
+    ) -> None:
         """Builds the bijector on `network`, a callable [..., D/2] to [..., D]."""
         parameters = dict(locals())
-        self.network = network
-        super().__init__(forward_min_event_ndims=1, dtype=dtype, parameters=parameters, name=name)
+        super().__init__(network, dtype=dtype, parameters=parameters, name=name)
 
-    @classmethod
-    def _parameter_properties(cls, dtype):
-        # The network's variables add no batch dimensions.
-        return {}
-
-    def forward_and_log_det(self, x):
+    def forward_and_log_det(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """`(forward(x), forward_log_det_jacobian(x))`, the latter [...], running the network once."""
         y, cached = self._forward_and_log_det(x)
         return y, -cached["ildj"]
 
-    def _shift_and_log_scale(self, x1):
+    def _shift_and_log_scale(self, x1: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         output = self.network(x1)
         return output[..., 0::2], tf.math.log_sigmoid(output[..., 1::2] + 2.0)
 
-    def _forward_and_log_det(self, x):
+    def _forward_and_log_det(self, x: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         x1, x2 = halves(x)
         shift, log_scale = self._shift_and_log_scale(x1)
         y = tf.concat([x1, (x2 + shift) * tf.exp(log_scale)], axis=-1)
         return y, {"ildj": -tf.reduce_sum(log_scale, axis=-1)}
 
-    def _inverse_and_log_det(self, y):
+    def _inverse_and_log_det(self, y: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         y1, y2 = halves(y)
         shift, log_scale = self._shift_and_log_scale(y1)
         x = tf.concat([y1, y2 * tf.exp(-log_scale) - shift], axis=-1)
         return x, {"ildj": -tf.reduce_sum(log_scale, axis=-1)}
 
     # The base class asks these only if the cache does not hold the log-determinant yet.
-    def _forward_log_det_jacobian(self, x):
+    def _forward_log_det_jacobian(self, x: tf.Tensor) -> tf.Tensor:
         return -self._forward_and_log_det(x)[1]["ildj"]
 
-    def _inverse_log_det_jacobian(self, y):
+    def _inverse_log_det_jacobian(self, y: tf.Tensor) -> tf.Tensor:
         return self._inverse_and_log_det(y)[1]["ildj"]
+
+
+# What `GlowConfig.coupling` names.
+COUPLINGS: dict[str, type[Coupling]] = {"additive": AdditiveCoupling, "affine": AffineCoupling}

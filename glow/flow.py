@@ -2,13 +2,16 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
 from glow.actnorm import ActNorm
-from glow.coupling import AdditiveCoupling, AffineCoupling, ConvStack, halves
+from glow.bijector import VectorBijector
+from glow.config import GlowConfig
+from glow.coupling import COUPLINGS, ConvStack, halves
 from glow.parameters import Parameters
 from glow.permutation import LearnedPermutation, Reversal
 
@@ -23,14 +26,15 @@ class Glow(tf.Module):
     split in halves [x1, x2]: x1 goes on, x2 is done. `z = concat(x2 of level 0, x2 of level 1, ..., last level's
     output)`.
 
-        flow = Glow(GlowConfig.from_name("config_l3_d3_w32"), event_size=384, seed=0)
+        flow = Glow(GlowConfig.load(DEFAULT_CONFIG), event_size=384, seed=0)
         loss = tf.reduce_mean(flow.bits_per_dim(u))
         z = flow.forward(u)
 
     Attributes:
       config: the `GlowConfig`.
       event_size: D.
-      bijector: `tfb.Chain` from u to z.
+      levels: list of each level's bijectors, in the order in which u meets them.
+      bijector: `tfb.Chain` of these, from u to z.
       distribution: `tfd.TransformedDistribution` over u. TFP caches what a bijector gives for one tensor object: called
         eagerly on the same tensor before and after a change of the variables, `bijector` and `distribution` may answer
         from the cache. The methods below do not.
@@ -41,15 +45,15 @@ class Glow(tf.Module):
          https://arxiv.org/abs/2011.05864
     """
 
-    def __init__(self, config, event_size, *, seed, dtype=tf.float32, name="flow"):
+    def __init__(
+        self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32, name: str = "flow"
+    ) -> None:
         """Creates the flow's variables, with the original's initial values.
 
         Args:
-          config: a `GlowConfig`.
           event_size: D, 2 ** n_levels or more, since every level halves its channels. The original takes no width
             but multiples of that; here an odd number leaves x2 one channel more than x1.
           seed: non-negative int; same seed, same bits.
-          dtype: `tf.float32` or `tf.float64`.
           name: first part of the variables' names.
 
         Raises:
@@ -70,11 +74,11 @@ class Glow(tf.Module):
         self._parameters = dict(parameters.variables)
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
-    def _build(self, parameters):
+    def _build(self, parameters: Parameters) -> None:
         sizes = [self.event_size // 2**level for level in range(self.config.n_levels)]
-        self._levels = [self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)]
+        self.levels = [self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)]
         forward_order = []
-        for i, (size, bijectors) in enumerate(zip(sizes, self._levels, strict=True)):
+        for i, (size, bijectors) in enumerate(zip(sizes, self.levels, strict=True)):
             level = tfb.Chain(bijectors[::-1], name=f"level_{i}")
             left = self.event_size - size
             # Channels that have left stand to the right of those that go on.
@@ -91,118 +95,125 @@ class Glow(tf.Module):
             name="glow_distribution",
         )
 
-    def _level(self, parameters, size):
+    def _level(self, parameters: Parameters, size: int) -> list[VectorBijector]:
         """The bijectors of one level on `size` channels, in the order in which u meets them."""
-        config = self.config
-        bijectors = []
+        config, coupling = self.config, COUPLINGS[self.config.coupling]
+        bijectors: list[VectorBijector] = []
         for i in range(config.depth):
             step = parameters.scope(f"revnet_step_{i}")
             bijectors.append(ActNorm.create(step.scope("actnorm"), size))
             if config.permutation:
-                bijectors.append(Reversal(size))
+                bijectors.append(Reversal())
             else:
                 bijectors.append(LearnedPermutation.create(step.scope("invertible"), size))
-            affine = config.coupling == "affine"
-            moved = size - size // 2
             network = ConvStack(
                 step.scope(config.coupling).scope("nn"),
                 size // 2,
                 config.coupling_width,
-                2 * moved if affine else moved,
+                coupling.outputs_per_channel * (size - size // 2),
                 activation=config.activation,
                 residual=config.coupling_residual,
             )
-            bijectors.append((AffineCoupling if affine else AdditiveCoupling)(network, dtype=self.dtype))
+            bijectors.append(coupling(network, dtype=self.dtype))
         return bijectors
 
     @property
-    def variables(self):
+    def variables(self) -> tuple[tf.Variable, ...]:
         """All variables, each once, in order of creation."""
         return tuple(self._parameters.values())
 
     @property
-    def trainable_variables(self):
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """The variables that training changes, each once, in order of creation."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
     @property
-    def non_trainable_variables(self):
+    def non_trainable_variables(self) -> tuple[tf.Variable, ...]:
         """The fixed variables, each once: P and sign_S of learned permutations."""
         return tuple(variable for variable in self.variables if not variable.trainable)
 
     @property
-    def variables_by_path(self):
+    def variables_by_path(self) -> dict[str, tf.Variable]:
         """dict from path below this flow's name, `revnet_0/revnet_step_0/actnorm/actnorm_center/b` say, to variable."""
         return dict(self._parameters)
 
-    def forward(self, u):
-        """The latents z [..., D] of the embeddings `u` [..., D]."""
-        return self.bijector.forward(self._event(u))
+    def walk(self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """The latents [..., D], where `x` [..., D] becomes `advance(bijector, x)` at each bijector in turn.
 
-    def inverse(self, z):
-        """The embeddings u [..., D] of the latents `z` [..., D]."""
-        return self.bijector.inverse(self._event(z))
+        The one place that says in which order steps follow each other and what leaves after a level.
 
-    def log_prob(self, u):
-        """The log-density [...] of the embeddings `u` [..., D], in nats."""
-        return self.distribution.log_prob(self._event(u))
-
-    def bits_per_dim(self, u):
-        """The flow loss [...] of the embeddings `u` [..., D]: -log p(u) / (D ln 2), the original's, one an example."""
-        return self.forward_and_bits_per_dim(u)[1]
-
-    def forward_and_bits_per_dim(self, u):
-        """`(forward(u), bits_per_dim(u))`, running every coupling's network once.
-
-        What `bijector` and `distribution` give, from the same bijectors one after the other: composed, TFP reckons the
-        shape of every log-determinant anew, which is half of the operations in a training step.
+        Args:
+          x: what comes in; of any type, so that channel numbers can be followed through the flow, too.
+          advance: function of a bijector and of the level's channels [..., d] before it, to those after it.
         """
-        x, done, log_det = self._event(u), [], tf.zeros([], self.dtype)
-        for i, bijectors in enumerate(self._levels):
+        done = []
+        for i, bijectors in enumerate(self.levels):
             if i:
                 x, left = halves(x)
                 done.append(left)
             for bijector in bijectors:
-                x, added = bijector.forward_and_log_det(x)
-                log_det += added
-        z = tf.concat([*done, x], axis=-1)
+                x = advance(bijector, x)
+        return tf.concat([*done, x], axis=-1)
+
+    def forward(self, u: tf.Tensor) -> tf.Tensor:
+        """The latents z [..., D] of the embeddings `u` [..., D]."""
+        return self.walk(self._event(u), lambda bijector, x: bijector.forward(x))
+
+    def inverse(self, z: tf.Tensor) -> tf.Tensor:
+        """The embeddings u [..., D] of the latents `z` [..., D]."""
+        return self.bijector.inverse(self._event(z))
+
+    def log_prob(self, u: tf.Tensor) -> tf.Tensor:
+        """The log-density [...] of the embeddings `u` [..., D], in nats."""
+        return self.distribution.log_prob(self._event(u))
+
+    def bits_per_dim(self, u: tf.Tensor) -> tf.Tensor:
+        """The flow loss [...] of the embeddings `u` [..., D]: -log p(u) / (D ln 2) of each, as in the original."""
+        return self.forward_and_bits_per_dim(u)[1]
+
+    def forward_and_bits_per_dim(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """`(forward(u), bits_per_dim(u))`, running every coupling's network once.
+
+        The same as from `bijector` and `distribution`. There TFP computes the shape of every log-determinant again,
+        which would be half of the operations in a training step.
+        """
+        log_det = tf.zeros([], self.dtype)
+
+        def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
+            nonlocal log_det
+            x, added = bijector.forward_and_log_det(x)
+            log_det += added
+            return x
+
+        z = self.walk(self._event(u), advance)
         log_prob = self.distribution.distribution.log_prob(z) + log_det
         return z, log_prob / (-self.event_size * math.log(2.0))
 
-    def sample(self, n, seed):
+    def sample(self, n: int, seed: int) -> tf.Tensor:
         """`n` embeddings [n, D] drawn from the flow's density; the same for the same int `seed`."""
         return self.distribution.sample(n, seed=tf.constant([seed, 0], tf.int32))
 
-    def initialize_from_data(self, u):
-        """Sets every actnorm so that its output over `u` has mean 0 and deviation 1 a channel; gives back nothing.
+    def initialize_from_data(self, u: tf.Tensor) -> None:
+        """Sets every actnorm so that each channel of its output over `u` has mean 0 and deviation 1.
 
         The actnorms inside the couplings' networks are set too. A channel whose deviation is negligible keeps scale 1
         (see `ActNorm.initialize_from_data`). The original defines this data-dependent initialisation but never runs it.
 
-        Args:
-          u: eager tensor or array of embeddings [..., D], at least two of them different.
-
         Raises:
           ValueError: a value is not finite, D is wrong, or all embeddings are the same.
         """
-        x = tf.reshape(self._event(u), [-1, self.event_size])
-        if not np.isfinite(x.numpy()).all():
-            raise ValueError("data-dependent initialisation: the embeddings hold a value that is not finite")
         typical_deviation = 0.0
-        for i, bijectors in enumerate(self._levels):
-            if i:
-                x = halves(x)[0]
-            for bijector in bijectors:
-                if isinstance(bijector, ActNorm):
-                    x = bijector.initialize_from_data(x, typical_deviation)
-                    # From here on a channel that carries information deviates by about 1.
-                    typical_deviation = 1.0
-                    continue
-                if isinstance(bijector, (AdditiveCoupling, AffineCoupling)):
-                    bijector.network.initialize_from_data(halves(x)[0], typical_deviation)
-                x = bijector.forward(x)
 
-    def _event(self, x):
+        def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
+            nonlocal typical_deviation
+            x = bijector.initialize_from_data(x, typical_deviation)
+            # Behind the first actnorm a channel that carries information deviates by about 1.
+            typical_deviation = 1.0
+            return x
+
+        self.walk(tf.reshape(self._event(u), [-1, self.event_size]), advance)
+
+    def _event(self, x: tf.Tensor) -> tf.Tensor:
         """`x` as a new tensor object of this flow's dtype, its last axis checked.
 
         New, because TFP's cache goes by object: an eager caller's tensor would otherwise meet values from before a
@@ -214,7 +225,7 @@ class Glow(tf.Module):
         return x
 
 
-def _latent_order(sizes):
+def _latent_order(sizes: list[int]) -> np.ndarray:
     """Where each latent channel is taken from: level 0's x2 stands last and comes first."""
     bounds = [*sizes, 0]
     return np.concatenate([np.arange(low, high) for high, low in itertools.pairwise(bounds)]).astype(np.int32)

@@ -1,11 +1,26 @@
 """A flow's forward pass with its actnorms and reversals multiplied into the matrices beside them, for serving."""
 
+from typing import NamedTuple
+
 import numpy as np
 import tensorflow as tf
 
+from glow.actnorm import ActNorm
+from glow.bijector import VectorBijector
+from glow.coupling import ConvBlock, Coupling, halves
+from glow.flow import Glow
+
+
+class _Step(NamedTuple):
+    """The network of a step over all channels of x, float64 until it is folded."""
+
+    first: tuple[np.ndarray, np.ndarray]
+    second: list[tuple[np.ndarray, np.ndarray]]
+    last: np.ndarray
+
 
 class FoldedFlow:
-    """Callable from embeddings `u [n, D]` to the `z [n, D]` of `flow.forward`, in six operations a step or fewer.
+    """Callable from embeddings `u [n, D]` to the `z [n, D]` of `flow.forward`, in six operations per step or fewer.
 
     An actnorm scales and shifts each channel, a reversal renumbers them, and an additive coupling adds to half of them.
     So a channel of z is `(u + mean) * scale + shift` and what the couplings add, scaled likewise. With `x [n, D]` at
@@ -20,114 +35,102 @@ class FoldedFlow:
     rounding of float32. They are constants: what the flow learns later does not reach them, see `is_current`.
 
     Args:
-      flow: `glow.flow.Glow` that `can_fold`.
+      flow: `Glow` that `can_fold`.
 
     Raises:
       ValueError: it has affine couplings or learned permutations.
     """
 
-    def __init__(self, flow):
+    def __init__(self, flow: Glow) -> None:
         if not can_fold(flow):
             raise ValueError(f"found a flow of {flow.config}, expected additive couplings and reversals")
-        self._config, self._dtype = flow.config, flow.dtype.as_numpy_dtype
-        values = {path: np.asarray(variable.numpy(), np.float64) for path, variable in flow.variables_by_path.items()}
-        self._folded_values = np.concatenate([value.reshape(-1) for value in values.values()])
-        # One read of all variables: a hundred of them take milliseconds.
+        self._folded_values = np.concatenate([variable.numpy().reshape(-1) for variable in flow.variables])
+        # One read of all variables for `is_current`: a hundred of them take milliseconds.
         self._values = tf.function(
-            lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables_by_path.values()], axis=0),
-            autograph=False,
+            lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables], axis=0), autograph=False
         )
-        self._fold(values, flow.event_size)
+        self._dtype = flow.dtype.as_numpy_dtype
+        self._fold(flow)
 
-    def __call__(self, u):
+    def __call__(self, u: tf.Tensor) -> tf.Tensor:
         """The latents z [n, D] of the embeddings `u` [n, D]."""
         x = (tf.gather(u, self._order, axis=1) + self._mean) * self._scale + self._shift
-        for first, second, last in self._steps:
-            h1 = tf.nn.relu(_layer(x, first))
-            h2 = [_layer(h1, layer) for layer in second]
-            h = tf.tanh(h2[0]) * tf.sigmoid(h2[1]) if len(h2) > 1 else tf.nn.relu(h2[0])
-            x += (h + h1 if self._config.coupling_residual else h) @ last
+        for step in self._steps:
+            h1 = tf.nn.relu(_layer(x, step.first))
+            x += self._activate(h1, [_layer(h1, layer) for layer in step.second]) @ step.last
         return x
 
-    def is_current(self):
+    def is_current(self) -> bool:
         """Whether the flow's variables are still what was folded."""
-        return np.array_equal(self._values().numpy().astype(np.float64), self._folded_values, equal_nan=True)
+        return np.array_equal(self._values().numpy(), self._folded_values, equal_nan=True)
 
-    def _fold(self, values, size):
-        """Sets the constants from the flow's variables by path, float64."""
-        order, shift, scale, steps = _unscaled(self._config, values, size)
+    def _fold(self, flow: Glow) -> None:
+        """Sets the constants from the flow's variables, in float64."""
+        size = flow.event_size
+        # z is ((x + shift) * scale)[order], for an x [n, D] that is u plus what the couplings add.
+        shift, scale, steps = np.zeros(size), np.ones(size), []
+
+        def advance(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
+            """The numbers of the channels after the bijector, whose effect on them goes into shift, scale or steps."""
+            order = channels.numpy()
+            if isinstance(bijector, ActNorm):
+                b, factor = _shift_and_factor(bijector)
+                shift[order] += b / scale[order]
+                scale[order] *= factor
+            elif isinstance(bijector, Coupling):
+                network = bijector.network
+                read, moved = (half.numpy() for half in halves(channels))
+                kernel, bias = _kernel_and_bias(network.first)
+                first = np.zeros([size, len(bias)])
+                first[read] = scale[read, np.newaxis] * kernel
+                factor = np.exp(3.0 * _float64(network.logs)) / scale[moved]
+                last = np.zeros([len(bias), size])
+                last[:, moved] = _float64(network.kernel) * factor
+                second = [_kernel_and_bias(block) for block in network.second]
+                steps.append(_Step((first, bias + shift @ first), second, last))
+                shift[moved] += _float64(network.b) * factor
+            else:
+                return bijector.forward(channels)
+            return channels
+
+        order = flow.walk(tf.range(size), advance).numpy()
         # What the first actnorm adds is added first, as the flow does: u may deviate by little beside it.
-        mean = values["revnet_0/revnet_step_0/actnorm/actnorm_center/b"]
+        mean = _float64(flow.levels[0][0].b)
         self._order = order
         self._mean, self._scale = self._cast(mean[order]), self._cast(scale[order])
         self._shift = self._cast(((shift - mean) * scale)[order])
+        self._activate = flow.levels[0][-1].network.activate
         self._steps = []
         for (kernel, bias), second, last in steps:
             # The same for an x that has its final shift and scale from the beginning.
             first = (kernel / scale[:, np.newaxis])[order], bias - shift @ kernel
             layers = [(self._cast(kernel), self._cast(bias)) for kernel, bias in (first, *second)]
-            self._steps.append((layers[0], layers[1:], self._cast((last * scale)[:, order])))
+            self._steps.append(_Step(layers[0], layers[1:], self._cast((last * scale)[:, order])))
 
-    def _cast(self, array):
+    def _cast(self, array: np.ndarray) -> np.ndarray:
         return array.astype(self._dtype)
 
 
-def can_fold(flow):
+def can_fold(flow: Glow) -> bool:
     """Whether the flow has additive couplings and reversals, as in every shipped configuration."""
     return flow.config.coupling == "additive" and flow.config.permutation
 
 
-def _unscaled(config, values, size):
-    """(order, shift, scale, steps) of the flow over an x [n, size] that is u plus what couplings add.
-
-    z is `((x + shift) * scale)[order]`. A step is ((K1, b1), [(K2, b2), ...], K3), with a row of K1 and a column of K3
-    for every channel of x.
-    """
-    second = ("1_tanh", "1_sigm") if config.activation == "gatu" else ("1_2",)
-    shift, scale = np.zeros(size), np.ones(size)
-    # Channels of u: those of the level, in its order, and those that have left.
-    order, left, steps = np.arange(size), [], []
-    for level in range(config.n_levels):
-        for step in range(config.depth):
-            path = f"revnet_{level}/revnet_step_{step}"
-            b, factor = _actnorm(values, f"{path}/actnorm")
-            shift[order] += b / scale[order]
-            scale[order] *= factor
-            order = order[::-1]
-            read, moved = _halves(order)
-            network = f"{path}/additive/nn"
-            kernel, bias = _block(values, f"{network}/conv_block/1_1")
-            first = np.zeros([size, config.coupling_width])
-            first[read] = scale[read, np.newaxis] * kernel
-            factor = np.exp(3.0 * values[f"{network}/zeros/logs"]) / scale[moved]
-            last = np.zeros([config.coupling_width, size])
-            last[:, moved] = values[f"{network}/zeros/W"] * factor
-            layers = [_block(values, f"{network}/conv_block/{name}") for name in second]
-            steps.append(((first, bias + shift @ first), layers, last))
-            shift[moved] += values[f"{network}/zeros/b"] * factor
-        if level < config.n_levels - 1:
-            order, done = _halves(order)
-            left.append(done)
-    return np.concatenate([*left, order]), shift, scale, steps
-
-
-def _halves(channels):
-    """The channels as in `coupling.halves`: those that a network reads and that go on to the next level; the others."""
-    return channels[: len(channels) // 2], channels[len(channels) // 2 :]
-
-
-def _layer(x, layer):
+def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:
     kernel, bias = layer
     # In this form TensorFlow makes one kernel of it and of the relu that follows.
     return tf.nn.bias_add(x @ kernel, bias)
 
 
-def _actnorm(values, path):
-    """Shift b and factor exp(3 logs) of an actnorm."""
-    return values[f"{path}/actnorm_center/b"], np.exp(3.0 * values[f"{path}/actnorm_scale/logs"])
+def _float64(variable: tf.Variable) -> np.ndarray:
+    return np.asarray(variable.numpy(), np.float64)
 
 
-def _block(values, path):
-    """Kernel and bias of a convolution and the actnorm behind it: (x @ W + b) * factor."""
-    b, factor = _actnorm(values, f"{path}/actnorm")
-    return values[f"{path}/W"] * factor, b * factor
+def _shift_and_factor(actnorm: ActNorm) -> tuple[np.ndarray, np.ndarray]:
+    return _float64(actnorm.b), np.exp(3.0 * _float64(actnorm.logs))
+
+
+def _kernel_and_bias(block: ConvBlock) -> tuple[np.ndarray, np.ndarray]:
+    """Of a convolution and the actnorm behind it: (x @ W + b) * factor."""
+    b, factor = _shift_and_factor(block.actnorm)
+    return _float64(block.kernel) * factor, b * factor

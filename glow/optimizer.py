@@ -3,6 +3,8 @@
 import math
 import re
 import types
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -26,14 +28,14 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate,
-        decay_rate=0.01,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
-        excluded_from_decay=EXCLUDED_FROM_DECAY,
-        name="AdamWeightDecay",
-    ):
+        learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule,
+        decay_rate: float = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        excluded_from_decay: Sequence[str] = EXCLUDED_FROM_DECAY,
+        name: str = "AdamWeightDecay",
+    ) -> None:
         # Keras' own decay would take a pass over every variable even where it is 0.
         super().__init__(name=name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
@@ -42,35 +44,37 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         self.beta_2 = beta_2
         self.epsilon = epsilon
         self.excluded_from_decay = tuple(excluded_from_decay)
-        # What a step reckons once for all variables, by type; in an object that no checkpoint follows.
+        # What a step computes once for all variables, by type; in an object that no checkpoint follows.
         self._of_step = types.SimpleNamespace(scalars={})
 
-    def build(self, var_list):
+    def build(self, var_list: Sequence[tf.Variable]) -> None:
         super().build(var_list)
         if hasattr(self, "_moments"):
             return
         self._moments = [self.add_variable_from_reference(variable, "adam_m") for variable in var_list]
         self._velocities = [self.add_variable_from_reference(variable, "adam_v") for variable in var_list]
 
-    def decays(self, variable_name):
+    def decays(self, variable_name: str) -> bool:
         """Whether a variable of this name decays."""
         return not any(re.search(pattern, variable_name) for pattern in self.excluded_from_decay)
 
-    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+    def apply_gradients(
+        self, grads_and_vars: Iterable[tuple[tf.Tensor, tf.Variable]], *args: Any, **kwargs: Any
+    ) -> Any:
         self._of_step.scalars = {}
         try:
             return super().apply_gradients(grads_and_vars, *args, **kwargs)
         finally:
             self._of_step.scalars = {}
 
-    def update_step(self, gradient, variable):
+    def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
         rate, decay, epsilon = self._scalars_of(variable.dtype)
         index = self._index_dict[self._var_key(variable)]
         m, v = self._moments[index], self._velocities[index]
         # TF1 turns slices of an embedding's gradient into a dense one, so m and v of absent words decay as well.
         gradient = tf.convert_to_tensor(gradient)
         if self.decays(variable.name):
-            # Before the step, which then leaves of the variable what it was less its decay.
+            # Before Adam's kernel, so that this takes a part of the variable as it was before the step.
             tf.raw_ops.ResourceApplyGradientDescent(
                 var=variable.handle, alpha=decay, delta=tf.convert_to_tensor(variable), use_locking=True
             )
@@ -90,7 +94,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             use_locking=True,
         )
 
-    def _scalars_of(self, dtype):
+    def _scalars_of(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Adam's rate, the rate of decay and Adam's epsilon, of `dtype`.
 
         Adam's kernel weighs gradients by 1 - β as rounded to the variable's type, 1e-5 off for β2 in float32, so its m
@@ -107,7 +111,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         )
         return self._of_step.scalars[dtype]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
@@ -119,13 +123,17 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         }
 
 
-def _rounding_factor(beta, dtype):
-    """How many times 1 - `beta` is what arithmetic of `dtype` makes of it."""
+def _rounding_factor(beta: float, dtype: tf.DType) -> float:
+    """What arithmetic of `dtype` makes of 1 - `beta`, divided by it."""
     number = dtype.as_numpy_dtype
     return float(number(1) - number(beta)) / (1.0 - beta)
 
 
-def apply_clipped(optimizer, gradients, variables):
+def apply_clipped(
+    optimizer: AdamWeightDecay,
+    gradients: Sequence[tf.Tensor | tf.IndexedSlices | None],
+    variables: Sequence[tf.Variable],
+) -> tf.Tensor:
     """Global norm of the gradients, after applying them clipped to norm 1.
 
     In a replica context the gradients are first summed over replicas, so that the norm is that of the global batch's
@@ -134,7 +142,7 @@ def apply_clipped(optimizer, gradients, variables):
     Args:
       optimizer: an `AdamWeightDecay`, built with all variables that it may ever see.
       gradients: list of tensor, `tf.IndexedSlices` or None.
-      variables: list as long.
+      variables: those of the gradients, in the same order.
     """
     pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
     if not pairs:

@@ -1,6 +1,7 @@
 """Variables under TF1's names, each with an initial value that depends on nothing but the seed and its own name."""
 
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.linalg
@@ -18,29 +19,29 @@ class Parameters:
         of creation; shared with all scopes below.
     """
 
-    def __init__(self, name, *, seed, dtype):
+    def __init__(self, name: str, *, seed: int, dtype: tf.DType) -> None:
         self.dtype = tf.as_dtype(dtype)
-        self.variables = {}
+        self.variables: dict[str, tf.Variable] = {}
         self._name = name
         self._seed = seed
         self._path = ""
 
-    def scope(self, name):
+    def scope(self, name: str) -> "Parameters":
         """The same collection, one name further down."""
         below = Parameters(self._name, seed=self._seed, dtype=self.dtype)
         below.variables = self.variables
         below._path = f"{self._path}{name}/"
         return below
 
-    def zeros(self, name, shape):
+    def zeros(self, name: str, shape: Sequence[int]) -> tf.Variable:
         """A trainable variable of zeros."""
         return self._add(name, np.zeros(shape))
 
-    def normal(self, name, shape, stddev):
+    def normal(self, name: str, shape: Sequence[int], stddev: float) -> tf.Variable:
         """A trainable variable, N(0, stddev)."""
         return self._add(name, self._generator(name).normal(0.0, stddev, shape))
 
-    def glorot_uniform(self, name, size):
+    def glorot_uniform(self, name: str, size: int) -> tf.Variable:
         """A trainable variable [size], uniform within ±sqrt(6 / (size + 1)).
 
         The bound is that of TF1's default initialiser for the shape (1, 1, 1, size) that the original gives its
@@ -49,7 +50,7 @@ class Parameters:
         bound = np.sqrt(6.0 / (size + 1))
         return self._add(name, self._generator(name).uniform(-bound, bound, size))
 
-    def orthogonal_plu(self, size):
+    def orthogonal_plu(self, size: int) -> tuple[tf.Variable, ...]:
         """P, L, U, sign_S, log_S of a random orthogonal matrix P · L · (U + diag(sign_S · exp(log_S))).
 
         L has ones on its diagonal and U zeros. P and sign_S are not trainable.
@@ -65,10 +66,10 @@ class Parameters:
             self._add("log_S", np.log(np.abs(diagonal))),
         )
 
-    def _generator(self, name):
+    def _generator(self, name: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, zlib.crc32(f"{self._path}{name}".encode())])
 
-    def _add(self, name, value, trainable=True):
+    def _add(self, name: str, value: np.ndarray, trainable: bool = True) -> tf.Variable:
         path = f"{self._path}{name}"
         scope, _, leaf = f"{self._name}/{path}".rpartition("/")
         # The closing slash makes the name absolute: a caller's own name scope must not end up in it.

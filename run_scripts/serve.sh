@@ -5,7 +5,7 @@
 #
 # Runs the tensorflow_model_server on the PATH, or else the official image by docker or podman. Either listens on all of
 # the machine's addresses, and goes over to a new version when it appears. A version that was exported again with
-# --overwrite is not a new one: a server that has loaded it keeps what it loaded until it is started anew.
+# --overwrite is not a new one: a server that has loaded it keeps what it loaded until it is restarted.
 #
 #   --grpc_port        port of the gRPC API (default: 8500)
 #   --rest_port        port of the REST API and of Prometheus' metrics (default: 8501)
@@ -54,7 +54,7 @@ done
 [[ -n $folder ]] || stop "no folder given, $usage"
 ((10#$grpc_port != 10#$rest_port)) || stop "--rest_port: found $rest_port, expected another port than --grpc_port"
 
-[[ -d $folder ]] || stop "$folder: is no folder, expected an exported model's"
+[[ -d $folder ]] || stop "$folder: is not a folder, expected an exported model's"
 # CDPATH would print where it went.
 folder=$(CDPATH="" cd -- "$folder" && pwd) || stop "$folder: cannot be entered, expected an exported model's folder"
 version=""

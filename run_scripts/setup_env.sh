@@ -92,7 +92,7 @@ make_venv() {
       find_python
       [[ $version == "$BASE_VERSION" ]] || fail "$VENV was made with Python $version but PYTHON=$PYTHON is $BASE_VERSION; remove $VENV or unset PYTHON"
     fi
-    is_supported "$version" || fail "$VENV was made with Python $version; expected 3.10, 3.11 or 3.12: remove it, the scripts make it anew"
+    is_supported "$version" || fail "$VENV was made with Python $version; expected 3.10, 3.11 or 3.12: remove it, the scripts will make it again"
     if "$VENV_PYTHON" -m pip --version >/dev/null 2>&1; then
       say "Reusing $VENV (Python $version)"
       return
@@ -107,7 +107,7 @@ make_venv() {
 index_url() {
   local url=${PIP_INDEX_URL:-}
   [[ -n $url ]] || url=$("$VENV_PYTHON" -m pip config get global.index-url 2>/dev/null) || url=https://pypi.org/simple
-  # A user name and password in the address are nobody else's business.
+  # A user name and password in the address are not to be shown.
   [[ $url == *://*@* ]] && url=${url%%://*}://${url#*@}
   printf '%s' "$url"
 }
@@ -115,7 +115,7 @@ index_url() {
 pip_install() {
   local what=$1 last
   shift
-  # Old pip builds the lock's source distributions inside .venv unless told to isolate them, and seqeval's fails there. As a variable
+  # Old pip builds the lock's source distributions inside .venv unless it is set to isolate them, and seqeval's fails there. As a variable
   # and not a flag, since pip does without the flag as soon as it knows no other way.
   if ! PIP_USE_PEP517=1 "$VENV_PYTHON" -m pip install --quiet --progress-bar off --no-input --disable-pip-version-check "$@" >"$_log" 2>&1 </dev/null; then
     # pip says "from versions: none" both for an index that does not answer and for one without the package.

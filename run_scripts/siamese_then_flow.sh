@@ -6,7 +6,7 @@ _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
   # The text of the Python module's own --help, which needs no environment that way.
-  sed -e '1s/^"""//' -e '/^"""$/Q' "${_here%/*}/../bert_flow_tf/recipe.py"
+  sed -e '1s/^"""//' -e '/^"""$/Q' "${_here%/*}/../bert_flow_tf/recipe/run.py"
   exit 0
 fi
 source "${_here%/*}/setup_env.sh"

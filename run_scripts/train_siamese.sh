@@ -8,7 +8,7 @@
 #   GLUE_DIR           folder of the tasks; TASK_NAME picks one (default: STS-B)
 #   OUTPUT_PARENT_DIR  where runs are written
 #   EXP_NAME           the run that `predict` scores, as in --exp_name
-#   BERT_HUB           ours: TF-Hub handle, SavedModel folder or demo, instead of BERT_PREMODELS; PREPROCESS_HUB goes with it
+#   BERT_HUB           not the original's: TF-Hub handle, SavedModel folder or demo, instead of BERT_PREMODELS; PREPROCESS_HUB goes with it
 set -euo pipefail
 _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here

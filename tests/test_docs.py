@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 from click.testing import CliRunner
 
-from bert_flow_tf import BertFlow, encoder_source
+from bert_flow_tf import BertFlow
 from bert_flow_tf.cli import main
+from bert_flow_tf.encoder import source
 from bert_flow_tf.sample_data import sample_glue_dir
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -32,7 +33,7 @@ def workplace(documented_encoder_dir, tmp_path_factory):
     (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(encoder_source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
+        patch.setattr(source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
         tf.config.run_functions_eagerly(True)
         yield folder
         tf.config.run_functions_eagerly(False)
@@ -46,7 +47,7 @@ def run_python(name):
 
 
 def run_commands(name):
-    """Runs the lines of a snippet that are commands of ours; the others must be the one that asks for the data."""
+    """Runs a snippet's `bert-flow` commands; a line that is none must be the one that looks up the data."""
     for line in _SNIPPETS[name].splitlines():
         if line.startswith("GLUE_DIR="):
             assert "sample_glue_dir()" in line

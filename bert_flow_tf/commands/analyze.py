@@ -1,20 +1,36 @@
 """`bert-flow analyze`: why an encoder's space is as it is, and what the flow makes of it."""
 
 import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bert_flow_tf.commands.model_options import model_options, pooled_embeddings, with_options
-from bert_flow_tf.commands.results import results_folder, versions, write_results_folder
-from bert_flow_tf.commands.task_option import require_gold, task_option
+from bert_flow_tf.commands.options import (
+    Decorator,
+    ModelOptions,
+    model_options,
+    require_gold,
+    task_option,
+    with_options,
+)
+from bert_flow_tf.commands.outputs import pooled_embeddings, results_folder, write_results_folder
 from bert_flow_tf.errors import UserError
 
-FORMAT_VERSION = 1
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.data.tasks import Task
+    from bert_flow_tf.runs.record import MadeBy, Result
+    from glow.flow import Glow
+
+    T = TypeVar("T", bound=Result)
 
 _SPLITS = ("train", "dev", "test")
 
 
-def _data_options(help_of_task, splits):
+def _data_options(help_of_task: str, splits: Sequence[str]) -> Decorator:
     """Decorator that adds the options of the sentences to embed."""
     options = [
         task_option(help_of_task),
@@ -24,7 +40,7 @@ def _data_options(help_of_task, splits):
     return with_options(options)
 
 
-def _out_options():
+def _out_options() -> Decorator:
     """Decorator that adds the options of the output folder."""
     options = [
         click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots."),
@@ -34,7 +50,7 @@ def _out_options():
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def analyze():
+def analyze() -> None:
     """Lexical similarity, word frequency and isotropy: a table, results.json and plots each."""
 
 
@@ -42,21 +58,24 @@ def analyze():
 @model_options()
 @_data_options("A task with gold scores.", _SPLITS)
 @_out_options()
-def lexical(model, task, glue_dir, split, out, overwrite):
+def lexical(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: str, overwrite: bool) -> None:
     """Does similarity follow the words alone? Edit distance against gold, BERT and flow: Table 6, Figure 2.
 
     \b
     bert-flow analyze lexical --model runs/stsb_flow --glue_dir glue_data --out lexical
     """
-    from bert_flow_tf.evaluation import analysis_tables as tables
+    from bert_flow_tf.data.sts_sets import read_scored_split
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances, lexical_correlations
-    from bert_flow_tf.evaluation.sts_sets import read_scored_split
+    from bert_flow_tf.report import tables
+    from bert_flow_tf.results.collect import analysis
+    from bert_flow_tf.results.records import Lexical
+    from bert_flow_tf.runs.record import made_by
 
     folder = results_folder(out, analysis="lexical", overwrite=overwrite)
     require_gold(task, [split])
     pairs = read_scored_split(task, glue_dir, split, task.name)
-    loaded, made_by = model.load()
+    loaded = model.load()
     u = pooled_embeddings(loaded, pairs.sentences_a + pairs.sentences_b)
     similarities = {GOLD: pairs.gold, BERT: _similarities(loaded, u, f"{task.name}, {split}, without flow")}
     if loaded.flow is not None:
@@ -64,42 +83,42 @@ def lexical(model, task, glue_dir, split, out, overwrite):
         similarities[FLOW] = _similarities(loaded, z, f"{task.name}, {split}, with flow")
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
     correlations = lexical_correlations(distances, similarities)
-    results = {"task": task.name, "split": split, "metric": "Spearman x100"}
-    on_paper = (task.name, split) == ("sts-b", "dev")
     figure = plots.lexical_figure(
         distances,
         similarities,
         {name: row["edit distance"] for name, row in correlations["rows"].items()},
-        title=f"{_title(made_by)} on {task.directory}, {split}",
+        title=f"{_title(model, loaded)} on {task.directory}, {split}",
     )
+    measured = {"task": task.name, "split": split, **correlations}
+    result = _result(Lexical, made_by("bert-flow analyze lexical"), model=loaded.record, **measured)
     click.echo(f"Spearman x100 on {task.directory}, {split}: {correlations['pairs']:,} pairs")
-    click.echo(tables.lexical_table(correlations, _paper("table6_lexical")["rows"] if on_paper else {}))
-    write_results_folder(folder, _record("lexical", made_by, results | correlations), {"lexical": figure})
+    click.echo(tables.lexical_table(analysis(result)).to_text())
+    write_results_folder(folder, result, {"lexical": figure})
 
 
 @analyze.command()
 @model_options(pooling=False)
 @_out_options()
-def words(model, out, overwrite):
+def words(model: ModelOptions, out: str, overwrite: bool) -> None:
     """Word embeddings from frequent to rare words: norms and nearest neighbours, Table 1, Figure 1.
 
     \b
     bert-flow analyze words --bert_hub demo --out words
     """
-    import dataclasses
-
     import numpy as np
 
-    from bert_flow_tf.evaluation import analysis_tables as tables
-    from bert_flow_tf.evaluation import plots, word_frequency
+    from bert_flow_tf.evaluation import plots
+    from bert_flow_tf.evaluation import words as word_frequency
+    from bert_flow_tf.report import tables
+    from bert_flow_tf.results.collect import analysis
+    from bert_flow_tf.results.records import Words
+    from bert_flow_tf.runs.record import made_by
 
     folder = results_folder(out, analysis="words", overwrite=overwrite)
     frequencies = word_frequency.english_frequencies()
-    from bert_flow_tf.tokenizer import read_vocabulary, vocabulary_asset
+    from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
 
-    loaded, made_by = model.load()
-    # A word embedding comes before the layers and the pooling.
-    made_by |= {"sentence_embedding_type": None, "max_seq_length": None}
+    loaded = model.load()
     vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))
     # An encoder may have more rows than its vocabulary has pieces.
     embeddings = _word_embeddings(loaded)[: len(vocabulary)]
@@ -109,39 +128,43 @@ def words(model, out, overwrite):
     figure = plots.word_frequency_figure(
         word_frequency.svd_projection(embeddings[shown]),
         ranks[shown],
-        title=f"Embeddings of the {len(shown):,} most frequent words, {_name(made_by)}",
+        title=f"Embeddings of the {len(shown):,} most frequent words, {_name(model, loaded)}",
     )
     results = {
         "pieces": len(vocabulary),
         "ranked_words": int((ranks > 0).sum()),
         "frequencies": "wordfreq, English",
-        "bins": [dataclasses.asdict(one) for one in bins],
+        "bins": bins,
     }
+    result = _result(Words, made_by("bert-flow analyze words"), encoder=loaded.record.encoder, **results)
     click.echo(f"{len(vocabulary):,} word pieces, {results['ranked_words']:,} of them words with a frequency rank")
-    click.echo(tables.words_table(bins, _paper("table1_word_embeddings")))
-    write_results_folder(folder, _record("words", made_by, results), {"words": figure})
+    click.echo(tables.words_table(analysis(result)).to_text())
+    write_results_folder(folder, result, {"words": figure})
 
 
 @analyze.command()
 @model_options()
 @_data_options("Whose sentences to embed.", (*_SPLITS, "all"))
 @_out_options()
-def isotropy(model, task, glue_dir, split, out, overwrite):
+def isotropy(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: str, overwrite: bool) -> None:
     """How evenly embeddings fill their space, before and after the flow; bits per dimension.
 
     \b
     bert-flow analyze isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy
     """
-    from bert_flow_tf import tasks
-    from bert_flow_tf.evaluation import analysis_tables as tables
+    from bert_flow_tf.data import tasks
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropic_reference
     from bert_flow_tf.evaluation.isotropy import isotropy as measure
+    from bert_flow_tf.report import tables
+    from bert_flow_tf.results.collect import analysis
+    from bert_flow_tf.results.records import Isotropy
+    from bert_flow_tf.runs.record import made_by
 
     folder = results_folder(out, analysis="isotropy", overwrite=overwrite)
     data_dir = pathlib.Path(glue_dir) / task.directory
     parts = [tasks.read_split(task, data_dir, one) for one in (_SPLITS if split == "all" else (split,))]
-    loaded, made_by = model.load()
+    loaded = model.load()
     u = pooled_embeddings(loaded, [s for part in parts for s in part.sentences_a + part.sentences_b], distinct=True)
     measures = {"without flow": measure(u)}
     constant = measures["without flow"].constant_channels
@@ -156,7 +179,7 @@ def isotropy(model, task, glue_dir, split, out, overwrite):
     figure = plots.spectrum_figure(
         measures,
         reference,
-        title=f"{_title(made_by)}, {len(u):,} sentences of {task.directory}, {split}",
+        title=f"{_title(model, loaded)}, {len(u):,} sentences of {task.directory}, {split}",
     )
     results = {
         "task": task.name,
@@ -166,12 +189,13 @@ def isotropy(model, task, glue_dir, split, out, overwrite):
         "reference": reference.to_dict(),
         "bits_per_dim": bits,
     }
+    result = _result(Isotropy, made_by("bert-flow analyze isotropy"), model=loaded.record, **results)
     click.echo(f"{len(u):,} different sentences of {task.directory}, {split}; {u.shape[1]} channels")
-    click.echo(tables.isotropy_table(measures, reference, bits))
-    write_results_folder(folder, _record("isotropy", made_by, results), {"spectrum": figure})
+    click.echo(tables.isotropy_table(analysis(result)).to_text())
+    write_results_folder(folder, result, {"spectrum": figure})
 
 
-def _through_flow(flow, u, batch_size=1024):
+def _through_flow(flow: "Glow", u: "np.ndarray", batch_size: int = 1024) -> tuple["np.ndarray", "np.ndarray"]:
     """Latents [n, D] of the embeddings and their bits per dimension [n]."""
     import numpy as np
 
@@ -180,12 +204,12 @@ def _through_flow(flow, u, batch_size=1024):
     return np.concatenate(z), np.concatenate(bits)
 
 
-def _similarities(loaded, embeddings, place):
+def _similarities(loaded: "BertFlow", embeddings: "np.ndarray", place: str) -> "np.ndarray":
     """Cosines [n] of the pairs whose first sentences are the first half of the embeddings [2n, D]."""
     import numpy as np
 
     from bert_flow_tf.evaluation.protocols import check_spread, cosines
-    from bert_flow_tf.model import reduce_dimension
+    from bert_flow_tf.model.siamese import reduce_dimension
 
     n = len(embeddings) // 2
     reduced = np.asarray(reduce_dimension(embeddings, loaded.low_dim))
@@ -194,7 +218,7 @@ def _similarities(loaded, embeddings, place):
     return similarities
 
 
-def _word_embeddings(model):
+def _word_embeddings(model: "BertFlow") -> "np.ndarray":
     """The encoder's word embeddings [V, D]."""
     found = {
         name: v for name, v in model.encoder.variables_by_name.items() if name.endswith("word_embeddings/embeddings")
@@ -206,31 +230,20 @@ def _word_embeddings(model):
     return next(iter(found.values())).numpy()
 
 
-def _paper(table):
-    from bert_flow_tf.evaluation.paper import paper_tables
-
-    return paper_tables()[table]
-
-
-def _name(made_by):
+def _name(model: ModelOptions, loaded: "BertFlow") -> str:
     """A run or an encoder by its folder's name alone: a title has no room for a path."""
-    run, encoder = made_by["run"], made_by["encoder"]["bert_hub"]
-    return pathlib.Path(run["checkpoint"]).parent.name if run else encoder.rstrip("/").rpartition("/")[2]
+    if model.run_dir is not None:
+        return model.run_dir.absolute().name
+    return loaded.source.bert_hub.rstrip("/").rpartition("/")[2]
 
 
-def _title(made_by):
-    return f"{_name(made_by)}, {made_by['sentence_embedding_type']}"
+def _title(model: ModelOptions, loaded: "BertFlow") -> str:
+    return f"{_name(model, loaded)}, {loaded.sentence_embedding_type}"
 
 
-def _record(analysis, made_by, results):
-    return {
-        "format_version": FORMAT_VERSION,
-        "analysis": analysis,
-        "encoder": made_by["encoder"],
-        "sentence_embedding_type": made_by["sentence_embedding_type"],
-        "max_seq_length": made_by["max_seq_length"],
-        "flow": made_by["flow_config"] is not None,
-        "model": made_by,
-        **results,
-        "versions": versions(),
-    }
+def _result(kind: type["T"], made_by: "MadeBy", **measured: Any) -> "T":
+    """A result of this kind, its parts from dicts."""
+    import msgspec
+
+    values = {"kind": kind.__struct_config__.tag, "made_by": made_by, **measured}
+    return msgspec.convert(msgspec.to_builtins(values), kind)

@@ -3,19 +3,23 @@
 import hashlib
 import os
 import zipfile
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bert_flow_tf.commands.flow_option import check_flow_config
-from bert_flow_tf.commands.model_options import model_options, pooled_embeddings
-from bert_flow_tf.commands.results import results_file, versions, write_results
-from bert_flow_tf.commands.seeds import parse_seeds
-from bert_flow_tf.commands.task_option import require_gold, task_option
+from bert_flow_tf.commands.options import FlowConfigName, ModelOptions, Seeds, model_options, require_gold, task_option
+from bert_flow_tf.commands.outputs import pooled_embeddings, write_results
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.outputs import output_file
+from bert_flow_tf.results.table import METRIC_NAMES, Table, number
+from glow.config import DEFAULT_CONFIG
 
-FORMAT_VERSION = 1
+if TYPE_CHECKING:
+    import numpy as np
 
-_DEFAULT_FLOW = "config_l3_d3_w32"
+    from bert_flow_tf.data.tasks import Task
+    from bert_flow_tf.evaluation.compare import Split
 
 
 @click.command()
@@ -24,14 +28,39 @@ _DEFAULT_FLOW = "config_l3_d3_w32"
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
 @click.option("--methods", metavar="LIST", help="Calibrations, commas between.  [default: all of them]")
-@click.option("--seeds", default="3", show_default=True, metavar="N|LIST", help="Of the flow: 1 to N, or a list: 7,8.")
+@click.option(
+    "--seeds",
+    type=Seeds(),
+    default="3",
+    show_default=True,
+    metavar="N|LIST",
+    help="Of the flow: 1 to N, or a list: 7,8.",
+)
 @click.option(
     "--fit_on", type=click.Choice(["all", "train"]), default="all", show_default=True, help="Splits to fit on."
 )
-@click.option("--flow_model_config", metavar="NAME|FILE", default=_DEFAULT_FLOW, show_default=True, help="Of the flow.")
+@click.option(
+    "--flow_model_config",
+    type=FlowConfigName(),
+    metavar="NAME|FILE",
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="Of the flow.",
+)
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
-def calibrate(model, embeddings, task, glue_dir, methods, seeds, fit_on, flow_model_config, out, overwrite):
+def calibrate(
+    model: ModelOptions,
+    embeddings: str | None,
+    task: "Task",
+    glue_dir: str,
+    methods: str | None,
+    seeds: list[int],
+    fit_on: str,
+    flow_model_config: str,
+    out: str | None,
+    overwrite: bool,
+) -> None:
     """Compare calibrations of one encoder's sentence embeddings on a task's test split.
 
     \b
@@ -45,72 +74,75 @@ def calibrate(model, embeddings, task, glue_dir, methods, seeds, fit_on, flow_mo
     --embeddings is a matrix of one row a sentence: train, dev, then test, in file order, each pair's two sentences
     after one another.
     """
-    seeds = parse_seeds(seeds)
-    methods = None if methods is None else [name.strip().lower() for name in methods.split(",") if name.strip()]
-    path = results_file(out, flag=f"--out={out}", overwrite=overwrite) if out else None
+    names = None if methods is None else [name.strip().lower() for name in methods.split(",") if name.strip()]
+    path = output_file(out, flag=f"--out={out}", overwrite=overwrite) if out else None
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
-    from bert_flow_tf.evaluation import calibration, compare
-    from bert_flow_tf.evaluation.paper import SCORED_PAIRS
+    import msgspec
 
-    for name in methods or ():
+    from bert_flow_tf.evaluation import calibration, compare
+    from bert_flow_tf.results.comparisons import table5_row
+    from bert_flow_tf.results.records import Calibrations
+    from bert_flow_tf.runs.record import made_by
+
+    for name in names or ():
         calibration.check_name(name)
-    check_flow_config(flow_model_config)
     examples, gold = _read(task, glue_dir)
     sentences = [s for split in examples.values() for pair in _pairs(split) for s in pair]
     if embeddings:
-        matrix = _read_embeddings(embeddings, len(sentences))
-        made_by, encoder = None, {"embeddings": embeddings}
+        record, matrix = None, _read_embeddings(embeddings, len(sentences))
     else:
-        loaded, made_by = model.load()
+        loaded = model.load()
         # Not `encode`: a run's flow must not stand between its encoder and the calibrations.
         matrix = pooled_embeddings(loaded, sentences)
-        made_by |= {"flow_config": None, "low_dim": -1, "embedding_size": matrix.shape[1]}
-        encoder = {
-            **made_by["encoder"],
-            "run": model.model,
-            "encoder_trained": bool(made_by["run"] and made_by["run"]["encoder_trained"]),
-            "sentence_embedding_type": made_by["sentence_embedding_type"],
-            "max_seq_length": made_by["max_seq_length"],
-        }
-    if methods is None:
-        methods = [name for name in compare.METHODS if name != "whitening-256" or matrix.shape[1] > 256]
+        record = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
+    if names is None:
+        names = [name for name in compare.METHODS if name != "whitening-256" or matrix.shape[1] > 256]
     results = compare.compare(
         _splits(matrix, examples, gold),
         metric=task.metric,
-        methods=methods,
+        methods=names,
         fit_on=fit_on,
         seeds=seeds,
         flow_options={"config": flow_model_config},
         on_row=lambda row: click.echo(f"{row['method']}: {row['seconds']:.1f} s", err=True),
     )
-    # Table 5 is of STS-B, calibrated on all splits: elsewhere its rows would stand beside something else.
-    if (task.name, fit_on, len(examples["test"])) == ("sts-b", "all", SCORED_PAIRS["STS-B", "test"]):
-        results = compare.add_paper_rows(results)
-    click.echo(compare.format_table(results))
-    if any("paper" in row for row in results["rows"]):
+    pairs = {split: len(one) for split, one in examples.items()}
+    paper = [table5_row(row["method"], task.name, fit_on, pairs["test"], flow_model_config) for row in results["rows"]]
+    click.echo(scores_table(results, paper).to_text(missing=""))
+    if any(paper):
         click.echo("paper: Table 5, Spearman x100 of BERT-base, mean of the last layer, fitted on its own target data")
     if path:
-        record = {
-            "format_version": FORMAT_VERSION,
-            "model": made_by,
-            "encoder": encoder,
-            "data": {
-                "task": task.name,
-                "glue_dir": str(glue_dir),
-                "pairs": {split: len(pairs) for split, pairs in examples.items()},
-                "sentences_sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
-            },
-            "flow_model_config": flow_model_config,
-            **results,
-            "versions": versions(),
-        }
-        write_results(path, record)
+        digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+        data = {"task": task.name, "glue_dir": str(glue_dir), "pairs": pairs, "sentences_sha256": digest}
+        measured = {"data": data, "flow_model_config": flow_model_config, "embeddings": embeddings, **results}
+        written = {"kind": "calibrations", "made_by": made_by("bert-flow calibrate"), "model": record, **measured}
+        write_results(path, msgspec.convert(msgspec.to_builtins(written), Calibrations))
 
 
-def _read(task, glue_dir):
+def scores_table(results: dict, paper: Sequence[dict | None]) -> Table:
+    """A row per calibration, scores times 100; Table 5's rows beside, where there are any.
+
+    Args:
+      results: as `evaluation.compare.compare` gives them.
+      paper: Table 5's row beside each, as `results.comparisons.table5_row` gives it.
+    """
+    names = ["auc"] if results["metric"] == "auc" else ["spearman", "pearson"]
+    rows = []
+    for row, theirs in zip(results["rows"], paper, strict=True):
+        x100 = {key: 100 * row[key] for key in (*names, "dev", "std") if row.get(key) is not None}
+        cells = [row["method"], *(number(x100[name]) for name in names), number(row.get("k"), 0)]
+        cells += [number(x100.get("dev")), number(x100.get("std")), number(row["seconds"], 1)]
+        if any(paper):
+            cells += [number(theirs["mean_x100"]), theirs["row"]] if theirs else [None, ""]
+        rows.append(cells)
+    columns = ["calibration", *(METRIC_NAMES[name] for name in names), "k", "dev", "std", "seconds"]
+    return Table([*columns, *(["paper", "its row"] if any(paper) else [])], rows)
+
+
+def _read(task: "Task", glue_dir: str) -> tuple[dict[str, Any], dict[str, "np.ndarray"]]:
     """Dicts of the pairs of every split and of gold scores of dev and test, which are read first."""
-    from bert_flow_tf.evaluation.sts_sets import read_scored_split
-    from bert_flow_tf.tasks import read_split
+    from bert_flow_tf.data.sts_sets import read_scored_split
+    from bert_flow_tf.data.tasks import read_split
 
     require_gold(task, ("dev", "test"))
     scored = {split: read_scored_split(task, glue_dir, split, split) for split in ("dev", "test")}
@@ -118,11 +150,11 @@ def _read(task, glue_dir):
     return {"train": train, **scored}, {split: pairs.gold for split, pairs in scored.items()}
 
 
-def _pairs(examples):
+def _pairs(examples: Any) -> Iterable[tuple[str, str]]:
     return zip(examples.sentences_a, examples.sentences_b, strict=True)
 
 
-def _read_embeddings(path, rows):
+def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     import numpy as np
 
     from bert_flow_tf.evaluation.calibration import check_finite
@@ -144,7 +176,7 @@ def _read_embeddings(path, rows):
     return matrix
 
 
-def _splits(matrix, examples, gold):
+def _splits(matrix: "np.ndarray", examples: dict[str, Any], gold: dict[str, "np.ndarray"]) -> dict[str, "Split"]:
     from bert_flow_tf.evaluation.compare import Split
 
     splits, start = {}, 0

@@ -1,10 +1,13 @@
 """`bert-flow convert`: encoders and checkpoints from one form to another."""
 
-import pathlib
+from typing import Any
 
 import click
 
+from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.outputs import output_folder
+from glow.config import DEFAULT_CONFIG
 
 
 @click.command()
@@ -20,7 +23,7 @@ from bert_flow_tf.errors import UserError
     "--cased/--uncased", default=None, help="Kind of vocabulary; by default cased when it has pieces with capitals."
 )
 @click.option("--sentence_embedding_type", metavar="NAME", help="Of the run that wrote --tf1_flow: avg, cls, …")
-@click.option("--flow_model_config", metavar="NAME|FILE", help="Of that run.  [default: config_l3_d3_w32]")
+@click.option("--flow_model_config", metavar="NAME|FILE", help=f"Of that run.  [default: {DEFAULT_CONFIG}]")
 @click.option("--max_seq_length", type=click.IntRange(3), metavar="N", help="Of that run.  [default: 64]")
 @click.option("--low_dim", type=int, metavar="N", help="Of that run.  [default: -1, none]")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder of --tf1_flow, where the checkpoint holds none.")
@@ -28,7 +31,17 @@ from bert_flow_tf.errors import UserError
 @click.option("--bert_config_file", metavar="FILE", help="Of the BERT in --tf1_flow, where it is not beside it.")
 @click.option("--vocab_file", metavar="FILE", help="Of the BERT in --tf1_flow, where it is not beside it.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier conversion of the same kind wrote there.")
-def convert(tf1_checkpoint, huggingface, run, tf1_flow, to_tf1, out, cased, overwrite, **of_the_flow):
+def convert(
+    tf1_checkpoint: str | None,
+    huggingface: str | None,
+    run: str | None,
+    tf1_flow: str | None,
+    to_tf1: bool,
+    out: str,
+    cased: bool | None,
+    overwrite: bool,
+    **of_the_flow: Any,
+) -> None:
     """Make a TF-Hub encoder from a BERT, a run from a checkpoint of the original, or the reverse.
 
     \b
@@ -40,7 +53,7 @@ def convert(tf1_checkpoint, huggingface, run, tf1_flow, to_tf1, out, cased, over
     sources = {"--tf1_checkpoint": tf1_checkpoint, "--huggingface": huggingface, "--run": run, "--tf1_flow": tf1_flow}
     given = [flag for flag, value in sources.items() if value]
     if len(given) != 1:
-        raise UserError(f"bert-flow convert: {len(given)} sources, expected one of {', '.join(sources)}")
+        raise UserError(f"bert-flow convert: found {len(given)} sources, expected one of {', '.join(sources)}")
     if to_tf1 and not run:
         raise UserError(f"--to_tf1: found {given[0]}, expected --run")
     of_the_flow = {flag: value for flag, value in of_the_flow.items() if value is not None}
@@ -49,40 +62,34 @@ def convert(tf1_checkpoint, huggingface, run, tf1_flow, to_tf1, out, cased, over
     if tf1_flow and "sentence_embedding_type" not in of_the_flow:
         raise UserError("--sentence_embedding_type: missing, expected that of the run which wrote --tf1_flow")
     if run and cased is not None:
-        raise UserError("--cased/--uncased: a run's encoder knows its vocabulary, expected neither with --run")
-    if pathlib.Path(out).exists() and not overwrite:
-        raise UserError(f"--out={out}: exists, expected a new folder or --overwrite")
+        raise UserError("--cased/--uncased: expected neither with --run, whose encoder knows its vocabulary")
+    kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
+    output_folder(out, kind, overwrite=overwrite, flag=f"--out={out}")
+    do_lower_case = None if cased is None else not cased
     # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
     if tf1_flow:
-        from bert_flow_tf.convert.tf1_run import Tf1Run, convert_tf1_run
+        from bert_flow_tf.model.tf1_run import Tf1Run, convert_tf1_run
 
-        convert_tf1_run(
-            tf1_flow,
-            out,
-            Tf1Run(do_lower_case=None if cased is None else not cased, **of_the_flow),
-            overwrite=overwrite,
-        )
+        convert_tf1_run(tf1_flow, out, Tf1Run(do_lower_case=do_lower_case, **of_the_flow), overwrite=overwrite)
         click.echo(f"run written: {out}")
-    elif to_tf1:
-        from bert_flow_tf.convert.tf1_run import write_tf1_run
+        return
+    if run and to_tf1:
+        from bert_flow_tf.model.tf1_run import write_tf1_run
 
         click.echo(f"TF1 checkpoint written: {write_tf1_run(run, out, overwrite=overwrite)}")
-    else:
-        _convert_encoder(tf1_checkpoint, huggingface, run, out, None if cased is None else not cased, overwrite)
-        click.echo(f"encoder folder written: {out}")
-
-
-def _convert_encoder(tf1_checkpoint, huggingface, run, out, do_lower_case, overwrite):
-    from bert_flow_tf.convert.from_huggingface import convert_hugging_face
-    from bert_flow_tf.convert.from_run import convert_run, run_checkpoint
-    from bert_flow_tf.convert.from_tf1 import convert_tf1
-    from bert_flow_tf.encoder_source import recorded_encoder
-    from bert_flow_tf.experiment import read_config
-
+        return
     if tf1_checkpoint:
+        from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
+
         convert_tf1(tf1_checkpoint, out, do_lower_case=do_lower_case, overwrite=overwrite)
     elif huggingface:
+        from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
+
         convert_hugging_face(huggingface, out, do_lower_case=do_lower_case, overwrite=overwrite)
-    else:
+    elif run:
+        from bert_flow_tf.encoder.convert.from_run import checkpoint_config, convert_run, run_checkpoint
+        from bert_flow_tf.encoder.source import recorded_encoder
+
         prefix = run_checkpoint(run)
-        convert_run(prefix, recorded_encoder(read_config(prefix.parent)), out, overwrite=overwrite)
+        convert_run(prefix, recorded_encoder(checkpoint_config(prefix)), out, overwrite=overwrite)
+    click.echo(f"encoder folder written: {out}")

@@ -2,30 +2,32 @@
 
 import click
 
-from bert_flow_tf.commands.model_options import with_options
-from bert_flow_tf.commands.results import results_file
-from bert_flow_tf.commands.sentence_model import (
-    INPUT_OPTIONS,
-    check_model_options,
-    load_model,
-    sentence_model_options,
-)
-from bert_flow_tf.embedding_files import FORMATS, STDOUT, embedding_writer, format_of
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.sentence_files import read_sentences
+from bert_flow_tf.commands.options import ModelOptions, SentenceInput, input_options, model_options
+from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer, format_of
+from bert_flow_tf.files.outputs import output_file
 
 
 @click.command()
-@sentence_model_options
-@with_options(INPUT_OPTIONS)
+@model_options()
+@input_options
 @click.option("--out", required=True, metavar="FILE", help=".npy, .parquet or .tfrecord; - is standard output.")
-@click.option("--output_format", type=click.Choice(sorted(FORMATS.values())), help="Where the ending does not tell.")
 @click.option(
-    "--batch_size", type=click.IntRange(1), metavar="N", help="Sentences a step; by default as many as run fastest."
+    "--output_format", type=click.Choice(sorted(FORMATS.values())), help="If the file's ending does not say it."
+)
+@click.option(
+    "--batch_size", type=click.IntRange(1), metavar="N", help="Sentences per step; by default the fastest number."
 )
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
-@click.option("--overwrite", is_flag=True, help="Replace the file that is there.")
-def encode(input_file, input_format, column, out, output_format, batch_size, normalize, overwrite, **options):
+@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
+def encode(
+    model: ModelOptions,
+    source: SentenceInput,
+    out: str,
+    output_format: str | None,
+    batch_size: int | None,
+    normalize: bool,
+    overwrite: bool,
+) -> None:
     """Write the embeddings of sentences, in their order.
 
     \b
@@ -36,17 +38,14 @@ def encode(input_file, input_format, column, out, output_format, batch_size, nor
     Memory does not grow with the file. NPY holds the embeddings alone, [n, D] float32; Parquet and TFRecord hold
     `sentence` and `embedding` in each row.
     """
-    check_model_options(**options)
     output_format = output_format or format_of(out)
     if out != STDOUT:
-        results_file(out, flag=f"--out={out}", overwrite=overwrite)
-    if input_file is None:
-        raise UserError("--input: missing, expected a file of sentences, or -")
-    sentences = read_sentences(input_file, file_format=input_format, columns=column and [column])
-    model = load_model(**options)
+        output_file(out, flag=f"--out={out}", overwrite=overwrite)
+    sentences = source.read()
+    loaded = model.load()
     n = 0
-    with embedding_writer(out, file_format=output_format, width=model.embedding_size) as write:
-        for part, embeddings in model.encode_parts(sentences, batch_size, normalize_embeddings=normalize):
+    with embedding_writer(out, file_format=output_format, width=loaded.embedding_size) as write:
+        for part, embeddings in loaded.encode_parts(sentences, batch_size, normalize_embeddings=normalize):
             write(part, embeddings)
             n += len(part)
-    click.echo(f"embeddings written: {out} ({n} of width {model.embedding_size})", err=out == STDOUT)
+    click.echo(f"embeddings written: {out} ({n} of width {loaded.embedding_size})", err=out == STDOUT)

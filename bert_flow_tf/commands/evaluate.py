@@ -1,21 +1,20 @@
-"""`bert-flow evaluate`: a run, or an encoder as it is, on similarity tasks, by every protocol."""
+"""`bert-flow evaluate`: a model on similarity tasks, by every protocol."""
 
 import click
 
-from bert_flow_tf.commands.model_options import model_options
-from bert_flow_tf.commands.results import results_file, versions, write_results
+from bert_flow_tf.commands.options import ModelOptions, Names, model_options
+from bert_flow_tf.commands.outputs import write_results
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.outputs import output_file
+from bert_flow_tf.results.table import METRIC_NAMES, Table, number
 
 RESULTS_FILE = "evaluation.json"
-FORMAT_VERSION = 1
-
-_METRIC_NAMES = {"spearman": "Spearman", "auc": "AUC"}
-_COLUMNS = ("task", "split", "metric", "pairs", "wmean", "mean", "all")
+_PROTOCOLS = ("wmean", "mean", "all")
 
 
 @click.command()
 @model_options()
-@click.option("--tasks", "names", required=True, metavar="LIST", help="Tasks, commas between, see above.")
+@click.option("--tasks", "names", type=Names(), required=True, metavar="LIST", help="Tasks, commas between, see above.")
 @click.option("--glue_dir", metavar="DIR", help="Folder of the folders STS-B, SICK-R, QNLI-Regression, …")
 @click.option("--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on.")
 @click.option(
@@ -25,7 +24,15 @@ _COLUMNS = ("task", "split", "metric", "pairs", "wmean", "mean", "all")
 )
 @click.option("--out", metavar="FILE", help=f"File for the results.  [default: {RESULTS_FILE} in the run's folder]")
 @click.option("--overwrite", is_flag=True, help="Replace the results that are there.")
-def evaluate(model, names, glue_dir, senteval_dir, split, out, overwrite):
+def evaluate(
+    model: ModelOptions,
+    names: list[str],
+    glue_dir: str | None,
+    senteval_dir: str | None,
+    split: str | None,
+    out: str | None,
+    overwrite: bool,
+) -> None:
     """Score sentence embeddings on similarity tasks: Spearman, or AUC for two labels, times 100.
 
     \b
@@ -41,61 +48,52 @@ def evaluate(model, names, glue_dir, senteval_dir, split, out, overwrite):
     file.
     """
     if out is not None:
-        path = results_file(out, flag=f"--out={out}", overwrite=overwrite)
+        path = output_file(out, flag=f"--out={out}", overwrite=overwrite)
     elif model.run_dir is not None:
         path = model.run_dir / RESULTS_FILE
-        path = results_file(path, flag=str(path), overwrite=overwrite)
+        path = output_file(path, flag=str(path), overwrite=overwrite)
     else:
         path = None
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
+    import msgspec
+
     from bert_flow_tf.evaluation.evaluate import embed_tasks, score_tasks
-    from bert_flow_tf.evaluation.protocols import PROTOCOLS
+    from bert_flow_tf.results.records import Scores, TaskScores
+    from bert_flow_tf.runs.record import made_by
 
     tasks = _read(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
-    loaded, made_by = model.load()
+    loaded = model.load()
     embeddings = embed_tasks(lambda sentences: loaded.encode(sentences, show_progress_bar=False), tasks)
     results = score_tasks(tasks, embeddings)
-    click.echo(format_table(results))
+    click.echo(scores_table(results).to_text())
     if path:
-        record = {
-            "format_version": FORMAT_VERSION,
-            "similarity": "cosine",
-            "protocols": dict(PROTOCOLS),
-            "tasks": results,
-            "distinct_sentences": len(embeddings),
-            "model": made_by,
-            "versions": versions(),
-        }
-        write_results(path, record)
+        scores = msgspec.convert(results, dict[str, TaskScores])
+        write_results(path, Scores(made_by=made_by("bert-flow evaluate"), model=loaded.record, tasks=scores))
 
 
-def format_table(results) -> str:
-    """One line a task: split, metric, number of pairs, and the figure times 100 by each protocol.
+def scores_table(results: dict[str, dict]) -> Table:
+    """A row per task: split, metric, number of pairs, and the score times 100 by each protocol.
 
     Args:
-      results: dict as `evaluation.evaluate.score_tasks` gives.
+      results: as `evaluation.evaluate.score_tasks` gives them.
     """
-    from bert_flow_tf.evaluation.text_table import aligned
-
-    rows = [_COLUMNS]
+    rows = []
     for name, result in results.items():
         combined = result[result["metric"]]
-        figures = [f"{100 * combined[p]:.2f}" if p in combined else "-" for p in ("wmean", "mean", "all")]
         title = name if name.startswith("tfds:") else result["title"]
-        rows.append((title, result["split"], _METRIC_NAMES[result["metric"]], str(result["pairs"]), *figures))
-    return (
-        f"{aligned(rows, left=(0, 1, 2))}\n"
+        scores = (number(100 * combined[p] if p in combined else None) for p in _PROTOCOLS)
+        metric = METRIC_NAMES[result["metric"]]
+        rows.append((title, result["split"], metric, number(result["pairs"], 0), *scores))
+    note = (
         "Spearman and AUC x100 of the cosine. wmean: mean over sub-sets weighted by size (SentEval, the paper); "
         "mean: plain mean; all: all pairs together."
     )
+    return Table(("task", "split", "metric", "pairs", *_PROTOCOLS), rows, notes=(note,))
 
 
-def _read(names, **sources):
-    from bert_flow_tf.evaluation.sts_sets import read_task
+def _read(names: list[str], **sources: str | None) -> list:
+    from bert_flow_tf.data.sts_sets import read_task
 
-    names = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    if not names:
-        raise UserError("--tasks: found none, expected some, commas between")
     tasks = {}
     for name in names:
         task = read_task(name, **sources)

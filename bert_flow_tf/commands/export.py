@@ -1,5 +1,7 @@
 """`bert-flow export`: a run as a SavedModel for TensorFlow Serving."""
 
+from typing import Any
+
 import click
 
 from bert_flow_tf.serving import DTYPES
@@ -24,8 +26,8 @@ from bert_flow_tf.serving.version_folder import check_destination
     show_default=True,
     help="Of the encoder's matrices and their products.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace this version; a server that has loaded it does not notice.")
-def export(model, out, version, overwrite, **options):
+@click.option("--overwrite", is_flag=True, help="Replace this version; a server that has loaded it keeps it.")
+def export(model: str, out: str, version: int | None, overwrite: bool, **options: Any) -> None:
     """Write a SavedModel from text to embeddings, and check it by loading it again.
 
     \b
@@ -33,11 +35,11 @@ def export(model, out, version, overwrite, **options):
     bash run_scripts/serve.sh exported/stsb
     bert-flow query --target http://localhost:8501 --model exported/stsb "A small boat crosses the lake."
 
-    It holds tokenizer, encoder and flow. Signatures: serving_default (sentences to embedding), similarity (sentence_a
-    and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding before the
-    flow).
+    The SavedModel holds tokenizer, encoder and flow. Signatures: serving_default (sentences to embedding), similarity
+    (sentence_a and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding
+    before the flow).
     """
-    check_destination(out, version, overwrite)
+    check_destination(out, version, overwrite, flag=f"--out={out}")
     # TensorFlow takes seconds to load, and a refusal needs none of it.
     from bert_flow_tf.api import BertFlow
 
@@ -47,4 +49,4 @@ def export(model, out, version, overwrite, **options):
         how_far += f", smallest cosine {exported.min_cosine:.4f}"
     click.echo(f"SavedModel written: {out}/{exported.path.name} (reloaded: {how_far})")
     for path in exported.kept:
-        click.echo(f"left as it is, since it differs from what would be written: {path}")
+        click.echo(f"kept, because it was edited: {path}")

@@ -1,14 +1,22 @@
 """`bert-flow fit`: a flow learned on one's own sentences, saved with its encoder."""
 
 import pathlib
+from typing import Any
 
 import click
 
-from bert_flow_tf.commands.flow_option import check_flow_config
-from bert_flow_tf.commands.model_options import with_options
-from bert_flow_tf.commands.results import check_writable
-from bert_flow_tf.commands.sentence_model import ENCODER_OPTIONS, INPUT_OPTIONS, load_model
+from bert_flow_tf.commands.options import (
+    ENCODER_OPTIONS,
+    FlowConfigName,
+    ModelOptions,
+    SentenceInput,
+    input_options,
+    with_options,
+)
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.outputs import output_folder
+from bert_flow_tf.model.saved_model import SAVED_MODEL
+from glow.config import DEFAULT_CONFIG
 
 _POSITIVE = click.FloatRange(min=0, min_open=True)
 
@@ -16,68 +24,61 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.command()
 @click.option("--bert_hub", required=True, metavar="HANDLE|DIR", help="The encoder: demo, base, large, …")
 @with_options(ENCODER_OPTIONS)
-@with_options(INPUT_OPTIONS)
-@click.option("--out", required=True, metavar="DIR", help="Folder of the model to be.")
-@click.option("--flow_model_config", default="config_l3_d3_w32", show_default=True, metavar="NAME|FILE")
-@click.option("--num_train_epochs", "epochs", type=_POSITIVE, default=1.0, show_default=True, metavar="X")
+@input_options
+@click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
+@click.option(
+    "--flow_model_config", type=FlowConfigName(), default=DEFAULT_CONFIG, show_default=True, metavar="NAME|FILE"
+)
+@click.option("--num_train_epochs", type=_POSITIVE, default=1.0, show_default=True, metavar="X")
 @click.option(
     "--train_batch_size",
-    "batch_size",
     type=click.IntRange(1),
     default=64,
     show_default=True,
     metavar="N",
-    help="Sentences a step.",
+    help="Sentences per step.",
 )
-@click.option("--flow_learning_rate", "learning_rate", type=_POSITIVE, default=1e-3, show_default=True, metavar="X")
+@click.option("--flow_learning_rate", type=_POSITIVE, default=1e-3, show_default=True, metavar="X")
 @click.option("--seed", type=click.IntRange(0), default=1234, show_default=True, metavar="N")
-@click.option("--overwrite", is_flag=True, help="Replace the saved model that is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
-    bert_hub,
-    preprocess_hub,
-    sentence_embedding_type,
-    max_seq_length,
-    input_file,
-    input_format,
-    column,
-    out,
-    overwrite,
-    **training,
-):
+    source: SentenceInput,
+    out: str,
+    flow_model_config: str,
+    num_train_epochs: float,
+    train_batch_size: int,
+    flow_learning_rate: float,
+    seed: int,
+    overwrite: bool,
+    **encoder: Any,
+) -> None:
     """Learn a flow on sentences, without labels, and save it with its encoder.
 
     \b
     bert-flow fit --bert_hub demo --input sentences.txt --out my_model
     bert-flow encode --model my_model --input sentences.txt --out embeddings.npy
 
-    The encoder stays as it is. The folder holds all that `encode`, `similarity` and `project` need, and a model card.
+    The encoder does not change. The folder holds all that `encode`, `similarity` and `project` need, and a model card.
     """
     path = pathlib.Path(out)
-    if path.exists() and not overwrite:
-        raise UserError(f"--out={out}: exists, expected a new folder, or --overwrite")
-    check_writable(path, f"--out={out}")
-    check_flow_config(training["flow_model_config"])
-    if input_file is None:
-        raise UserError("--input: missing, expected a file of sentences, or -")
-    from bert_flow_tf.sentence_files import read_sentences
-
-    if path.exists():
-        from bert_flow_tf.saved_model import check_place
-
-        check_place(path, overwrite=overwrite)
-    sentences = list(read_sentences(input_file, file_format=input_format, columns=column and [column]))
+    output_folder(path, SAVED_MODEL, overwrite=overwrite, flag=f"--out={out}")
+    sentences = list(source.read())
     # Before the encoder is loaded.
-    if len(sentences) < training["batch_size"]:
+    if len(sentences) < train_batch_size:
         raise UserError(
-            f"--input={input_file}: found {len(sentences)} sentences, expected at least the "
-            f"{training['batch_size']} of one step (--train_batch_size)"
+            f"--input={source.path}: found {len(sentences)} sentences, expected at least {train_batch_size}, one step "
+            "(--train_batch_size)"
         )
-    model = load_model(
-        None,
-        bert_hub,
-        preprocess_hub=preprocess_hub,
-        sentence_embedding_type=sentence_embedding_type,
-        max_seq_length=max_seq_length,
+    model = ModelOptions(**encoder).load()
+    model.fit(
+        sentences,
+        flow_model_config=flow_model_config,
+        epochs=num_train_epochs,
+        batch_size=train_batch_size,
+        learning_rate=flow_learning_rate,
+        seed=seed,
     )
-    model.fit(sentences, **training).save(path, overwrite=overwrite)
-    click.echo(f"model written: {out} ({len(sentences)} sentences, {model.learned_on['steps']} steps)")
+    model.save(path, overwrite=overwrite)
+    assert model.record.flow is not None  # `fit` has just learned it
+    steps = model.record.flow.training.settings["steps"]
+    click.echo(f"model written: {out} ({len(sentences)} sentences, {steps} steps)")

@@ -4,16 +4,16 @@ import pathlib
 
 import click
 
-from bert_flow_tf.commands.results import check_writable
+from bert_flow_tf.commands.options import Names
 from bert_flow_tf.errors import UserError
 
 
 @click.command()
-@click.option("--data", "names", required=True, metavar="LIST", help="What to write, commas between, see above.")
+@click.option("--data", "names", type=Names(), required=True, metavar="LIST", help="What to write, see above.")
 @click.option("--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on.")
 @click.option("--out", required=True, metavar="DIR", help="GLUE folder in which a folder of each is made.")
-@click.option("--overwrite", is_flag=True, help="Make folders that this command made anew.")
-def prepare(names, senteval_dir, out, overwrite):
+@click.option("--overwrite", is_flag=True, help="Replace folders that this command made.")
+def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: bool) -> None:
     """Write data sets as the folders that --glue_dir, GLUE_DIR and run_siamese read.
 
     \b
@@ -23,15 +23,13 @@ def prepare(names, senteval_dir, out, overwrite):
     tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli, tfds:glue/qqp, tfds:glue/mnli and tfds:snli come from TensorFlow
     Datasets and become GLUE's files (MNLI/train.tsv, …); sts12 to sts16, or sts12-16 for all of them, from SentEval and
     become STS-12/full.txt, …: the pairs that have a gold score, to learn a flow on. The test labels of STS-B are not in
-    GLUE: to score it, put sts-test.csv of the STS Benchmark beside.
+    GLUE: to score it, put sts-test.csv of the STS Benchmark beside it.
     """
-    from bert_flow_tf.evaluation import data_folders, datasets
-    from bert_flow_tf.evaluation.sts_sets import read_task
+    from bert_flow_tf.data import datasets
+    from bert_flow_tf.data import folders as data_folders
+    from bert_flow_tf.data.sts_sets import read_task
 
-    names = list(dict.fromkeys(name.strip() for name in names.split(",") if name.strip()))
-    if not names:
-        raise UserError("--data: found none, expected some, commas between")
-    folders, read = {}, {}
+    folders = {}
     for name in names:
         if datasets.is_dataset_name(name):
             directory = data_folders.dataset_folder(name)
@@ -43,9 +41,9 @@ def prepare(names, senteval_dir, out, overwrite):
             )
         folders[name] = pathlib.Path(out) / directory
         data_folders.check_folder(folders[name], f"--out={out}", overwrite)
-        check_writable(folders[name], f"--out={out}")
-    for name in names:
-        read[name] = [read_task(key, senteval_dir=senteval_dir) for key in data_folders.senteval_names(name)]
+    read = {
+        name: [read_task(key, senteval_dir=senteval_dir) for key in data_folders.senteval_names(name)] for name in names
+    }
     for name, folder in folders.items():
         if tasks := read[name]:
             subsets = [subset for task in tasks for subset in task.subsets]

@@ -1,17 +1,17 @@
 """`bert-flow query`: embeddings and cosines from a model server."""
 
 import json
-import os
 import pathlib
-import tempfile
+from collections.abc import Iterator, Sequence
 
 import click
 
-from bert_flow_tf.commands.results import results_file
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.outputs import output_file
+from bert_flow_tf.files.sentence_files import STDIN, read_sentences
 from bert_flow_tf.serving.server_files import MODELS_FILE, served_name
 
-_STDIN = "-"
 _DEFAULT_SIGNATURE = "serving_default"
 
 
@@ -24,7 +24,7 @@ _DEFAULT_SIGNATURE = "serving_default"
     metavar="NAME",
     help="The model's name at the server: its folder's when it was exported. Or that folder, as given to serve.sh.",
 )
-@click.option("--version", type=click.IntRange(min=0), metavar="N", help="Version of it.  [default: the newest]")
+@click.option("--version", type=click.IntRange(min=0), metavar="N", help="The model's version.  [default: the newest]")
 @click.option(
     "--signature",
     type=click.Choice([_DEFAULT_SIGNATURE, "pooled"]),
@@ -34,29 +34,34 @@ _DEFAULT_SIGNATURE = "serving_default"
     "--timeout", type=float, default=10.0, show_default=True, metavar="S", help="Seconds that a request may take."
 )
 @click.option(
-    "--batch_size", type=click.IntRange(min=1), default=32, show_default=True, metavar="N", help="Most rows a request."
+    "--batch_size",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="Rows per request.",
 )
-@click.option("--input", "input_file", metavar="FILE", help="Sentences, one a line, in UTF-8; - is standard input.")
+@click.option("--input", "input_file", metavar="FILE", help="Sentences, one per line, in UTF-8; - is standard input.")
 @click.option("--pair", "pairs", nargs=2, multiple=True, metavar="A B", help="Two sentences to compare; may recur.")
 @click.option("--similarity", metavar="FILE", help="Pairs to compare: two columns, a tab between; - is standard input.")
 @click.option("--status", is_flag=True, help="Print the model's versions and their states.")
 @click.option("--out", metavar="FILE.npy", help="Write the embeddings, or the cosines, as one float32 array.")
 @click.option("--overwrite", is_flag=True, help="Replace the file that is there.")
 def query(
-    sentences,
-    target,
-    model,
-    version,
-    signature,
-    timeout,
-    batch_size,
-    input_file,
-    pairs,
-    similarity,
-    status,
-    out,
-    overwrite,
-):
+    sentences: Sequence[str],
+    target: str,
+    model: str,
+    version: int | None,
+    signature: str | None,
+    timeout: float,
+    batch_size: int,
+    input_file: str | None,
+    pairs: Sequence[tuple[str, str]],
+    similarity: str | None,
+    status: bool,
+    out: str | None,
+    overwrite: bool,
+) -> None:
     """Ask a model server for embeddings of sentences or for the cosines of pairs.
 
     \b
@@ -65,7 +70,7 @@ def query(
     bert-flow query --target http://localhost:8501 --model stsb --pair "A boat." "A ship." --pair "A boat." "Noon."
     bert-flow query --target http://localhost:8501 --model stsb --status
 
-    Answers are JSON, one line a sentence ("sentence", "embedding") or a pair ("sentence_a", "sentence_b", "cosine"),
+    Answers are JSON, one line per sentence ("sentence", "embedding") or pair ("sentence_a", "sentence_b", "cosine"),
     unless --out takes them. gRPC needs some seconds to load TensorFlow; REST (http) does not, and gives the same
     numbers.
     """
@@ -84,11 +89,16 @@ def query(
         raise UserError(f"--signature={signature}: found with {names[0]}, expected sentences to embed")
     if out is not None and status:
         raise UserError(f"--out={out}: found with --status, expected sentences or pairs")
-    path = _npy_file(out, overwrite)
+    if overwrite and out is None:
+        raise UserError("--overwrite: found without --out, expected a file that may be replaced")
+    if out is not None:
+        if not out.endswith(".npy"):
+            raise UserError(f"--out={out}: expected a name that ends in .npy")
+        output_file(out, overwrite=overwrite, flag=f"--out={out}")
     if input_file is not None:
-        sentences = _read_lines(input_file, "--input")
+        sentences = list(read_sentences(input_file, file_format="text"))
     elif similarity is not None:
-        pairs = _read_pairs(similarity)
+        pairs = list(_read_pairs(similarity))
 
     from bert_flow_tf.serving.client import connect
 
@@ -99,21 +109,25 @@ def query(
             return
         if of_pairs:
             values = client.similarity([a for a, _ in pairs], [b for _, b in pairs], batch_size)
+            records = [{"sentence_a": a, "sentence_b": b} for a, b in pairs]
         else:
             values = client.encode(sentences, batch_size, signature=signature or _DEFAULT_SIGNATURE)
-    if path is not None:
-        _write_npy(path, values)
-        click.echo(f"results written: {path}")
-    elif of_pairs:
-        for (a, b), cosine in zip(pairs, values.tolist(), strict=True):
-            _write_line({"sentence_a": a, "sentence_b": b, "cosine": cosine})
-    else:
-        for sentence, embedding in zip(sentences, values, strict=True):
-            _write_line({"sentence": sentence, "embedding": embedding.tolist()})
+            records = [{"sentence": sentence} for sentence in sentences]
+    if out is not None:
+        import numpy as np
+
+        with new_file(out) as temporary, temporary.open("wb") as file:
+            np.save(file, values)
+        click.echo(f"results written: {out}")
+        return
+    for record, value in zip(records, values, strict=True):
+        line = json.dumps(record | {"cosine" if of_pairs else "embedding": value.tolist()}, ensure_ascii=False)
+        # Bytes: the terminal's own encoding may lack what a sentence has.
+        click.echo(f"{line}\n".encode(), nl=False)
 
 
-def _name(model):
-    """The model's name, where that or an exported model's folder is given."""
+def _name(model: str) -> str:
+    """The model's name, given that or an exported model's folder."""
     if (pathlib.Path(model) / MODELS_FILE).is_file():
         return served_name(model)
     if "/" in model:
@@ -121,59 +135,10 @@ def _name(model):
     return model
 
 
-def _npy_file(out, overwrite):
-    """pathlib.Path of the file for the array, or None, after a look at whether it may be written."""
-    if out is None:
-        if overwrite:
-            raise UserError("--overwrite: found without --out, expected a file that may be replaced")
-        return None
-    if not out.endswith(".npy"):
-        raise UserError(f"--out={out}: expected a name that ends in .npy")
-    return results_file(out, flag=f"--out={out}", overwrite=overwrite)
-
-
-def _read_lines(name, flag):
-    """Lines of a UTF-8 file or of standard input; an empty one is an empty sentence, so that rows stay with lines."""
-    try:
-        data = click.get_binary_stream("stdin").read() if name == _STDIN else pathlib.Path(name).read_bytes()
-    except OSError as error:
-        raise UserError(f"{flag}={name}: cannot be read ({error.strerror}), expected a text file") from error
-    place = "standard input" if name == _STDIN else name
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{place}, line {line}: found byte 0x{data[error.start]:02x}, expected UTF-8") from error
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    return lines[:-1] if not lines[-1] else lines
-
-
-def _read_pairs(name):
-    pairs = [tuple(line.split("\t")) for line in _read_lines(name, "--similarity")]
-    for number, pair in enumerate(pairs, 1):
+def _read_pairs(name: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(read_sentences(name, file_format="text"), 1):
+        pair = line.split("\t")
         if len(pair) != 2:
-            place = "standard input" if name == _STDIN else name
+            place = "standard input" if name == STDIN else name
             raise UserError(f"{place}, line {number}: found {len(pair)} columns, expected 2, a tab between")
-    return pairs
-
-
-def _write_npy(path, values):
-    import numpy as np
-
-    from bert_flow_tf.atomic import make_directory
-
-    folder = path.absolute().parent
-    make_directory(folder)
-    descriptor, name = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.save(file, values)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    finally:
-        pathlib.Path(name).unlink(missing_ok=True)
-
-
-def _write_line(record):
-    # Bytes: the terminal's own encoding may lack what a sentence has.
-    click.echo((json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8"), nl=False)
+        yield pair[0], pair[1]

@@ -1,9 +1,11 @@
 """`bert-flow report`: results beside their baselines, the paper's and the original's, on one page."""
 
+import datetime
 import os
-import pathlib
 
 import click
+
+from bert_flow_tf.errors import UserError
 
 
 @click.command()
@@ -12,7 +14,7 @@ import click
 @click.option("--out", required=True, metavar="FOLDER", help="Folder to make.")
 @click.option("--title", default="BERT-flow: results compared", show_default=True, metavar="TEXT", help="Of the page.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier report.")
-def report(first, more, out, title, overwrite):
+def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, overwrite: bool) -> None:
     """Compare results with their baselines, the paper's figures and the original code's.
 
     \b
@@ -26,17 +28,28 @@ def report(first, more, out, title, overwrite):
     FOLDER gets report.html (one page with tables and plots that loads nothing), report.md and results.json. What is not
     comparable is left empty. The same results give the same bytes; SOURCE_DATE_EPOCH adds a date.
     """
-    from bert_flow_tf.evaluation import report as reports
-    from bert_flow_tf.evaluation.report_sources import find_sources
+    from bert_flow_tf.files.outputs import output_folder
+    from bert_flow_tf.report.report import PAGE_FILE, REPORT_FOLDER, write_report
+    from bert_flow_tf.results.collect import analysis_plots, collect
+    from bert_flow_tf.results.sources import find_sources
 
-    folder = pathlib.Path(out)
-    reports.check_out(folder, overwrite)
-    date = reports.date_of_epoch(os.environ.get("SOURCE_DATE_EPOCH"))
+    folder = output_folder(out, REPORT_FOLDER, overwrite=overwrite, flag=f"--out={out}")
+    date = _date(os.environ.get("SOURCE_DATE_EPOCH"))
     sources, left_out = find_sources([*first, *more])
-    record = reports.collect(sources, title, date)
-    reports.write_report(folder, record, reports.drawings(record, sources))
+    record = collect(sources, title, date)
+    write_report(folder, record, analysis_plots(sources))
     for source in record["sources"]:
         click.echo(f"{source['kind']}: {source['path']}")
     for path in left_out:
         click.echo(f"left out, no results: {path}")
-    click.echo(f"report written: {folder / reports.PAGE_FILE}, {len(record['scores'])} scores")
+    click.echo(f"report written: {folder / PAGE_FILE}, {len(record['scores'])} scores")
+
+
+def _date(seconds: str | None) -> str | None:
+    """The day, in UTC, that SOURCE_DATE_EPOCH names; None without one."""
+    if not seconds:
+        return None
+    try:
+        return datetime.datetime.fromtimestamp(int(seconds), tz=datetime.timezone.utc).date().isoformat()
+    except (ValueError, OverflowError, OSError) as error:
+        raise UserError(f"SOURCE_DATE_EPOCH: found {seconds!r}, expected a number of seconds since 1970") from error

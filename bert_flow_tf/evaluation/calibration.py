@@ -1,36 +1,32 @@
 """Calibrations of an embedding matrix [n, D], all with scikit-learn's `fit` and `transform`, and their names.
 
 A deviation is *negligible*, that is, rounding and no information, if it is at most 1e-4 of the typical one (the root
-mean square over channels), or at most 32 float32 roundings of the mean. The thresholds are those of the flow's own
-initialisation, `glow.actnorm`; embeddings are the output of float32 arithmetic, so they hold for float64 arrays too.
+mean square over channels), or at most 32 float32 roundings of the mean: the rule of the flow's own initialisation, see
+`glow.embeddings`.
 """
 
 import copy
 import re
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bert_flow_tf.errors import UserError
-from glow import finite
-
-NEGLIGIBLE_FRACTION = 1e-4
-ROUNDING = 32 * float(np.finfo(np.float32).eps)
+from bert_flow_tf.errors import ArgumentError, UserError
+from glow import embeddings
 
 
 class EmbeddingError(UserError, ValueError):
     """Embeddings or settings that a calibration cannot use: a `ValueError` to scikit-learn, one line to a command."""
 
 
-def checked_embeddings(estimator, X, *, reset: bool) -> np.ndarray:
+def checked_embeddings(estimator: BaseEstimator, X: np.ndarray, *, reset: bool) -> np.ndarray:
     """`X` as a finite array [n, D], float32 or float64 as it came; anything else becomes float64.
 
-    Args:
-      estimator: the calibration, which learns its width from `X` where `reset`, and is asked for it otherwise.
-      X: array [n, D].
-      reset: whether this is `fit`.
+    The estimator learns its width from `X` where `reset`, as in `fit`, and is asked for it otherwise.
 
     Raises:
       EmbeddingError: a value is NaN or infinite; the line names its row and column.
@@ -43,7 +39,7 @@ def checked_embeddings(estimator, X, *, reset: bool) -> np.ndarray:
 
 def check_finite(X: np.ndarray, source: str) -> None:
     """Raises `EmbeddingError`, beginning with `source`, for a value of the matrix that is NaN or infinite."""
-    finite.check_finite(X, source, EmbeddingError)
+    embeddings.check_finite(X, source, EmbeddingError)
 
 
 def negligible_channels(X: np.ndarray) -> np.ndarray:
@@ -52,38 +48,45 @@ def negligible_channels(X: np.ndarray) -> np.ndarray:
     return _negligible(X.std(axis=0), X.mean(axis=0))
 
 
-def _negligible(deviation, mean):
+def _negligible(deviation: np.ndarray, mean: np.ndarray) -> np.ndarray:
     typical = np.sqrt(np.mean(deviation**2))
-    return deviation <= np.maximum(NEGLIGIBLE_FRACTION * typical, ROUNDING * np.abs(mean))
+    return deviation <= embeddings.negligible_deviation(typical, mean)
 
 
-def _expect_rows(X, method, fewest):
+def _expect_rows(X: np.ndarray, method: str, fewest: int) -> None:
     if len(X) < fewest:
         samples = "1 sample" if len(X) == 1 else f"{len(X)} samples"
         raise EmbeddingError(f"{method}: found {samples}, expected at least {fewest}")
 
 
 class _Calibration(TransformerMixin, BaseEstimator):
-    """What the calibrations share: float32 stays float32."""
+    """What the calibrations share: `transform` checks `X`, and float32 stays float32."""
 
-    def __sklearn_tags__(self):
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        """The calibrated embeddings of `X` [n, D], in its dtype."""
+        check_is_fitted(self, "n_features_in_")
+        X = checked_embeddings(self, X, reset=False)
+        return self._calibrated(X).astype(X.dtype)
+
+    def _calibrated(self, X: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
 
 class Identity(OneToOneFeatureMixin, _Calibration):
-    """The embeddings as they are, checked like everyone else's."""
+    """The embeddings as they are, after the checks that every calibration makes."""
 
-    def fit(self, X, y=None):
+    def fit(self, X: np.ndarray, y: None = None) -> "Identity":
         """The calibration itself; only the width of `X` [n, D] is learned."""
         checked_embeddings(self, X, reset=True)
         return self
 
-    def transform(self, X):
-        """A copy of `X` [n, D]."""
-        check_is_fitted(self, "n_features_in_")
-        return checked_embeddings(self, X, reset=False).copy()
+    def _calibrated(self, X: np.ndarray) -> np.ndarray:
+        return X
 
 
 class StandardNormalization(OneToOneFeatureMixin, _Calibration):
@@ -97,7 +100,7 @@ class StandardNormalization(OneToOneFeatureMixin, _Calibration):
       scale_: float64 [D], the deviations over n (not n - 1), 1 where negligible.
     """
 
-    def fit(self, X, y=None):
+    def fit(self, X: np.ndarray, y: None = None) -> "StandardNormalization":
         """The calibration itself, after learning mean and deviation of each channel of `X` [n, D].
 
         Raises:
@@ -110,11 +113,8 @@ class StandardNormalization(OneToOneFeatureMixin, _Calibration):
         self.scale_ = np.where(_negligible(deviation, self.mean_), 1.0, deviation)
         return self
 
-    def transform(self, X):
-        """`(X - mean_) / scale_` of `X` [n, D], in its dtype."""
-        check_is_fitted(self)
-        X = checked_embeddings(self, X, reset=False)
-        return ((X - self.mean_) / self.scale_).astype(X.dtype)
+    def _calibrated(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.mean_) / self.scale_
 
 
 class NullTopSingularVectors(OneToOneFeatureMixin, _Calibration):
@@ -134,11 +134,11 @@ class NullTopSingularVectors(OneToOneFeatureMixin, _Calibration):
       components_: float64 [k, D], orthonormal, the largest singular value first.
     """
 
-    def __init__(self, k=1, center=False):
+    def __init__(self, k: int = 1, center: bool = False):
         self.k = k
         self.center = center
 
-    def fit(self, X, y=None):
+    def fit(self, X: np.ndarray, y: None = None) -> "NullTopSingularVectors":
         """The calibration itself, after learning the directions of `X` [n, D].
 
         Raises:
@@ -157,14 +157,11 @@ class NullTopSingularVectors(OneToOneFeatureMixin, _Calibration):
         self.components_ = np.ascontiguousarray(vectors[:, : -self.k - 1 : -1].T)
         return self
 
-    def transform(self, X):
-        """`X` [n, D] without its part along `components_`, in its dtype."""
-        check_is_fitted(self)
-        X = checked_embeddings(self, X, reset=False)
+    def _calibrated(self, X: np.ndarray) -> np.ndarray:
         centered = X - self.mean_
-        return (centered - centered @ self.components_.T @ self.components_).astype(X.dtype)
+        return centered - centered @ self.components_.T @ self.components_
 
-    def truncated(self, k):
+    def truncated(self, k: int) -> "NullTopSingularVectors":
         """A fitted copy that takes away only the first `k` of this one's directions; no second decomposition.
 
         Raises:
@@ -194,10 +191,10 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, _Calibration):
       kernel_: float64 [D, dimension], `U Λ^(-1/2)`.
     """
 
-    def __init__(self, dimension=None):
+    def __init__(self, dimension: int | None = None):
         self.dimension = dimension
 
-    def fit(self, X, y=None):
+    def fit(self, X: np.ndarray, y: None = None) -> "Whitening":
         """The calibration itself, after learning mean and covariance (over n, not n - 1) of `X` [n, D].
 
         Raises:
@@ -217,7 +214,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, _Calibration):
         eigenvalues, vectors = np.linalg.eigh(X.T @ X / len(X))
         # Rounding may leave an eigenvalue below zero.
         deviation = np.sqrt(np.maximum(eigenvalues[::-1], 0.0))
-        least = max(NEGLIGIBLE_FRACTION * typical, ROUNDING * np.sqrt(np.mean(self.mean_**2)))
+        least = embeddings.negligible_deviation(typical, np.sqrt(np.mean(self.mean_**2)))
         kept = deviation > least
         if not kept.any():
             raise EmbeddingError(f"whitening: the {len(X)} embeddings do not differ, expected different ones")
@@ -226,14 +223,11 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, _Calibration):
         return self
 
     @property
-    def _n_features_out(self):
+    def _n_features_out(self) -> int:
         return self.kernel_.shape[1]
 
-    def transform(self, X):
-        """`(X - mean_) @ kernel_` of `X` [n, D]: [n, dimension], in its dtype."""
-        check_is_fitted(self)
-        X = checked_embeddings(self, X, reset=False)
-        return ((X - self.mean_) @ self.kernel_).astype(X.dtype)
+    def _calibrated(self, X: np.ndarray) -> np.ndarray:
+        return (X - self.mean_) @ self.kernel_
 
 
 # k is chosen on dev (Table 5).
@@ -244,12 +238,12 @@ _NUMBERED = re.compile(r"(natsv|sn\+natsv|whitening)-([1-9][0-9]*)")
 
 
 def check_name(name: str) -> None:
-    """Raises `UserError` unless `name` is a calibration's: one of `NAMES`, K and D numbers from 1."""
+    """Raises `ArgumentError` unless `name` is a calibration's: one of `NAMES`, K and D numbers from 1."""
     if name not in ("none", "sn", *TUNED, "whitening", "flow") and not _NUMBERED.fullmatch(name):
-        raise UserError(f"--methods: unknown calibration {name!r}, expected some of {NAMES}")
+        raise ArgumentError(f"methods: unknown calibration {name!r}, expected some of {NAMES}")
 
 
-def calibration(name: str, **flow_options):
+def calibration(name: str, **flow_options: Any) -> BaseEstimator:
     """The calibration of that name, not fitted.
 
     Args:
@@ -257,19 +251,20 @@ def calibration(name: str, **flow_options):
       **flow_options: arguments of `glow.calibrator.FlowCalibrator`, for `flow`.
 
     Raises:
-      UserError: no such calibration, or `natsv` or `sn+natsv` without a K, which only `compare` can choose.
+      ArgumentError: no such calibration, or `natsv` or `sn+natsv` without a K, which only `compare` can choose.
     """
     check_name(name)
     if name in TUNED:
-        raise UserError(f"--methods: found {name!r} without its k, expected {name}-K")
+        raise ArgumentError(f"name: found {name!r} without its k, expected {name}-K")
     if name == "flow":
         # TensorFlow takes seconds to load, and the others do without.
         from glow.calibrator import FlowCalibrator
 
         return FlowCalibrator(**flow_options)
-    if name in ("none", "sn", "whitening"):
+    match = _NUMBERED.fullmatch(name)
+    if match is None:
         return {"none": Identity, "sn": StandardNormalization, "whitening": Whitening}[name]()
-    kind, number = _NUMBERED.fullmatch(name).groups()
+    kind, number = match.groups()
     if kind == "whitening":
         return Whitening(int(number))
     nulling = NullTopSingularVectors(int(number))

@@ -3,6 +3,8 @@
 import dataclasses
 import statistics
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
@@ -20,10 +22,8 @@ from bert_flow_tf.evaluation.calibration import (
     check_name,
     negligible_channels,
 )
-from bert_flow_tf.evaluation.paper import paper_tables
 from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
-from bert_flow_tf.evaluation.text_table import aligned
-from glow.config import GlowConfig
+from glow.config import DEFAULT_CONFIG, GlowConfig
 
 METHODS = (
     "none",
@@ -36,18 +36,7 @@ METHODS = (
     "whitening-256",
     "flow",
 )
-DEFAULT_FLOW = "config_l3_d3_w32"
 FIT_ON = {"all": ("train", "dev", "test"), "train": ("train",)}
-# Method -> row of the paper's Table 5; the k of the tuned ones was chosen on dev there too.
-_PAPER_ROWS = {
-    "none": "BERT-base",
-    "sn": "+ SN",
-    "natsv-1": "+ NATSV (k=1)",
-    "natsv": "+ NATSV (k=10)",
-    "sn+natsv-1": "+ SN + NATSV (k=1)",
-    "sn+natsv": "+ SN + NATSV (k=6)",
-    "flow": "BERT-base-flow (target)",
-}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,8 +58,15 @@ class Split:
 
 
 def compare(
-    splits, *, metric="spearman", methods=METHODS, fit_on="all", seeds=(1, 2, 3), flow_options=None, on_row=None
-):
+    splits: Mapping[str, Split],
+    *,
+    metric: str = "spearman",
+    methods: Sequence[str] = METHODS,
+    fit_on: str = "all",
+    seeds: Sequence[int] = (1, 2, 3),
+    flow_options: dict[str, Any] | None = None,
+    on_row: Callable[[dict], None] | None = None,
+) -> dict[str, Any]:
     """dict of each calibration's scores on the test split; ready for JSON.
 
     It holds `metric`, `fit_on`, `fit_rows` (a number), `width`, `constant_channels` (a list), `seeds`, and `rows`: a
@@ -109,12 +105,13 @@ def compare(
         check_finite(split.a, f"embeddings of the first sentences of {name}")
         check_finite(split.b, f"embeddings of the second sentences of {name}")
     fit_rows = np.concatenate([splits[name].rows() for name in FIT_ON[fit_on]])
-    _check_shape(methods, *fit_rows.shape, flow_options or {})
+    rows, width = fit_rows.shape
+    _check_shape(methods, rows, width, flow_options or {})
     results = {
         "metric": metric,
         "fit_on": fit_on,
-        "fit_rows": len(fit_rows),
-        "width": fit_rows.shape[1],
+        "fit_rows": rows,
+        "width": width,
         "constant_channels": np.flatnonzero(negligible_channels(fit_rows)).tolist(),
         "seeds": list(seeds) if "flow" in methods else [],
         "rows": [],
@@ -133,7 +130,7 @@ def compare(
     return results
 
 
-def _check_shape(methods, rows, width, flow_options):
+def _check_shape(methods: Sequence[str], rows: int, width: int, flow_options: dict[str, Any]) -> None:
     """Raises `UserError` for a method that cannot calibrate so many rows so wide, before time goes into the others."""
     for method in methods:
         kind, _, number = method.partition("-")
@@ -143,12 +140,12 @@ def _check_shape(methods, rows, width, flow_options):
         if rows < (fewest := _fewest_rows(kind, number, width)):
             raise UserError(f"--methods: found {method} for {rows} embeddings, expected {fewest} or more")
     if "flow" in methods:
-        least = 2 ** GlowConfig.load(flow_options.get("config", DEFAULT_FLOW)).n_levels
+        least = 2 ** GlowConfig.load(flow_options.get("config", DEFAULT_CONFIG)).n_levels
         if width < least:
             raise UserError(f"--methods: found flow for embeddings of {width} dimensions, expected {least} or more")
 
 
-def _fewest_rows(kind, number, width):
+def _fewest_rows(kind: str, number: str, width: int) -> int:
     """How many rows `fit` of a kind of calibration asks for."""
     if kind == "whitening":
         return int(number or width) + 1
@@ -157,19 +154,20 @@ def _fewest_rows(kind, number, width):
     return 1 if kind == "none" else 2
 
 
-def _scores(fitted, split, metric, place):
+def _scores(fitted: Any, split: Split, metric: str, place: str) -> dict[str, float]:
+    assert split.gold is not None, "only splits with gold scores are scored"
     similarities = cosines(fitted.transform(split.a), fitted.transform(split.b), place)
     return score_pairs(similarities, split.gold, metric, place)
 
 
-def _tuned(method, fit_rows, splits, metric):
+def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metric: str) -> dict[str, Any]:
     first = (StandardNormalization() if method == "sn+natsv" else Identity()).fit(fit_rows)
     candidates = [k for k in TUNED_K if k < fit_rows.shape[1]]
     # The directions for fewer are the first of those for most.
     most = NullTopSingularVectors(max(candidates, default=1)).fit(first.transform(fit_rows))
     nulled = {k: make_pipeline(first, most.truncated(k)) for k in candidates}
     dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in nulled.items()}
-    k = max(dev_by_k, key=dev_by_k.get)
+    k = max(dev_by_k, key=lambda k: dev_by_k[k])
     by_k = {str(k): score for k, score in dev_by_k.items()}
     return {
         "k": k,
@@ -179,7 +177,9 @@ def _tuned(method, fit_rows, splits, metric):
     }
 
 
-def _flow(fit_rows, test, metric, seeds, options):
+def _flow(
+    fit_rows: np.ndarray, test: Split, metric: str, seeds: Sequence[int], options: dict[str, Any]
+) -> dict[str, Any]:
     by_seed = []
     for seed in seeds:
         started = time.monotonic()
@@ -197,38 +197,3 @@ def _flow(fit_rows, test, metric, seeds, options):
         "median": statistics.median(values),
         "by_seed": by_seed,
     }
-
-
-def add_paper_rows(results):
-    """The results of `compare` on the STS Benchmark, fitted on all splits, with Table 5's row in each row as `paper`.
-
-    `paper` is a dict of `row`, its name there, and `spearman_x100`; None for a calibration that the paper has not.
-    """
-    figures = paper_tables()["table5_calibration_baselines"]["rows"]
-    rows = []
-    for row in results["rows"]:
-        name = _PAPER_ROWS.get(row["method"])
-        rows.append(row | {"paper": name and {"row": name, "spearman_x100": figures[name]}})
-    return results | {"rows": rows}
-
-
-def format_table(results) -> str:
-    """The results of `compare` as an aligned table, scores times 100; the paper's rows beside, where there are any."""
-    names = METRICS[results["metric"]]
-    has_paper = any("paper" in row for row in results["rows"])
-    header = ["calibration", *(name.upper() if name == "auc" else name.capitalize() for name in names)]
-    header += ["k", "dev", "std", "seconds", *(["paper", "its row"] if has_paper else [])]
-    lines = [header]
-    for row in results["rows"]:
-        paper = row.get("paper")
-        cells = [row["method"], *(_x100(row[name]) for name in names)]
-        cells += [str(row.get("k", "")), _x100(row.get("dev")), _x100(row.get("std")), f"{row['seconds']:.1f}"]
-        if has_paper:
-            cells += [f"{paper['spearman_x100']:.2f}", paper["row"]] if paper else ["", ""]
-        lines.append(cells)
-    # Names to the left, figures to the right.
-    return aligned(lines, left=(0, len(header) - 1) if has_paper else (0,))
-
-
-def _x100(score):
-    return "" if score is None else f"{100 * score:.2f}"

@@ -3,21 +3,19 @@
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from tqdm import tqdm
 
+from bert_flow_tf.data.sts_sets import SimilarityTask
+from bert_flow_tf.encoder.batches import length_batches
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, score_task
-from bert_flow_tf.evaluation.sts_sets import SimilarityTask
 
 _SENTENCES_PER_CALL = 1024
 
 
 class SentenceEmbeddings:
     """Embeddings that are found by their sentence.
-
-        embeddings = embed_tasks(model.encode, tasks)
-        score_tasks(tasks, embeddings)
-        score_tasks(tasks, embeddings.mapped(calibration.transform))  # the encoder does not run again
 
     Args:
       sentences: n different sentences.
@@ -27,19 +25,14 @@ class SentenceEmbeddings:
       UserError: `values` is no matrix of n rows.
     """
 
-    def __init__(self, sentences: Sequence[str], values):
-        values = np.asarray(values)
-        if values.ndim != 2 or len(values) != len(sentences):
+    def __init__(self, sentences: Sequence[str], values: npt.ArrayLike):
+        self.values = np.asarray(values)
+        if self.values.ndim != 2 or len(self.values) != len(sentences):
             raise UserError(
-                f"embeddings: found an array of shape {list(values.shape)} for {len(sentences)} sentences, expected "
-                f"[{len(sentences)}, D]"
+                f"embeddings: found an array of shape {list(self.values.shape)} for {len(sentences)} sentences, "
+                f"expected [{len(sentences)}, D]"
             )
-        self.sentences = list(sentences)
-        self.values = values
-        self._rows = {sentence: row for row, sentence in enumerate(self.sentences)}
-
-    def __len__(self) -> int:
-        return len(self.sentences)
+        self._rows = {sentence: row for row, sentence in enumerate(sentences)}
 
     def of(self, sentences: Iterable[str]) -> np.ndarray:
         """The embeddings [m, D] of m sentences, which may recur.
@@ -49,76 +42,49 @@ class SentenceEmbeddings:
         """
         return self.values[[self._rows[sentence] for sentence in sentences]]
 
-    def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> "SentenceEmbeddings":
-        """The same sentences with `function` of the embeddings, [n, D] to [n, D']."""
-        return SentenceEmbeddings(self.sentences, function(self.values))
 
-
-def distinct_sentences(tasks: Iterable[SimilarityTask]) -> list[str]:
-    """Every sentence of the tasks once, in the order in which they come first."""
-    return list(
-        dict.fromkeys(
-            sentence
-            for task in tasks
-            for subset in task.subsets
-            for sentences in (subset.sentences_a, subset.sentences_b)
-            for sentence in sentences
-        )
-    )
-
-
-def embed_tasks(
-    encode: Callable[[list[str]], np.ndarray],
-    tasks: Iterable[SimilarityTask],
-    show_progress_bar: bool | None = None,
-) -> SentenceEmbeddings:
+def embed_tasks(encode: Callable[[list[str]], npt.ArrayLike], tasks: Iterable[SimilarityTask]) -> SentenceEmbeddings:
     """Embeddings of every sentence of the tasks, each computed once.
 
     Args:
       encode: function from m sentences to an array [m, D], such as `BertFlow.encode` or the `encode` of
         sentence-transformers; called for up to 1024 sentences of like length at a time.
       tasks: `SimilarityTask`s.
-      show_progress_bar: None shows it on a terminal only.
 
     Raises:
       UserError: `encode` gives something else.
     """
-    sentences = distinct_sentences(tasks)
-    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
-    values = None
-    hidden = None if show_progress_bar is None else not show_progress_bar
-    with tqdm(total=len(sentences), desc="embed", unit="sentence", disable=hidden) as bar:
-        for start in range(0, len(order), _SENTENCES_PER_CALL):
-            rows = order[start : start + _SENTENCES_PER_CALL]
-            part = [sentences[i] for i in rows]
-            part = SentenceEmbeddings(part, encode(part)).values
+    everything = (
+        sentence
+        for task in tasks
+        for subset in task.subsets
+        for sentences in (subset.sentences_a, subset.sentences_b)
+        for sentence in sentences
+    )
+    distinct = list(dict.fromkeys(everything))
+    values: np.ndarray | None = None
+    with tqdm(total=len(distinct), desc="embed", unit="sentence", disable=None) as bar:
+        for rows in length_batches(np.array([len(sentence) for sentence in distinct]), _SENTENCES_PER_CALL):
+            part = [distinct[i] for i in rows]
+            embeddings = SentenceEmbeddings(part, encode(part)).values
             if values is None:
-                values = np.empty((len(sentences), part.shape[1]), part.dtype)
-            values[rows] = part
+                values = np.empty((len(distinct), embeddings.shape[1]), embeddings.dtype)
+            values[rows] = embeddings
             bar.update(len(rows))
-    return SentenceEmbeddings(sentences, values)
+    return SentenceEmbeddings(distinct, np.empty((0, 0)) if values is None else values)
 
 
-def score_tasks(tasks: Iterable[SimilarityTask], embeddings: SentenceEmbeddings) -> dict:
-    """The figures of every task, as a dict from the task's name to what `protocols.score_task` gives.
+def score_tasks(tasks: Iterable[SimilarityTask], embeddings: SentenceEmbeddings) -> dict[str, dict]:
+    """The scores of every task, as a dict from the task's name to what `protocols.score_task` gives.
 
     Raises:
-      UserError: embeddings that are not finite, or similarities that leave a figure undefined; it names task and
+      UserError: embeddings that are not finite, or similarities that leave a score undefined; it names task and
         sub-set.
     """
     return {task.name: score_task(task, _similarities(task, embeddings)) for task in tasks}
 
 
-def evaluate(
-    encode: Callable[[list[str]], np.ndarray],
-    tasks: Sequence[SimilarityTask],
-    show_progress_bar: bool | None = None,
-) -> dict:
-    """The figures of an encoder on every task, see `embed_tasks` and `score_tasks`."""
-    return score_tasks(tasks, embed_tasks(encode, tasks, show_progress_bar))
-
-
-def _similarities(task, embeddings):
+def _similarities(task: SimilarityTask, embeddings: SentenceEmbeddings) -> list[np.ndarray]:
     return [
         cosines(embeddings.of(subset.sentences_a), embeddings.of(subset.sentences_b), task.place(subset))
         for subset in task.subsets

@@ -8,6 +8,7 @@ https://arxiv.org/abs/1702.01417, for the ratio of partition functions; Roy and 
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.calibration import negligible_channels
@@ -19,14 +20,17 @@ class Isotropy:
 
     Attributes:
       embeddings, channels: n, D.
-      constant_channels: channels that do not vary (see `constant_channels`).
+      constant_channels: channels that do not vary but for rounding, see `calibration.negligible_channels`.
       mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
       mean_share: share of the mean squared norm that the mean vector holds; near 0 when isotropic.
       top_share: share of the mean squared norm along the top singular vector; 1 / D when isotropic.
       centred_top_share: the same after the mean is subtracted: share of the variance.
       participation_ratio: (sum of variances)^2 / sum of squared variances, over principal directions; D when isotropic.
       effective_rank: exp of the entropy of the centred singular values, taken as shares; D when isotropic.
-      partition_ratio: min Z / max Z, see `partition_ratio`; 1 when isotropic.
+      partition_ratio: min Z(c) / max Z(c), in (0, 1], where Z(c) is the sum over embeddings x of exp(c . x) and c are
+        the unit singular vectors; 1 when isotropic. It is Mu and Viswanath's measure, with two choices that make it a
+        number of the embeddings alone: they are scaled to a mean squared norm of 1, and each singular vector counts
+        with both signs, since its sign is arbitrary.
       spectrum, centred_spectrum: singular values over sqrt(n), descending: root mean square along each singular
         direction; float64 [min(n, D)].
     """
@@ -44,7 +48,7 @@ class Isotropy:
     spectrum: np.ndarray
     centred_spectrum: np.ndarray
 
-    def to_dict(self):
+    def to_dict(self) -> dict:
         """dict for JSON, the spectra as lists."""
         return {
             name: value.tolist() if isinstance(value, np.ndarray) else value
@@ -52,7 +56,7 @@ class Isotropy:
         }
 
 
-def isotropy(embeddings):
+def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
     """`Isotropy` of the embeddings [n, D]; of different sentences, since repeated ones raise the mean cosine.
 
     Raises:
@@ -68,8 +72,8 @@ def isotropy(embeddings):
     return Isotropy(
         embeddings=x.shape[0],
         channels=x.shape[1],
-        constant_channels=int(constant_channels(x).sum()),
-        mean_cosine=mean_pairwise_cosine(x),
+        constant_channels=int(negligible_channels(x).sum()),
+        mean_cosine=_mean_pairwise_cosine(x),
         mean_share=float(mean @ mean / power.sum()),
         top_share=float(power[0] / power.sum()),
         centred_top_share=float(variance[0] / variance.sum()),
@@ -81,43 +85,7 @@ def isotropy(embeddings):
     )
 
 
-def constant_channels(embeddings):
-    """Which channels of the embeddings [n, D] do not vary but for rounding: bool [D]; see `evaluation.calibration`.
-
-    Raises:
-      UserError: as `isotropy`.
-    """
-    return negligible_channels(_checked(embeddings))
-
-
-def mean_pairwise_cosine(embeddings):
-    """Mean cosine over all pairs of different rows of the embeddings [n, D]: exact, in O(n D).
-
-    The squared norm of the sum of the n unit vectors is n plus the sum over all ordered pairs.
-
-    Raises:
-      UserError: as `isotropy`.
-    """
-    x = _checked(embeddings)
-    n = len(x)
-    total = (x / np.linalg.norm(x, axis=1, keepdims=True)).sum(axis=0)
-    return float((total @ total - n) / (n * (n - 1)))
-
-
-def partition_ratio(embeddings):
-    """min Z(c) / max Z(c), Z(c) = sum over embeddings x of exp(c . x), over unit singular vectors c: in (0, 1].
-
-    Mu and Viswanath's measure of isotropy, with two choices that make it a number of the embeddings alone: they are
-    scaled to a mean squared norm of 1, and each singular vector counts with both signs, since its sign is arbitrary.
-
-    Raises:
-      UserError: as `isotropy`.
-    """
-    x = _checked(embeddings)
-    return _partition_ratio(x @ _singular(x)[1] / np.sqrt(np.mean(np.sum(x**2, axis=1))))
-
-
-def gaussian_bits_per_dim(embeddings):
+def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
     """Bits per dimension of the embeddings [n, D] under a Gaussian with diagonal covariance fitted to them.
 
     That is the mean over varying channels of log2(2 pi e variance) / 2; constant channels have no density and are left
@@ -127,32 +95,42 @@ def gaussian_bits_per_dim(embeddings):
       UserError: as `isotropy`.
     """
     x = _checked(embeddings)
-    variance = x.var(axis=0)[~constant_channels(x)]
+    variance = x.var(axis=0)[~negligible_channels(x)]
     return float(np.mean(0.5 * np.log2(2 * np.pi * np.e * variance)))
 
 
-def isotropic_reference(n, channels, seed=0):
-    """`Isotropy` of n draws from a standard normal in so many channels: what isotropic embeddings look like.
+def isotropic_reference(n: int, channels: int, seed: int = 0) -> Isotropy:
+    """`Isotropy` of n draws from a standard normal in `channels` channels: what isotropic embeddings look like.
 
     The spectrum of a finite sample is not flat: the participation ratio of n draws, say, is near n D / (n + D), not D.
     """
     return isotropy(np.random.default_rng(seed).normal(size=(n, channels)))
 
 
-def _singular(x):
+def _singular(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Singular values, descending, and right singular vectors, as columns, of `x`: [min(n, D)] and [D, min(n, D)]."""
     # Of R, which is as small as D allows: the left singular vectors of tall embeddings cost most and are not needed.
     _, singular, rows = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
     return singular, rows.T
 
 
-def _partition_ratio(projections):
-    """As `partition_ratio`, of the scaled embeddings' coordinates along each singular vector, [n, directions]."""
+def _mean_pairwise_cosine(x: np.ndarray) -> float:
+    """Mean cosine over all pairs of different rows of `x` [n, D]: exact, in O(n D).
+
+    The squared norm of the sum of the n unit vectors is n plus the sum over all ordered pairs.
+    """
+    n = len(x)
+    total = (x / np.linalg.norm(x, axis=1, keepdims=True)).sum(axis=0)
+    return float((total @ total - n) / (n * (n - 1)))
+
+
+def _partition_ratio(projections: np.ndarray) -> float:
+    """min Z(c) / max Z(c) over unit singular vectors c, from the scaled embeddings' coordinates [n, directions]."""
     z = np.concatenate([np.exp(projections).sum(axis=0), np.exp(-projections).sum(axis=0)])
     return float(z.min() / z.max())
 
 
-def _checked(embeddings):
+def _checked(embeddings: npt.ArrayLike) -> np.ndarray:
     x = np.asarray(embeddings, np.float64)
     if x.ndim != 2 or len(x) < 2:
         raise UserError(f"embeddings of shape {x.shape}, expected [n, D] with n of 2 or more")

@@ -1,4 +1,4 @@
-"""How far similarity follows the words alone: edit distance against gold, BERT's and the flow's similarity.
+"""How strongly similarity depends on the words alone: edit distance against gold, BERT's and the flow's similarity.
 
 Source: Li et al. 2020, section 5.1, Table 6 and Figure 2. The distance is Levenshtein's over words, split at white
 space as they stand in the file, case and attached punctuation included: on the development set of the STS Benchmark
@@ -6,7 +6,10 @@ this gives -24.55 for the gold scores, where the paper prints -24.61. Counting c
 words of its own -24.04, words without punctuation -26.26.
 """
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
+import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import metrics
@@ -16,7 +19,7 @@ CLOSE_DISTANCE = 4
 GOLD, BERT, FLOW = "Gold similarity", "BERT-induced similarity", "Flow-induced similarity"
 
 
-def edit_distances(sentences_a, sentences_b):
+def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np.ndarray:
     """Words to insert, delete or replace to turn each sentence of `sentences_a` into its partner: int64 [n].
 
     Raises:
@@ -25,12 +28,12 @@ def edit_distances(sentences_a, sentences_b):
     from rapidfuzz.distance import Levenshtein
 
     if len(sentences_a) != len(sentences_b):
-        raise UserError(f"{len(sentences_a)} first sentences for {len(sentences_b)} second ones, expected as many")
+        raise UserError(f"{len(sentences_a)} first sentences for {len(sentences_b)} second ones, expected pairs")
     distances = [Levenshtein.distance(a.split(), b.split()) for a, b in zip(sentences_a, sentences_b, strict=True)]
     return np.asarray(distances, np.int64)
 
 
-def lexical_correlations(distances, similarities):
+def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, npt.ArrayLike]) -> dict:
     """Spearman's correlations x100 of each similarity with edit distance and with gold, as in Table 6.
 
     Args:
@@ -46,21 +49,22 @@ def lexical_correlations(distances, similarities):
       UserError: a correlation over all pairs is undefined (see `metrics.spearman`).
     """
     distances = np.asarray(distances)
-    similarities = {name: np.asarray(values, np.float64) for name, values in similarities.items()}
+    values_of = {name: np.asarray(values, np.float64) for name, values in similarities.items()}
     rows = {
         name: {
             "edit distance": 100 * _spearman(values, distances, name, "edit distance"),
-            "gold": 100 * _spearman(values, similarities[GOLD], name, "gold"),
+            "gold": 100 * _spearman(values, values_of[GOLD], name, "gold"),
         }
-        for name, values in similarities.items()
+        for name, values in values_of.items()
     }
-    return {"pairs": len(distances), "rows": rows, "close": _close_correlations(distances, similarities)}
+    return {"pairs": len(distances), "rows": rows, "close": _close_correlations(distances, values_of)}
 
 
-def _close_correlations(distances, similarities):
+def _close_correlations(distances: np.ndarray, similarities: Mapping[str, np.ndarray]) -> dict:
     close = distances <= CLOSE_DISTANCE
     others = {"edit distance": distances[close], "gold": similarities[GOLD][close]}
-    rows, undefined = {}, []
+    rows: dict[str, dict[str, float | None]] = {}
+    undefined = []
     for name, values in similarities.items():
         rows[name] = {}
         for column, other in others.items():
@@ -72,7 +76,7 @@ def _close_correlations(distances, similarities):
     return {"max_distance": CLOSE_DISTANCE, "pairs": int(close.sum()), "rows": rows, "undefined": undefined}
 
 
-def _spearman(values, other, name, column):
+def _spearman(values: np.ndarray, other: np.ndarray, name: str, column: str) -> float:
     try:
         return metrics.spearman(values, other)
     except UserError as error:

@@ -1,11 +1,12 @@
 """Agreement of predicted similarities with gold scores."""
 
 import numpy as np
+import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
 
 
-def pearson(predictions, gold) -> float:
+def pearson(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     """Pearson's correlation of two vectors [n].
 
     Raises:
@@ -17,7 +18,7 @@ def pearson(predictions, gold) -> float:
     return float(stats.pearsonr(predictions, gold).statistic)
 
 
-def spearman(predictions, gold) -> float:
+def spearman(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     """Spearman's rank correlation of two vectors [n]; ties share their mean rank.
 
     Raises:
@@ -29,7 +30,7 @@ def spearman(predictions, gold) -> float:
     return float(stats.spearmanr(predictions, gold).statistic)
 
 
-def auc(predictions, gold) -> float:
+def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     """Area under the ROC curve of scores [n] against labels [n] of 0 and 1.
 
     Raises:
@@ -46,11 +47,11 @@ def auc(predictions, gold) -> float:
     return float(metrics.roc_auc_score(gold, predictions))
 
 
-def _checked(predictions, gold, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:
+def _checked(predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:
     predictions = np.asarray(predictions, np.float64).reshape(-1)
     gold = np.asarray(gold, np.float64).reshape(-1)
     if predictions.size != gold.size:
-        raise UserError(f"{predictions.size} predictions for {gold.size} gold scores, expected as many")
+        raise UserError(f"{predictions.size} predictions for {gold.size} gold scores, expected equal numbers")
     if predictions.size < 2:
         raise UserError(f"{predictions.size} predictions found, at least 2 expected")
     for name, values in (("prediction", predictions), ("gold score", gold)):

@@ -1,28 +1,93 @@
-"""Figures of a task from a file of predicted cosines, as `run_siamese --do_predict` writes it."""
+"""Scores of a file of predicted similarities, as `run_siamese --do_predict` writes it, against gold scores."""
 
+import dataclasses
 import os
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from bert_flow_tf.data import tasks
+from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.eval_stsb import read_predictions
+from bert_flow_tf.evaluation import metrics
 from bert_flow_tf.evaluation.protocols import score_task
-from bert_flow_tf.evaluation.sts_sets import SimilarityTask
 
 
-def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict:
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """Agreement of predictions with gold scores; `auc` is None for tasks it does not suit."""
+
+    pearson: float
+    spearman: float
+    auc: float | None = None
+
+    def rounded(self) -> dict[str, float]:
+        """The scores by name, to the 6 digits that are printed."""
+        return {name: round(score, 6) for name, score in vars(self).items() if score is not None}
+
+    def __str__(self) -> str:
+        """The lines the original prints."""
+        lines = f"Pearson: {self.pearson:f}, Spearman: {self.spearman:f}"
+        return lines if self.auc is None else f"{lines}\nAUC: {self.auc:f}"
+
+
+def read_predictions(path: str | os.PathLike) -> np.ndarray:
+    """The numbers [n] of a file with one per line, float64.
+
+    Raises:
+      UserError: no such file, a line that is not one finite number, or an empty file.
+    """
+    lines = tasks.read_lines(path)
+    if not lines:
+        raise UserError(f"{path}: no predictions found, expected one number per line")
+    return np.asarray(
+        [tasks.parse_number(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
+    )
+
+
+def score_predictions(
+    predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
+) -> Scores:
+    """How well predictions [n] agree with the gold scores of one split of a task.
+
+    Args:
+      predictions: similarities in the order of the split's file.
+      task: a `tasks.Task` or its name.
+      glue_dir: the folder that holds the tasks' folders.
+      split: "train", "dev" or "test".
+
+    Raises:
+      UserError: as `tasks.gold_scores` and the functions of `evaluation.metrics`.
+    """
+    task = tasks.get_task(task) if isinstance(task, str) else task
+    gold = tasks.gold_scores(task, glue_dir, split)
+    values = np.asarray(predictions, np.float64).reshape(-1)
+    if values.size != gold.size:
+        path = tasks.gold_path(task, glue_dir, split)
+        raise UserError(f"found {values.size} predictions, expected {gold.size}, one per gold score of {path}")
+    return Scores(
+        pearson=metrics.pearson(values, gold),
+        spearman=metrics.spearman(values, gold),
+        auc=metrics.auc(values, gold) if task.metric == "auc" else None,
+    )
+
+
+def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:
     """The task's figures by metric and protocol, as `protocols.score_task` gives them.
 
     Args:
       task: its sub-sets in the order of the predictions.
-      path: a cosine a line.
+      path: file with a cosine per line.
 
     Raises:
-      UserError: no such file, a line that is no number, another number of lines than the task has pairs, or a figure
-        that is undefined.
+      UserError: no such file, a line that is not a number, not one line per pair of the task, or a figure that
+        is undefined.
     """
     cosines = read_predictions(path)
     sizes = [len(subset) for subset in task.subsets]
     if len(cosines) != sum(sizes):
-        raise UserError(f"{path}: {len(cosines)} predictions found, expected the {sum(sizes)} pairs of {task.source}")
+        raise UserError(
+            f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, one per pair of {task.source}"
+        )
     return score_task(task, np.split(cosines, np.cumsum(sizes)[:-1]))

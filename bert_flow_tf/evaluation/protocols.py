@@ -8,12 +8,14 @@ Source: Li et al. 2020, section 4.1; Gao et al., SimCSE, 2021, appendix B, on th
 
 import types
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import metrics
-from bert_flow_tf.evaluation.sts_sets import SimilarityTask
 
 PROTOCOLS: Mapping[str, str] = types.MappingProxyType(
     {
@@ -33,7 +35,7 @@ METRICS = {
 _ROUNDING = 1e-6
 
 
-def cosines(embeddings_a, embeddings_b, place: str) -> np.ndarray:
+def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str) -> np.ndarray:
     """The cosine [n], float64, of each pair of rows.
 
     Args:
@@ -43,9 +45,9 @@ def cosines(embeddings_a, embeddings_b, place: str) -> np.ndarray:
     Raises:
       UserError: an embedding holds NaN or infinite values, or is zero.
     """
-    embeddings_a, embeddings_b = np.asarray(embeddings_a), np.asarray(embeddings_b)
+    a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
     squared_norms = []
-    for side, u in (("first", embeddings_a), ("second", embeddings_b)):
+    for side, u in (("first", a), ("second", b)):
         for found, bad in (
             ("with NaN or infinite values", ~np.isfinite(u).all(axis=1)),
             ("of norm 0", ~u.any(axis=1)),
@@ -57,7 +59,7 @@ def cosines(embeddings_a, embeddings_b, place: str) -> np.ndarray:
                 )
         squared_norms.append(_inner_products(u, u))
     # One root of the product: the cosine of an embedding with itself is 1 to the bit, so that such pairs are ties.
-    return _inner_products(embeddings_a, embeddings_b) / np.sqrt(squared_norms[0] * squared_norms[1])
+    return _inner_products(a, b) / np.sqrt(squared_norms[0] * squared_norms[1])
 
 
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
@@ -83,7 +85,7 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
         np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets]), task.metric, task.name
     )
     sizes = [subset["pairs"] for subset in subsets.values()]
-    result = {
+    result: dict[str, Any] = {
         "title": task.title,
         "metric": task.metric,
         "split": task.split,
@@ -138,5 +140,5 @@ def headline(result: Mapping) -> tuple[str, float]:
     return protocol, combined[protocol]
 
 
-def _inner_products(a, b):
+def _inner_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.einsum("nd,nd->n", a, b, dtype=np.float64)

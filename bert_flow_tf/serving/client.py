@@ -1,33 +1,42 @@
 """A client of TensorFlow Serving for models that `bert-flow export` wrote, by gRPC or REST."""
 
-import collections
 import numbers
-import random
 import time
-import urllib.parse
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.serving.client_errors import (
     NoAnswerInTimeError,
     NotFoundError,
+    ServedModel,
     ServingError,
     UnavailableError,
     one_line,
 )
+from bert_flow_tf.serving.client_grpc import GrpcTransport
+from bert_flow_tf.serving.client_rest import RestTransport
 
-_ATTEMPTS = 4
-_FIRST_PAUSE = 0.1
-_LONGEST_POLL = 1.0
+Transport = GrpcTransport | RestTransport
+
+_FIRST_POLL, _LONGEST_POLL = 0.1, 1.0
 _LONGEST_TIMEOUT = 86_400
-# How often one call may begin anew since its version was taken out of service.
+# How often one call starts again because its version was taken out of service.
 _VERSION_CHANGES = 3
 
-VersionState = collections.namedtuple("VersionState", ["version", "state"])
+
+class VersionState(NamedTuple):
+    """A version of a model at its server."""
+
+    version: int
+    state: str
 
 
-def connect(target, model, version=None, *, timeout=10.0):
+def connect(target: str, model: str, version: int | None = None, *, timeout: float = 10.0) -> "ServingClient":
     """`ServingClient` of the model at `target`. Nothing is sent yet.
 
     Example:
@@ -38,37 +47,33 @@ def connect(target, model, version=None, *, timeout=10.0):
       target: `grpc://host:port`, `http://host:port` or `https://host:port`; the latter two may have a path before
         `/v1`. gRPC loads TensorFlow, which takes seconds; REST does not.
       model: its name at the server, which `server_files.served_name` reads from an exported model's folder.
-      version: int, or None for the newest that is in service.
-      timeout: seconds that each request may take, further tries included; a call sends one a batch.
+      version: None for the newest that is in service.
+      timeout: seconds that each request may take, further tries included; a call sends one request per batch.
 
     Raises:
       UserError: an argument is none of these.
-      ServingError: gRPC's packages are not installed.
     """
     if not isinstance(model, str) or not model or not model.isprintable():
-        raise UserError(f"model: found {model!r}, expected a model's name")
+        raise ArgumentError(f"model: found {model!r}, expected a model's name")
     if version is not None and not (_is_whole(version) and 0 <= version < 1 << 63):
-        raise UserError(f"version: found {version!r}, expected a whole number from 0 on, or None for the newest")
+        raise ArgumentError(f"version: found {version!r}, expected a whole number from 0 on, or None for the newest")
     _check_seconds("timeout", timeout)
+    served = ServedModel(target, model)
     try:
-        parts = urllib.parse.urlsplit(target)
-        host, port = parts.hostname, parts.port
-    except (ValueError, AttributeError, TypeError):
-        parts, host, port = None, None, None
-    plain = parts and host and port != 0 and not ("@" in parts.netloc or parts.query or parts.fragment)
-    if plain and parts.scheme == "grpc" and port and parts.path in ("", "/"):
-        from bert_flow_tf.serving.client_grpc import GrpcTransport
-
-        transport = GrpcTransport(target, parts.netloc, model)
-    elif plain and parts.scheme in ("http", "https"):
-        from bert_flow_tf.serving.client_rest import RestTransport
-
-        port = port or (443 if parts.scheme == "https" else 80)
-        path = urllib.parse.quote(parts.path.rstrip("/"), safe="/%")
-        transport = RestTransport(target, scheme=parts.scheme, host=host, port=port, path=path, model=model)
+        url = parse_url(target if isinstance(target, str) else "")
+    except LocationParseError:
+        url = parse_url("")
+    plain = url.host and url.port != 0 and not (url.auth or url.query or url.fragment)
+    transport: Transport
+    if plain and url.scheme == "grpc" and url.port and url.path in (None, "/"):
+        transport = GrpcTransport(served, f"{url.host}:{url.port}")
+    elif plain and url.scheme in ("http", "https"):
+        transport = RestTransport(served, str(url))
     else:
-        raise UserError(f"target: found {target!r}, expected grpc://host:port, http://host:port or https://host:port")
-    return ServingClient(transport, target=target, model=model, version=version, timeout=timeout)
+        raise ArgumentError(
+            f"target: found {target!r}, expected grpc://host:port, http://host:port or https://host:port"
+        )
+    return ServingClient(transport, served, version=version, timeout=timeout)
 
 
 class ServingClient:
@@ -77,64 +82,58 @@ class ServingClient:
     A request that finds the server unavailable is sent again, at most three times, with growing pauses, inside its
     timeout; none is sent again for another reason. The rows of one call come from one version of the model, also where
     the call takes several requests and a new version comes into service between them.
-
-    As a context manager it closes its connections at the end.
     """
 
-    def __init__(self, transport, *, target, model, version, timeout):
-        self._transport = transport
-        self._target, self._model, self._version, self._timeout = target, model, version, timeout
+    def __init__(self, transport: Transport, model: ServedModel, *, version: int | None, timeout: float) -> None:
+        self._transport: Transport | None = transport
+        self._model, self._version, self._timeout = model, version, timeout
 
-    def __enter__(self):
+    def __enter__(self) -> "ServingClient":
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *error: object) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Closes the connections; the client cannot be used after."""
         if self._transport is not None:
             self._transport.close()
             self._transport = None
 
-    def encode(self, sentences, batch_size=32, *, signature="serving_default"):
+    def encode(
+        self, sentences: Iterable[str], batch_size: int = 32, *, signature: str = "serving_default"
+    ) -> np.ndarray:
         """Embeddings float32 [n, D] of the sentences, in their order.
 
-        For no sentences it is [0, D]: D is learnt from the embedding of one empty sentence.
+        For no sentences it is [0, D]: D comes from the embedding of one empty sentence.
 
         Args:
           sentences: list of str.
-          batch_size: most sentences a request.
+          batch_size: sentences per request.
           signature: `serving_default`, or `pooled` for embeddings before the flow.
 
         Raises:
           UserError: an element is no string, or one that UTF-8 cannot hold.
           ServingError: the server gave no such embeddings.
         """
-        sentences = _checked("sentences", sentences)
-        inputs = {"sentences": sentences or [""]}
-        return self._rows(signature, inputs, "embedding", batch_size, rank=2)[: len(sentences)]
+        texts = _checked("sentences", sentences)
+        return self._rows(signature, {"sentences": texts or [""]}, "embedding", batch_size, rank=2)[: len(texts)]
 
-    def similarity(self, a, b, batch_size=32):
+    def similarity(self, a: Iterable[str], b: Iterable[str], batch_size: int = 32) -> np.ndarray:
         """Cosines float32 [n] of the embeddings of a[i] and b[i]; for no pairs [0], without a request.
 
-        Args:
-          a: list of str.
-          b: list of as many.
-          batch_size: most pairs a request.
-
         Raises:
-          UserError: as `encode`; or one list is longer.
+          UserError: as `encode`; or the lengths differ.
           ServingError: the server gave no such cosines.
         """
         a, b = _checked("a", a), _checked("b", b)
         if len(a) != len(b):
-            raise UserError(f"similarity: found {len(a)} and {len(b)} sentences, expected as many")
+            raise ArgumentError(f"b: found {len(b)} sentences, expected {len(a)}, the number in a")
         if not a:
             return np.zeros([0], np.float32)
         return self._rows("similarity", {"sentence_a": a, "sentence_b": b}, "cosine", batch_size, rank=1)
 
-    def status(self):
+    def status(self) -> list[VersionState]:
         """List of (version, state), by version, of all versions of the model that the server knows.
 
         States are START, LOADING, AVAILABLE, UNLOADING and END; where the server says why (a version that cannot be
@@ -143,170 +142,135 @@ class ServingClient:
         Raises:
           ServingError: the server gave no status; `NotFoundError` where it does not know the model.
         """
-        return self._states(time.monotonic() + self._timeout)
+        return self._states(self._timeout)
 
-    def wait_until_ready(self, timeout=60.0):
-        """Returns when the model, at the client's version or at any, is AVAILABLE.
-
-        Args:
-          timeout: seconds to wait at most; a server that is not there yet is waited for as well.
+    def wait_until_ready(self, timeout: float = 60.0) -> None:
+        """Returns when the model, at the client's version or at any, is AVAILABLE; waits for a server to start, too.
 
         Raises:
           NoAnswerInTimeError: it was not in time; the message has the last that was seen.
           ServingError: what answers there is no model server.
         """
         _check_seconds("timeout", timeout)
-        deadline, pause = time.monotonic() + timeout, _FIRST_PAUSE
+        deadline, pause, seen = time.monotonic() + timeout, _FIRST_POLL, ""
         while True:
-            left = deadline - time.monotonic()
+            left = max(deadline - time.monotonic(), 1e-3)
             try:
-                states = self._sorted_states(min(max(left, 1e-3), self._timeout))
+                states = self._states(min(left, self._timeout))
                 if self._available(states):
                     return
-                seen = f"{self._target}: found {_listed(states)}"
-            except (UnavailableError, NotFoundError, NoAnswerInTimeError) as error:
+                seen = f"{self._model.target}: found {_listed(states)}"
+            except (UnavailableError, NotFoundError) as error:
                 seen = str(error)
+            except NoAnswerInTimeError as error:
+                # The last poll may have too little time to see what those before it saw.
+                seen = seen or str(error)
             if time.monotonic() + pause >= deadline:
-                raise NoAnswerInTimeError(f"{self._named()} not AVAILABLE after {timeout:g} s; last seen: {seen}")
+                raise NoAnswerInTimeError(f"{self._model} not AVAILABLE after {timeout:g} s; last seen: {seen}")
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_POLL)
 
-    def _rows(self, signature, inputs, output, batch_size, rank):
-        """The output for all the inputs, which are lists of one length that is not 0."""
+    def _rows(
+        self, signature: str, inputs: dict[str, list[str]], output: str, batch_size: int, rank: int
+    ) -> np.ndarray:
+        """The output for all the inputs, which are lists of one length that is not 0, from one version."""
         if not _is_whole(batch_size) or batch_size < 1:
-            raise UserError(f"batch_size: found {batch_size!r}, expected a positive whole number")
+            raise ArgumentError(f"batch_size: found {batch_size!r}, expected a positive whole number")
         n = len(next(iter(inputs.values())))
-
-        def all_batches(version):
-            answers = []
-            for start in range(0, n, batch_size):
-                batch = {name: values[start : start + batch_size] for name, values in inputs.items()}
-                answers.append(self._batch(signature, batch, output, version, rank, start))
-                if answers[-1].shape[1:] != answers[0].shape[1:]:
-                    raise ServingError(
-                        f"{self._named()}, signature {signature}: found {output} of widths {answers[0].shape[1]} and "
-                        f"{answers[-1].shape[1]} in one call, expected one"
-                    )
-            return np.concatenate(answers)
-
-        if n <= batch_size or self._version is not None:
-            return all_batches(self._version)
-        return self._of_one_version(all_batches)
-
-    def _of_one_version(self, all_batches):
         for change in range(_VERSION_CHANGES + 1):
-            states = self._states(time.monotonic() + self._timeout)
-            available = self._available(states)
-            if not available:
-                raise NotFoundError(f"{self._named()}: no version AVAILABLE, found {_listed(states)}")
+            version = self._newest() if self._version is None and n > batch_size else self._version
             try:
-                return all_batches(max(available))
+                batches = []
+                for start in range(0, n, batch_size):
+                    batch = {name: values[start : start + batch_size] for name, values in inputs.items()}
+                    batches.append(self._batch(signature, batch, output, version, rank, start))
+                break
             except NotFoundError:
                 # Out of service before the last batch: all of them once more, from the version that replaced it.
-                if change == _VERSION_CHANGES:
+                if version == self._version or change == _VERSION_CHANGES:
                     raise
+        widths = sorted({batch.shape[1] for batch in batches if rank == 2})
+        if len(widths) > 1:
+            found = f"{output} of widths {widths[0]} and {widths[1]} in one call"
+            raise self._model.unexpected(signature, found, "one width")
+        return np.concatenate(batches)
 
-    def _batch(self, signature, inputs, output, version, rank, start):
+    def _newest(self) -> int:
+        states = self._states(self._timeout)
+        if not (available := self._available(states)):
+            raise NotFoundError(f"{self._model}: no version AVAILABLE, found {_listed(states)}")
+        return max(available)
+
+    def _batch(
+        self, signature: str, inputs: dict[str, list[str]], output: str, version: int | None, rank: int, start: int
+    ) -> np.ndarray:
         deadline = time.monotonic() + self._timeout
-
-        def attempt(left):
-            return self._open_transport().predict(signature, inputs, output, version=version, timeout=left)
-
         try:
-            values = self._with_further_tries(attempt, deadline)
+            values = self._open().predict(signature, inputs, output, version=version, timeout=self._timeout)
         except NotFoundError as error:
-            raise self._explained(error, version, deadline) from error
+            raise self._explained(error, version, deadline - time.monotonic()) from error
         n = len(next(iter(inputs.values())))
         if values.ndim != rank or values.shape[0] != n:
             expected = f"[{n}]" if rank == 1 else f"[{n}, D]"
-            raise ServingError(
-                f"{self._named()}, signature {signature}: found {output} of shape {list(values.shape)}, "
-                f"expected {expected}"
-            )
+            raise self._model.unexpected(signature, f"{output} of shape {list(values.shape)}", expected)
         finite = np.isfinite(values).reshape(n, -1).all(axis=1)
         if not finite.all():
             row = int(np.argmin(finite))
             kind = "NaN" if np.isnan(values[row]).any() else "an infinity"
-            raise ServingError(
-                f"{self._named()}, signature {signature}: found {kind} in {output} number {start + row} (from 0), "
-                "expected finite numbers"
+            raise self._model.unexpected(
+                signature, f"{kind} in {output} number {start + row} (from 0)", "finite numbers"
             )
         return values
 
-    def _states(self, deadline):
-        def attempt(left):
-            return self._sorted_states(left)
+    def _states(self, timeout: float) -> list[VersionState]:
+        states = sorted(self._open().states(timeout=timeout))
+        return [VersionState(v, f"{state}: {one_line(why)}" if why else state) for v, state, why in states]
 
-        return self._with_further_tries(attempt, deadline)
-
-    def _sorted_states(self, timeout):
-        states = self._open_transport().states(timeout=timeout)
-        return [VersionState(v, f"{state}: {one_line(why)}" if why else state) for v, state, why in sorted(states)]
-
-    def _available(self, states):
+    def _available(self, states: list[VersionState]) -> list[int]:
         """Those of the versions that are in service and that the client may use."""
         return [v for v, state in states if state == "AVAILABLE" and self._version in (None, v)]
 
-    def _with_further_tries(self, attempt, deadline):
-        pause = _FIRST_PAUSE
-        for number in range(1, _ATTEMPTS + 1):
-            try:
-                return attempt(max(deadline - time.monotonic(), 1e-3))
-            except UnavailableError as error:
-                if number == _ATTEMPTS or time.monotonic() + pause >= deadline:
-                    tries = f"{number} {'try' if number == 1 else 'tries'}"
-                    raise UnavailableError(f"{error}; {tries}") from error
-            # Clients that lost one server should not all come back at the same moment.
-            time.sleep(pause * random.uniform(0.5, 1.0))
-            pause *= 2
-
-    def _explained(self, error, version, deadline):
-        """The error to raise for a `NotFoundError`, with what there is instead where that can be learnt."""
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return error
+    def _explained(self, error: NotFoundError, version: int | None, timeout: float) -> ServingError:
+        """The error to raise for a `NotFoundError`, with what there is instead where the server says so in time."""
         try:
-            states = self._sorted_states(left)
+            states = self._states(max(timeout, 1e-3))
         except NotFoundError:
             return NotFoundError(
-                f"{self._target}: found no model {self._model}, expected the name of one that is served ({error})"
+                f"{self._model.target}: found no model {self._model.name}, expected the name of one that is served "
+                f"({error})"
             )
         except ServingError:
             return error
-        if version is None:
-            missing, in_service = "no version", any(state == "AVAILABLE" for _, state in states)
-        else:
-            missing, in_service = f"version {version} not", VersionState(version, "AVAILABLE") in states
-        if in_service:
+        if any(state == "AVAILABLE" and version in (None, v) for v, state in states):
             # What the server did not find is something else, which its own message names.
             return ServingError(str(error))
-        return NotFoundError(f"{self._named()}: {missing} AVAILABLE, found {_listed(states)}")
+        missing = "no version" if version is None else f"version {version} not"
+        return NotFoundError(f"{self._model}: {missing} AVAILABLE, found {_listed(states)}")
 
-    def _open_transport(self):
+    def _open(self) -> Transport:
         transport = self._transport
         if transport is None:
-            raise ServingError(f"{self._target}: the client is closed, expected an open one")
+            raise ServingError(f"{self._model.target}: the client is closed, expected an open one")
         return transport
 
-    def _named(self):
-        return f"{self._target}, model {self._model}"
 
-
-def _listed(states):
+def _listed(states: list[VersionState]) -> str:
     return ", ".join(f"version {version} {state}" for version, state in states) or "no version"
 
 
-def _check_seconds(name, value):
+def _check_seconds(name: str, value: Any) -> None:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not number or not 0 < value <= _LONGEST_TIMEOUT:
-        raise UserError(f"{name}: found {value!r}, expected a positive number of seconds, at most {_LONGEST_TIMEOUT}")
+        raise ArgumentError(
+            f"{name}: found {value!r}, expected a positive number of seconds, at most {_LONGEST_TIMEOUT}"
+        )
 
 
-def _is_whole(value):
+def _is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _checked(name, sentences):
+def _checked(name: str, sentences: Iterable[str]) -> list[str]:
     """The sentences as a list, after a look at each."""
     if isinstance(sentences, str):
         raise UserError(f"{name}: found one str, expected a list of them")

@@ -1,16 +1,23 @@
 """What a call of a model server can end with, each in one line."""
 
+import dataclasses
+from collections.abc import Mapping, Sequence
+
 from bert_flow_tf.errors import UserError
 
+# Sentences by the name of the signature's input.
+Inputs = Mapping[str, Sequence[str]]
+# Bytes of an answer that a client takes: 4,096 embeddings of 1,024 numbers are 100 MB of JSON.
+LARGEST_ANSWER = 1 << 28
 _LONGEST_REASON = 500
 
 
 class ServingError(UserError):
-    """A call that gave no usable answer. The message names the server, what was found and what was expected."""
+    """A call gave no usable answer. The message names the server, what was found and what was expected."""
 
 
 class UnavailableError(ServingError):
-    """Nobody answers there, or the server says that it cannot now: the one case in which a further try may help."""
+    """Nobody answers there, or the server says that it cannot now: the one case in which another try may help."""
 
 
 class NotFoundError(ServingError):
@@ -21,27 +28,43 @@ class NoAnswerInTimeError(ServingError):
     """The deadline passed before there was an answer."""
 
 
-def one_line(text) -> str:
-    """`text`, a server's, on one line: runs of white space as one space, and no more than 500 characters."""
+@dataclasses.dataclass(frozen=True)
+class ServedModel:
+    """The model that a client asks at `target`, with the words for what a call of it ends with."""
+
+    target: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.target}, model {self.name}"
+
+    def unexpected(self, signature: str, found: str, expected: str) -> ServingError:
+        """The error for an answer that has not what its signature promises."""
+        return ServingError(f"{self}, signature {signature}: found {found}, expected {expected}")
+
+    def unavailable(self, reason: str) -> UnavailableError:
+        """The error for a server that cannot be reached, or that cannot answer now."""
+        return UnavailableError(
+            f"{self.target}: unavailable ({one_line(reason)}), expected a model server that answers"
+        )
+
+    def no_answer(self, seconds: float) -> NoAnswerInTimeError:
+        """The error for a call that got no answer in the seconds that it had."""
+        return NoAnswerInTimeError(f"{self.target}: no answer within {seconds:.3g} s, expected one before the timeout")
+
+    def refusal(self, code: str, reason: str, signature: str, inputs: Inputs) -> ServingError:
+        """The error for an answer that is a status: gRPC's name of it, or `HTTP 404`, and the server's reason."""
+        if code in ("NOT_FOUND", "HTTP 404"):
+            return NotFoundError(f"{self}: {code}: {one_line(reason)}")
+        asked = ""
+        if inputs and code in ("INVALID_ARGUMENT", "HTTP 400"):
+            # TensorFlow's own message may name no input.
+            names = ", ".join(f"{name} (string [{len(sentences)}])" for name, sentences in inputs.items())
+            asked = f", signature {signature}, input {names}"
+        return ServingError(f"{self}{asked}: {code}: {one_line(reason)}")
+
+
+def one_line(text: str) -> str:
+    """A server's text on one line: runs of white space as one space, and no more than 500 characters."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}…"
-
-
-def asked(signature, inputs):
-    """What a request asked for, to name it where a server refuses it: TensorFlow's own words may name no input.
-
-    Args:
-      signature: name of the signature.
-      inputs: dict of input's name -> list of str.
-    """
-    return f"signature {signature}, input {', '.join(f'{name} (string [{len(v)}])' for name, v in inputs.items())}"
-
-
-def unavailable(target, reason):
-    """`UnavailableError` of a server that cannot be reached, or says that it cannot answer now."""
-    return UnavailableError(f"{target}: unavailable ({one_line(reason)}), expected a model server that answers")
-
-
-def no_answer(target, seconds):
-    """`NoAnswerInTimeError` of a server that was given so many seconds, a float."""
-    return NoAnswerInTimeError(f"{target}: no answer within {seconds:.3g} s, expected one before the timeout")

@@ -1,81 +1,84 @@
-"""TensorFlow Serving's REST interface, spoken with the standard library alone."""
+"""TensorFlow Serving's REST interface, by urllib3."""
 
-import collections
 import http.client
+import io
 import json
-import ssl
+import math
+import random
+import socket
 import time
 import urllib.parse
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
+from urllib3 import Timeout, connection_from_url, exceptions
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from bert_flow_tf.serving.client_errors import NotFoundError, ServingError, asked, no_answer, one_line, unavailable
+from bert_flow_tf.serving.client_errors import (
+    LARGEST_ANSWER,
+    Inputs,
+    ServedModel,
+    ServingError,
+    UnavailableError,
+    one_line,
+)
 
-_PIECE = 1 << 16
+# Seconds before another try, and none after the last.
+_PAUSES = (0.1, 0.2, 0.4, math.inf)
+_IDLE_CONNECTIONS = 100
 
 
 class RestTransport:
-    """Calls of one model by HTTP or HTTPS, each idle connection being used again. Threads may share it.
+    """Calls of one model by HTTP or HTTPS, at a URL that may have a path before `/v1`; never by a proxy."""
 
-    Proxies that the environment names are not used.
+    def __init__(self, model: ServedModel, url: str) -> None:
+        self._model = model
+        self._pool = connection_from_url(url, maxsize=_IDLE_CONNECTIONS)
+        self._pool.ConnectionCls = _SecureConnection if self._pool.scheme == "https" else _Connection
+        before = urllib.parse.urlsplit(url).path.rstrip("/")
+        self._path = f"{before}/v1/models/{urllib.parse.quote(model.name, safe='')}"
 
-    Args:
-      target: `http://host:port`, perhaps with a path before `/v1`, for messages.
-      scheme: `http` or `https`.
-      host: name or address.
-      port: int.
-      path: what stands before `/v1`, without a slash at its end.
-      model: its name at the server.
-    """
-
-    def __init__(self, target, *, scheme, host, port, path, model):
-        self._target, self._model = target, model
-        self._host, self._port = host, port
-        self._path = f"{path}/v1/models/{urllib.parse.quote(model, safe='')}"
-        self._tls = ssl.create_default_context() if scheme == "https" else None
-        # Appending and popping are atomic, and the connection last used is the likeliest to be open still.
-        self._idle = collections.deque()
-
-    def predict(self, signature, inputs, output, *, version, timeout):
+    def predict(
+        self, signature: str, inputs: Inputs, output: str, *, version: int | None, timeout: float
+    ) -> np.ndarray:
         """The output's values, a float32 array of the shape that the server gave them.
 
         Args:
-          signature: name of the signature.
-          inputs: dict of input's name -> list of str.
+          signature, inputs: what is asked.
           output: the output's name. Where a signature has one output, the server's answer does not name it.
-          version: int, or None for the newest that the server has.
-          timeout: seconds until there must be an answer.
+          version: of the model, or None for the newest that the server has.
+          timeout: seconds until there must be an answer, further tries included.
 
         Raises:
           ServingError: there is no such answer; `UnavailableError`, `NotFoundError` and `NoAnswerInTimeError` say why.
         """
         path = self._path if version is None else f"{self._path}/versions/{version}"
-        request = {"signature_name": signature, "inputs": inputs}
-        answer = self._call("POST", f"{path}:predict", request, timeout, asked(signature, inputs))
+        answer = self._call("POST", f"{path}:predict", timeout, signature, inputs)
         values = answer.get("outputs")
         if values is None:
-            raise self._unexpected(signature, f"an answer with {_names(answer)}", "outputs")
+            raise self._model.unexpected(signature, f"an answer with {_names(answer)}", "outputs")
         if isinstance(values, dict):
             if output not in values:
-                raise self._unexpected(signature, f"outputs {_names(values)}", output)
+                raise self._model.unexpected(signature, f"outputs {_names(values)}", output)
             values = values[output]
         try:
             array = np.array(values)
         except ValueError as error:
-            raise self._unexpected(signature, f"{output} with rows of several lengths", "one length") from error
+            raise self._model.unexpected(signature, f"{output} with rows of several lengths", "one length") from error
         if array.dtype.kind not in "iuf":
-            raise self._unexpected(signature, f"{output} with values that are no numbers", "numbers")
+            raise self._model.unexpected(signature, f"{output} with values that are no numbers", "numbers")
         # What float32 cannot hold becomes an infinity, which the client refuses by the sentence's place.
         with np.errstate(over="ignore"):
             return array.astype(np.float32)
 
-    def states(self, *, timeout):
+    def states(self, *, timeout: float) -> list[tuple[int, str, str]]:
         """List of (version, state, message) of the model's versions; the message is empty where all is well.
 
         Raises:
           ServingError: as `predict`.
         """
-        answer = self._call("GET", self._path, None, timeout)
+        answer = self._call("GET", self._path, timeout)
         try:
             return [
                 (int(status["version"]), str(status["state"]), str(status.get("status", {}).get("error_message", "")))
@@ -83,132 +86,117 @@ class RestTransport:
             ]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ServingError(
-                f"{self._target}, model {self._model}: found a status with {_names(answer)}, expected "
-                "model_version_status, a list of versions and states"
+                f"{self._model}: found a status with {_names(answer)}, expected model_version_status, a list of "
+                "versions and states"
             ) from error
 
-    def close(self):
+    def close(self) -> None:
         """Closes the idle connections."""
-        while self._idle:
-            self._idle.pop().close()
+        self._pool.close()
 
-    def _call(self, method, path, request, timeout, asked_for=None):
+    def _call(
+        self, method: str, path: str, timeout: float, signature: str = "", inputs: Inputs | None = None
+    ) -> dict[str, Any]:
         """The JSON object that the server answers with."""
-        body = None if request is None else json.dumps(request, ensure_ascii=False).encode("utf-8")
-        status, reason, answer = self._exchange(method, path, body, timeout)
-        text = answer.decode("utf-8", errors="replace")
+        status, text = self._exchange(method, path, inputs and {"signature_name": signature, "inputs": inputs}, timeout)
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
             found = None
         if status == http.HTTPStatus.OK:
             if not isinstance(found, dict):
-                raise ServingError(
-                    f"{self._target}: found {one_line(text[:60])!r} for {method} {path}, expected a JSON object"
-                )
+                raise self._unusable(f"{text[:60]!r} for {method} {path}")
             return found
-        from_serving = isinstance(found, dict) and isinstance(found.get("error"), str)
-        message = found["error"] if from_serving else text.strip() or reason
-        if status == http.HTTPStatus.SERVICE_UNAVAILABLE:
-            raise unavailable(self._target, f"HTTP 503: {message}")
-        if status == http.HTTPStatus.GATEWAY_TIMEOUT:
-            raise no_answer(self._target, timeout)
-        if not from_serving:
-            raise ServingError(
-                f"{self._target}: HTTP {status} for {method} {path} ({one_line(message)}), expected TensorFlow "
-                "Serving's REST interface"
-            )
-        kind = NotFoundError if status == http.HTTPStatus.NOT_FOUND else ServingError
-        where = f"{self._target}, model {self._model}"
-        if asked_for and status == http.HTTPStatus.BAD_REQUEST:
-            # What gRPC calls INVALID_ARGUMENT.
-            where += f", {asked_for}"
-        raise kind(f"{where}: HTTP {status}: {one_line(message)}")
+        if not isinstance(found, dict) or not isinstance(found.get("error"), str):
+            raise self._unusable(f"HTTP {status} for {method} {path}: {text}")
+        raise self._model.refusal(f"HTTP {status}", found["error"], signature, inputs or {})
 
-    def _exchange(self, method, path, body, timeout):
-        """(status, reason, body) of the answer, by the deadline; every failure to get one as a `ServingError`."""
+    def _exchange(self, method: str, path: str, request: Any, timeout: float) -> tuple[int, str]:
+        """Status and text of the answer, after further tries where the server is unavailable."""
         deadline = time.monotonic() + timeout
-        try:
-            while self._idle:
-                try:
-                    connection = self._idle.pop()
-                except IndexError:  # another thread took it
-                    break
-                try:
-                    return self._request(connection, method, path, body, deadline)
-                except ConnectionError:
-                    # The server hung up while the connection was idle, which says nothing of whether it answers now.
-                    continue
-            return self._request(self._connection(), method, path, body, deadline)
-        except TimeoutError as error:
-            raise no_answer(self._target, timeout) from error
-        except (http.client.IncompleteRead, ConnectionError) as error:
-            raise unavailable(self._target, getattr(error, "strerror", None) or str(error)) from error
-        except ssl.SSLError as error:
-            raise ServingError(f"{self._target}: found no TLS that can be trusted ({error.reason or error})") from error
-        except http.client.HTTPException as error:
-            raise ServingError(
-                f"{self._target}: found an answer that is not HTTP, expected TensorFlow Serving's REST port"
-            ) from error
-        except OSError as error:
-            raise unavailable(self._target, error.strerror or str(error)) from error
-        except UnicodeError as error:
-            raise ServingError(f"{self._target}: found {self._host!r}, expected a host's name") from error
-
-    def _connection(self):
-        if self._tls is not None:
-            return http.client.HTTPSConnection(self._host, self._port, context=self._tls)
-        return http.client.HTTPConnection(self._host, self._port)
-
-    def _request(self, connection, method, path, body, deadline):
-        kept = False
-        try:
-            if connection.sock is None:
-                connection.timeout = _left(deadline)
-                connection.connect()
-            # Held here, since http.client lets go of it when the server says that it will close the connection.
-            sock = connection.sock
-            sock.settimeout(_left(deadline))
-            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-            sock.settimeout(_left(deadline))
-            response = connection.getresponse()
-            answer = _read(response, sock, deadline)
-            kept = not response.will_close
-            response.close()
-        finally:
-            if kept:
-                self._idle.append(connection)
+        # urllib3's own retries would give every try the whole timeout, and pause beyond it.
+        for pause in _PAUSES:
+            left = max(deadline - time.monotonic(), 1e-3)
+            try:
+                answer = self._pool.request(
+                    method, path, json=request, timeout=Timeout(total=left), retries=False, decode_content=False
+                )
+            except exceptions.HTTPError as error:
+                failure = self._failure(error, timeout)
             else:
-                connection.close()
-        return response.status, response.reason, answer
+                text = answer.data.decode("utf-8", errors="replace")
+                if answer.status == http.HTTPStatus.GATEWAY_TIMEOUT:
+                    raise self._model.no_answer(timeout)
+                if answer.status != http.HTTPStatus.SERVICE_UNAVAILABLE:
+                    return answer.status, text or answer.reason or ""
+                failure = self._model.unavailable(f"HTTP 503: {text}")
+            if not isinstance(failure, UnavailableError) or time.monotonic() + pause >= deadline:
+                raise failure
+            # Clients that lost one server should not all come back at the same moment.
+            time.sleep(pause * random.uniform(0.5, 1.0))
+        raise AssertionError("the last pause ends after any deadline")
 
-    def _unexpected(self, signature, found, expected):
+    def _failure(self, error: exceptions.HTTPError, timeout: float) -> ServingError:
+        """The error for a request without a whole answer."""
+        # The last thing that urllib3 says of a broken connection is what broke it.
+        cause = error.args[-1] if isinstance(error, exceptions.ProtocolError) else error.__cause__ or error
+        reason = getattr(cause, "strerror", None) or str(cause)
+        if isinstance(error, exceptions.NewConnectionError):
+            return self._model.unavailable(reason)
+        if isinstance(error, exceptions.TimeoutError):
+            return self._model.no_answer(timeout)
+        if isinstance(error, exceptions.ProtocolError) and isinstance(cause, (OSError, http.client.IncompleteRead)):
+            return self._model.unavailable(reason)
+        return self._unusable(reason)
+
+    def _unusable(self, found: str) -> ServingError:
         return ServingError(
-            f"{self._target}, model {self._model}, signature {signature}: found {found}, expected {expected}"
+            f"{self._model.target}: found {one_line(found)}, expected TensorFlow Serving's REST interface"
         )
 
 
-def _left(deadline):
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
+class _Connection(HTTPConnection):
+    """A connection whose timeout is that of an answer as a whole, not of each time that it waits."""
+
+    def getresponse(self) -> Any:
+        stream = _Received(self.sock, time.monotonic() + (self.timeout or math.inf))
+        self.response_class = lambda _, **options: http.client.HTTPResponse(stream, **options)  # type: ignore
+        return super().getresponse()
 
 
-def _read(response, sock, deadline):
-    """The answer's body. A socket's own timeout would begin anew with every piece that comes."""
-    pieces, missing = [], response.length
-    while missing is None or missing > 0:
-        sock.settimeout(_left(deadline))
-        piece = response.read1(_PIECE if missing is None else min(missing, _PIECE))
-        if not piece:
-            break
-        pieces.append(piece)
-        missing = None if missing is None else missing - len(piece)
-    if missing:
-        raise ConnectionResetError("the connection was closed in the middle of an answer")
-    return b"".join(pieces)
+class _SecureConnection(_Connection, HTTPSConnection):
+    """The same by TLS."""
 
 
-def _names(answer):
+class _Received(io.RawIOBase):
+    """What a socket receives until `end`, a time of the monotonic clock, and up to `LARGEST_ANSWER` bytes."""
+
+    def __init__(self, sock: socket.socket, end: float) -> None:
+        self._sock, self._end, self._size = sock, end, 0
+        self._stream = sock.makefile("rb", buffering=0)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        # What an `HTTPResponse` asks of its socket.
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        n = self._stream.readinto(buffer)
+        self._size += n or 0
+        if self._size > LARGEST_ANSWER:
+            raise exceptions.ResponseError(f"more than {LARGEST_ANSWER >> 20} MiB of an answer")
+        return n
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _names(answer: Iterable[str]) -> str:
     return ", ".join(sorted(answer)) or "nothing"

@@ -2,23 +2,23 @@
 
 import copy
 import dataclasses
-import json
+import os
 import pathlib
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.atomic import new_folder
-from bert_flow_tf.convert.encoder_folder import quiet_tensorflow
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.served_model import ServedBertFlow
-from bert_flow_tf.serving.server_files import check_server_files, write_server_files
+from bert_flow_tf.serving.server_files import edited_server_files, write_server_files
 from bert_flow_tf.serving.version_folder import check_destination
 from bert_flow_tf.serving.warmup import write_warmup_requests
 
-FORMAT_VERSION = 2
-SIGNATURE = "serving_default"
 TOLERANCE = 1e-4
 # Measured on MiniLM and on random weights: 0.999. An encoder that loses more than ten times as much is not served.
 BFLOAT16_MIN_COSINE = 0.99
@@ -40,37 +40,35 @@ class Exported:
     """What was written, and how far the model that was loaded again is from the live one.
 
     Attributes:
-      path: folder of the version.
+      path: the version's folder.
       max_difference: largest absolute difference over the `CHECKED_SENTENCES`.
       max_value: largest absolute value of the live model's embeddings there.
       min_cosine: smallest cosine of a sentence's embedding with the live model's.
-      kept: paths of the server's files that somebody has changed, and that were left as they are.
+      kept: paths of the server's files that somebody has edited, which stay as they are.
     """
 
     path: pathlib.Path
     max_difference: float
     max_value: float
     min_cosine: float
-    kept: tuple = ()
+    kept: tuple[pathlib.Path, ...] = ()
 
 
 def export(
-    bert_flow,
-    out_dir,
+    bert_flow: Any,
+    out_dir: str | os.PathLike,
     *,
-    version=None,
-    normalize=False,
-    low_dim=None,
-    max_seq_length=None,
-    dtype=DTYPES[0],
-    overwrite=False,
-):
+    version: int | None = None,
+    normalize: bool = False,
+    low_dim: int | None = None,
+    max_seq_length: int | None = None,
+    dtype: str = DTYPES[0],
+    overwrite: bool = False,
+) -> Exported:
     """`Exported`, after writing `<out_dir>/<version>` and comparing it, loaded again, with the live model.
 
     The SavedModel needs nothing beside it: encoder, vocabulary, flow and pooling are inside. Its signatures are
-    `serving_default` (`sentences`, string [n], to `embedding`, float32 [n, D]), `similarity` (`sentence_a`,
-    `sentence_b` to `cosine`), `tokens` (`input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, t], to `embedding`)
-    and `pooled` (`sentences` to `embedding` before the flow), see `served_model.ServedBertFlow`.
+    `serving_default`, `similarity`, `tokens` and `pooled`, see `served_model.ServedBertFlow`.
     `assets.extra/config.json` says what it was made of, and `assets.extra/tf_serving_warmup_requests` holds requests
     that a server makes of it first. Beside the versions lie the files that `run_scripts/serve.sh` starts a server with;
     those that were edited stay as they are. Loading it in Python needs `import tensorflow_text` before, which registers
@@ -79,7 +77,7 @@ def export(
     Args:
       bert_flow: `api.BertFlow`.
       out_dir: the model's folder, which TensorFlow Serving calls its base path; its name is the model's.
-      version: positive int, the version's folder in it; None for the one after the highest there.
+      version: positive, the version's folder in it; None for the one after the highest there.
       normalize: scale every embedding to norm 1 (not those before the flow).
       low_dim: see `model.reduce_dimension`; None for the model's own.
       max_seq_length: word pieces that a sentence is cut to; None for the model's own.
@@ -88,21 +86,19 @@ def export(
 
     Raises:
       UserError: an argument does not fit the model; the version exists, or is not an export where `overwrite`; or the
-        reloaded model gives values that are not finite or not the live model's, to 1e-4 (of the largest value, where
-        that is above 1), or for bfloat16 to a cosine of 0.99; nothing is left behind.
+        SavedModel cannot be loaded again, or its values are not finite or differ from the live model's by more than
+        1e-4 (of a channel's largest value, where that is above 1), or for bfloat16 to a cosine below 0.99. Nothing is
+        left behind then.
     """
     path = check_destination(out_dir, version, overwrite)
-    check_server_files(path.parent, path.parent.name)
+    edited_server_files(path.parent, path.parent.name)
     low_dim = bert_flow.low_dim if low_dim is None else low_dim
     max_seq_length = bert_flow.max_seq_length if max_seq_length is None else max_seq_length
     _check(bert_flow, low_dim, max_seq_length, dtype)
     with new_folder(path, replace=overwrite) as folder:
+        bfloat16 = dtype == "bfloat16"
         module = ServedBertFlow(
-            bert_flow,
-            normalize=normalize,
-            low_dim=low_dim,
-            max_seq_length=max_seq_length,
-            bfloat16=dtype == "bfloat16",
+            bert_flow, normalize=normalize, low_dim=low_dim, max_seq_length=max_seq_length, bfloat16=bfloat16
         )
         with quiet_tensorflow():
             tf.saved_model.save(
@@ -124,39 +120,44 @@ def export(
             "dtype": dtype,
         }
         (folder / "assets.extra").mkdir()
-        text = json.dumps(description, indent=2) + "\n"
-        (folder / "assets.extra" / "config.json").write_text(text, encoding="utf-8")
-        loaded = tf.saved_model.load(str(folder))
-        differences = _compare(path, loaded, bert_flow, description)
-        write_warmup_requests(folder, path.parent.name, loaded.signatures)
-    kept = write_server_files(path.parent, path.parent.name, keep_changed=True)
+        write_json(folder / "assets.extra" / "config.json", description)
+        differences, signatures = _reload_and_compare(folder, path, bert_flow, description)
+        write_warmup_requests(folder, path.parent.name, signatures, max_seq_length)
+    kept = write_server_files(path.parent, path.parent.name)
     return Exported(path, *differences, tuple(kept))
 
 
-def _check(bert_flow, low_dim, max_seq_length, dtype):
+def _check(bert_flow: Any, low_dim: int, max_seq_length: int, dtype: str) -> None:
     encoder = bert_flow.encoder
     if dtype not in DTYPES:
-        raise UserError(f"--dtype: found {dtype}, expected {' or '.join(DTYPES)}")
+        raise ArgumentError(f"dtype: found {dtype}, expected {' or '.join(DTYPES)}")
     if low_dim > 0 and encoder.embedding_size % low_dim:
-        raise UserError(
-            f"--low_dim: found {low_dim}, expected a divisor of the embedding size {encoder.embedding_size}"
+        raise ArgumentError(
+            f"low_dim: found {low_dim}, expected a divisor of the embedding size {encoder.embedding_size}"
         )
     most = encoder.max_seq_length
     if max_seq_length < 3 or (most is not None and max_seq_length > most):
-        raise UserError(
-            f"--max_seq_length: found {max_seq_length}, expected 3 to {'any' if most is None else most}, the positions "
-            "that the encoder has"
-        )
+        expected = "3 or more" if most is None else f"3 to {most}, the positions that the encoder has"
+        raise ArgumentError(f"max_seq_length: found {max_seq_length}, expected {expected}")
 
 
-def _compare(path, loaded, bert_flow, description):
-    """Largest difference of the SavedModel from the live model, largest value, and smallest cosine."""
+def _reload_and_compare(
+    folder: pathlib.Path, path: pathlib.Path, bert_flow: Any, description: dict[str, Any]
+) -> tuple[tuple[float, float, float], Any]:
+    """(largest difference from the live model, largest value, smallest cosine) and signatures of what was written."""
     live = _live_embeddings(bert_flow, description)
-    reloaded = loaded.signatures[SIGNATURE](sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
+    try:
+        signatures = tf.saved_model.load(str(folder)).signatures
+        reloaded = signatures["serving_default"](sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"{path}: the SavedModel cannot be loaded again ({' '.join(error.message.split())}), expected one that "
+            "can; nothing was written"
+        ) from error
     difference, largest = float(np.abs(reloaded - live).max()), float(np.abs(live).max())
     norms = np.linalg.norm(live, axis=1) * np.linalg.norm(reloaded, axis=1)
     cosine = float((np.sum(live * reloaded, axis=1) / norms).min())
-    # As they stand, a NaN or an infinity is refused as well.
+    # The comparisons are such that a NaN or an infinity is refused as well.
     if description["dtype"] == "bfloat16":
         if not (cosine >= BFLOAT16_MIN_COSINE and largest < np.inf):
             raise UserError(
@@ -169,10 +170,10 @@ def _compare(path, loaded, bert_flow, description):
             f"{path}: the SavedModel, loaded again, differs from the model by {difference:.1e}, expected at most "
             f"{TOLERANCE:.0e} of {max(1.0, largest):.1e}; nothing was written"
         )
-    return difference, largest, cosine
+    return (difference, largest, cosine), signatures
 
 
-def _live_embeddings(bert_flow, description):
+def _live_embeddings(bert_flow: Any, description: dict[str, Any]) -> np.ndarray:
     # A copy, as an export may be reduced to another dimension than the model.
     live = copy.copy(bert_flow)
     live.low_dim, live.pooled = description["low_dim"], bert_flow.encoder

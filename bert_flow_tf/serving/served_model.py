@@ -1,10 +1,12 @@
 """What an export holds: tokenizer, encoder, flow and pooling as four signatures that any TensorFlow can run."""
 
+from typing import Any
+
 import tensorflow as tf
 
-from bert_flow_tf.model import cosine_similarity, reduce_dimension
-from bert_flow_tf.serving.bfloat16 import Bfloat16Encoder
-from bert_flow_tf.tokenizer import TOKEN_INPUTS, vocabulary_asset
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
+from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
+from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
 
 
@@ -12,7 +14,7 @@ class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel, see `signatures`.
 
     Every one takes any number of rows, none included, and pads to the longest sentence of the batch. Whatever does not
-    fit a signature (rank, length of one input against another's, an id that is no word piece) is an InvalidArgument
+    fit a signature (rank, length of one input against another's, an id outside the vocabulary) is an InvalidArgument
     error that names the input. Bytes that are not UTF-8 are dropped, as in the original; an empty sentence is one of no
     word pieces.
 
@@ -27,26 +29,25 @@ class ServedBertFlow(tf.Module):
       bfloat16: whether the encoder multiplies matrices, and keeps them, in bfloat16.
     """
 
-    def __init__(self, bert_flow, *, normalize, low_dim, max_seq_length, bfloat16=False):
+    def __init__(
+        self, bert_flow: Any, *, normalize: bool, low_dim: int, max_seq_length: int, bfloat16: bool = False
+    ) -> None:
         super().__init__(name="bert_flow")
         self.vocabulary = tf.saved_model.Asset(str(vocabulary_asset(bert_flow.source.preprocess_dir)))
         self.tokenizer = bert_flow.tokenizer
         encoder = bert_flow.encoder
         self._use_flow(bert_flow.flow)
-        if bfloat16:
-            self.encoder = Bfloat16Encoder(lambda tokens: encoder(tokens, training=False), TOKEN_INPUTS)
-            self._pool = self.encoder
-        else:
-            # The variables and not the layer: Keras would save further functions, with dropout, beside those served.
-            self.encoder_variables = list(encoder.variables)
-            self._pool = lambda tokens: encoder(tokens, training=False)
+        pooled = encoder.rounded_to_bfloat16(multiply_in_bfloat16=True) if bfloat16 else encoder
+        # The variables and not the layer: Keras would save further functions, with dropout, beside those served.
+        self.encoder_variables = list(pooled.variables)
+        self._pool = pooled.embed
         self._normalize = normalize
         self._low_dim = low_dim
         self._max_seq_length = max_seq_length
         self._most_positions = encoder.max_seq_length
-        self._num_types = _num_types(encoder)
+        self._num_types = encoder.num_types
 
-    def _use_flow(self, flow):
+    def _use_flow(self, flow: Glow | None) -> None:
         if flow is not None and can_fold(flow):
             # One function, so that the signatures share its constants.
             u = tf.TensorSpec([None, flow.event_size], flow.dtype)
@@ -57,7 +58,7 @@ class ServedBertFlow(tf.Module):
         else:
             self._latents = tf.identity
 
-    def signatures(self):
+    def signatures(self) -> dict[str, Any]:
         """dict of name -> function, as `tf.saved_model.save` takes it."""
         return {
             "serving_default": self.embed_sentences,
@@ -67,7 +68,7 @@ class ServedBertFlow(tf.Module):
         }
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
-    def embed_sentences(self, sentences):
+    def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """`{"embedding": float32 [n, D]}` of `sentences`, string [n] in UTF-8."""
         sentences = _vector(sentences, "sentences")
         return {"embedding": self._embed(self._tokenize(sentences))[: tf.size(sentences)]}
@@ -78,12 +79,12 @@ class ServedBertFlow(tf.Module):
             tf.TensorSpec([None], tf.string, name="sentence_b"),
         ]
     )
-    def similarity(self, sentence_a, sentence_b):
+    def similarity(self, sentence_a: tf.Tensor, sentence_b: tf.Tensor) -> dict[str, tf.Tensor]:
         """`{"cosine": float32 [n]}` of each pair of `sentence_a` and `sentence_b`, string [n]."""
         sentence_a, sentence_b = _vector(sentence_a, "sentence_a"), _vector(sentence_b, "sentence_b")
         n, m = tf.size(sentence_a), tf.size(sentence_b)
         check = tf.debugging.Assert(
-            tf.equal(n, m), ["sentence_b: found", m, "sentences, expected as many as sentence_a has:", n]
+            tf.equal(n, m), ["sentence_b: found", m, "sentences, expected the number in sentence_a:", n]
         )
         with tf.control_dependencies([check]):
             sentence_a, sentence_b = tf.identity(sentence_a), tf.identity(sentence_b)
@@ -91,7 +92,9 @@ class ServedBertFlow(tf.Module):
         return {"cosine": cosine_similarity(both[:n], both[n : 2 * n])}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in TOKEN_INPUTS])
-    def embed_tokens(self, input_word_ids, input_mask, input_type_ids):
+    def embed_tokens(
+        self, input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """`{"embedding": float32 [n, D]}` of an encoder's inputs, int32 [n, t], such as the preprocess model's."""
         tokens = dict(zip(TOKEN_INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
         tokens = {name: _matrix(value, name) for name, value in tokens.items()}
@@ -100,54 +103,44 @@ class ServedBertFlow(tf.Module):
         return {"embedding": self._embed(self._with_a_row(tokens))[: tf.shape(input_word_ids)[0]]}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
-    def pool_sentences(self, sentences):
+    def pool_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """`{"embedding": float32 [n, D]}` of `sentences`, string [n], before the flow: what it was learned on."""
         sentences = _vector(sentences, "sentences")
         return {"embedding": self._pool(self._tokenize(sentences))[: tf.size(sentences)]}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
-    def __call__(self, sentences):
+    def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
         """Embeddings, float32 [n, D], of `sentences`, string [n]: what makes a `hub.KerasLayer` of an export."""
         return self.embed_sentences(sentences)["embedding"]
 
-    def _tokenize(self, sentences):
+    def _tokenize(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """Tokens of the sentences; of an empty one where there are none, since no encoder takes a batch of nothing."""
         filling = tf.fill([_one_where_nothing(tf.size(sentences))], "")
         return self.tokenizer(tf.concat([sentences, filling], axis=0), self._max_seq_length)
 
-    def _token_checks(self, tokens):
-        ids = tokens["input_word_ids"]
-        shape = tf.shape(ids)
-        checks = [
-            tf.debugging.Assert(
-                tf.reduce_all(tf.equal(tf.shape(tokens[name]), shape)),
-                [f"{name}: found shape", tf.shape(tokens[name]), "expected that of input_word_ids:", shape],
-            )
-            for name in TOKEN_INPUTS[1:]
-        ]
+    def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
+        shape = tf.shape(tokens["input_word_ids"])
+        # Each a condition, and what the error says where it does not hold.
+        checks = []
+        for name in TOKEN_INPUTS[1:]:
+            found = tf.shape(tokens[name])
+            said = [f"{name}: found shape", found, "expected that of input_word_ids:", shape]
+            checks.append((tf.reduce_all(tf.equal(found, shape)), said))
         ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": self._num_types}
         for name, end in ends.items():
             least, most = tf.reduce_min(tokens[name]), tf.reduce_max(tokens[name])
             expected = "0 or more" if end is None else f"0 to {end - 1}"
             # Of no ids the least is the largest int32 and the most the smallest.
             fits = least >= 0 if end is None else (least >= 0) & (most < end)
-            checks.append(tf.debugging.Assert(fits, [f"{name}: found", least, "to", most, f"expected {expected}"]))
-        checks.append(
-            tf.debugging.Assert(
-                tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1)),
-                ["input_mask: found a row of zeros, expected a 1 for every id"],
-            )
-        )
+            checks.append((fits, [f"{name}: found", least, "to", most, f"expected {expected}"]))
+        has_words = tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1))
+        checks.append((has_words, ["input_mask: found a row of zeros, expected a 1 for every id"]))
         if self._most_positions is not None:
-            checks.append(
-                tf.debugging.Assert(
-                    shape[1] <= self._most_positions,
-                    ["input_word_ids: found", shape[1], f"positions, expected at most {self._most_positions}"],
-                )
-            )
-        return checks
+            said = ["input_word_ids: found", shape[1], f"positions, expected at most {self._most_positions}"]
+            checks.append((shape[1] <= self._most_positions, said))
+        return [tf.debugging.Assert(holds, said) for holds, said in checks]
 
-    def _with_a_row(self, tokens):
+    def _with_a_row(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The tokens, and a row of [CLS] where they have none: no encoder takes a batch of nothing."""
         shape = tf.shape(tokens["input_word_ids"])
         nothing = _one_where_nothing(shape[0])
@@ -158,25 +151,19 @@ class ServedBertFlow(tf.Module):
             for name, value in values.items()
         }
 
-    def _embed(self, tokens):
+    def _embed(self, tokens: dict[str, tf.Tensor]) -> tf.Tensor:
         embedding = reduce_dimension(self._latents(self._pool(tokens)), self._low_dim)
         return tf.nn.l2_normalize(embedding, axis=-1) if self._normalize else embedding
 
 
-def _one_where_nothing(n):
+def _one_where_nothing(n: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.equal(n, 0), tf.int32)
 
 
-def _num_types(encoder):
-    """Number of the encoder's token types; None where its variables do not tell."""
-    names = encoder.variables_by_name
-    return next((names[name].shape[0] for name in names if "type_embeddings/embeddings" in name), None)
-
-
 # The session that a server runs does not compare what it is fed with the signature's shapes.
-def _vector(value, name):
+def _vector(value: tf.Tensor, name: str) -> tf.Tensor:
     return tf.ensure_shape(value, [None], name=name)
 
 
-def _matrix(value, name):
+def _matrix(value: tf.Tensor, name: str) -> tf.Tensor:
     return tf.ensure_shape(value, [None, None], name=name)

@@ -1,10 +1,11 @@
 """The files that `tensorflow_model_server` is configured with, beside the version folders of a model."""
 
+import os
 import pathlib
 import re
 
-from bert_flow_tf.atomic import make_directory, write_atomically
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import write_atomically
 
 MODELS_FILE = "models.config"
 BATCHING_FILE = "batching_parameters.txt"
@@ -55,43 +56,46 @@ prometheus_config {
 """
 
 
-def write_server_files(base_dir, model_name, *, overwrite=False, keep_changed=False):
-    """Paths of the files that were left as they are because somebody has changed them; empty unless `keep_changed`.
-
-    Writes `models.config`, `batching_parameters.txt` and `monitoring.config`, which `run_scripts/serve.sh` starts a
-    server with.
-
-    Args:
-      base_dir: the model's folder, which the versions are in.
-      model_name: name that clients ask for.
-      overwrite: replace files that differ from what would be written.
-      keep_changed: leave such files as they are, and write the others.
+def write_server_files(base_dir: str | os.PathLike, model_name: str) -> list[pathlib.Path]:
+    """Writes those of the three files that are not there; gives the paths of those that somebody has edited.
 
     Raises:
-      UserError: the name does not fit a URL; a file differs, and neither option says what to do; or the folder cannot
-        be written to. In the first two cases nothing is written.
+      UserError: the name does not fit a URL, a file cannot be read, or the folder cannot be written to.
     """
-    changed = check_server_files(base_dir, model_name)
-    contents, base_dir = _contents(model_name), pathlib.Path(base_dir)
-    if changed and not overwrite and not keep_changed:
-        raise UserError(
-            f"{changed[0]}: exists and is not what would be written (it may have been edited), expected to be told to "
-            "overwrite it"
-        )
-    kept = [] if overwrite else changed
-    make_directory(base_dir)
-    for name, text in contents.items():
-        path = base_dir / name
-        if path in kept or (path.exists() and not _differs(path, text)):
-            continue
-        try:
+    edited = edited_server_files(base_dir, model_name)
+    for path, text in _contents(base_dir, model_name).items():
+        if not path.exists():
             write_atomically(path, text)
+    return edited
+
+
+def edited_server_files(base_dir: str | os.PathLike, model_name: str) -> list[pathlib.Path]:
+    """Paths of the files that are there and differ from what would be written.
+
+    Raises:
+      UserError: the name does not fit a URL, or a file cannot be read.
+    """
+    edited = []
+    for path, text in _contents(base_dir, model_name).items():
+        try:
+            if path.exists() and path.read_bytes() != text.encode():
+                edited.append(path)
         except OSError as error:
-            raise UserError(f"{path}: cannot be written ({error.strerror}), expected a place for it") from error
-    return kept
+            raise UserError(f"{path}: cannot be read ({error.strerror}), expected a text file or none") from error
+    return edited
 
 
-def served_name(base_dir):
+def _contents(base_dir: str | os.PathLike, model_name: str) -> dict[pathlib.Path, str]:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", model_name):
+        raise UserError(
+            f"model name: found {model_name!r}, the folder's name, expected letters, digits, dots, hyphens and "
+            "underscores, as it is part of the server's URLs"
+        )
+    texts = {MODELS_FILE: _MODELS.format(name=model_name), BATCHING_FILE: _BATCHING, MONITORING_FILE: _MONITORING}
+    return {pathlib.Path(base_dir) / name: text for name, text in texts.items()}
+
+
+def served_name(base_dir: str | os.PathLike) -> str:
     """Name that clients ask for: the one in the `models.config` of a model's folder, also where it was edited.
 
     Raises:
@@ -107,37 +111,3 @@ def served_name(base_dir):
     if len(names) != 1:
         raise UserError(f"{path}: found {', '.join(names) or 'no name'}, expected the name of one model")
     return names[0]
-
-
-def check_server_files(base_dir, model_name):
-    """Paths of the files that are there and differ from what would be written.
-
-    Raises:
-      UserError: the name does not fit a URL, or a file cannot be read.
-    """
-    return [
-        path for name, text in _contents(model_name).items() if _differs(path := pathlib.Path(base_dir) / name, text)
-    ]
-
-
-def _contents(model_name):
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", model_name):
-        raise UserError(
-            f"model name: found {model_name!r}, expected letters, digits, dots, hyphens and underscores, as it is part "
-            "of the server's URLs"
-        )
-    return {
-        MODELS_FILE: _MODELS.format(name=model_name),
-        BATCHING_FILE: _BATCHING,
-        MONITORING_FILE: _MONITORING,
-    }
-
-
-def _differs(path, text):
-    """Whether something else than `text` is at `path`; nothing is not something else."""
-    try:
-        return path.read_bytes() != text.encode()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}), expected a text file or none") from error

@@ -1,6 +1,7 @@
 """An encoder's weights for the peers."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,10 +11,10 @@ from bert_flow_tf.errors import UserError
 
 def test_the_folder_converts_back_to_the_same_weights(tiny_source, tmp_path):
     from benchmarks.hugging_face_folder import write_hugging_face_folder
-    from bert_flow_tf.convert.bert_config import read_hugging_face_config, read_tf1_config
-    from bert_flow_tf.convert.from_huggingface import read_hugging_face_weights
-    from bert_flow_tf.convert.weights import keras_names, to_tf1_shape
-    from bert_flow_tf.encoder import SentenceEncoder
+    from bert_flow_tf.encoder.convert.bert_config import read_hugging_face_config, read_tf1_config
+    from bert_flow_tf.encoder.convert.from_huggingface import read_hugging_face_weights
+    from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
+    from bert_flow_tf.encoder.layer import SentenceEncoder
 
     encoder_folder = tiny_source.encoder_dir.parent
     write_hugging_face_folder(str(encoder_folder), tmp_path / "weights")
@@ -29,12 +30,11 @@ def test_the_folder_converts_back_to_the_same_weights(tiny_source, tmp_path):
     assert tokenizer["do_lower_case"] is tiny_source.do_lower_case
 
 
-def test_an_encoder_without_a_configuration_is_named(tiny_source, tmp_path, monkeypatch):
+def test_an_encoder_without_a_configuration_is_named(tiny_source, tmp_path):
     from benchmarks.hugging_face_folder import write_hugging_face_folder
-    from bert_flow_tf import encoder
 
-    source = type("Source", (), {"encoder_dir": tmp_path / "encoder"})
-    monkeypatch.setattr(encoder, "resolve_encoder", lambda bert_hub: source)
-    with pytest.raises(UserError, match=r"--bert_hub=base: found no .*bert_config.json, expected demo or a folder"):
-        write_hugging_face_folder("base", tmp_path / "weights")
+    encoder = shutil.copytree(tiny_source.encoder_dir.parent, tmp_path / "encoder")
+    (encoder / "bert_config.json").unlink()
+    with pytest.raises(UserError, match=r"encoder: found no .*bert_config.json, expected demo or a folder"):
+        write_hugging_face_folder(str(encoder), tmp_path / "weights")
     assert not (tmp_path / "weights").exists()

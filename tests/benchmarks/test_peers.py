@@ -60,7 +60,7 @@ def test_the_environment_is_made_once(cache, monkeypatch):
 
 def test_an_index_that_cannot_be_reached_is_one_line_and_leaves_nothing_that_counts(cache, monkeypatch):
     _pip(monkeypatch, 1, "WARNING: retrying\nERROR: No matching distribution found for torch\n")
-    for _ in range(2):  # a second call begins anew
+    for _ in range(2):  # a second call starts over
         with pytest.raises(
             UserError, match=r"\(No matching distribution found for torch\); set PIP_INDEX_URL"
         ) as error:

@@ -7,11 +7,12 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from bert_flow_tf.convert.from_huggingface import convert_hugging_face
-from bert_flow_tf.encoder import SentenceEncoder, resolve_encoder
-from bert_flow_tf.experiment import Settings
+from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.run_siamese import run
-from bert_flow_tf.tokenizer import Tokenizer
+from bert_flow_tf.runs.settings import Settings
 from tests.bert_flow_tf.sample_pairs import VOCAB
 
 SMALL_VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "The", "the", "cat", "##s", "sat", "."]
@@ -139,7 +140,7 @@ def _train_on_sts(root, tiny_trio):
     flags = {name: value for name, value in tiny_trio.items() if name != "cache_dir"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
-        settings = Settings(
+        settings = Settings.of(
             task_name="STS-B",
             data_dir=str(data_dir),
             output_parent_dir=str(root),

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bert_flow_tf import input_pipeline
-from bert_flow_tf.tasks import Examples, get_task
+from bert_flow_tf.data.tasks import Examples, get_task
+from bert_flow_tf.training import pairs
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(59))]
 
@@ -12,5 +12,5 @@ def make_pairs(tokenizer, n=6, max_seq_length=10):
     a = [" ".join(f"w{j}" for j in range(i + 1)) for i in range(n)]
     b = [f"w{20 + i}" for i in range(n)]
     examples = Examples(a, b, np.arange(n, dtype=np.float32) % 6, has_labels=True)
-    labels = input_pipeline.scaled_labels(examples, get_task("sts-b"))
-    return input_pipeline.tokenize_pairs(tokenizer, examples, labels, max_seq_length)
+    labels = pairs.scaled_labels(examples, get_task("sts-b"))
+    return pairs.tokenize_pairs(tokenizer, examples, labels, max_seq_length)

@@ -13,34 +13,11 @@ import tensorflow as tf
 from absl import flags
 
 from bert_flow_tf import run_siamese
-from bert_flow_tf.experiment import Settings
+from bert_flow_tf.runs.settings import Settings
 
-STSB_HEADER = [
-    "index",
-    "genre",
-    "filename",
-    "year",
-    "old_index",
-    "source1",
-    "source2",
-    "sentence1",
-    "sentence2",
-    "score",
-]
-MNLI_HEADER = [
-    "index",
-    "promptID",
-    "pairID",
-    "genre",
-    "-",
-    "-",
-    "-",
-    "-",
-    "sentence1",
-    "sentence2",
-    "label1",
-    "gold_label",
-]
+_ORIGIN = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]
+STSB_HEADER = [*_ORIGIN, "sentence1", "sentence2", "score"]
+MNLI_HEADER = [*("index", "promptID", "pairID", "genre"), *"----", "sentence1", "sentence2", "label1", "gold_label"]
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 TINY_WORDS = [f"w{i}" for i in range(50)]
 SMALL_WORDS = ["The", "the", "cat", "cats", "sat", "."]
@@ -108,8 +85,7 @@ def small_flow_file(folder):
 
 def run(settings=None, **changes):
     """Runs in this process, and gives the run's directory."""
-    settings = Settings(**({} if settings is None else settings) | changes)
-    settings.check()
+    settings = Settings.of(**({} if settings is None else settings) | changes)
     run_siamese.run(settings)
     return settings.output_dir
 
@@ -120,8 +96,7 @@ def main(*arguments):
     run_siamese.define_flags(flag_values)
     stderr = io.StringIO()
     with redirect_stderr(stderr):
-        flag_values(["run_siamese", *arguments])
-        status = run_siamese.main(["run_siamese"], flag_values)
+        status = run_siamese.main(flag_values(["run_siamese", *arguments]), flag_values)
     return status, stderr.getvalue()
 
 

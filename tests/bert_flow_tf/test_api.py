@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import shutil
 
 import numpy as np
@@ -11,12 +10,15 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
-from bert_flow_tf import sentence_stream
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.encoder import stream
+from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.run_model import build_model, checkpoint_of
-from bert_flow_tf.sentence_stream import PerSentence
-from glow.config import GlowConfig
+from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.model.build import build_model, checkpoint_of
+from glow.config import DEFAULT_CONFIG, GlowConfig
+from tests.bert_flow_tf import records
+from tests.refusals import user_error
 
 # Of unlike lengths, one twice, one longer than 8 ids, one empty.
 SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "", "w4", "w14 w15"]
@@ -37,11 +39,6 @@ def loaded(sts_run):
     return BertFlow.load(sts_run)
 
 
-@pytest.fixture
-def run_copy(sts_run, tmp_path):
-    return shutil.copytree(sts_run, tmp_path / "copy")
-
-
 def test_loaded_run_gives_the_cosines_that_the_run_predicted(loaded, sts_run):
     rows = [line.split("\t") for line in (sts_run.parent / "STS-B" / "test.tsv").read_text().splitlines()[1:]]
     a, b = loaded.encode([row[7] for row in rows]), loaded.encode([row[8] for row in rows])
@@ -50,27 +47,16 @@ def test_loaded_run_gives_the_cosines_that_the_run_predicted(loaded, sts_run):
 
 
 def test_run_that_trained_its_encoder_gives_its_weights(tiny_source, tmp_path):
-    config = {
-        "format_version": 1,
-        "encoder": tiny_source.to_dict(),
-        "encoder_trained": True,
-        "sentence_embedding_type": "cls",
-        "max_seq_length": 8,
-        "low_dim": -1,
-        "flow": False,
-        "flow_config": None,
-        "num_labels": 3,
-        "flags": {},
-        "data": None,
-    }
-    trained = build_model(tiny_source, config)
+    model = records.model(pooling="cls", max_seq_length=8)
+    config = records.run_config(tiny_source, model=model, encoder_trained=True, num_labels=3)
+    trained = build_model(tiny_source, model, num_labels=3)
     for variable in trained.encoder.variables_by_name.values():
         variable.assign_add(0.01 * tf.ones_like(variable))
     parts = checkpoint_of(trained, with_encoder=True)
     tf.train.CheckpointManager(
         tf.train.Checkpoint(**parts), str(tmp_path), max_to_keep=1, checkpoint_name="model.ckpt"
     ).save(checkpoint_number=2)
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    write_json(tmp_path / "config.json", config)
     (tmp_path / "train_results.json").write_text("{}")
     loaded = BertFlow.load(tmp_path)
     expected = trained.encoder(loaded.tokenizer(tf.constant(SENTENCES), 8), training=False)
@@ -82,13 +68,6 @@ def test_run_that_trained_its_encoder_gives_its_weights(tiny_source, tmp_path):
 def test_checkpoint_can_be_named(loaded, sts_run):
     first = BertFlow.load(sts_run / "model.ckpt-0").encode("w1 w2")
     assert np.abs(first - loaded.encode("w1 w2")).max() > 1e-3
-
-
-def test_encode_is_the_frozen_encoder_one_sentence_at_a_time(model):
-    expected = [
-        model.encoder(model.tokenizer(tf.constant([sentence]), 8), training=False)[0].numpy() for sentence in SENTENCES
-    ]
-    np.testing.assert_allclose(model.encode(SENTENCES, batch_size=2), expected, rtol=0, atol=1e-5)
 
 
 def test_encode_applies_flow_then_low_dim(loaded, tiny_encoder_dir):
@@ -103,7 +82,8 @@ def test_encode_applies_flow_then_low_dim(loaded, tiny_encoder_dir):
 
 def test_encode_follows_a_flow_whose_variables_change(tiny_encoder_dir, write_flow_config):
     options = {"epochs": 8, "batch_size": 6, "flow_model_config": write_flow_config(1)}
-    model = plain(tiny_encoder_dir).fit([f"w1 w{i}" for i in range(2, 20)], **options)
+    with pytest.warns(UserWarning, match="fit: 24 steps on 18 sentences; after fewer than 100"):
+        model = plain(tiny_encoder_dir).fit([f"w1 w{i}" for i in range(2, 20)], **options)
     before = model.encode(SENTENCES)
     for variable in model.flow.trainable_variables:
         variable.assign_add(0.1 * tf.ones_like(variable))
@@ -127,21 +107,10 @@ def test_bfloat16_is_near_float32_in_all_that_is_asked_of_it(loaded, sts_run, mo
     np.testing.assert_array_equal(rounded.encoder(ids), loaded.encoder(ids))
 
 
-def test_another_dtype_is_one_line(tiny_encoder_dir):
-    with pytest.raises(UserError, match="dtype: found 'float16', expected 'float32' or 'bfloat16'"):
-        BertFlow.from_hub(str(tiny_encoder_dir), dtype="float16")
-    with pytest.raises(UserError, match=r"dtype: found tf\.bfloat16, expected"):
-        BertFlow.from_hub(str(tiny_encoder_dir), dtype=tf.bfloat16)
-
-
 def test_a_single_string_gives_one_vector_and_no_sentence_an_empty_array(model):
     np.testing.assert_array_equal(model.encode("w4"), model.encode(["w4"])[0])
     assert model.encode([]).shape == (0, 32)
     assert model.encode(iter([])).shape == (0, 32)
-
-
-def test_sentences_are_cut_at_max_seq_length(model):
-    np.testing.assert_array_equal(model.encode("w5 w6 w7 w8 w9 w10 w11 w12"), model.encode("w5 w6 w7 w8 w9 w10"))
 
 
 def test_normalized_embeddings_have_norm_1_and_the_same_cosines(model):
@@ -164,7 +133,7 @@ def write_flow_config(tmp_path_factory):
     """Function of a number of levels that gives the path of a flow's configuration, one step a level."""
 
     def write(n_levels):
-        config = dataclasses.replace(GlowConfig.from_name("config_l3_d3_w32"), n_levels=n_levels, depth=1)
+        config = dataclasses.replace(GlowConfig.load(DEFAULT_CONFIG), n_levels=n_levels, depth=1)
         path = tmp_path_factory.mktemp("flow") / f"levels_{n_levels}.json"
         path.write_text(json.dumps(config.to_dict()))
         return str(path)
@@ -186,15 +155,10 @@ def test_fit_learns_a_flow_that_is_the_same_for_the_same_seed(tiny_encoder_dir, 
     assert np.abs(other.encode(SENTENCES) - model.encode(SENTENCES)).max() > 1e-3
 
 
-def test_fit_of_few_steps_warns(tiny_encoder_dir, write_flow_config):
-    with pytest.warns(UserWarning, match="fit: 1 steps on 6 sentences; a flow of fewer than 100 is hardly more"):
-        plain(tiny_encoder_dir).fit(SENTENCES, batch_size=6, flow_model_config=write_flow_config(1))
-
-
 def test_fit_that_diverges_leaves_the_model_as_it_was(tiny_encoder_dir, write_flow_config):
     model = plain(tiny_encoder_dir)
     expected = model.encode(SENTENCES)
-    with pytest.raises(UserError, match=r"expected (finite ones )?\(?a smaller learning rate"):
+    with pytest.raises(UserError, match=r"not finite|expected finite ones"):
         model.fit(SENTENCES, batch_size=2, epochs=4, learning_rate=1e6, flow_model_config=write_flow_config(1))
     assert model.flow is None
     np.testing.assert_array_equal(model.encode(SENTENCES), expected)
@@ -202,9 +166,9 @@ def test_fit_that_diverges_leaves_the_model_as_it_was(tiny_encoder_dir, write_fl
 
 def test_fit_names_what_does_not_fit(model):
     for options, named in (
-        ({"batch_size": 64}, "found 6 sentences, expected at least the 64 of one step"),
-        ({"batch_size": 2, "epochs": 0.1}, "found 6 samples and 0.1 epochs, expected at least one step's 2"),
-        ({"batch_size": 2, "flow_model_config": "config_l9"}, "--flow_model_config: "),
+        ({}, "found 6 sentences, expected at least the 64 of one step"),
+        ({"batch_size": 2, "epochs": 0.1}, "found 6 samples and 0.1 epochs, which gives 0 training steps of 2"),
+        ({"batch_size": 2, "flow_model_config": "config_l9"}, "flow_model_config: "),
     ):
         with pytest.raises(UserError, match=named):
             model.fit(SENTENCES, **options)
@@ -219,7 +183,7 @@ def test_what_is_asked_of_a_flow_needs_one(model):
 def test_run_is_saved_and_loaded_again(loaded, tmp_path):
     saved = BertFlow.from_pretrained(loaded.save(tmp_path / "saved"))
     np.testing.assert_array_equal(saved.encode(SENTENCES), loaded.encode(SENTENCES))
-    assert saved.learned_on == loaded.learned_on == {"task": "sts-b", "checkpoint": "model.ckpt-3"}
+    assert saved.record.flow == loaded.record.flow and saved.record.flow.training.task == "sts-b"
 
 
 def test_density_is_of_the_embedding_before_the_flow(loaded, tiny_encoder_dir):
@@ -244,9 +208,11 @@ def test_inverse_gives_back_the_embedding_before_the_flow_and_sample_draws_such(
 def test_a_generator_gives_what_a_list_gives_whatever_the_parts(model, monkeypatch):
     expected = model.encode(SENTENCES)
     computed = []
-    values = PerSentence._values
-    monkeypatch.setattr(PerSentence, "_values", lambda self, p, n: computed.append(p.nrows()) or values(self, p, n))
-    monkeypatch.setattr(sentence_stream.parts, "__defaults__", ("sentences", 2))
+    encode = SentenceBatcher.encode_pieces
+    monkeypatch.setattr(
+        SentenceBatcher, "encode_pieces", lambda self, p, *a: computed.append(p.nrows()) or encode(self, p, *a)
+    )
+    monkeypatch.setattr(stream.parts, "__defaults__", ("sentences", 2))
     np.testing.assert_allclose(model.encode(sentence for sentence in SENTENCES), expected, rtol=0, atol=1e-5)
     # "w4" is computed in the first part and not again in the third.
     assert computed == [2, 2, 1]
@@ -275,15 +241,11 @@ def test_output_is_what_sentence_transformers_arguments_say(model):
     ("sentences", "options", "message"),
     [
         (["w1", None], {}, r"sentences[1]: found None, expected a string"),
-        (["w1", b"w2"], {}, r"sentences[1]: found bytes b'w2', expected a string"),
         (["w1", "w\ud83d"], {}, "sentences[1]: found half of a surrogate pair at character 1, expected text"),
-        ([3.5], {}, r"sentences[0]: found float 3.5, expected a string"),
         (None, {}, "sentences: found None, expected strings in a list or another ordered iterable"),
         (b"w1", {}, "sentences: found bytes b'w1', expected strings"),
-        (7, {}, "sentences: found int 7, expected strings"),
         ({"w1"}, {}, "sentences: found set {'w1'}, expected strings"),
         (["w1"], {"output_value": "cls"}, "output_value: found 'cls', expected 'sentence_embedding' or"),
-        (["w1"], {"batch_size": 0}, "batch_size: found 0, expected a whole number of 1 or more"),
         (["w1"], {"batch_size": True}, "batch_size: found True, expected a whole number of 1 or more"),
         (
             ["w1"],
@@ -293,14 +255,8 @@ def test_output_is_what_sentence_transformers_arguments_say(model):
     ],
 )
 def test_what_cannot_be_encoded_is_one_line(model, sentences, options, message):
-    with pytest.raises(UserError, match=re.escape(message)) as caught:
+    with user_error(message):
         model.encode(sentences, **options)
-    assert "\n" not in str(caught.value)
-
-
-def test_fit_names_what_holds_too_few_sentences(model):
-    with pytest.raises(UserError, match="fit: found 0 sentences, expected at least the 64 of one step"):
-        model.fit([])
 
 
 def test_similarity_takes_sentences_and_embeddings(model):
@@ -312,14 +268,12 @@ def test_similarity_takes_sentences_and_embeddings(model):
     np.testing.assert_allclose(model.similarity(embeddings[1], embeddings.tolist()), expected[1:2], rtol=0, atol=1e-6)
     for a, message in (
         (None, "a: found None"),
-        ([None], "a[0]: found None"),
-        (b"w1", "a: found bytes b'w1'"),
         ([], "a: found an array of shape [0], expected sentences or embeddings"),
         ({"w1"}, "a: found set {'w1'}"),
-        ([[1.0], [2.0]], "found embeddings of 1 and 32 channels"),
+        ([[1.0], [2.0]], "similarity: found 1 and 32 channels"),
         (np.ones([2, 3, 4]), "a: found an array of shape [2, 3, 4], expected sentences or embeddings [n, D]"),
     ):
-        with pytest.raises(UserError, match=re.escape(message)):
+        with user_error(message):
             model.similarity(a, embeddings)
 
 
@@ -337,29 +291,30 @@ def test_export_is_a_layer_of_tensorflow_hub_in_keras_and_in_tf_data(model, tmp_
     np.testing.assert_allclose(keras_model(tf.constant(SENTENCES)), expected, rtol=0, atol=1e-5)
     (mapped,) = tf.data.Dataset.from_tensor_slices(SENTENCES).batch(len(SENTENCES)).map(layer)
     np.testing.assert_allclose(mapped, expected, rtol=0, atol=1e-5)
-    pooled = hub.KerasLayer(str(path), signature="pooled", output_key="embedding")
-    np.testing.assert_allclose(pooled(tf.constant(SENTENCES)), expected, rtol=0, atol=1e-5)  # no flow: the same
 
 
-def test_folder_that_is_no_run_is_named(tmp_path):
-    with pytest.raises(UserError, match="holds no checkpoint"):
+def test_what_is_no_finished_run_of_its_encoder_is_named(sts_run, tmp_path):
+    with pytest.raises(UserError, match="found no checkpoint"):
         BertFlow.load(tmp_path)
-
-
-def test_run_whose_training_has_not_finished_is_named(run_copy):
-    (run_copy / "train_results.json").unlink()
-    with pytest.raises(UserError, match="training has not finished"):
-        BertFlow.load(run_copy)
-
-
-def test_encoder_that_is_another_one_by_now_is_named(run_copy):
-    config = json.loads((run_copy / "config.json").read_text())
+    run = shutil.copytree(sts_run, tmp_path / "copy")
+    config = json.loads((run / "config.json").read_text())
     config["encoder"]["fingerprint"] = "0" * 64
-    (run_copy / "config.json").write_text(json.dumps(config))
+    (run / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=f"expected the run's, {'0' * 64}"):
-        BertFlow.load(run_copy)
+        BertFlow.load(run)
+    (run / "train_results.json").unlink()
+    with pytest.raises(UserError, match="training has not finished"):
+        BertFlow.load(run)
 
 
-def test_max_seq_length_beyond_the_encoders_positions_is_named(tiny_encoder_dir):
-    with pytest.raises(UserError, match="max_seq_length: found 25, expected at most 24"):
-        plain(tiny_encoder_dir, max_seq_length=25)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float16"}, "dtype: found 'float16', expected 'float32' or 'bfloat16'"),
+        ({"dtype": tf.bfloat16}, "dtype: found tf.bfloat16, expected"),
+        ({"max_seq_length": 25}, "max_seq_length: found 25, expected at most 24"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(tiny_encoder_dir, options, message):
+    with user_error(message):
+        plain(tiny_encoder_dir, **options)

@@ -1,15 +1,21 @@
-"""The package loads in a moment, and its version stands in one place."""
+"""The package loads in a moment, its version stands in one place, and its wheel holds what it needs."""
 
+import os
+import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
+import zipfile
 
 import pytest
 
 import bert_flow_tf
 import glow
 from bert_flow_tf.cli import main
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def test_import_loads_no_heavy_library_and_takes_under_a_second():
@@ -52,3 +58,42 @@ def test_shell_completes_commands():
 
     asked = {"_BERT_FLOW_COMPLETE": "bash_complete", "COMP_WORDS": "bert-flow enc", "COMP_CWORD": "1"}
     assert CliRunner().invoke(main, env=asked, prog_name="bert-flow").stdout == "plain,encode\n"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel of the repository, built offline from a copy without what earlier builds left."""
+    copy = tmp_path_factory.mktemp("source")
+    for name in ("setup.py", "pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, copy)
+    for name in ("bert_flow_tf", "glow", "tools"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "tests").mkdir()
+    (copy / "tests" / "__init__.py").touch()
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*command, "--wheel-dir", copy / "dist", copy], check=True, capture_output=True)
+    return next((copy / "dist").glob("*.whl"))
+
+
+def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    packages = {"bert_flow_tf", "glow", f"bert_flow_tf-{bert_flow_tf.__version__}.dist-info"}
+    assert {name.partition("/")[0] for name in names} == packages
+    data = [*ROOT.glob("glow/configs/*.json"), *ROOT.glob("bert_flow_tf/paper/*.json")]
+    data += [path for path in (ROOT / "bert_flow_tf/sample_data/glue").rglob("*") if path.is_file()]
+    assert len(data) > 15
+    assert {str(path.relative_to(ROOT)) for path in data} <= names
+
+
+def test_the_installed_wheels_command_runs(wheel, tmp_path):
+    target = tmp_path / "installed"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", target, wheel]
+    subprocess.run(command, check=True, capture_output=True)
+    run = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(target)}, "capture_output": True, "text": True}
+    script = [sys.executable, target / "bin" / "bert-flow"]
+    done = subprocess.run([*script, "--version"], **run)
+    assert (done.returncode, done.stdout) == (0, f"bert-flow, version {bert_flow_tf.__version__}\n"), done.stderr
+    done = subprocess.run([*script, "similarity", "--help"], **run)
+    assert done.returncode == 0 and "bert-flow similarity --model my_model" in done.stdout, done.stderr
+    found = subprocess.run([sys.executable, "-c", "import bert_flow_tf; print(bert_flow_tf.__file__)"], **run).stdout
+    assert found == f"{target}/bert_flow_tf/__init__.py\n"

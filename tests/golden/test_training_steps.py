@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.convert.weights import keras_names, to_tf1_shape
-from bert_flow_tf.encoder import SentenceEncoder
-from bert_flow_tf.model import SiameseBertFlow
-from bert_flow_tf.optimization import WarmupLinearDecay
+from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay

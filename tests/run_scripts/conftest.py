@@ -62,7 +62,7 @@ class Repository:
         )
 
     def calls(self):
-        """What the stand-in was asked to do since the last time, a line each."""
+        """What the stand-in was asked to do since the last time, one line each."""
         path = self.root / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)

@@ -17,14 +17,15 @@ def ready(repository):
     return repository
 
 
-def test_test_sh_checks_style_then_runs_pytest_with_the_arguments(ready):
+def test_test_sh_checks_style_layers_and_types_then_runs_pytest_with_the_arguments(ready):
     done = ready.run("test.sh", "tests/glow", "-k", "a b")
     assert done.returncode == 0
     lines = ready.calls()
     assert lines[:4] == ["-m", "ruff", "check", "--quiet"]
-    assert lines[-10:] == [
+    assert lines[-11:] == [
         "-m",
         "pytest",
+        "-rs",
         "-n",
         "2",
         "--dist",
@@ -36,19 +37,16 @@ def test_test_sh_checks_style_then_runs_pytest_with_the_arguments(ready):
     ]
 
 
-@pytest.mark.parametrize("failing", ["ruff check", "ruff format", "pytest"])
+@pytest.mark.parametrize("failing", ["ruff check", "ruff format", "lint_imports", "mypy", "pytest"])
 def test_test_sh_fails_if_anything_fails_and_still_runs_the_tests(ready, failing):
     (ready.root / "fail_run").write_text(failing)
     assert ready.run("test.sh").returncode == 1
     assert "pytest" in ready.calls()
 
 
-def test_siamese_then_flow_runs_the_recipe_with_the_arguments(ready):
+def test_siamese_then_flow_runs_the_recipe_with_the_arguments_and_gives_back_its_status(ready):
     assert ready.run("siamese_then_flow.sh", "--overwrite").returncode == 0
     assert ready.calls() == ["-m", "bert_flow_tf.recipe", "--overwrite"]
-
-
-def test_siamese_then_flow_gives_back_the_recipes_status(ready):
     (ready.root / "fail_run").write_text("recipe")
     assert ready.run("siamese_then_flow.sh").returncode == 1
 
@@ -89,8 +87,6 @@ def test_train_siamese_predict_scores_the_named_run(ready):
         "--is_test=1",
     ]
 
-
-def test_train_siamese_predict_does_not_score_what_failed(ready):
     (ready.root / "fail_run").write_text("run_siamese")
     assert ready.run("train_siamese.sh", "predict", EXP_NAME="run", **_TF1).returncode == 1
     assert "bert_flow_tf.eval_stsb" not in ready.calls()
@@ -103,15 +99,11 @@ def test_train_siamese_splits_one_quoted_string_of_flags_and_expands_no_names(re
     assert ready.calls()[-5:] == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "folder"), [("large", "uncased_L-24_H-1024_A-16"), ("large-wwm", "wwm_uncased_L-24_H-1024_A-16")]
-)
-def test_train_siamese_picks_the_named_bert_and_checkpoint(ready, name, folder):
-    ready.run("train_siamese.sh", "train", BERT_NAME=name, INIT_CKPT="mine/model.ckpt-1", TASK_NAME="ALLNLI", **_TF1)
-    calls = ready.calls()
-    assert f"--vocab_file=pre/{folder}/vocab.txt" in calls
-    assert "--init_checkpoint=mine/model.ckpt-1" in calls
-    assert "--data_dir=glue/ALLNLI" in calls
+def test_train_siamese_picks_the_named_bert_and_checkpoint(ready):
+    for name, folder in (("large", "uncased_L-24_H-1024_A-16"), ("large-wwm", "wwm_uncased_L-24_H-1024_A-16")):
+        ready.run("train_siamese.sh", "train", BERT_NAME=name, INIT_CKPT="mine/m-1", TASK_NAME="ALLNLI", **_TF1)
+        expected = {f"--vocab_file=pre/{folder}/vocab.txt", "--init_checkpoint=mine/m-1", "--data_dir=glue/ALLNLI"}
+        assert expected <= set(ready.calls())
 
 
 def test_train_siamese_takes_a_hub_encoder_instead_of_the_trio(ready):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.tasks import read_split
+from bert_flow_tf.data.tasks import read_split
 
 PAIRS = {"train": 20, "dev": 14, "test": 16}
 _HEADER = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"

@@ -1,52 +1,53 @@
 """Stands in for the commands that `reproduce` runs: tasks of four pairs, the same cosines from every run."""
 
 import functools
-import sys
+import shutil
 
-from bert_flow_tf import experiment, recipe
-from bert_flow_tf.evaluation.sts_sets import SENTEVAL_SUBSETS
-from tests.bert_flow_tf.test_recipe import Workplace
+from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
+from bert_flow_tf.recipe import run
+from tests.bert_flow_tf.recipe.workplace import Workplace
+from tests.bert_flow_tf.small_runs import write_tsv
 
 COSINES = [0.1, 0.4, 0.2, 0.9]
 GOLD = [1, 2, 3, 4]  # Spearman with COSINES: .8
-CONFIG = {
-    "encoder": {"bert_hub": "base", "fingerprint": "f" * 64},
-    "task_name": "sts-b",
-    "sentence_embedding_type": "avg-last-2",
-    "max_seq_length": 64,
-    "low_dim": -1,
-    "encoder_trained": False,
-    "data": {"num_examples": 8628},
-    "flow_config": None,
-    "flags": {},
-}
 
 
-def write_rows(path, rows, header=None):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ([] if header is None else [header]) + rows
-    path.write_text("".join("\t".join(map(str, line)) + "\n" for line in lines))
+class ReproductionWorkplace(Workplace):
+    """`Workplace` with tasks of four pairs, and NLI data in name only; every run is a copy of a finished one.
+
+    Args:
+      root: folder to work in.
+      finished_run: folder of a run of `run_siamese`.
+    """
+
+    def __init__(self, root, finished_run):
+        super().__init__(root)
+        self.finished_run = finished_run
+        sentences = [f"Boat {i}." for i in range(len(GOLD))]
+        rows = [["-"] * 7 + pair for pair in (["sentence1", "sentence2"], *([s, s] for s in sentences))]
+        write_tsv(self.glue / "STS-B" / "test.tsv", rows)
+        rows = zip(map(str, GOLD), sentences, strict=True)
+        write_tsv(self.glue / "STS-B" / "sts-test.csv", [["-"] * 4 + [gold, s, s] for gold, s in rows])
+        labels = ["not_entailment", "entailment", "not_entailment", "entailment"]
+        rows = [[str(i), s, s, label] for i, (s, label) in enumerate(zip(sentences, labels, strict=True))]
+        write_tsv(self.glue / "QNLI-Regression" / "dev.tsv", [["index", "question", "sentence", "label"], *rows])
+        for name in SENTEVAL_SUBSETS["sts12"]:
+            folder = root / "SentEval" / "STS" / "STS12-en-test"
+            write_tsv(folder / f"STS.input.{name}.txt", [[f"{name} {s}", s] for s in sentences])
+            write_tsv(folder / f"STS.gs.{name}.txt", [[str(gold)] for gold in GOLD])
+        self.cosines = {"STS-B": COSINES, "QNLI-Regression": COSINES, "STS-12": COSINES * 5}
+
+    def leave_results(self, settings):
+        if settings.output.do_train:
+            shutil.copytree(self.finished_run, settings.output_dir, dirs_exist_ok=True)
+        super().leave_results(settings)
+
+    def leave_checkpoint(self, run_dir):
+        """Nothing: the finished run has its own."""
 
 
-def stand_in_workplace(tmp_path, monkeypatch):
-    """`Workplace` with tasks of four pairs, for which every run predicts the same cosines; NLI data in name only."""
-    workplace = Workplace(tmp_path)
-    sentences = [f"Boat {i}." for i in range(len(GOLD))]
-    stsb = workplace.glue / "STS-B"
-    write_rows(stsb / "test.tsv", [["-"] * 7 + [s, s] for s in sentences], ["-"] * 7 + ["sentence1", "sentence2"])
-    write_rows(stsb / "sts-test.csv", [["-"] * 4 + [g, s, s] for g, s in zip(GOLD, sentences, strict=True)])
-    labels = ["not_entailment", "entailment", "not_entailment", "entailment"]
-    rows = [[i, s, s, label] for i, (s, label) in enumerate(zip(sentences, labels, strict=True))]
-    write_rows(workplace.glue / "QNLI-Regression/dev.tsv", rows, ["index", "question", "sentence", "label"])
-    for name in SENTEVAL_SUBSETS["sts12"]:
-        folder = tmp_path / "SentEval/STS/STS12-en-test"
-        write_rows(folder / f"STS.input.{name}.txt", [[f"{name} {s}", s] for s in sentences])
-        write_rows(folder / f"STS.gs.{name}.txt", [[g] for g in GOLD])
-    (tmp_path / "pairs").mkdir()
-    for name, times in (("STS-B", 1), ("QNLI-Regression", 1), ("STS-12", 5)):
-        (tmp_path / "pairs" / name).write_text("".join(f"{cosine}\n" for cosine in COSINES * times))
-    stand_in = functools.partial(recipe.run, interpreter=(sys.executable, str(workplace.stand_in)))
-    monkeypatch.setattr(recipe, "run", stand_in)
-    # What a run leaves beside its checkpoint, of which the stand-in leaves the name only.
-    monkeypatch.setattr(experiment, "read_config", lambda folder: CONFIG)
+def stand_in_workplace(tmp_path, monkeypatch, finished_run):
+    """`ReproductionWorkplace`, whose `execute` runs the commands."""
+    workplace = ReproductionWorkplace(tmp_path, finished_run)
+    monkeypatch.setattr(run, "run", functools.partial(run.run, execute=workplace.execute))
     return workplace

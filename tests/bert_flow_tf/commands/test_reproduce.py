@@ -11,8 +11,8 @@ from tests.bert_flow_tf.commands.reproductions import COSINES, GOLD, stand_in_wo
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch):
-    return stand_in_workplace(tmp_path, monkeypatch)
+def workplace(tmp_path, monkeypatch, sts_run):
+    return stand_in_workplace(tmp_path, monkeypatch, sts_run)
 
 
 def reproduce(workplace, *arguments):
@@ -37,7 +37,8 @@ def test_what_is_trained_is_trained_with_every_seed_and_the_rest_once(workplace)
     rows = record["tasks"]["stsb"]["rows"]
     assert rows["avg"]["spearman"]["values"] == [pytest.approx(0.8)]
     assert rows["flow-train"]["spearman"]["values"] == [pytest.approx(0.8)] * 2
-    assert [run["run"]["learned_pairs"] for run in rows["flow-train"]["runs"]] == [8628, 8628]
+    assert [run["model"]["flow"]["training"]["seed"] for run in rows["flow-train"]["runs"]] == [1, 2]
+    assert rows["flow-train"]["spearman"]["std"] == 0
     assert (record["seeds"], record["encoder"], record["tasks"]["stsb"]["pairs"]) == ([1, 2], "base", 4)
     lines = outcome.output.splitlines()
     assert [line.split() for line in lines if line.startswith("STS-B ")] == [
@@ -58,9 +59,10 @@ def test_sts_12_is_scored_set_by_set_and_learned_from_what_is_scored(workplace):
     task = record_of(workplace)["tasks"]["sts12"]
     assert (task["title"], task["protocol"], task["pairs"]) == ("STS-12", "wmean", 20)
     row = task["rows"]["flow-target"]
-    assert row["spearman"]["values"] == row["protocols"]["spearman"]["wmean"]["values"] == [pytest.approx(0.8)]
-    assert row["subsets"]["MSRvid"]["pairs"] == 4
-    assert row["subsets"]["MSRvid"]["pearson"]["mean"] == pytest.approx(np.corrcoef(COSINES, GOLD)[0, 1])
+    scores = row["runs"][0]["scores"]
+    assert row["spearman"]["values"] == [scores["spearman"]["wmean"]] == [pytest.approx(0.8)]
+    assert scores["subsets"]["MSRvid"]["pairs"] == 4
+    assert scores["subsets"]["MSRvid"]["pearson"] == pytest.approx(np.corrcoef(COSINES, GOLD)[0, 1])
     assert "STS-12  Spearman wmean  avg" in outcome.output
     (folder / "full.txt").write_text("other\tpairs\n")
     outcome = reproduce(workplace, "--tasks=sts12", "--rows=avg,flow-target", senteval)
@@ -73,7 +75,7 @@ def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):
     calls = workplace.calls()
     learned = "base_4_ALLNLI_avg-last-2_flow"
     assert runs(calls) == [learned, "base_4_STS-B_avg-last-2_flow_nli", "base_4_QNLI-Regression_avg-last-2_flow_nli"]
-    checkpoint = str(workplace.root / "out" / learned / "model.ckpt-75")
+    checkpoint = str(workplace.root / "out" / learned / "model.ckpt-3")
     begun = [values.get("init_checkpoint") for module, values in calls if module == "bert_flow_tf.run_siamese"]
     assert begun == [None, checkpoint, checkpoint]
     tasks = record_of(workplace)["tasks"]
@@ -99,10 +101,10 @@ def test_the_order_of_the_seeds_is_no_reason_to_do_anything_again(workplace):
 
 
 def test_predictions_that_are_not_the_tasks_are_no_result(workplace):
-    (workplace.root / "pairs/STS-B").write_text("0.5\n")
+    workplace.cosines["STS-B"] = [0.5]
     outcome = reproduce(workplace, "--rows=avg")
     assert outcome.exit_code == 2
-    assert "test_results.tsv: 1 predictions found, expected the 4 pairs" in outcome.stderr
+    assert "found 1 predictions, expected 4, one per gold score of" in outcome.stderr
     assert not (workplace.root / "out" / "reproduction.json").exists()
 
 
@@ -191,4 +193,4 @@ def test_folder_that_is_called_like_the_papers_encoder_is_not_compared_with_it(w
         ],
     )
     assert outcome.exit_code == 0, outcome.output
-    assert record_of(workplace)["tasks"]["stsb"]["rows"]["avg"]["paper"] is None
+    assert "paper" not in record_of(workplace)["tasks"]["stsb"]["rows"]["avg"]

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -16,7 +14,6 @@ from bert_flow_tf.evaluation.calibration import (
     StandardNormalization,
     Whitening,
 )
-from glow import actnorm
 
 NAMES = ("none", "sn", "natsv-3", "sn+natsv-3", "whitening", "whitening-4")
 
@@ -52,19 +49,9 @@ def test_dtype_is_kept_and_input_left_alone(name, dtype):
     assert z.dtype == dtype
     assert z.shape == (200, 4 if name == "whitening-4" else 12)
     np.testing.assert_array_equal(X, before)
-
-
-def test_identity_gives_the_embeddings():
-    X = embeddings()
-    z = Identity().fit(X).transform(X)
-    np.testing.assert_array_equal(z, X)
-    assert not np.shares_memory(z, X)
-
-
-def test_sn_of_a_worked_example():
-    # mean 2, deviation sqrt(((-1)² + 1²) / 2) = 1
-    z = StandardNormalization().fit([[1.0], [3.0]]).transform([[1.0], [3.0], [6.0]])
-    np.testing.assert_allclose(z, [[-1], [1], [4]], rtol=0, atol=1e-12)
+    if name == "none":
+        np.testing.assert_array_equal(z, X)
+        assert not np.shares_memory(z, X)
 
 
 def test_sn_leaves_every_channel_with_mean_0_and_deviation_1():
@@ -74,20 +61,13 @@ def test_sn_leaves_every_channel_with_mean_0_and_deviation_1():
     np.testing.assert_allclose(z.std(axis=0), 1, atol=1e-12)
 
 
-def test_natsv_projects_on_what_is_orthogonal_to_the_first_singular_vectors():
+@pytest.mark.parametrize("center", [False, True])
+def test_natsv_projects_on_what_is_orthogonal_to_the_first_singular_vectors(center):
     X = embeddings(dtype=np.float64)
-    top = np.linalg.svd(X, full_matrices=False)[2][:3]
-    z = NullTopSingularVectors(3).fit(X).transform(X)
-    np.testing.assert_allclose(z, X @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9)
-
-
-def test_natsv_takes_the_mean_away_as_a_direction_only_and_first_with_center():
-    X = embeddings(dtype=np.float64)
-    plain, centered = (NullTopSingularVectors(1, center=center).fit(X).transform(X) for center in (False, True))
-    assert np.abs(plain.mean(axis=0)).max() > 1e-3
-    np.testing.assert_allclose(centered.mean(axis=0), 0, atol=1e-9)
-    top = np.linalg.svd(X - X.mean(axis=0))[2][:1]
-    np.testing.assert_allclose(centered, (X - X.mean(axis=0)) @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9)
+    values = X - X.mean(axis=0) * center
+    top = np.linalg.svd(values, full_matrices=False)[2][:3]
+    z = NullTopSingularVectors(3, center=center).fit(X).transform(X)
+    np.testing.assert_allclose(z, values @ (np.eye(12) - top.T @ top), rtol=0, atol=1e-9)
 
 
 def test_sn_and_natsv_do_not_depend_on_who_centers():
@@ -99,20 +79,14 @@ def test_sn_and_natsv_do_not_depend_on_who_centers():
     )
 
 
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_truncated_natsv_is_the_one_fitted_with_fewer(k):
+def test_truncated_natsv_is_the_one_fitted_with_fewer():
     X = embeddings(dtype=np.float64)
     most = NullTopSingularVectors(5).fit(X)
-    np.testing.assert_allclose(
-        most.truncated(k).transform(X), NullTopSingularVectors(k).fit(X).transform(X), rtol=0, atol=1e-9
-    )
-    assert most.k == 5
-    assert len(most.components_) == 5
-
-
-def test_natsv_is_not_truncated_to_more():
-    with pytest.raises(EmbeddingError, match="k: found 4, expected 1 to 3"):
-        NullTopSingularVectors(3).fit(embeddings()).truncated(4)
+    fewer, fitted = most.truncated(2), NullTopSingularVectors(2).fit(X)
+    np.testing.assert_allclose(fewer.transform(X), fitted.transform(X), rtol=0, atol=1e-9)
+    assert (most.k, len(most.components_)) == (5, 5)
+    with pytest.raises(EmbeddingError, match="k: found 6, expected 1 to 5"):
+        most.truncated(6)
 
 
 def test_whitening_leaves_the_covariance_of_a_standard_normal():
@@ -133,19 +107,6 @@ def test_whitening_to_fewer_dimensions_keeps_those_of_largest_variance():
     assert list(few.get_feature_names_out()) == [f"whitening{i}" for i in range(4)]
 
 
-@given(seed=st.integers(0, 10_000), scale=st.floats(1e-3, 1e3))
-@settings(max_examples=25, deadline=None, derandomize=True)
-def test_cosines_after_whitening_do_not_depend_on_the_basis(seed, scale):
-    X = embeddings(n=60, width=6, seed=seed, dtype=np.float64)
-    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
-
-    def gram(values):
-        z = Whitening().fit(values).transform(values)
-        return z @ z.T
-
-    np.testing.assert_allclose(gram(scale * X @ rotation), gram(X), rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("rounding", [0.0, 1.0])
 def test_constant_channels_are_neither_blown_up_nor_nan(name, rounding):
@@ -162,11 +123,6 @@ def test_constant_channels_are_neither_blown_up_nor_nan(name, rounding):
     np.testing.assert_allclose(fitted.transform(moved), z, rtol=0, atol=2e-5)
 
 
-def test_sn_keeps_scale_1_for_constant_channels_only():
-    scale = StandardNormalization().fit(with_constant_channels(1.0)).scale_
-    assert np.flatnonzero(scale == 1).tolist() == [2, 5, 9]
-
-
 def test_whitening_drops_constant_channels_as_directions():
     X = with_constant_channels(1.0)
     kernel = Whitening().fit(X).kernel_
@@ -176,13 +132,12 @@ def test_whitening_drops_constant_channels_as_directions():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "inf"), (-np.inf, "-inf")])
-def test_values_that_are_not_finite_are_named_by_row_and_column(name, value, word):
+def test_values_that_are_not_finite_are_named_by_row_and_column(name):
     X = embeddings()
     fitted = calibration.calibration(name).fit(X)
-    X[7, 3] = X[8, 1] = value
+    X[7, 3] = X[8, 1] = np.nan
     for call in (clone(fitted).fit, fitted.transform):
-        with pytest.raises(UserError, match=rf"found {word} in row 7, column 3 \(from 0\), 2 such values"):
+        with pytest.raises(UserError, match=r"found NaN in row 7, column 3 \(from 0\), 2 such values"):
             call(X)
 
 
@@ -201,38 +156,19 @@ def test_fewer_rows_than_needed_are_an_error_and_one_more_is_enough(name, rows, 
     calibration.calibration(name).fit(embeddings()[: rows + 1])
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("natsv-12", "k: found 12 with n_features = 12, expected 1 to 11"),
-        ("whitening-13", "dimension: found 13, expected 1 to the embeddings' 12"),
-    ],
-)
-def test_more_directions_than_there_are(name, words):
-    with pytest.raises(EmbeddingError, match=words):
-        calibration.calibration(name).fit(embeddings())
-
-
-def test_embeddings_that_are_all_the_same_cannot_be_whitened():
+def test_what_cannot_be_fitted_is_named():
+    with pytest.raises(EmbeddingError, match="k: found 12 with n_features = 12, expected 1 to 11"):
+        NullTopSingularVectors(12).fit(embeddings())
+    with pytest.raises(EmbeddingError, match="dimension: found 13, expected 1 to the embeddings' 12"):
+        Whitening(13).fit(embeddings())
     with pytest.raises(EmbeddingError, match="the 20 embeddings do not differ"):
         Whitening().fit(np.full([20, 3], 0.1, np.float32))
 
 
-@pytest.mark.parametrize("name", ["flows", "natsv-0", "natsv-", "whitening-x", "sn-2", "SN", ""])
-def test_unknown_names(name):
-    with pytest.raises(UserError, match=f"unknown calibration '{name}', expected some of none, sn, natsv"):
+@pytest.mark.parametrize("name", ["flows", "natsv-0", "natsv-", "whitening-x", "sn-2", "", "natsv", "sn+natsv"])
+def test_unknown_names_and_those_without_their_k(name):
+    with pytest.raises(UserError, match=r"unknown calibration|without its k"):
         calibration.calibration(name)
-
-
-@pytest.mark.parametrize("name", ["natsv", "sn+natsv"])
-def test_tuned_names_need_their_k_outside_of_a_comparison(name):
-    with pytest.raises(UserError, match="without its k"):
-        calibration.calibration(name)
-
-
-def test_constant_channels_are_those_of_actnorm():
-    assert calibration.NEGLIGIBLE_FRACTION == actnorm._NEGLIGIBLE_FRACTION
-    assert calibration.ROUNDING == actnorm._ROUNDING
 
 
 def test_registry_hands_the_flows_options_on():

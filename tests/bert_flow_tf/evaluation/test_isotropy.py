@@ -1,11 +1,10 @@
 """Measures of isotropy: known values of simple shapes, and what must leave them alone."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import isotropy
@@ -50,36 +49,17 @@ def test_a_narrow_cone():
 
 
 @settings(derandomize=True, max_examples=25, deadline=None)
-@given(seeds)
-def test_mean_cosine_is_that_of_all_pairs(seed):
-    x = sample(seed)
-    cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in itertools.combinations(x, 2)]
-    assert isotropy.mean_pairwise_cosine(x) == pytest.approx(np.mean(cosines), abs=1e-12)
-
-
-@settings(derandomize=True, max_examples=25, deadline=None)
-@given(seeds, st.floats(1e-3, 1e3))
-def test_rotation_scale_and_order_change_only_the_length_of_the_spectrum(seed, scale):
-    x = sample(seed)
-    rng = np.random.default_rng(seed)
-    rotation = np.linalg.qr(rng.normal(size=(5, 5)))[0]
-    before, after = isotropy.isotropy(x), isotropy.isotropy(scale * rng.permutation(x) @ rotation)
-    for name in ("mean_cosine", "mean_share", "top_share", "participation_ratio", "effective_rank", "partition_ratio"):
-        assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-7, abs=1e-9), name
-    assert after.spectrum == pytest.approx(scale * before.spectrum)
-    assert after.centred_spectrum == pytest.approx(scale * before.centred_spectrum)
-
-
-@settings(derandomize=True, max_examples=25, deadline=None)
 @given(seeds, st.sampled_from([(30, 5), (4, 9)]))
 def test_spectra_and_partition_function_are_those_of_the_whole_decomposition(seed, shape):
     x = sample(seed, *shape)
     found = isotropy.isotropy(x)
     _, singular, directions = np.linalg.svd(x / np.sqrt(np.mean(np.sum(x**2, axis=1))), full_matrices=False)
     assert found.spectrum / np.linalg.norm(found.spectrum) == pytest.approx(singular / np.sqrt(len(x)))
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    cosines = (unit @ unit.T)[~np.eye(len(x), dtype=bool)]
+    assert found.mean_cosine == pytest.approx(np.mean(cosines), abs=1e-12)
     z = [np.exp(x @ c / np.sqrt(np.mean(np.sum(x**2, axis=1)))).sum() for c in [*directions, *-directions]]
     assert found.partition_ratio == pytest.approx(min(z) / max(z))
-    assert isotropy.partition_ratio(x) == pytest.approx(found.partition_ratio)
     covariance = np.cov(x.T, bias=True)
     assert np.sum(found.centred_spectrum**2) == pytest.approx(np.trace(covariance))
     assert found.participation_ratio == pytest.approx(np.trace(covariance) ** 2 / np.sum(covariance**2))
@@ -89,31 +69,13 @@ def test_constant_channels_are_counted_and_change_no_other_measure_of_variance()
     x = sample(0, n=50).astype(np.float32)
     rounding = np.random.default_rng(1).normal(size=50) * 1e-8
     padded = np.column_stack([x, np.zeros(50), np.full(50, 0.7) + rounding]).astype(np.float32)
-    assert isotropy.constant_channels(padded).tolist() == [False] * 5 + [True] * 2
     found, expected = isotropy.isotropy(padded), isotropy.isotropy(x)
     assert found.constant_channels == 2
     assert found.participation_ratio == pytest.approx(expected.participation_ratio, rel=1e-6)
     assert found.effective_rank == pytest.approx(expected.effective_rank, rel=1e-5)
-    assert isotropy.gaussian_bits_per_dim(padded) == pytest.approx(isotropy.gaussian_bits_per_dim(x))
-    assert all(np.all(np.isfinite(value)) for value in found.to_dict().values())
-
-
-def test_gaussian_bits_are_the_mean_log_density_of_the_fit():
-    from scipy import stats
-
-    x = sample(3, n=40)
     log_density = stats.norm.logpdf(x, x.mean(axis=0), x.std(axis=0))
-    assert isotropy.gaussian_bits_per_dim(x) == pytest.approx(-np.mean(log_density) / np.log(2))
-
-
-def test_a_standard_normal_sample_is_near_what_theory_says():
-    found = isotropy.isotropic_reference(2000, 50)
-    # n D / (n + D) = 48.78; the expected values are those of random matrices, good to a few parts in a hundred
-    assert found.participation_ratio == pytest.approx(2000 * 50 / 2050, rel=0.01)
-    # Marchenko and Pastur: the largest variance is near (1 + sqrt(D / n))^2
-    assert found.centred_spectrum[0] ** 2 == pytest.approx((1 + np.sqrt(50 / 2000)) ** 2, rel=0.05)
-    assert abs(found.mean_cosine) < 0.001
-    assert isotropy.isotropic_reference(2000, 50).spectrum.tolist() == found.spectrum.tolist()
+    assert isotropy.gaussian_bits_per_dim(padded) == pytest.approx(-np.mean(log_density) / np.log(2))
+    assert all(np.all(np.isfinite(value)) for value in found.to_dict().values())
 
 
 @pytest.mark.parametrize(
@@ -126,16 +88,7 @@ def test_a_standard_normal_sample_is_near_what_theory_says():
         ([[1.0, 2], [1, 2], [1, 2]], "all 3 embeddings are the same"),
     ],
 )
-@pytest.mark.parametrize(
-    "measure",
-    [
-        isotropy.isotropy,
-        isotropy.mean_pairwise_cosine,
-        isotropy.partition_ratio,
-        isotropy.gaussian_bits_per_dim,
-        isotropy.constant_channels,
-    ],
-)
+@pytest.mark.parametrize("measure", [isotropy.isotropy, isotropy.gaussian_bits_per_dim])
 def test_embeddings_without_an_answer_are_refused(measure, embeddings, words):
     with pytest.raises(UserError, match=words):
         measure(embeddings)

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import PROTOCOLS, cosines, headline, score_task
-from bert_flow_tf.evaluation.sts_sets import ScoredPairs, SimilarityTask
 
 
 def subset(name, gold):

@@ -11,6 +11,7 @@ and on stdout it writes JSON: `answers`, for every call in turn `{"outputs": [ar
 `modules`, the Python modules that were loaded.
 """
 
+import concurrent.futures
 import ctypes
 import json
 import math
@@ -45,18 +46,9 @@ class _Output(ctypes.Structure):
 class StatusError(Exception):
     """A TF_Status that is not OK: its code, as in gRPC, and its message."""
 
-    def __init__(self, code, message):
-        super().__init__(code, message)
-        self.code = code
-        self.message = message
-
 
 class Library:
-    """The functions of `libtensorflow_cc`, with TensorFlow Text's operations registered.
-
-    Args:
-      wheels: folder that holds `tensorflow` and `tensorflow_text`.
-    """
+    """The functions of `libtensorflow_cc` of the wheels, with TensorFlow Text's operations registered."""
 
     def __init__(self, wheels):
         ctypes.CDLL(str(wheels / "tensorflow" / "libtensorflow_framework.so.2"), mode=ctypes.RTLD_GLOBAL)
@@ -75,11 +67,7 @@ class Library:
         return getattr(self._functions, name)
 
     def checked(self, name, *arguments):
-        """What the function `name` returns, given a status after `arguments`.
-
-        Raises:
-          StatusError: the status is not OK.
-        """
+        """What the function `name` returns, given a status after `arguments`, which must be OK afterwards."""
         status = ctypes.c_void_p(self.TF_NewStatus())
         try:
             returned = getattr(self, name)(*arguments, status)
@@ -138,29 +126,14 @@ class Session:
         return found
 
     def run(self, inputs, outputs):
-        """Values of the tensors named in `outputs`; `inputs` is as in the module's docstring.
-
-        Raises:
-          StatusError: the graph refused the inputs.
-        """
+        """Values of the tensors named in `outputs`; `inputs` is as in the module's docstring."""
         library = self._library
         fed = (ctypes.c_void_p * len(inputs))(*[library.new_tensor(**value).value for value in inputs.values()])
         fetched = (ctypes.c_void_p * len(outputs))()
         try:
-            library.checked(
-                "TF_SessionRun",
-                self._session,
-                None,
-                self._outputs(list(inputs)),
-                fed,
-                len(inputs),
-                self._outputs(outputs),
-                fetched,
-                len(outputs),
-                None,
-                0,
-                None,
-            )
+            given = (self._outputs(list(inputs)), fed, len(inputs))
+            wanted = (self._outputs(outputs), fetched, len(outputs))
+            library.checked("TF_SessionRun", self._session, None, *given, *wanted, None, 0, None)
             return [library.tensor_values(ctypes.c_void_p(tensor)) for tensor in fetched]
         finally:
             for tensor in (*fed, *filter(None, fetched)):
@@ -171,26 +144,21 @@ class Session:
         try:
             return {"outputs": self.run(**call)}
         except StatusError as error:
-            return {"code": error.code, "message": error.message}
+            return dict(zip(("code", "message"), error.args, strict=True))
 
 
 def at_once(session, calls, n_threads):
     """For every thread the answers to `calls`; each begins with another of them, so that different calls meet."""
     together = threading.Barrier(n_threads)
-    answers = [None] * n_threads
 
     def work(thread):
-        order = [(thread + i) % len(calls) for i in range(len(calls))]
         together.wait()
+        order = [(thread + i) % len(calls) for i in range(len(calls))]
         found = {i: session.answer(calls[i]) for i in order}
-        answers[thread] = [found[i] for i in range(len(calls))]
+        return [found[i] for i in range(len(calls))]
 
-    threads = [threading.Thread(target=work, args=(thread,)) for thread in range(n_threads)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
+    with concurrent.futures.ThreadPoolExecutor(n_threads) as pool:
+        return list(pool.map(work, range(n_threads)))
 
 
 def main():

@@ -7,50 +7,34 @@ Serving's own source (`prediction_service_impl.cc`, `http_rest_api_handler.cc`, 
 
 import concurrent.futures
 import contextlib
-import dataclasses
 import hashlib
 import http.server
 import json
 import re
+import socket
 import threading
 import urllib.parse
+from typing import NamedTuple
 
 import numpy as np
 
 WIDTH = 8
 _HTTP_STATUS = {
     "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
     "PERMISSION_DENIED": 403,
     "NOT_FOUND": 404,
-    "RESOURCE_EXHAUSTED": 429,
     "INTERNAL": 500,
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
-_PREDICT = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?:predict")
-_STATUS = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?")
+_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(:predict)?")
 
 
 class Refusal(Exception):
     """An answer that is an error: name of a status code, and message."""
 
-    def __init__(self, code, message):
-        super().__init__(message)
-        self.code = code
 
-
-@dataclasses.dataclass(frozen=True)
-class RawAnswer:
-    """What the REST interface sends as it is; `told_length` may promise more than there is."""
-
-    body: bytes
-    status: int = 200
-    told_length: int | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One call of predict: `version` is None where the client named none."""
 
     signature: str
@@ -78,7 +62,7 @@ def toy_answer(request, version):
         return {"cosine": np.array([toy_cosine(a, b, version) for a, b in pairs], np.float32)}
     if request.signature not in ("serving_default", "pooled"):
         raise Refusal("INVALID_ARGUMENT", f'Serving signature name: "{request.signature}" not found in signature def')
-    before_flow = 1 if request.signature == "pooled" else 0
+    before_flow = request.signature == "pooled"
     rows = [toy_embedding(sentence, version) + before_flow for sentence in request.inputs["sentences"]]
     return {"embedding": np.array(rows, np.float32).reshape(-1, WIDTH)}
 
@@ -87,20 +71,21 @@ class StandIn:
     """A model server of one model, both interfaces with the same answers.
 
     Args:
-      answer: function (`Request`, version that answers) -> dict of output's name -> array; it may raise `Refusal`, and
-        give a `RawAnswer` to REST or a TensorProto for an output to gRPC.
+      answer: function (`Request`, version that answers) -> dict of output's name -> array, or for gRPC TensorProto; it
+        may raise `Refusal`.
       model: the model's name.
 
     Attributes:
       versions: dict of version -> state, or -> (state, message); the newest that is AVAILABLE answers where none is
         asked for.
       requests: list of the `Request`s so far.
+      connections: list of the sockets that REST accepted so far.
     """
 
     def __init__(self, answer=toy_answer, model="bert_flow"):
         self.answer, self.model = answer, model
         self.versions = {1: "AVAILABLE"}
-        self.requests = []
+        self.requests, self.connections = [], []
 
     def predict(self, model, version, signature, inputs):
         request = Request(signature, inputs, version)
@@ -138,15 +123,19 @@ class StandIn:
     @contextlib.contextmanager
     def rest(self, port=0):
         """The target of its REST interface, as long as the block lasts; connections are cut at its end."""
-        server = _RestServer(("127.0.0.1", port), _rest_handler(self))
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), _rest_handler(self))
+        # Nothing is said of clients that hang up, as those whose deadline has passed do.
+        server.handle_error = lambda *error: None
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
-            thread.join()
             server.server_close()
+            for connection in self.connections:
+                with contextlib.suppress(OSError):  # the client closed it first
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 def _add_services(server, stand_in):
@@ -159,66 +148,32 @@ def _add_services(server, stand_in):
         prediction_service_pb2_grpc,
     )
 
-    @contextlib.contextmanager
-    def refusals(context):
-        try:
-            yield
-        except Refusal as refusal:
-            context.abort(grpc.StatusCode[refusal.code], str(refusal))
-
-    class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
+    class Service(prediction_service_pb2_grpc.PredictionServiceServicer, model_service_pb2_grpc.ModelServiceServicer):
         def Predict(self, request, context):
-            with refusals(context):
-                spec = request.model_spec
-                inputs = {
-                    name: [text.decode("utf-8") for text in tf.make_ndarray(tensor)]
-                    for name, tensor in request.inputs.items()
-                }
-                version = spec.version.value if spec.HasField("version") else None
-                response = predict_pb2.PredictResponse()
-                for name, value in stand_in.predict(spec.name, version, spec.signature_name, inputs).items():
-                    tensor = tf.make_tensor_proto(value)
-                    response.outputs[name].CopyFrom(tensor)
-                return response
+            spec = request.model_spec
+            inputs = {name: [s.decode() for s in tf.make_ndarray(value)] for name, value in request.inputs.items()}
+            version = spec.version.value if spec.HasField("version") else None
+            response = predict_pb2.PredictResponse()
+            try:
+                outputs = stand_in.predict(spec.name, version, spec.signature_name, inputs)
+            except Refusal as refusal:
+                context.abort(grpc.StatusCode[refusal.args[0]], refusal.args[1])
+            for name, value in outputs.items():
+                response.outputs[name].CopyFrom(tf.make_tensor_proto(value))
+            return response
 
-    class Models(model_service_pb2_grpc.ModelServiceServicer):
         def GetModelStatus(self, request, context):
-            with refusals(context):
-                response = get_model_status_pb2.GetModelStatusResponse()
-                for number, state, message in stand_in.states(request.model_spec.name):
-                    status = response.model_version_status.add(version=number, state=state)
-                    status.status.error_message = message
-                return response
+            response = get_model_status_pb2.GetModelStatusResponse()
+            try:
+                states = stand_in.states(request.model_spec.name)
+            except Refusal as refusal:
+                context.abort(grpc.StatusCode[refusal.args[0]], refusal.args[1])
+            for number, state, message in states:
+                response.model_version_status.add(version=number, state=state).status.error_message = message
+            return response
 
-    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(), server)
-    model_service_pb2_grpc.add_ModelServiceServicer_to_server(Models(), server)
-
-
-class _RestServer(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, address, handler):
-        super().__init__(address, handler)
-        self.accepted = []
-
-    def get_request(self):
-        connection, address = super().get_request()
-        self.accepted.append(connection)
-        return connection, address
-
-    def shutdown_request(self, request):
-        super().shutdown_request(request)
-        self.accepted.remove(request)
-
-    def server_close(self):
-        super().server_close()
-        for connection in list(self.accepted):
-            with contextlib.suppress(OSError):  # the client closed it first
-                connection.shutdown(2)
-
-    def handle_error(self, request, client_address):
-        """Says nothing of clients that hang up, as those whose deadline has passed do."""
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Service(), server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(Service(), server)
 
 
 def _rest_handler(stand_in):
@@ -226,63 +181,44 @@ def _rest_handler(stand_in):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True
 
+        def setup(self):
+            super().setup()
+            stand_in.connections.append(self.connection)
+
         def do_GET(self):
-            match = _STATUS.fullmatch(self.path)
-            self.reply(lambda: self.status(match))
+            self.reply(self.status)
 
         def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            match = _PREDICT.fullmatch(self.path)
-            self.reply(lambda: self.predict(match, json.loads(body)))
+            self.reply(self.predict)
 
-        def status(self, match):
-            states = stand_in.states(urllib.parse.unquote(match[1]))
-            return {
-                "model_version_status": [
-                    {
-                        "version": str(number),
-                        "state": state,
-                        "status": {"error_code": "UNKNOWN" if message else "OK", "error_message": message},
-                    }
-                    for number, state, message in states
-                ]
-            }
+        def status(self, model, version):
+            states = [
+                {"version": str(number), "state": state, "status": {"error_code": "OK", "error_message": message}}
+                for number, state, message in stand_in.states(model)
+            ]
+            return {"model_version_status": states}
 
-        def predict(self, match, request):
-            version = int(match[2]) if match[2] else None
-            if "instances" in request:
-                rows = request["instances"]
-                inputs = {name: [row[name] for row in rows] for name in rows[0]}
-            else:
-                inputs = request["inputs"]
-            outputs = stand_in.predict(
-                urllib.parse.unquote(match[1]), version, request.get("signature_name", "serving_default"), inputs
-            )
-            if isinstance(outputs, RawAnswer):
-                return outputs
+        def predict(self, model, version):
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            signature = request.get("signature_name", "serving_default")
+            outputs = stand_in.predict(model, int(version) if version else None, signature, request["inputs"])
             values = {name: _shortest(np.asarray(array)) for name, array in outputs.items()}
-            if "instances" in request:
-                columns = zip(*values.values(), strict=True)
-                named = [dict(zip(values, row, strict=True)) for row in columns]
-                return {"predictions": named if len(values) > 1 else [row for [row] in map(dict.values, named)]}
             # One output is given without its name.
             return {"outputs": values if len(values) > 1 else next(iter(values.values()))}
 
         def reply(self, make):
+            model, version, _ = _PATH.fullmatch(self.path).groups()
             try:
-                answer = make()
+                status, answer = 200, make(urllib.parse.unquote(model), version)
             except Refusal as refusal:
-                body = json.dumps({"error": str(refusal)}).encode()
-                answer = RawAnswer(body, _HTTP_STATUS[refusal.code])
-            if not isinstance(answer, RawAnswer):
-                answer = RawAnswer(json.dumps(answer, indent=4).encode())
-            self.send_response(answer.status)
+                code, message = refusal.args
+                status, answer = _HTTP_STATUS[code], {"error": message}
+            body = json.dumps(answer, indent=4).encode()
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(answer.told_length or len(answer.body)))
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(answer.body)
-            if answer.told_length is not None:
-                self.close_connection = True
+            self.wfile.write(body)
 
         def log_message(self, *args):
             pass

@@ -13,62 +13,52 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from bert_flow_tf.api import BertFlow
-
 _PROGRAM = pathlib.Path(__file__).with_name("c_api.py")
 _WHEELS = pathlib.Path(tf.__file__).parents[1]
 _SENTENCES = ("w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "w1", "w2 w2", "Señor w3 東京 🙂")
-_BATCHES = ((), _SENTENCES[:1], _SENTENCES)
 _THREADS = 8
 _INVALID_ARGUMENT = 3
-# Signature, inputs that do not fit it, and what the error must name.
+_SIGNATURES = ("pooled", "serving_default", "similarity", "tokens")
+# Signature, and sentences: none, one and many.
+_GOOD = [(name, sentences) for name in _SIGNATURES for sentences in ((), _SENTENCES[:1], _SENTENCES)]
+
+
+def _tokens(ids=((2, 5, 3),), mask=((1, 1, 1),), types=((0, 0, 0),)):
+    values = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
+    return {name: np.array(value, np.int32) for name, value in values.items()}
+
+
+def _pair(a, b):
+    return {"sentence_a": np.array(a, object), "sentence_b": np.array(b, object)}
+
+
+# Signature, inputs that do not fit it, and what the error must say.
 _REFUSED = (
     ("serving_default", {"sentences": np.array([["w1"]], object)}, "sentences"),
     ("serving_default", {"sentences": np.array("w1", object)}, "sentences"),
     ("serving_default", {"sentences": np.array([1], np.int32)}, "to be string but int32"),
-    ("similarity", {"sentence_a": np.array(["w1"], object), "sentence_b": np.array([], object)}, "sentence_b"),
-    ("tokens", dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), np.array([[-1]], np.int32)), "_ids"),
-    ("similarity", {"sentence_a": np.array("w1", object), "sentence_b": np.array(["w1"], object)}, "sentence_a"),
-    (
-        "tokens",
-        {
-            "input_word_ids": np.ones([1, 2], np.int32),
-            "input_mask": np.ones([2], np.int32),
-            "input_type_ids": np.zeros([1, 2], np.int32),
-        },
-        "input_mask",
-    ),
+    ("similarity", _pair(["w1", "w2"], ["w1"]), "sentence_b: found"),
+    ("similarity", _pair("w1", ["w1"]), "sentence_a"),
+    ("tokens", _tokens(ids=((2, 64, 3),)), "input_word_ids: found] [2] [to] [64] [expected 0 to 63"),
+    ("tokens", _tokens(ids=((-1, 5, 3),)), "input_word_ids: found] [-1]"),
+    ("tokens", _tokens(mask=(1, 1, 1)), "input_mask"),
+    ("tokens", _tokens(mask=((1, 1),)), "input_mask: found shape] [1 2] [expected that of input_word_ids:] [1 3]"),
+    ("tokens", _tokens(mask=((0, 0, 0),)), "input_mask: found a row of zeros"),
+    ("tokens", _tokens(mask=((1, 2, 1),)), "input_mask: found] [1] [to] [2] [expected 0 to 1"),
+    ("tokens", _tokens(types=((0, 0, 0), (0, 0, 0))), "input_type_ids: found shape"),
+    ("tokens", _tokens(types=((0, 2, 1),)), "input_type_ids: found] [0] [to] [2] [expected 0 to 1"),
+    ("tokens", _tokens(*[((1,) * 600,)] * 3), "input_word_ids: found] [600] [positions, expected at most"),
 )
-# Sentences that a client may send by mistake, and what they must be taken for: bytes that are not UTF-8 (0xff) are
-# dropped, and a megabyte is cut at the model's max_seq_length.
-_ODD = (("w1 \udcffw2", "w1 w2"), ("w3 " * 350_000, "w3 " * 8))
-
-
-@pytest.fixture(scope="module")
-def model(sts_run):
-    return BertFlow.load(sts_run)
-
-
-@pytest.fixture(scope="module")
-def version(sts_version):
-    return sts_version
-
-
-@pytest.fixture(scope="module")
-def signatures(version):
-    return signatures_of(version)
+# Sentences that a client may send by mistake, and what they must be taken for: bytes that are not UTF-8 (0xff, half of
+# a surrogate pair) and control characters are dropped, and a megabyte is cut at the model's max_seq_length.
+_ODD = (("w1 \udcffw2", "w1 w2"), ("w3 " * 350_000, "w3 " * 8), ("\0\1", ""), ("\udced\udca0\udc80", ""))
 
 
 def signatures_of(version):
     """dict of name -> SignatureDef, of the functions that a client may call."""
-    saved = SavedModel.FromString((version / "saved_model.pb").read_bytes())
-    (graph,) = saved.meta_graphs
-    assert list(graph.meta_info_def.tags) == ["serve"]
-    return {
-        name: signature
-        for name, signature in graph.signature_def.items()
-        if signature.method_name == "tensorflow/serving/predict"
-    }
+    (graph,) = SavedModel.FromString((version / "saved_model.pb").read_bytes()).meta_graphs
+    found = graph.signature_def.items()
+    return {name: one for name, one in found if one.method_name == "tensorflow/serving/predict"}
 
 
 def inputs_of(model, name, sentences):
@@ -76,25 +66,25 @@ def inputs_of(model, name, sentences):
     if name == "tokens":
         tokens = model.tokenizer(tf.constant(sentences, tf.string), model.max_seq_length)
         return {key: value.numpy() for key, value in tokens.items()}
-    if name == "similarity":
-        return {"sentence_a": np.array(sentences, object), "sentence_b": np.array(sentences[::-1], object)}
-    return {"sentences": np.array(sentences, object)}
+    return _pair(sentences, sentences[::-1]) if name == "similarity" else {"sentences": np.array(sentences, object)}
 
 
 def expected_of(model, name, sentences):
-    """dict of output name -> array that the signature `name` must give for `inputs_of` it."""
+    """The array that the signature `name` must give for `inputs_of` it."""
     embedding = model.encode(sentences, show_progress_bar=False).reshape(len(sentences), model.embedding_size)
     if name == "similarity":
-        units = embedding / np.linalg.norm(embedding, axis=1, keepdims=True)
-        return {"cosine": np.sum(units * units[::-1], axis=1)}
+        return cosines(embedding, embedding[::-1])
     if name == "pooled" and sentences:
-        tokens = model.tokenizer(tf.constant(sentences, tf.string), model.max_seq_length)
-        return {"embedding": model.encoder(tokens, training=False).numpy()}
-    return {"embedding": embedding}
+        return model.encoder(model.tokenizer(tf.constant(sentences), model.max_seq_length), training=False).numpy()
+    return embedding
+
+
+def cosines(a, b):
+    return np.sum(a * b, axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
 
 
 def call(signature, inputs):
-    """What `c_api.py` is told: tensors by their names in the graph."""
+    """What `c_api.py` is asked: tensors by their names in the graph."""
     fed = {
         signature.inputs[key].name: {
             "dtype": "string" if array.dtype == object else str(array.dtype),
@@ -103,39 +93,25 @@ def call(signature, inputs):
         }
         for key, array in inputs.items()
     }
-    return {"inputs": fed, "outputs": [signature.outputs[key].name for key in sorted(signature.outputs)]}
+    (output,) = signature.outputs.values()
+    return {"inputs": fed, "outputs": [output.name]}
 
 
-def named(signature, answer):
-    """dict of output name -> array of an answer of `c_api.py`."""
-    arrays = [np.array(output["values"], np.float32).reshape(output["shape"]) for output in answer["outputs"]]
-    return dict(zip(sorted(signature.outputs), arrays, strict=True))
+def array_of(answer):
+    (output,) = answer["outputs"]
+    return np.array(output["values"], np.float32).reshape(output["shape"])
 
 
-def assert_agrees(found, expected):
-    """Outputs of the same names and shapes, and values that are the same to 1e-5."""
-    assert found.keys() == expected.keys()
-    for key, array in expected.items():
-        assert found[key].shape == array.shape
-        np.testing.assert_allclose(found[key], array, rtol=1e-5, atol=1e-5)
+def assert_agrees(answer, expected):
+    found = array_of(answer)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def good_calls(signatures):
-    """(signature's name, sentences) of what is called in turn."""
-    return [(name, sentences) for name in sorted(signatures) for sentences in _BATCHES]
-
-
-@pytest.fixture(scope="module")
-def program(model, version, signatures, good_calls):
-    """What `c_api.py` says to the calls that are refused, those of odd sentences, and the good ones, in this order."""
-    asked = [(name, inputs) for name, inputs, _ in _REFUSED]
-    asked += [("serving_default", {"sentences": np.array([odd], object)}) for odd, _ in _ODD]
-    asked += [(name, inputs_of(model, name, sentences)) for name, sentences in good_calls]
-    return run_program(version, [call(signatures[name], inputs) for name, inputs in asked])
-
-
-def run_program(version, calls):
+def run_program(version, asked):
+    """What `c_api.py` says to calls, each a signature's name and inputs."""
+    signatures = signatures_of(version)
+    calls = [call(signatures[name], inputs) for name, inputs in asked]
     done = subprocess.run(
         [sys.executable, str(_PROGRAM), str(_WHEELS), str(version)],
         input=json.dumps({"calls": calls, "threads": _THREADS}),
@@ -148,9 +124,23 @@ def run_program(version, calls):
 
 
 @pytest.fixture(scope="module")
+def good_calls(sts_model):
+    return [(name, inputs_of(sts_model, name, sentences)) for name, sentences in _GOOD]
+
+
+@pytest.fixture(scope="module")
+def program(sts_version, good_calls):
+    """What `c_api.py` says to the calls that are refused, those of odd sentences, and the good ones, in this order."""
+    refused = [(name, inputs) for name, inputs, _ in _REFUSED]
+    odd = [("serving_default", {"sentences": np.array([sentence], object)}) for sentence, _ in _ODD]
+    return run_program(sts_version, [*refused, *odd, *good_calls])
+
+
+@pytest.fixture(scope="module")
 def answers(program):
     """(to the refused calls, to the odd ones, to the good ones) of each thread, the main one's first."""
     n, m = len(_REFUSED), len(_REFUSED) + len(_ODD)
+    assert len(program["threads"]) == _THREADS
     return [(every[:n], every[n:m], every[m:]) for every in (program["answers"], *program["threads"])]
 
 
@@ -159,19 +149,12 @@ def test_no_python_of_tensorflow_or_of_this_project_takes_part(program):
     assert not packages & {"bert_flow_tf", "glow", "keras", "numpy", "tensorflow", "tensorflow_text", "tf_keras"}
 
 
-def test_every_signature_agrees_with_the_model_for_no_one_and_many_sentences(model, signatures, good_calls, answers):
-    assert {"serving_default", "similarity", "tokens", "pooled"} == signatures.keys()
-    _, _, good = answers[0]
-    for (name, sentences), answer in zip(good_calls, good, strict=True):
-        assert_agrees(named(signatures[name], answer), expected_of(model, name, list(sentences)))
-
-
-def test_threads_get_the_same_answers_at_once(signatures, good_calls, answers):
-    (_, _, alone), *threads = answers
-    assert len(threads) == _THREADS
-    for _, _, good in threads:
-        for (name, _), answer, expected in zip(good_calls, good, alone, strict=True):
-            assert_agrees(named(signatures[name], answer), named(signatures[name], expected))
+def test_every_signature_agrees_with_the_model_for_no_one_and_many_sentences(sts_model, sts_version, answers):
+    assert set(_SIGNATURES) == signatures_of(sts_version).keys()
+    expected = [expected_of(sts_model, name, list(sentences)) for name, sentences in _GOOD]
+    for _, _, good in answers:
+        for answer, array in zip(good, expected, strict=True):
+            assert_agrees(answer, array)
 
 
 def test_what_does_not_fit_a_signature_is_an_invalid_argument_and_all_others_are_served(answers):
@@ -181,77 +164,24 @@ def test_what_does_not_fit_a_signature_is_an_invalid_argument_and_all_others_are
             assert text in answer["message"]
 
 
-def test_odd_sentences_are_embedded_as_what_is_left_of_them(model, signatures, answers):
+def test_odd_sentences_are_embedded_as_what_is_left_of_them(sts_model, answers):
     for _, odd, _ in answers:
         for (_, sentence), answer in zip(_ODD, odd, strict=True):
-            found = named(signatures["serving_default"], answer)
-            assert_agrees(found, expected_of(model, "serving_default", [sentence]))
+            assert_agrees(answer, expected_of(sts_model, "serving_default", [sentence]))
 
 
-def test_bfloat16_gives_like_directions_for_every_signature_from_threads_too(model, good_calls, tmp_path):
-    version = model.export(tmp_path / "sts", dtype="bfloat16").path
-    signatures = signatures_of(version)
-    calls = [call(signatures[name], inputs_of(model, name, sentences)) for name, sentences in good_calls]
-    found = run_program(version, calls)
-    embed = tf.saved_model.load(str(version)).signatures["serving_default"]
+def test_bfloat16_gives_like_directions_for_every_signature_from_threads_too(sts_model, good_calls, bfloat16_export):
+    found = run_program(bfloat16_export.path, good_calls)
+    embed = tf.saved_model.load(str(bfloat16_export.path)).signatures["serving_default"]
     for answers in (found["answers"], *found["threads"]):
-        for (name, sentences), answer in zip(good_calls, answers, strict=True):
-            ((key, array),) = named(signatures[name], answer).items()
-            expected = expected_of(model, name, list(sentences))[key]
+        for (name, sentences), answer in zip(_GOOD, answers, strict=True):
+            array, expected = array_of(answer), expected_of(sts_model, name, list(sentences))
             assert array.shape == expected.shape
             if name == "similarity":
                 # Of its own embeddings: directions that differ from the model's by 0.99 leave a cosine much more room.
                 own = embed(sentences=tf.constant(list(sentences), tf.string))["embedding"].numpy()
-                units = own / np.linalg.norm(own, axis=1, keepdims=True)
-                np.testing.assert_allclose(array, np.sum(units * units[::-1], axis=1), rtol=0, atol=0.002)
+                np.testing.assert_allclose(array, cosines(own, own[::-1]), rtol=0, atol=0.002)
             else:
-                norms = np.linalg.norm(array, axis=1) * np.linalg.norm(expected, axis=1)
                 # As an export itself demands; and no float32 in disguise.
-                assert (np.sum(array * expected, axis=1) / norms >= 0.99).all()
+                assert (cosines(array, expected) >= 0.99).all()
                 assert not sentences or np.abs(array - expected).max() > 1e-4 * np.abs(expected).max()
-
-
-@pytest.fixture(scope="module")
-def saved_model_cli(version, tmp_path_factory):
-    """(what TensorFlow's `saved_model_cli show --all` prints, folder of what its `run` gives for three sentences).
-
-    One process runs both, with TensorFlow Text's operations, which the program has no flag for.
-    """
-    folder = tmp_path_factory.mktemp("saved_model_cli")
-    show = ["show", "--dir", str(version), "--all"]
-    run = ["run", "--dir", str(version), "--tag_set=serve", "--signature_def=serving_default"]
-    run += [f"--input_exprs=sentences={list(_SENTENCES[:3])}", "--outdir", str(folder)]
-    program = (
-        "import contextlib, json, sys, tensorflow_text\n"
-        "from tensorflow.python.tools import saved_model_cli\n"
-        "for arguments in json.load(sys.stdin):\n"
-        "    sys.argv[1:] = arguments\n"
-        "    with contextlib.suppress(SystemExit):\n"
-        "        saved_model_cli.main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=json.dumps([show, run]),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout, folder
-
-
-def test_saved_model_cli_shows_every_signature(saved_model_cli, signatures):
-    shown, _ = saved_model_cli
-    for name, signature in signatures.items():
-        assert f"signature_def['{name}']" in shown
-        for key, info in (*signature.inputs.items(), *signature.outputs.items()):
-            assert f"['{key}'] tensor_info" in shown
-            assert f"name: {info.name}" in shown
-    assert "could not be listed" not in shown
-
-
-def test_saved_model_cli_runs_it(model, saved_model_cli):
-    _, folder = saved_model_cli
-    expected = expected_of(model, "serving_default", list(_SENTENCES[:3]))
-    assert_agrees({"embedding": np.load(folder / "embedding.npy")}, expected)

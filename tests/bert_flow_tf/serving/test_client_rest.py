@@ -1,6 +1,7 @@
-"""What is REST's alone."""
+"""What is REST's alone. Answers that no model server gives come from a socket that sends them byte by byte."""
 
 import contextlib
+import itertools
 import json
 import socket
 import subprocess
@@ -11,18 +12,9 @@ import time
 import numpy as np
 import pytest
 
-from bert_flow_tf.serving import client as client_module
-from bert_flow_tf.serving.client_errors import NoAnswerInTimeError, ServingError
-from tests.bert_flow_tf.serving.client_checks import (
-    AMPLE,
-    connect,
-    expected_embeddings,
-    free_port,
-    message_of,
-    refused_answer,
-    target_at,
-)
-from tests.bert_flow_tf.serving.stand_in_server import RawAnswer, StandIn, toy_answer
+from bert_flow_tf.serving.client_errors import LARGEST_ANSWER, NoAnswerInTimeError, ServingError
+from tests.bert_flow_tf.serving.client_checks import connect, expected_embeddings, message_of
+from tests.bert_flow_tf.serving.stand_in_server import StandIn
 
 _WITHOUT_TENSORFLOW = """
 import sys
@@ -34,124 +26,128 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "grp
 """
 
 
-def test_rest_uses_a_connection_again(stand_in):
-    with stand_in.rest() as target, connect(target, timeout=AMPLE) as client:
-        client.encode(["one"])
-        [connection] = client._transport._idle
-        socket_before = connection.sock
-        client.encode(["two"])
-        assert client._transport._idle[0].sock is socket_before
-
-
-def test_rest_connection_that_the_server_closed_meanwhile_costs_no_try(stand_in, monkeypatch):
-    monkeypatch.setattr(client_module, "_ATTEMPTS", 1)
-    port = free_port()
-    with connect(target_at("rest", port), timeout=AMPLE) as client:
-        for _ in range(2):
-            with stand_in.rest(port):
-                np.testing.assert_array_equal(client.encode(["one"]), expected_embeddings(["one"]))
-
-
-def test_rest_deadline_holds_against_an_answer_that_trickles():
+@contextlib.contextmanager
+def answering(*answers, pause=0.0):
+    """The target of a server whose n-th connection gets the pieces of bytes of the n-th answer, and is closed then."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        stop = threading.Event()
 
-        def trickle():
-            connection, _ = listener.accept()
-            with connection, contextlib.suppress(OSError):
-                connection.recv(1 << 16)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
-                while not stop.wait(0.05):
-                    connection.sendall(b" ")
+        def serve():
+            for pieces in answers:
+                connection, _ = listener.accept()
+                # The client may hang up.
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(1 << 16)
+                    for piece in pieces:
+                        connection.sendall(piece)
+                        time.sleep(pause)
 
-        thread = threading.Thread(target=trickle)
+        thread = threading.Thread(target=serve)
         thread.start()
-        start = time.monotonic()
-        with connect(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.4) as client:
-            message_of(NoAnswerInTimeError, client.encode, ["one"])
-        assert time.monotonic() - start < 5
-        stop.set()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread.join()
 
 
+def http_answer(body, status="200 OK", length=None):
+    """The pieces of an answer; `length` is what it says of its body's."""
+    return [f"HTTP/1.1 {status}\r\nContent-Length: {len(body) if length is None else length}\r\n\r\n".encode(), body]
+
+
+def refused_answer(answer, ask="encode", *arguments):
+    """The line with which the client refuses the answer."""
+    with answering(answer) as target, connect(target) as client:
+        message = message_of(ServingError, getattr(client, ask), *arguments)
+    assert message.startswith(target)
+    return message
+
+
+def test_a_connection_is_used_again(stand_in):
+    with stand_in.rest() as target, connect(target) as client:
+        client.encode(["one", "two", "three"], batch_size=1)
+    assert len(stand_in.connections) == 1
+
+
 @pytest.mark.parametrize(
-    ("values", "found"),
-    [
-        ([[1.0, 2.0], [3.0]], "embedding with rows of several lengths"),
-        ([["1.0"], ["2.0"]], "embedding with values that are no numbers"),
-        ([[None], [1.0]], "embedding with values that are no numbers"),
-        ([[True], [False]], "embedding with values that are no numbers"),
-        ([[1e39], [1.0]], "an infinity in embedding number 0"),
-    ],
+    "beginning", [b"HTTP/1.1 200 OK\r\nX-Padding: ", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"]
 )
-def test_rest_answer_that_is_no_array_of_numbers_is_named(values, found):
-    assert f"found {found}" in refused_answer("rest", RawAnswer(json.dumps({"outputs": values}).encode()))
+def test_deadline_holds_against_an_answer_that_trickles(beginning):
+    trickle = itertools.chain([beginning], itertools.repeat(b" ", 200))
+    with answering(trickle, pause=0.05) as target, connect(target, timeout=0.4) as client:
+        start = time.monotonic()
+        message_of(NoAnswerInTimeError, client.encode, ["one"])
+        # The whole answer would take 10 s.
+        assert 0.4 <= time.monotonic() - start < 5
+
+
+def test_answer_without_an_end_is_refused():
+    flood = itertools.chain(
+        [b"HTTP/1.1 200 OK\r\n\r\n"], itertools.repeat(b" " * (1 << 20), 2 * (LARGEST_ANSWER >> 20))
+    )
+    assert "found more than 256 MiB of an answer, expected" in refused_answer(flood, "encode", ["one"])
 
 
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        (b"<html>\n<title>Welcome</title>", "'<html> <title>Welcome</title>' for POST /v1/models/bert_flow:predict"),
-        (b"", "'' for POST /v1/models/bert_flow:predict, expected a JSON object"),
+        (b'{"outputs": [[1.0, 2.0], [3.0]]}', "embedding with rows of several lengths, expected one length"),
+        (b'{"outputs": [["a"], ["b"]]}', "embedding with values that are no numbers, expected numbers"),
+        (b'{"outputs": [[null], [1.0]]}', "embedding with values that are no numbers, expected numbers"),
+        (b'{"outputs": [[1e300], [1.0]]}', "an infinity in embedding number 0 (from 0), expected finite numbers"),
+        (b'{"predictions": []}', "an answer with predictions, expected outputs"),
+        (b"{}", "an answer with nothing, expected outputs"),
+        (b"<html>\n<title>Hi</title>", "'<html>\\n<title>Hi</title>' for POST /v1/models/bert_flow:predict, expected"),
         (b"[1, 2]", "'[1, 2]' for POST"),
-        (b'{"outputs": [[1.0', "for POST /v1/models/bert_flow:predict, expected a JSON object"),
-        (b"\xff\xfe", "for POST /v1/models/bert_flow:predict, expected a JSON object"),
-        (b"[" * 100_000, "for POST /v1/models/bert_flow:predict, expected a JSON object"),
-        (b'{"predictions": []}', "found an answer with predictions, expected outputs"),
-        (b"{}", "found an answer with nothing, expected outputs"),
+        (b"\xff\xfe", "for POST /v1/models/bert_flow:predict, expected TensorFlow Serving's REST interface"),
+        (b"[" * 20_000, "for POST /v1/models/bert_flow:predict, expected TensorFlow Serving's REST interface"),
     ],
 )
-def test_rest_answer_that_is_not_the_json_asked_for_is_named(body, found):
-    assert found in refused_answer("rest", RawAnswer(body))
+def test_answer_that_is_not_the_json_asked_for_is_named(body, found):
+    message = refused_answer(http_answer(body), "encode", ["one", "two"])
+    assert found in message.partition("found ")[2]
 
 
 @pytest.mark.parametrize(
     ("status", "body", "found"),
     [
-        (404, b"<h1>Not Found</h1>", "HTTP 404 for POST /v1/models/bert_flow:predict (<h1>Not Found</h1>), expected"),
-        (301, b"", "HTTP 301 for POST /v1/models/bert_flow:predict (Moved Permanently), expected TensorFlow Serving"),
-        (401, b'{"message": "no key"}', "HTTP 401"),
-        (500, b'{ "error": "it\\\'s \\342\\200\\234" }', "HTTP 500"),  # older servers' errors are not quite JSON
+        ("404 Not Found", b"<h1>None here</h1>", "found HTTP 404 for POST /v1/models/bert_flow:predict: <h1>None here"),
+        ("301 Moved Permanently", b"", "found HTTP 301 for POST /v1/models/bert_flow:predict: Moved Permanently, exp"),
+        ("401 Unauthorized", b'{"message": "no key"}', "found HTTP 401"),
+        # Older servers' errors are not quite JSON.
+        ("500 Internal Server Error", b'{ "error": "it\\\'s \\342\\200\\234" }', "found HTTP 500"),
     ],
 )
-def test_rest_status_is_named(status, body, found):
-    assert found in refused_answer("rest", RawAnswer(body, status))
+def test_status_that_is_not_the_model_servers_is_named(status, body, found):
+    assert found in refused_answer(http_answer(body, status), "encode", ["one"])
 
 
-def test_rest_answer_that_breaks_off_is_asked_for_again(stand_in):
-    def answer(request, version):
-        if len(stand_in.requests) == 1:
-            return RawAnswer(b'{"outputs"', told_length=1000)
-        return toy_answer(request, version)
+def test_answer_that_is_not_http_is_named():
+    assert "found SSH-2.0-OpenSSH" in refused_answer([b"SSH-2.0-OpenSSH\r\n"], "encode", ["one"])
 
-    stand_in.answer = answer
-    with stand_in.rest() as target, connect(target, timeout=AMPLE) as client:
+
+def test_status_without_versions_is_named():
+    body = b'{"model_version_status": [{"version": "first", "state": "AVAILABLE"}]}'
+    assert "expected model_version_status, a list of versions and states" in refused_answer(http_answer(body), "status")
+
+
+def test_answer_that_breaks_off_is_asked_for_again():
+    rest = json.dumps({"outputs": expected_embeddings(["one"]).tolist()}).encode()
+    with answering([], http_answer(b'{"outputs"', length=1000), http_answer(rest)) as target, connect(target) as client:
         np.testing.assert_array_equal(client.encode(["one"]), expected_embeddings(["one"]))
 
 
-def test_rest_status_without_versions_is_named(stand_in):
-    with stand_in.rest() as target, connect(target, timeout=AMPLE) as client:
-        stand_in.states = lambda model: [("first", "AVAILABLE", "")]
-        message = message_of(ServingError, client.status)
-    assert "expected model_version_status, a list of versions and states" in message
+def test_address_that_does_not_work_is_one_line(stand_in):
+    with stand_in.rest() as target, connect(target.replace("http", "https")) as client:
+        assert "found [SSL: WRONG_VERSION_NUMBER]" in message_of(ServingError, client.encode, ["one"])
+    with connect("http://a..b:8501") as client:
+        assert "found Failed to parse: 'a..b'" in message_of(ServingError, client.encode, ["one"])
 
 
-def test_https_at_a_port_without_tls_is_one_line(stand_in):
-    with stand_in.rest() as target, connect(target.replace("http", "https"), timeout=AMPLE) as client:
-        assert "found no TLS that can be trusted" in message_of(ServingError, client.encode, ["one"])
-
-
-def test_rest_target_may_have_a_path_and_no_port(stand_in):
-    client = connect("http://gateway/team a/")
-    assert (client._transport._host, client._transport._port) == ("gateway", 80)
-    assert client._transport._path == "/team%20a/v1/models/bert_flow"
-    assert connect("https://gateway")._transport._port == 443
-
-
-def test_name_of_a_model_is_quoted_in_the_path():
+def test_model_and_path_before_it_are_quoted():
     stand_in = StandIn(model="flow 2:é/x")
-    with stand_in.rest() as target, connect(target, "flow 2:é/x", timeout=AMPLE) as client:
+    with stand_in.rest() as target, connect(target, "flow 2:é/x") as client:
         np.testing.assert_array_equal(client.encode(["one"]), expected_embeddings(["one"]))
+    refused = "/team%20a/v1/models/bert_flow:predict: gone, expected"
+    with answering(http_answer(b"gone", "404 Not Found")) as target, connect(f"{target}/team a/") as client:
+        assert refused in message_of(ServingError, client.encode, ["one"])
 
 
 def test_rest_needs_neither_tensorflow_nor_grpc(stand_in):

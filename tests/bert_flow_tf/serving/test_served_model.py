@@ -6,64 +6,46 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.serving.served_model import ServedBertFlow
-from bert_flow_tf.tokenizer import Tokenizer
-
-
-class ShapeEncoder:
-    """An encoder of so many token types whose embedding of a row is the shape [n, t] of its batch."""
-
-    variables = ()
-    max_seq_length = None
-
-    def __init__(self, num_types=None):
-        self.variables_by_name = {}
-        if num_types is not None:
-            self.variables_by_name["bert/type_embeddings/embeddings"] = tf.zeros([num_types, 4])
-
-    def __call__(self, tokens, training):
-        shape = tf.shape(tokens["input_word_ids"])
-        return tf.broadcast_to(tf.cast(shape, tf.float32), [shape[0], 2])
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tiny_source):
-    return Tokenizer.from_source(tiny_source)
+def serve(tiny_source):
+    """Function (number of token types) -> `ServedBertFlow` that cuts sentences at 8 word pieces.
 
+    Its encoder's embedding of a row is the shape [n, t] of its batch.
+    """
+    tokenizer = Tokenizer.from_source(tiny_source)
 
-@pytest.fixture
-def serve(tiny_source, tokenizer):
-    """Function (encoder) -> `ServedBertFlow` that cuts sentences at 8 word pieces."""
+    def embed(tokens):
+        shape = tf.shape(tokens["input_word_ids"])
+        return tf.broadcast_to(tf.cast(shape, tf.float32), [shape[0], 2])
 
-    def build(encoder):
+    def build(num_types=None):
+        encoder = types.SimpleNamespace(variables=(), max_seq_length=None, num_types=num_types, embed=embed)
         model = types.SimpleNamespace(source=tiny_source, tokenizer=tokenizer, flow=None, encoder=encoder)
         return ServedBertFlow(model, normalize=False, low_dim=-1, max_seq_length=8)
 
     return build
 
 
-@pytest.mark.parametrize("signature", ["serving_default", "pooled"])
-def test_sentences_are_padded_to_the_longest_of_their_batch_and_no_further(serve, signature):
-    served = serve(ShapeEncoder())
+def test_sentences_are_padded_to_the_longest_of_their_batch_and_no_further(serve):
+    served = serve()
     for words, length in (([1], 3), ([3, 1, 0], 5), ([0], 2), ([2, 50], 8)):
         sentences = tf.constant([" ".join(["w1"] * n) for n in words])
-        found = served.signatures()[signature](sentences)["embedding"]
-        np.testing.assert_array_equal(found, [[len(words), length]] * len(words))
-
-
-def test_both_sides_of_a_pair_share_a_batch(serve):
-    served = serve(ShapeEncoder())
+        for signature in (served.embed_sentences, served.pool_sentences):
+            np.testing.assert_array_equal(signature(sentences)["embedding"], [[len(words), length]] * len(words))
+    # Both sides of a pair share a batch: of [2, 4] and [2, 4]; each alone would be [1, 3] and [1, 4], of cosine 0.997.
     cosine = served.similarity(tf.constant(["w1"]), tf.constant(["w1 w2"]))["cosine"]
-    # Of [2, 4] and [2, 4]; each alone would be [1, 3] and [1, 4], whose cosine is 0.997.
     np.testing.assert_allclose(cosine, [1.0], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("num_types", "most", "refused", "expected"),
-    [(2, 1, 2, "expected 0 to 1"), (3, 2, 3, "expected 0 to 2"), (None, 7, -1, "expected 0 or more")],
+    ("num_types", "most", "refused", "expected"), [(3, 2, 3, "expected 0 to 2"), (None, 7, -1, "expected 0 or more")]
 )
 def test_type_ids_are_those_that_the_encoder_has_where_it_tells(serve, num_types, most, refused, expected):
-    served = serve(ShapeEncoder(num_types))
+    served = serve(num_types)
     ids, mask = tf.constant([[2, 5, 3]]), tf.ones([1, 3], tf.int32)
     assert served.embed_tokens(ids, mask, tf.constant([[0, most, 0]]))["embedding"].shape == (1, 2)
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"input_type_ids: found.*{expected}"):

@@ -1,0 +1,260 @@
+"""The options that several commands share, and what they give to the command's function.
+
+Everything here is checked before TensorFlow loads, which takes seconds.
+"""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
+
+if TYPE_CHECKING:
+    from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.data.tasks import Task
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+_MOST_SEEDS = 1000
+_LARGEST_SEED = 999_999_999
+
+ENCODER_OPTIONS = [
+    click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one."),
+    click.option(
+        "--sentence_embedding_type", metavar="NAME", help="Pooling of --bert_hub: avg, cls, …  [default: avg]"
+    ),
+    click.option("--max_seq_length", type=click.IntRange(3), metavar="N", help="Of --bert_hub.  [default: 64]"),
+]
+
+
+def with_options(options: Sequence[Decorator]) -> Decorator:
+    """Decorator that adds the options, as `click.option` makes them, in the order of the list."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelOptions:
+    """The model that a command line names: a run, a checkpoint or a saved model, or an encoder, or another source.
+
+    Without sentences to embed, the length is 3, which every encoder allows.
+    """
+
+    model: str | None = None
+    bert_hub: str | None = None
+    preprocess_hub: str | None = None
+    sentence_embedding_type: str | None = None
+    max_seq_length: int | None = None
+    embeds_sentences: bool = True
+
+    @property
+    def run_dir(self) -> pathlib.Path | None:
+        """Folder of the run; None for `bert_hub`."""
+        if self.model is None:
+            return None
+        path = pathlib.Path(self.model)
+        return path if path.is_dir() else path.parent
+
+    def load(self) -> "BertFlow":
+        """The model; raises `UserError` if a run is not finished, or an encoder cannot be found or does not fit."""
+        # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
+        from bert_flow_tf.api import BertFlow
+
+        if self.model:
+            return BertFlow.from_pretrained(self.model)
+        assert self.bert_hub is not None  # `model_options` lets only one of the two be missing
+        return BertFlow.from_hub(
+            self.bert_hub,
+            preprocess_hub=self.preprocess_hub,
+            pooling=self.sentence_embedding_type or "avg",
+            max_seq_length=self.max_seq_length or (64 if self.embeds_sentences else 3),
+        )
+
+
+def model_options(*, pooling: bool = True, or_instead: str | None = None) -> Decorator:
+    """Decorator that gives a command the options of a model, and its function one argument `model`, a `ModelOptions`.
+
+    Before the function is called: one model is named, options of `--bert_hub` come with it, and `--model` is a folder
+    or a checkpoint. `ModelOptions.load` checks the rest.
+
+    Args:
+      pooling: whether the command embeds sentences, and so takes `--sentence_embedding_type` and `--max_seq_length`.
+      or_instead: name of an option of the command that can replace the model.
+    """
+    options = [
+        click.option("--model", metavar="RUN", help="Finished run, one of its checkpoints, or a saved model."),
+        click.option("--bert_hub", metavar="HANDLE|DIR", help="Or an encoder without a flow: demo, base, large, …"),
+        *(ENCODER_OPTIONS if pooling else ENCODER_OPTIONS[:1]),
+    ]
+
+    def decorate(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(**values: Any) -> Any:
+            names = [field.name for field in dataclasses.fields(ModelOptions) if field.name in values]
+            chosen = ModelOptions(**{name: values.pop(name) for name in names}, embeds_sentences=pooling)
+            _check_model(chosen, {or_instead: values[or_instead]} if or_instead else {})
+            return function(model=chosen, **values)
+
+        return with_options(options)(command)
+
+    return decorate
+
+
+def _check_model(chosen: ModelOptions, instead: Mapping[str, str | None]) -> None:
+    sources = {"--model": chosen.model, "--bert_hub": chosen.bert_hub}
+    sources |= {f"--{name}": value for name, value in instead.items()}
+    given = [flag for flag, value in sources.items() if value]
+    if len(given) != 1:
+        raise UserError(
+            f"{click.get_current_context().command_path}: found {' and '.join(given) or 'no model'}, expected one of "
+            f"{', '.join(sources)}"
+        )
+    for name in ("preprocess_hub", "sentence_embedding_type", "max_seq_length"):
+        if getattr(chosen, name) is not None and given != ["--bert_hub"]:
+            raise UserError(f"--{name}: found {given[0]}, expected --bert_hub, the only one that it applies to")
+    model = chosen.model
+    if model and not pathlib.Path(model).is_dir() and not pathlib.Path(f"{model}.index").is_file():
+        raise UserError(f"--model={model}: neither a folder nor a checkpoint's prefix, expected a finished run")
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceInput:
+    """The sentences that a command line names; `-` is standard input."""
+
+    path: str
+    file_format: str | None = None
+    column: str | None = None
+
+    def read(self) -> Iterator[str]:
+        """Iterator over the sentences; the file's format is checked at once."""
+        return read_sentences(self.path, file_format=self.file_format, columns=self.column and [self.column])
+
+
+def input_options(function: Command) -> Command:
+    """Decorator that gives a command the options of a file of sentences, and its function `source`: `SentenceInput`."""
+
+    @functools.wraps(function)
+    def command(*, input_file: str, input_format: str | None, column: str | None, **values: Any) -> Any:
+        return function(source=SentenceInput(input_file, input_format, column), **values)
+
+    formats = click.Choice(sorted(set(FORMATS.values())))
+    help_of_column = "Of TSV (a number if there is no line of names), JSON lines or Parquet.  [default: sentence]"
+    help_of_input = "Sentences: .txt, .tsv, .jsonl, .parquet; - is stdin."
+    options = [
+        click.option("--input", "input_file", required=True, metavar="FILE", help=help_of_input),
+        click.option("--input_format", type=formats, help="If the file's ending does not say it."),
+        click.option("--column", metavar="NAME|N", help=help_of_column),
+    ]
+    return with_options(options)(command)
+
+
+class Names(click.ParamType):
+    """A list of names with commas between, each once."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """The names in their order."""
+        names = list(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        if not names:
+            raise UserError(f"{_flag(param)}: found none, expected names with commas between")
+        return names
+
+
+class Seeds(click.ParamType):
+    """Seeds: 1 to N for a number, the numbers themselves for a list (`7,` for one)."""
+
+    name = "seeds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """The seeds, different and not too large or many."""
+        flag = _flag(param)
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        if not parts or not all(part.isascii() and part.isdigit() for part in parts):
+            raise UserError(f"{flag}: found {value!r}, expected a number of seeds, or a list of seeds from 0: 7,8,9")
+        seeds = [int(part) for part in parts]
+        if "," not in value:
+            if not seeds[0]:
+                raise UserError(f"{flag}: found 0, expected at least one (write 0, with its comma for the seed 0)")
+            if seeds[0] > _MOST_SEEDS:
+                raise UserError(
+                    f"{flag}: found {value}, expected at most {_MOST_SEEDS} (write {value}, for that one seed)"
+                )
+            return list(range(1, seeds[0] + 1))
+        if len(set(seeds)) < len(seeds):
+            raise UserError(f"{flag}: found {value!r}, expected different seeds")
+        if max(seeds) > _LARGEST_SEED:
+            raise UserError(f"{flag}: found {max(seeds)}, expected seeds up to {_LARGEST_SEED}")
+        return seeds
+
+
+class FlowConfigName(click.ParamType):
+    """Name of a shipped flow configuration, or a JSON file that holds one."""
+
+    name = "flow"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The value itself."""
+        from glow.config import GlowConfig
+
+        try:
+            GlowConfig.load(value)
+        except (ValueError, OSError) as error:
+            raise UserError(f"{_flag(param)}: {error}") from error
+        return value
+
+
+class TaskName(click.ParamType):
+    """A `tasks.Task` by any of its names: `STS-B`, `stsb`, `QNLI-Regression`, `qnli`, in any case."""
+
+    name = "task"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Task":
+        """The task of that name."""
+        from bert_flow_tf.data.tasks import TASKS
+
+        by_key = {_key(name): task for name, task in TASKS.items()}
+        if _key(value) not in by_key:
+            raise UserError(f"{_flag(param)}: unknown task {value!r}, expected one of {', '.join(TASKS)}")
+        return by_key[_key(value)]
+
+
+def task_option(words: str) -> Decorator:
+    """Decorator that adds `--task`, STS-B by default; `words` are its help."""
+    return click.option("--task", default="STS-B", type=TaskName(), metavar="NAME", show_default=True, help=words)
+
+
+def require_gold(task: "Task", splits: Sequence[str]) -> None:
+    """Raises `UserError` unless these splits of the task have gold scores; it names the tasks that have them."""
+    from bert_flow_tf.data.tasks import TASKS
+
+    for split in splits:
+        if not _has_gold(task, split):
+            scored = [name for name, other in TASKS.items() if all(_has_gold(other, one) for one in splits)]
+            raise UserError(
+                f"--task: {task.name} has no gold scores for its {split} split, expected one of {', '.join(scored)}"
+            )
+
+
+def _has_gold(task: "Task", split: str) -> bool:
+    layout = task.gold_test if split == "test" else getattr(task, split)
+    return task.is_regression and layout is not None and layout.label_column is not None
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "").removesuffix("regression")
+
+
+def _flag(param: click.Parameter | None) -> str:
+    return param.opts[0] if param else "value"

@@ -1,0 +1,1 @@
+"""Sentence pairs with gold scores or labels: tasks, readers, data sets, folders."""

@@ -1,0 +1,153 @@
+"""Sentence pairs of other layouts as the folders of files that training reads (see `bert_flow_tf.data.tasks`).
+
+STS-12 to STS-16 become a `full.txt` of two columns, which the original's processors of that name read; TensorFlow
+Datasets' sets become GLUE's files. A folder is there whole or not at all.
+"""
+
+import json
+import pathlib
+import re
+from collections.abc import Sequence
+
+from bert_flow_tf.data import datasets, tasks
+from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.outputs import FolderKind, output_folder
+
+# Names what the folder was made of, and marks it as one that may be replaced.
+MARKER_FILE = "prepared.json"
+FULL_TEXT_FILE = "full.txt"
+
+
+def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
+    """Raises `UserError`, beginning with `flag`, unless the folder is new, or `overwrite` and made by this module."""
+    kind = FolderKind("a prepared folder", MARKER_FILE, _written_names(folder / MARKER_FILE))
+    output_folder(folder, kind, overwrite=overwrite, flag=f"{flag}: {folder}")
+
+
+def _written_names(marker: pathlib.Path) -> list[str]:
+    """Names of what this module wrote beside the marker file; empty where the file is missing or something else."""
+    try:
+        return [MARKER_FILE, *json.loads(marker.read_text(encoding="utf-8"))["files"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str) -> int:
+    """Number of pairs in the `full.txt` that it writes: both sentences of every pair, sub-set after sub-set."""
+    rows = _full_text_rows(subsets)
+    _write(folder, {FULL_TEXT_FILE: rows}, source)
+    return len(rows)
+
+
+def keep_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str, *, overwrite: bool) -> None:
+    """Writes the `full.txt` of `write_full_text` unless the very same is there.
+
+    Raises:
+      UserError: another one is there, and not to `overwrite`, or the folder holds something else.
+    """
+    path = folder / FULL_TEXT_FILE
+    if path.is_file() and path.read_bytes() == _file_bytes(_full_text_rows(subsets)):
+        return
+    if folder.exists():
+        check_folder(folder, "--out", overwrite=True)
+        if not overwrite:
+            raise UserError(
+                f"{path}: holds other pairs than {source}, expected the same, another --out, or --overwrite"
+            )
+    write_full_text(folder, subsets, source)
+
+
+def dataset_folder(name: str) -> str:
+    """Name of the folder of a dataset of TensorFlow Datasets in GLUE's layout: MNLI, SNLI, STS-B, …
+
+    Raises:
+      UserError: there is no dataset of that name.
+    """
+    return _layout_of(name).directory
+
+
+def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
+    """Number of pairs by split, after writing a dataset of TensorFlow Datasets as GLUE's files.
+
+    Test labels are written where the dataset has them and the layout has a file for them. MNLI's label is the gold
+    one; GLUE's file has the first annotator's in the column that the original reads.
+
+    Raises:
+      UserError: as `datasets.read_dataset`.
+    """
+    task = _layout_of(name)
+    files, pairs = {}, {}
+    for split in tasks.SPLITS:
+        examples = datasets.read_dataset(name, split)
+        pairs[split] = len(examples)
+        layouts = [getattr(task, split)]
+        if split == "test" and examples.has_labels and task.gold_test is not None:
+            layouts.append(task.gold_test)
+        for layout in layouts:
+            files[layout.name] = _rows(task, layout, examples)
+    _write(folder, files, name)
+    return pairs
+
+
+def senteval_names(name: str) -> list[str]:
+    """The tasks that a name of STS-12 to STS-16, or STS-12-16 for all of them, stands for; empty for any other."""
+    key = task_key(name)
+    if key == "sts1216":
+        return list(SENTEVAL_SUBSETS)
+    return [key] if key in SENTEVAL_SUBSETS else []
+
+
+def _layout_of(name: str) -> tasks.Task:
+    dataset = datasets.get_dataset(name)
+    return tasks.SNLI if dataset.name == "snli" else tasks.get_task(dataset.task)
+
+
+def _rows(task: tasks.Task, layout: tasks.FileLayout, examples: tasks.Examples) -> list[list[str]]:
+    """Lists of cells, the header's first: columns other than the sentences' and the label's hold a dash."""
+    last = layout.label_column is not None and layout.label_column < 0
+    width = layout.min_columns - last
+    columns = [*layout.sentence_columns]
+    if layout.label_column is not None:
+        columns.append(width if last else layout.label_column)
+    labels = [_label_text(task, label) for label in examples.labels]
+    rows = [] if layout.header is None else [layout.header]
+    for a, b, label in zip(examples.sentences_a, examples.sentences_b, labels, strict=True):
+        rows.append((_one_field(a), _one_field(b), label))
+    # Without a label column the label has no place.
+    placed = [dict(zip(columns, row, strict=False)) for row in rows]
+    return [[cells.get(column, "-") for column in range(width + last)] for cells in placed]
+
+
+def _full_text_rows(subsets: Sequence[ScoredPairs]) -> list[list[str]]:
+    pairs = (pair for subset in subsets for pair in zip(subset.sentences_a, subset.sentences_b, strict=True))
+    return [[_one_field(a), _one_field(b)] for a, b in pairs]
+
+
+def _label_text(task: tasks.Task, label: float) -> str:
+    if task.label_names:
+        return task.label_names[int(label)]
+    if task.label_scores:
+        return next(text for text, score in task.label_scores.items() if score == label)
+    # The shortest digits that are this float32.
+    text = str(label)
+    return text.removesuffix(".0") if task.metric == "auc" else text
+
+
+def _one_field(sentence: str) -> str:
+    """The sentence with tabs and line ends, which separate here, as spaces."""
+    return re.sub(r"[\t\r\n]+", " ", sentence)
+
+
+def _write(folder: pathlib.Path, files: dict[str, list[list[str]]], source: str) -> None:
+    with new_folder(folder) as new:
+        new.mkdir()
+        for name, rows in files.items():
+            (new / name).write_bytes(_file_bytes(rows))
+        marker = {"source": source, "files": {name: len(rows) for name, rows in files.items()}}
+        (new / MARKER_FILE).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
+
+
+def _file_bytes(rows: list[list[str]]) -> bytes:
+    return "".join("\t".join(row) + "\n" for row in rows).encode()

@@ -1,0 +1,243 @@
+"""Similarity tasks with gold scores, as lists of named sub-sets of sentence pairs.
+
+STS-12 to STS-16 come in SentEval's folders: `STS/STS12-en-test/STS.input.NAME.txt` with two sentences per line,
+separated by a tab, and `STS.gs.NAME.txt` with one gold score per line. A pair whose gold line is empty was not
+annotated and is left out; STS-13 is read without its SMT part, which SentEval does not hold. The other tasks come from
+`bert_flow_tf.data.tasks` or from TensorFlow Datasets.
+
+Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>; Li et al. 2020, section 4.1 (STS, SICK-R)
+and section 4.3 (QNLI by AUC on its dev set, which is why that is QNLI's split here; its test labels are not public).
+"""
+
+import dataclasses
+import os
+import pathlib
+import types
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_flow_tf.data import datasets, tasks
+from bert_flow_tf.errors import ArgumentError, UserError
+
+SENTEVAL_SUBSETS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
+    {
+        "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+        "sts13": ("FNWN", "headlines", "OnWN"),
+        "sts14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+        "sts15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+        "sts16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+    }
+)
+
+# Name here -> task of `bert_flow_tf.data.tasks`, and the split that is scored unless another is asked for.
+_GLUE_TASKS = {
+    "stsb": ("sts-b", "test"),
+    "sickr": ("sick-r", "test"),
+    "mrpc": ("mrpc-regression", "test"),
+    "qnli": ("qnli-regression", "dev"),
+    "qqp": ("qqp", "dev"),
+}
+
+Folder = str | os.PathLike
+
+TASK_NAMES = (*SENTEVAL_SUBSETS, *_GLUE_TASKS)
+
+_TITLES = {"stsb": "STS-B", "sickr": "SICK-R"} | {name: f"STS-{name[3:]}" for name in SENTEVAL_SUBSETS}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ScoredPairs:
+    """Sentence pairs with gold scores.
+
+    Attributes:
+      name: of the sub-set, as its files spell it; of the task where that has one set only.
+      gold: float64 [n].
+    """
+
+    name: str
+    sentences_a: list[str]
+    sentences_b: list[str]
+    gold: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sentences_a)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SimilarityTask:
+    """A task that cosine similarity is scored on.
+
+    Attributes:
+      name: one of `TASK_NAMES`, or `tfds:` and the name of a TensorFlow dataset.
+      title: the name as the paper prints it.
+      metric: "spearman" (with Pearson's correlation beside it) or "auc".
+      split: the split's name in its source.
+      source: where the pairs were read: a folder, or the dataset's name.
+      subsets: its sub-sets, or the one set that it is.
+    """
+
+    name: str
+    title: str
+    metric: str
+    split: str
+    source: str
+    subsets: Sequence[ScoredPairs]
+
+    def place(self, subset: ScoredPairs) -> str:
+        """Task and sub-set in words, to begin an error with."""
+        return self.name if subset.name == self.name else f"{self.name}, {subset.name}"
+
+
+def read_task(
+    name: str,
+    *,
+    glue_dir: Folder | None = None,
+    senteval_dir: Folder | None = None,
+    split: str | None = None,
+) -> SimilarityTask:
+    """The task of that name with its gold scores.
+
+    Args:
+      name: one of `TASK_NAMES`, also as the paper or `bert_flow_tf.data.tasks` spells it (`STS-12`, `STS-B`,
+        `QNLI-regression`), or the name of a TensorFlow dataset, such as `tfds:glue/stsb`.
+      glue_dir: folder of the folders `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression`, `QQP`.
+      senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
+      split: "train", "dev" or "test"; None for the usual one: test, and dev where the test labels
+        are not public (QNLI, QQP, and all of GLUE in TensorFlow Datasets).
+
+    Raises:
+      UserError: an unknown task, a missing folder, file or flag, a split without gold scores, files of different
+        lengths, no scored pair, or a line that is not as expected.
+    """
+    if datasets.is_dataset_name(name):
+        return _dataset_task(name, split)
+    key = task_key(name)
+    if key in SENTEVAL_SUBSETS:
+        if split not in (None, "test"):
+            raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
+        return _senteval_task(key, glue_dir, senteval_dir)
+    if key in _GLUE_TASKS:
+        if glue_dir is None:
+            raise ArgumentError(
+                f"glue_dir: missing, expected the folder of {tasks.get_task(_GLUE_TASKS[key][0]).directory}"
+            )
+        return _glue_task(key, glue_dir, split)
+    raise ArgumentError(
+        f"tasks: unknown task {name!r}, expected some of {', '.join((*TASK_NAMES, *datasets.SCORED_NAMES))}"
+    )
+
+
+def task_key(name: str) -> str:
+    """A task's name as in `TASK_NAMES` from the paper's or the original's spelling; any other in lower case."""
+    return name.lower().removesuffix("-regression").replace("-", "")
+
+
+def glue_task(name: str) -> tasks.Task:
+    """The task of `bert_flow_tf.data.tasks` that one of `TASK_NAMES` reads; none of STS-12 to STS-16."""
+    return tasks.get_task(_GLUE_TASKS[name][0])
+
+
+def read_senteval(name: str, folder: str | os.PathLike) -> list[ScoredPairs]:
+    """The sub-sets of one of `SENTEVAL_SUBSETS` from the folder of its files, such as `STS/STS12-en-test`.
+
+    Raises:
+      UserError: as `read_task`.
+    """
+    folder = pathlib.Path(folder)
+    return [
+        read_scored_pairs(folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt", subset)
+        for subset in SENTEVAL_SUBSETS[name]
+    ]
+
+
+def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLike, name: str) -> ScoredPairs:
+    """The pairs of one file that have a gold score in the other.
+
+    Raises:
+      UserError: a missing file, a line without exactly two columns, a gold score that is no number, different numbers
+        of lines, or no scored pair.
+    """
+    pairs = []
+    for number, line in enumerate(tasks.read_lines(input_path), start=1):
+        columns = line.split("\t")
+        if len(columns) != 2:
+            raise UserError(
+                f"{input_path}, line {number}: {len(columns)} columns found, 2 expected (two sentences, a tab between)"
+            )
+        pairs.append(columns)
+    # The gold lines of the last pairs may be empty, and count.
+    gold_lines = tasks.read_lines(gold_path, keeps_empty_end=True)
+    while len(gold_lines) > len(pairs) and not gold_lines[-1].strip():
+        gold_lines.pop()
+    if len(gold_lines) != len(pairs):
+        raise UserError(f"{gold_path}: {len(gold_lines)} gold lines found for the {len(pairs)} pairs of {input_path}")
+    scored = [
+        (a, b, tasks.parse_number(line.strip(), f"{gold_path}, line {number}"))
+        for number, ((a, b), line) in enumerate(zip(pairs, gold_lines, strict=True), start=1)
+        if line.strip()
+    ]
+    if not scored:
+        raise UserError(
+            f"{gold_path}: no gold score found for the {len(pairs)} pairs of {input_path}, expected at least one"
+        )
+    return ScoredPairs(name, [a for a, _, _ in scored], [b for _, b, _ in scored], np.array([g for _, _, g in scored]))
+
+
+def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str, name: str) -> ScoredPairs:
+    """The pairs of one split of a task with their gold scores, in file order.
+
+    Raises:
+      UserError: as `tasks.read_split` and `tasks.gold_scores`, or there are more or fewer gold scores than pairs.
+    """
+    gold = tasks.gold_scores(task, glue_dir, split)
+    folder = pathlib.Path(glue_dir) / task.directory
+    examples = tasks.read_split(task, folder, split)
+    if len(gold) != len(examples):
+        raise UserError(
+            f"{tasks.gold_path(task, glue_dir, split)}: {len(gold)} gold scores found for the {len(examples)} pairs of "
+            f"{folder / getattr(task, split).name}"
+        )
+    return ScoredPairs(name, examples.sentences_a, examples.sentences_b, gold)
+
+
+def _senteval_task(key: str, glue_dir: Folder | None, senteval_dir: Folder | None) -> SimilarityTask:
+    title, name = _TITLES[key], f"STS/{key.upper()}-en-test"
+    folders = [] if senteval_dir is None else [pathlib.Path(senteval_dir, part, name) for part in ("", "downstream")]
+    for folder in folders:
+        if folder.is_dir():
+            return SimilarityTask(key, title, "spearman", "test", str(folder), read_senteval(key, folder))
+    for directory in (glue_dir, senteval_dir):
+        if directory is not None and (full := pathlib.Path(directory, title, "full.txt")).is_file():
+            raise UserError(
+                f"{full}: two columns without gold scores, only for learning the flow; to score {key}, expected "
+                f"senteval_dir with {name}"
+            )
+    if not folders:
+        raise ArgumentError(f"senteval_dir: missing, expected the folder of {name}, to score {key}")
+    raise UserError(f"{folders[0]}: no such folder, expected SentEval's files of {title}")
+
+
+def _glue_task(key: str, glue_dir: Folder, split: str | None) -> SimilarityTask:
+    task_name, usual_split = _GLUE_TASKS[key]
+    task, split = tasks.get_task(task_name), split or usual_split
+    pairs = read_scored_split(task, glue_dir, split, key)
+    folder = str(pathlib.Path(glue_dir) / task.directory)
+    return SimilarityTask(key, _TITLES.get(key, key.upper()), task.metric, split, folder, [pairs])
+
+
+def _dataset_task(name: str, split: str | None) -> SimilarityTask:
+    dataset = datasets.get_dataset(name)
+    task = tasks.get_task(dataset.task)
+    if not task.is_regression:
+        raise ArgumentError(
+            f"tasks: {name} has classes that no cosine can be scored against, expected some of "
+            f"{', '.join((*TASK_NAMES, *datasets.SCORED_NAMES))}"
+        )
+    split = datasets.split_name(dataset, split or "dev")
+    examples = datasets.read_dataset(name, split)
+    if not examples.has_labels:
+        raise ArgumentError(f"split: {name} has no gold scores for its split {split}, expected another split")
+    pairs = ScoredPairs(name, examples.sentences_a, examples.sentences_b, examples.labels.astype(np.float64))
+    title = next(_TITLES.get(key, key.upper()) for key, (task_name, _) in _GLUE_TASKS.items() if task_name == task.name)
+    return SimilarityTask(name, title, task.metric, split, name, [pairs])

@@ -1,0 +1,433 @@
+"""The tasks: one table of where their sentences and labels are, and one reader.
+
+Source: the original's data processors (`siamese_utils.py`), its choice of label ranges (`run_siamese.py`) and its
+scoring script (`scripts/eval_stsb.py`).
+
+Quirks that are kept, since the published numbers came from them:
+
+- MNLI's label is column 10. In `train.tsv` (12 columns) and in `dev_matched.tsv` (16) that is `label1`, the first
+  annotator's; the gold label is the last column.
+- A test split has no labels, even where its file holds some: its examples get label 0, or the first class. So the SNLI
+  test pairs that ALLNLI trains on all count as contradictions.
+- STS-12 to STS-16 read the same `full.txt` for every split, so "all splits" holds every pair three times.
+"""
+
+import dataclasses
+import logging
+import math
+import os
+import re
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_flow_tf.errors import ArgumentError, UserError
+
+SPLITS = ("train", "dev", "test")
+
+# Share of a gold file's pairs that may be spelled differently in the split's own file.
+_DIFFERING_PAIRS = 0.1
+_NLI_LABELS = ("contradiction", "entailment", "neutral")
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class FileLayout:
+    """Where a tab-separated file keeps two sentences and a label.
+
+    Attributes:
+      name: the file's name in its task's folder.
+      sentence_columns: the two sentences' columns, from 0.
+      label_column: the label's column, from 0; -1 is a row's last; None where the file has no label.
+      header: the names of the two sentence columns and of the label column, as in the file's first line; None where the
+        first line is data already.
+    """
+
+    name: str
+    sentence_columns: tuple[int, int]
+    label_column: int | None = None
+    header: tuple[str, str] | tuple[str, str, str] | None = None
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns of the sentences and, if the file has one, of the label."""
+        return self.sentence_columns if self.label_column is None else (*self.sentence_columns, self.label_column)
+
+    @property
+    def min_columns(self) -> int:
+        """The fewest columns that a row can have; a label in the last column comes after the sentences."""
+        return max(self.columns) + 1 + (min(self.columns) < 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One row of the table of tasks.
+
+    Attributes:
+      name: lower case, as in the original's `--task_name`.
+      directory: its folder's name in the GLUE folder.
+      train, dev, test: layout of each split's file.
+      is_regression: True where the label is a score for the cosine, False where it is a class.
+      label_names: the classes in the order of their ids; empty for regression.
+      label_min, label_max: range of the scores; (label - label_min) / (label_max - label_min) is the cosine's target.
+      metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
+      label_scores: the score each label text stands for, where a regression task's labels are words; else None.
+      gold_test: file with the test split's gold scores; None where none are public.
+      sibling: the folder beside the given data folder to read instead; None to read the given one.
+      skips_incomplete_rows: True where the published files are known to hold broken rows: they are left out, with a
+        warning.
+    """
+
+    name: str
+    directory: str
+    train: FileLayout
+    dev: FileLayout
+    test: FileLayout
+    is_regression: bool = True
+    label_names: tuple[str, ...] = ()
+    label_min: float = 0.0
+    label_max: float = 5.0
+    metric: str = "spearman"
+    label_scores: Mapping[str, float] | None = None
+    gold_test: FileLayout | None = None
+    sibling: str | None = None
+    skips_incomplete_rows: bool = False
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+    """Pairs of sentences with their labels.
+
+    Attributes:
+      sentences_a, sentences_b: n sentences each.
+      labels: [n], float32 scores as in the file (regression) or int32 class ids.
+      has_labels: False where the labels, or some of them, only stand in for missing ones.
+    """
+
+    sentences_a: list[str]
+    sentences_b: list[str]
+    labels: np.ndarray
+    has_labels: bool
+
+    def __len__(self) -> int:
+        return len(self.sentences_a)
+
+
+_STSB_HEADER = ("sentence1", "sentence2", "score")
+_SICK_HEADER = ("sentence_A", "sentence_B", "relatedness_score")
+_MNLI_HEADER = ("sentence1", "sentence2", "label1")
+_SNLI_HEADER = ("sentence1", "sentence2", "gold_label")
+_QQP_HEADER = ("question1", "question2", "is_duplicate")
+_MRPC_HEADER = ("#1 String", "#2 String", "Quality")
+_QNLI_HEADER = ("question", "sentence", "label")
+
+
+_NLI: dict[str, Any] = {"is_regression": False, "label_names": _NLI_LABELS, "label_max": 1.0, "metric": "accuracy"}
+_BINARY: dict[str, Any] = {"label_max": 1.0, "metric": "auc"}
+_TSV_FILES = ("train.tsv", "dev.tsv", "test.tsv")
+_MNLI_FILES = ("train.tsv", "dev_matched.tsv", "test_matched.tsv")
+_SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+
+
+def _task(
+    name: str,
+    directory: str,
+    sentences: tuple[int, int],
+    label: int,
+    header: tuple[str, str, str],
+    *,
+    files: tuple[str, str, str] = _TSV_FILES,
+    test_sentences: tuple[int, int] | None = None,
+    **options: Any,
+) -> Task:
+    """A task whose train and dev files have the same columns, and whose test file is read without labels."""
+    train, dev = (FileLayout(file, sentences, label, header) for file in files[:2])
+    test = FileLayout(files[2], test_sentences or sentences, None, header[:2])
+    return Task(name, directory, train, dev, test, **options)
+
+
+def _full_text_task(name: str) -> Task:
+    full = FileLayout("full.txt", (0, 1))
+    return Task(name, name.upper(), full, full, full)
+
+
+# Not in TASKS: the original reads SNLI only as a part of ALLNLI.
+SNLI = _task("snli", "SNLI", (7, 8), -1, _SNLI_HEADER, sibling="SNLI", **_NLI)
+
+_TASKS = (
+    _task("sts-b", "STS-B", (7, 8), 9, _STSB_HEADER, gold_test=FileLayout("sts-test.csv", (5, 6), 4)),
+    _task(
+        "sick-r",
+        "SICK-R",
+        (1, 2),
+        3,
+        _SICK_HEADER,
+        files=_SICK_FILES,
+        gold_test=FileLayout(_SICK_FILES[2], (1, 2), 3, _SICK_HEADER),
+    ),
+    *(_full_text_task(name) for name in ("sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")),
+    _task("mnli", "MNLI", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, **_NLI),
+    # The original replaces the last part of ALLNLI's data folder by MNLI.
+    _task("allnli", "ALLNLI", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, sibling="MNLI", **_NLI),
+    _task("qqp", "QQP", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
+    _task(
+        "mrpc-regression",
+        "MRPC-Regression",
+        (3, 4),
+        0,
+        _MRPC_HEADER,
+        gold_test=FileLayout("msr_paraphrase_test.txt", (3, 4), 0, _MRPC_HEADER),
+        **_BINARY,
+    ),
+    _task(
+        "qnli-regression",
+        "QNLI-Regression",
+        (1, 2),
+        -1,
+        _QNLI_HEADER,
+        label_scores=types.MappingProxyType({"not_entailment": 0.0, "entailment": 1.0}),
+        skips_incomplete_rows=True,
+        **_BINARY,
+    ),
+)
+
+TASKS: Mapping[str, Task] = types.MappingProxyType({task.name: task for task in _TASKS})
+
+
+def get_task(name: Task | str) -> Task:
+    """The task of that name, in any case; a `Task` is given back.
+
+    Raises:
+      UserError: there is no such task.
+    """
+    if isinstance(name, Task):
+        return name
+    if name.lower() not in TASKS:
+        raise ArgumentError(f"task_name: unknown task {name!r}, expected one of {', '.join(TASKS)}")
+    return TASKS[name.lower()]
+
+
+def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Examples:
+    """The pairs of one split, in file order.
+
+    Args:
+      data_dir: the task's folder. For ALLNLI any folder beside `MNLI` (and `SNLI`), whose dev and test splits are
+        ALLNLI's too.
+      split: "train", "dev" or "test". The test split has no labels (see the module's quirks).
+
+    Raises:
+      UserError: unknown task or split, missing folder, file or column, bytes that are not UTF-8, a row with too few
+        columns, a label that is no number, out of range or no class of the task, or a file without examples.
+    """
+    task = get_task(task)
+    layout = _layout(task, split)
+    path = os.path.join(_folder(task, data_dir), layout.name)
+    rows = _read_rows(path, layout, task.skips_incomplete_rows)
+    column_a, column_b = layout.sentence_columns
+    values = [0.0] * len(rows) if layout.label_column is None else _labels(task, layout.label_column, path, rows)
+    return Examples(
+        sentences_a=[row[column_a] for _, row in rows],
+        sentences_b=[row[column_b] for _, row in rows],
+        labels=np.asarray(values, np.float32 if task.is_regression else np.int32),
+        has_labels=layout.label_column is not None,
+    )
+
+
+def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_training: bool = False) -> Examples:
+    """The pairs to train on, in the original's order before its shuffle.
+
+    That is the train split; for ALLNLI then SNLI's train, dev and test splits; with `use_full_for_training` then the
+    task's own dev and test splits (the paper's "target").
+
+    Raises:
+      UserError: as `read_split`.
+    """
+    task = get_task(task)
+    parts = [read_split(task, data_dir, "train")]
+    if task.name == "allnli":
+        parts += [read_split(SNLI, data_dir, split) for split in SPLITS]
+    if use_full_for_training:
+        parts += [read_split(task, data_dir, split) for split in ("dev", "test")]
+    return concatenate(parts)
+
+
+def concatenate(parts: Sequence[Examples]) -> Examples:
+    """All examples of `parts`, one after the other; labelled only if every part is."""
+    return Examples(
+        sentences_a=[sentence for part in parts for sentence in part.sentences_a],
+        sentences_b=[sentence for part in parts for sentence in part.sentences_b],
+        labels=np.concatenate([part.labels for part in parts]),
+        has_labels=all(part.has_labels for part in parts),
+    )
+
+
+def gold_path(task: Task | str, glue_dir: str | os.PathLike, split: str) -> str:
+    """Path of the file that `gold_scores` reads.
+
+    Raises:
+      UserError: unknown task or split, or a task or split without gold scores.
+    """
+    task, layout = _gold_layout(task, split)
+    return os.path.join(os.fspath(glue_dir), task.directory, layout.name)
+
+
+def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
+    """The gold scores [n] of one split, float64, in file order.
+
+    `glue_dir` is the folder that holds the tasks' folders; STS-B's test scores are those of `sts-test.csv`.
+
+    Raises:
+      UserError: as `read_split`, a task or split without gold scores, or gold scores in a file of their own that is in
+        another order than the split's file beside it.
+    """
+    task, layout = _gold_layout(task, split)
+    path = os.path.join(_folder(task, os.path.join(os.fspath(glue_dir), task.directory)), layout.name)
+    rows = _read_rows(path, layout, task.skips_incomplete_rows)
+    _check_order(task, path, layout, rows, split)
+    return np.asarray(_labels(task, layout.columns[-1], path, rows), np.float64)
+
+
+def read_lines(path: str | os.PathLike, *, keeps_empty_end: bool = False) -> list[str]:
+    """The lines of a UTF-8 text file, without line ends (LF or CRLF), byte order mark and empty lines at the end.
+
+    With `keeps_empty_end` empty lines at the end stay, for a file in which an empty line says something.
+
+    Raises:
+      UserError: no such file, a folder, an unreadable file, or bytes that are not UTF-8.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8, which is expected"
+        ) from None
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    if not lines[-1]:
+        lines.pop()
+    while lines and not lines[-1] and not keeps_empty_end:
+        lines.pop()
+    return lines
+
+
+def parse_number(text: str, place: str) -> float:
+    """The finite number that `text` spells.
+
+    Raises:
+      UserError: `text` is no number, or NaN or infinite; the line begins with `place`.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        raise UserError(f"{place}: found {text!r}, expected a number") from None
+    if not math.isfinite(number):
+        raise UserError(f"{place}: found {text!r}, expected a finite number")
+    return number
+
+
+def _layout(task: Task, split: str) -> FileLayout:
+    if split not in SPLITS:
+        raise UserError(f"unknown split {split!r}, expected one of {', '.join(SPLITS)}")
+    return getattr(task, split)
+
+
+def _gold_layout(task: Task | str, split: str) -> tuple[Task, FileLayout]:
+    task = get_task(task)
+    layout: FileLayout | None = _layout(task, split)
+    if not task.is_regression:
+        raise UserError(f"{task.name} has classes, not scores; expected a regression task")
+    if split == "test":
+        layout = task.gold_test
+    if layout is None or layout.label_column is None:
+        raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split")
+    return task, layout
+
+
+def _check_order(task: Task, path: str, layout: FileLayout, rows: list[tuple[int, list[str]]], split: str) -> None:
+    """Raises `UserError` if the gold file's pairs are not those of the split's own file, where both are there."""
+    own = _layout(task, split)
+    own_path = os.path.join(os.path.dirname(path), own.name)
+    if own.name == layout.name or not os.path.isfile(own_path):
+        return
+    pairs = _read_rows(own_path, own, task.skips_incomplete_rows)
+    if len(pairs) != len(rows):
+        return  # The caller compares the numbers and names both.
+    differing = [
+        (line, own_line)
+        for (line, row), (own_line, own_row) in zip(rows, pairs, strict=True)
+        if any(
+            re.sub(r"\W", "", row[column]) != re.sub(r"\W", "", own_row[own_column])
+            for column, own_column in zip(layout.sentence_columns, own.sentence_columns, strict=True)
+        )
+    ]
+    # A few may be spelled differently; in another order nearly all differ.
+    if len(differing) > _DIFFERING_PAIRS * len(rows):
+        line, own_line = differing[0]
+        raise UserError(
+            f"{path}, line {line}: found other sentences than in line {own_line} of {own_path} ({len(differing)} such "
+            "lines), expected the same pairs in the same order"
+        )
+
+
+def _folder(task: Task, data_dir: str | os.PathLike) -> str:
+    folder = os.fspath(data_dir)
+    if task.sibling is not None:
+        # dirname would take what is before a trailing slash for the last part.
+        folder = os.path.join(os.path.dirname(folder.rstrip("/")), task.sibling)
+    if not os.path.isdir(folder):
+        raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
+    return folder
+
+
+def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[tuple[int, list[str]]]:
+    """(line number from 1, columns) of each row below the header.
+
+    A tab always separates and a quote is an ordinary character, as for `csv.reader(delimiter="\\t", quotechar=None)`.
+    """
+    rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
+    if layout.header is not None and rows:
+        _check_header(path, layout, rows.pop(0)[1])
+    complete = [(number, row) for number, row in rows if len(row) >= layout.min_columns]
+    if len(complete) < len(rows):
+        number, row = next((number, row) for number, row in rows if len(row) < layout.min_columns)
+        found = f"{path}, line {number}: {len(row)} columns found, at least {layout.min_columns} expected"
+        if not skips_incomplete:
+            raise UserError(found)
+        _logger.warning("Incomplete line, ignored. %s (%d such lines)", found, len(rows) - len(complete))
+    if not complete:
+        raise UserError(f"{path}: no examples found, expected at least one row")
+    return complete
+
+
+def _check_header(path: str, layout: FileLayout, found: list[str]) -> None:
+    for column, name in zip(layout.columns, layout.header or (), strict=True):
+        position = column if column >= 0 else len(found) + column
+        if position >= len(found):
+            raise UserError(f"{path}, line 1: {len(found)} columns found, expected {name!r} as column {position + 1}")
+        if found[position].strip().lower() != name.lower():
+            raise UserError(f"{path}, line 1: column {position + 1} is {found[position]!r}, expected {name!r}")
+
+
+def _labels(task: Task, column: int, path: str, rows: list[tuple[int, list[str]]]) -> list[float]:
+    """The rows' labels: scores, or ids of classes."""
+    by_text = task.label_scores or {name: number for number, name in enumerate(task.label_names)}
+    labels = []
+    for line, row in rows:
+        text, place = row[column], f"{path}, line {line}, column {column % len(row) + 1}"
+        if by_text and text not in by_text:
+            raise UserError(f"{place}: label {text!r}, expected one of {', '.join(by_text)}")
+        label = by_text[text] if by_text else parse_number(text, place)
+        if not by_text and not task.label_min <= label <= task.label_max:
+            raise UserError(f"{place}: score {text}, expected {task.label_min:g} to {task.label_max:g}")
+        labels.append(label)
+    return labels

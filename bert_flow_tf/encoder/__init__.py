@@ -1,0 +1,1 @@
+"""From sentences to pooled embeddings: tokenizer, encoder, batches, cache."""

@@ -1,0 +1,1 @@
+"""BERT weights of other formats as a TF-Hub encoder."""

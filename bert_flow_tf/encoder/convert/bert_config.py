@@ -1,0 +1,84 @@
+"""The shape of a BERT, read from a TF1 `bert_config.json` or a Hugging Face `config.json`."""
+
+import os
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import read_json
+
+# "gelu" is the tanh approximation in the TF1 code and the exact, erf form at Hugging Face: the names here say which.
+_TF1_ACTIVATIONS = {name: name for name in ("gelu_tanh", "gelu_erf", "relu", "tanh", "linear")} | {"gelu": "gelu_tanh"}
+_HUGGING_FACE_ACTIVATIONS = {
+    "gelu": "gelu_erf",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "tanh": "tanh",
+    "linear": "linear",
+}
+_LAYER_NORM_EPS = 1e-12
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+_Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+
+
+class BertConfig(msgspec.Struct, frozen=True):
+    """Shape, activation and dropout rates of a BERT. `hidden_act` is gelu_tanh, gelu_erf, relu, tanh or linear."""
+
+    vocab_size: _Count
+    hidden_size: _Count
+    num_hidden_layers: _Count
+    num_attention_heads: _Count
+    intermediate_size: _Count
+    max_position_embeddings: _Count
+    type_vocab_size: _Count
+    hidden_act: str
+    hidden_dropout_prob: _Rate
+    attention_probs_dropout_prob: _Rate
+    initializer_range: _Rate = 0.02
+
+    def to_dict(self) -> dict[str, Any]:
+        """dict of all fields, as written to `bert_config.json`."""
+        return {name: getattr(self, name) for name in BertConfig.__struct_fields__}
+
+
+class _File(BertConfig, frozen=True):
+    """What a file may say besides, which only has one value that can be converted."""
+
+    model_type: Literal["bert"] = "bert"
+    position_embedding_type: Literal["absolute"] = "absolute"
+    layer_norm_eps: float = _LAYER_NORM_EPS
+
+
+def read_tf1_config(path: str | os.PathLike) -> BertConfig:
+    """`BertConfig` of the `bert_config.json` of a TF1 checkpoint.
+
+    Raises:
+      UserError: the file cannot be read, or a field is missing or has a value that no BERT here has.
+    """
+    return _read(path, _TF1_ACTIVATIONS)
+
+
+def read_hugging_face_config(path: str | os.PathLike) -> BertConfig:
+    """`BertConfig` of a Hugging Face `config.json`.
+
+    Raises:
+      UserError: as `read_tf1_config`, or the model is not a BERT with absolute positions.
+    """
+    return _read(path, _HUGGING_FACE_ACTIVATIONS)
+
+
+def _read(path: str | os.PathLike, activations: dict[str, str]) -> BertConfig:
+    file = read_json(path, _File, expected="a BERT with absolute positions", versioned=False)
+    if file.hidden_act not in activations:
+        raise UserError(f"{path}: hidden_act: found {file.hidden_act!r}, expected one of {', '.join(activations)}")
+    if file.layer_norm_eps != _LAYER_NORM_EPS:
+        raise UserError(f"{path}: layer_norm_eps: found {file.layer_norm_eps!r}, expected {_LAYER_NORM_EPS}")
+    if file.hidden_size % file.num_attention_heads:
+        raise UserError(
+            f"{path}: hidden_size: found {file.hidden_size}, expected a multiple of num_attention_heads "
+            f"{file.num_attention_heads}"
+        )
+    return BertConfig(**(file.to_dict() | {"hidden_act": activations[file.hidden_act]}))

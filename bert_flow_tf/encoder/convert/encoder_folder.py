@@ -1,0 +1,106 @@
+"""Writes an encoder folder: `encoder/`, `preprocess/`, `bert_config.json`, `vocab.txt` and `source.json`."""
+
+import contextlib
+import logging
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from bert_flow_tf.encoder.convert import weights as bert_weights
+from bert_flow_tf.encoder.convert.bert_config import BertConfig
+from bert_flow_tf.encoder.convert.bert_saved_model import save_bert
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, SOURCE_FILE, VOCAB_FILE
+from bert_flow_tf.encoder.tokenizer import read_vocabulary
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
+from bert_flow_tf.files.outputs import output_folder
+
+# Part of every cache key: to be raised when the same source would give another folder.
+CONVERSION_VERSION = 2
+
+
+def write_encoder_folder(
+    out_dir: str | os.PathLike,
+    *,
+    config: BertConfig,
+    vocab_file: str | os.PathLike,
+    weights: dict[str, np.ndarray],
+    do_lower_case: bool | None,
+    source: dict[str, Any],
+    overwrite: bool = False,
+) -> pathlib.Path:
+    """Path of the encoder folder written.
+
+    Args:
+      weights: dict of TF1 name -> array, checked by `check_variables`.
+      do_lower_case: whether the vocabulary is uncased; None decides by whether it has pieces with capitals.
+      source: says where the weights came from, for `source.json`; no paths and no times, so that one source gives one
+        folder.
+
+    Raises:
+      UserError: the vocabulary has another size than the configuration says, a weight is not finite, or `out_dir` may
+        not be written.
+    """
+    vocab = read_vocabulary(vocab_file)
+    if len(vocab) != config.vocab_size:
+        raise UserError(
+            f"{vocab_file}: found {len(vocab)} word pieces, expected the configuration's vocab_size, "
+            f"{config.vocab_size}"
+        )
+    bert_weights.check_finite(weights, source["kind"])
+    if do_lower_case is None:
+        do_lower_case = not has_capitals(vocab)
+    # tf-models takes seconds to import, and is needed only here.
+    from bert_flow_tf.encoder.convert.preprocess import Preprocess
+
+    with new_encoder_folder(out_dir, overwrite=overwrite) as folder:
+        shutil.copyfile(vocab_file, folder / VOCAB_FILE)
+        write_json(folder / BERT_CONFIG_FILE, dict(sorted(config.to_dict().items())))
+        write_encoder_record(folder, {"do_lower_case": do_lower_case, **source})
+        with quiet_tensorflow():
+            save_bert(folder / "encoder", config, weights, vocab_file=folder / VOCAB_FILE, do_lower_case=do_lower_case)
+            tf.saved_model.save(Preprocess(folder / VOCAB_FILE, do_lower_case), str(folder / "preprocess"))
+    return pathlib.Path(out_dir)
+
+
+def write_encoder_record(folder: pathlib.Path, record: dict[str, Any]) -> None:
+    """Writes `source.json`: `folders.EncoderRecord` and whatever else says where the weights came from."""
+    write_json(folder / SOURCE_FILE, {"format_version": FORMAT_VERSION} | record)
+
+
+def has_capitals(vocab: list[str]) -> bool:
+    """Whether a vocabulary has pieces with capitals, not counting special tokens in brackets: then it is cased."""
+    return any(piece != piece.lower() for piece in vocab if not (piece.startswith("[") and piece.endswith("]")))
+
+
+@contextlib.contextmanager
+def new_encoder_folder(out_dir: str | os.PathLike, *, overwrite: bool = False) -> Iterator[pathlib.Path]:
+    """Gives a folder to fill, which gets the name `out_dir` when the block ends well and is removed when not.
+
+    Raises:
+      UserError: `out_dir` exists and `overwrite` is false, or it is no encoder folder, or cannot be written to.
+    """
+    out_dir = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
+    with new_folder(out_dir, replace=overwrite) as folder:
+        folder.mkdir()
+        yield folder
+
+
+@contextlib.contextmanager
+def quiet_tensorflow() -> Iterator[None]:
+    """Keeps TensorFlow's remarks about untraced functions, which are of no use to a user, off the terminal."""
+    loggers = tf.get_logger(), logging.getLogger("absl")
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

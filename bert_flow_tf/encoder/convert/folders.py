@@ -1,0 +1,55 @@
+"""The kinds of folders that a conversion writes, and the record in an encoder folder."""
+
+import pathlib
+from collections.abc import Callable
+
+import msgspec
+
+from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.files.outputs import FolderKind
+
+SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
+ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
+# In the config.json of a run that was converted, and in the record beside a TF1 checkpoint that was written here.
+CONVERTED_KEY, TF1_RECORD_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "run_of_bert_flow_tf", "converted_from.json"
+
+
+def _has_key(key: str) -> Callable[[pathlib.Path], bool]:
+    return lambda path: f'"{key}": '.encode() in path.read_bytes()
+
+
+ENCODER_FOLDER = FolderKind("an encoder folder", SOURCE_FILE, ENCODER_PARTS)
+CONVERTED_RUN = FolderKind(
+    "a converted run",
+    "config.json",
+    ("*.json", "checkpoint", "model.ckpt-*", "*_results.t*", "*_pooled.tsv", "embeddings-*.npy"),
+    _has_key(CONVERTED_KEY),
+)
+TF1_CHECKPOINT = FolderKind(
+    "a TF1 checkpoint of a run",
+    TF1_RECORD_FILE,
+    (TF1_RECORD_FILE, "checkpoint", "model.ckpt-*", VOCAB_FILE, BERT_CONFIG_FILE),
+    _has_key(TF1_RECORD_KEY),
+)
+
+
+class EncoderRecord(msgspec.Struct):
+    """What `source.json` says that is read back.
+
+    Attributes:
+      do_lower_case: whether the vocabulary is uncased.
+      started_from: fingerprint of the encoder that has the same graph with other weights; None where there is none.
+    """
+
+    do_lower_case: bool
+    started_from: str | None = None
+
+
+def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
+    """The record of an encoder folder; None for a folder without one, as TF-Hub's encoders have.
+
+    Raises:
+      UserError: the record cannot be read, or is of another format version.
+    """
+    path = folder / SOURCE_FILE
+    return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None

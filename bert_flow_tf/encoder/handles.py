@@ -1,0 +1,42 @@
+"""The encoders that have short names, and what is known of an encoder once it is found."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+DEMO = "demo"
+# Short name -> name of the BERT authors' checkpoint.
+BERT_NAMES = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
+# Short name -> TF-Hub handle of that encoder.
+HUB_HANDLES = {short: f"https://tfhub.dev/tensorflow/bert_en_{name}/4" for short, name in BERT_NAMES.items()}
+UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"
+ENCODER_NAMES = (*HUB_HANDLES, DEMO)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderSource:
+    """An encoder and its preprocess model, found and ready to load.
+
+    Attributes:
+      bert_hub: handle that `resolve_encoder` takes: `demo`, a TF-Hub handle or a folder's absolute path.
+      preprocess_hub: the preprocess model's handle or path; None when `bert_hub` names both.
+      do_lower_case: whether the vocabulary is uncased.
+      fingerprint: SHA-256, in hex, over weights, graph and vocabulary; the same on every machine and in every folder.
+      encoder_dir, preprocess_dir: the SavedModels on this machine.
+    """
+
+    bert_hub: str
+    preprocess_hub: str | None
+    do_lower_case: bool
+    fingerprint: str
+    encoder_dir: pathlib.Path = dataclasses.field(compare=False)
+    preprocess_dir: pathlib.Path = dataclasses.field(compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """dict of `bert_hub`, `preprocess_hub`, `do_lower_case`, `fingerprint`, as a run's `config.json` keeps it."""
+        return {
+            "bert_hub": self.bert_hub,
+            "preprocess_hub": self.preprocess_hub,
+            "do_lower_case": self.do_lower_case,
+            "fingerprint": self.fingerprint,
+        }

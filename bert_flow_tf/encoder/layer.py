@@ -1,0 +1,204 @@
+"""A TF-Hub BERT as a layer that gives one vector per sentence."""
+
+import hashlib
+import re
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_hub as hub
+import tf_keras
+from absl import logging
+
+from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
+from bert_flow_tf.encoder.convert.from_run import floating_variables
+from bert_flow_tf.encoder.fused_bert import FusedBert, fused_bert
+from bert_flow_tf.encoder.pooling import pooling
+from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset
+from bert_flow_tf.errors import ArgumentError, UserError
+
+
+class SentenceEncoder(tf_keras.layers.Layer):
+    """Layer from a text encoder's inputs, a dict of int32 [batch, seq], to sentence embeddings [batch, embedding_size].
+
+    Args:
+      sentence_embedding_type: name of the pooling, see `pooling.pooling`.
+      trainable: whether the encoder's variables are trained. Frozen or not, `training=True` turns its dropout on, as
+        in the original.
+
+    Attributes:
+      embedding_size, hidden_size: length of an embedding, and width of the encoder.
+      max_seq_length, num_types, vocab_size: positions, token types and rows of word embeddings that the encoder has;
+        None where no variable shows it.
+
+    Raises:
+      UserError: the SavedModel is not a text encoder with `encoder_outputs`, its vocabulary is larger than its
+        embeddings, or the pooling does not exist.
+    """
+
+    def __init__(
+        self, source: EncoderSource, sentence_embedding_type: str, *, trainable: bool, name: str = "sentence_encoder"
+    ) -> None:
+        super().__init__(trainable=trainable, name=name)
+        self.source = source
+        self.sentence_embedding_type = sentence_embedding_type
+        try:
+            self._hub_layer = hub.KerasLayer(str(source.encoder_dir), trainable=trainable)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{source.bert_hub}: cannot be loaded as an encoder: {' '.join(str(error).split())}"
+            ) from error
+        outputs = self._probe()
+        self.num_layers = len(outputs["encoder_outputs"])
+        self.hidden_size = outputs["sequence_output"].shape[-1]
+        self._pooling = pooling(sentence_embedding_type, self.num_layers)
+        self.embedding_size = self._pooling.vectors * self.hidden_size
+        self.max_seq_length = self._rows("position_embedding")
+        self.num_types = self._rows("type_embeddings")
+        self.vocab_size = self._rows("word_embeddings")
+        pieces = len(read_vocabulary(vocabulary_asset(source.preprocess_dir)))
+        if self.vocab_size is not None and pieces > self.vocab_size:
+            raise UserError(
+                f"{source.preprocess_dir}: {pieces} word pieces, the encoder {source.bert_hub} has "
+                f"{self.vocab_size} word embeddings"
+            )
+        function = self._hub_layer.resolved_object.__call__
+        signature = function.function_spec.fullargspec
+        self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
+        # States of `tf.random.Generator` that the encoder's functions use, in the order of use.
+        states = {id(v): v for trace in function.concrete_functions for v in trace.variables if v.dtype == tf.int64}
+        self._dropout_variables = [variable for variable in states.values() if "StateVar" in variable.name]
+        self._fused: FusedBert | None = None
+        self._looked_for_fused = False
+
+    def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Embeddings [batch, embedding_size] of the dict of inputs.
+
+        Three ways lead to BERT's outputs: without dropout through the fused forward pass where there is one; with
+        dropout through `hub.KerasLayer`; and with dropout in a frozen encoder past it, straight to the SavedModel.
+        """
+        if training and not self.trainable and self._takes_training:
+            # hub.KerasLayer turns dropout off in a frozen layer; the original leaves it on.
+            outputs = self._hub_layer.resolved_object(inputs, training=True)
+        elif training:
+            outputs = self._hub_layer(inputs, training=True)
+        else:
+            outputs = self._without_dropout(inputs, self._pooling.first_token_only)
+        return self._pooling(outputs, inputs["input_mask"])
+
+    def embed(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Embeddings [batch, embedding_size] of the dict of inputs, dropout off."""
+        return self(inputs, training=False)
+
+    def token_states(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The last layer's states [batch, seq, hidden_size] of the dict of inputs, dropout off: before any pooling."""
+        return self._without_dropout(inputs)["sequence_output"]
+
+    @tf.autograph.experimental.do_not_convert
+    def _without_dropout(self, inputs: dict[str, tf.Tensor], first_token_only: bool = False) -> dict[str, Any]:
+        """The outputs of the SavedModel, or of what computes the same faster, where it is a BERT's."""
+        fused = self._find_fused()
+        if fused is None:
+            return self._hub_layer(inputs, training=False)
+        return fused(inputs, last_layer_first_token_only=first_token_only)
+
+    @tf.__internal__.tracking.no_automatic_dependency_tracking
+    def _find_fused(self) -> FusedBert | None:
+        """`FusedBert` of this encoder; None where its SavedModel computes something else, or cannot be run to see."""
+        # A strategy's scope cannot run the SavedModel, which is how the faster one is proved to compute the same.
+        if not self._looked_for_fused and not tf.distribute.has_strategy():
+            # On a CPU: a GPU may round what it multiplies.
+            with tf.init_scope(), tf.device("/CPU:0"):
+                self._fused = fused_bert(lambda inputs: self._hub_layer(inputs, training=False), self.variables_by_name)
+            if self._fused is None:
+                logging.info("%s is run as its SavedModel has it: it is not a BERT of tf-models", self.source.bert_hub)
+            self._looked_for_fused = True
+        return self._fused
+
+    def rounded_to_bfloat16(self, multiply_in_bfloat16: bool) -> RoundedEncoder:
+        """`RoundedEncoder` of the encoder's weights as they are now.
+
+        Raises:
+          UserError: it is not a BERT of tf-models, or this was called in a strategy's scope.
+        """
+        fused = self._find_fused()
+        if fused is None and not self._looked_for_fused:
+            raise ArgumentError("dtype: found bfloat16 in a strategy's scope, expected it outside of one")
+        if fused is None:
+            raise ArgumentError(
+                f"dtype: found bfloat16 with {self.source.bert_hub}, expected it with a BERT of tf-models-official"
+            )
+        return RoundedEncoder(
+            fused,
+            self._pooling,
+            self.variables_by_name,
+            self.embedding_size,
+            multiply_in_bfloat16=multiply_in_bfloat16,
+        )
+
+    @property
+    def variables_by_name(self) -> dict[str, tf.Variable]:
+        """dict of name -> variable of the encoder, for `tf.train.Checkpoint`; the names are those of the SavedModel."""
+        return floating_variables(self._hub_layer)
+
+    @property
+    def pooled_variables(self) -> list[tf.Variable]:
+        """The trainable variables that an embedding depends on.
+
+        Without the pooler under an average, and without the layers above the last one that is averaged. TF1 has no
+        gradient for those, so its optimiser leaves them alone; through a SavedModel their gradient is zero, and they
+        would decay. They are recognised by the names that TF-Hub's BERTs give them.
+        """
+        if not self._pooling.layers:
+            return list(self.trainable_variables)
+        top = max(range(self.num_layers)[i] for i in self._pooling.layers)
+
+        def is_read(name: str) -> bool:
+            layer = re.search(r"(?:^|/)layer_(\d+)/", name)
+            return "pooler_transform/" not in name and (layer is None or int(layer[1]) <= top)
+
+        return [variable for variable in self.trainable_variables if is_read(variable.name)]
+
+    @property
+    def dropout_state(self) -> list[tf.Variable]:
+        """The variables that drive dropout, one per layer and replica; empty when the SavedModel exposes none.
+
+        Saving and restoring them, say as `tf.train.Checkpoint(dropout=encoder.dropout_state)`, makes an interrupted run
+        end in the same bits.
+        """
+        return [component for variable in self._dropout_variables for component in _replicas(variable)]
+
+    def seed_dropout(self, seed: int) -> None:
+        """Resets dropout to the int `seed`: the same seed gives the same masks, and each replica different ones."""
+        for layer, variable in enumerate(self._dropout_variables):
+            for replica, component in enumerate(_replicas(variable)):
+                key = hashlib.sha256(f"dropout {seed} {layer} {replica}".encode()).digest()[:8]
+                # The state of the Philox generator: a counter of two words, then the key.
+                component.assign([0, 0, int.from_bytes(key, "little", signed=True)])
+
+    def _probe(self) -> dict[str, Any]:
+        """The encoder's outputs by name, as symbols: traced, not run, since a strategy's scope cannot run it."""
+        trace = tf.function(lambda inputs: self._hub_layer(inputs, training=False), autograph=False)
+        try:
+            outputs = trace.get_concrete_function(TOKEN_SPECS).structured_outputs
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{self.source.bert_hub}: not a text encoder, expected one that takes a dict of "
+                f"{', '.join(TOKEN_INPUTS)}"
+            ) from error
+        for key in ("sequence_output", "pooled_output", "encoder_outputs"):
+            if not isinstance(outputs, dict) or key not in outputs:
+                raise UserError(
+                    f"{self.source.bert_hub}: the encoder gives no {key}, expected a TF-Hub BERT of version 3 or later"
+                )
+        return outputs
+
+    def _rows(self, name: str) -> int | None:
+        return next((v.shape[0] for v in self._hub_layer.variables if f"{name}/embeddings" in v.name), None)
+
+
+def _replicas(variable: tf.Variable) -> list[tf.Variable]:
+    """The variable's copy on each replica; itself alone outside a strategy."""
+    if isinstance(variable, tf.distribute.DistributedValues):
+        return list(variable.values)
+    return [variable]

@@ -1,0 +1,243 @@
+"""Finds an encoder: from a handle or files to SavedModels on this machine, and a fingerprint of what they compute."""
+
+import hashlib
+import os
+import pathlib
+import tarfile
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_hub as hub
+
+from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
+from bert_flow_tf.encoder.convert.cache import cache_root, cached_encoder
+from bert_flow_tf.encoder.convert.encoder_folder import CONVERSION_VERSION
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, read_encoder_record
+from bert_flow_tf.encoder.convert.from_run import checkpoint_config, convert_run, is_run_checkpoint
+from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
+from bert_flow_tf.encoder.demo import demo_encoder_dir
+from bert_flow_tf.encoder.handles import DEMO, HUB_HANDLES, UNCASED_PREPROCESS, EncoderSource
+from bert_flow_tf.encoder.tokenizer import Tokenizer, read_vocabulary, vocabulary_asset
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
+from bert_flow_tf.files.digest import file_digest, update_with_arrays
+from bert_flow_tf.runs.record import RunConfig
+
+# Version of the fingerprint: bumping it invalidates existing runs and saved models.
+_FINGERPRINT_VERSION = 1
+_Path = str | os.PathLike
+
+
+def resolve_encoder(
+    *,
+    bert_hub: _Path | None = None,
+    preprocess_hub: _Path | None = None,
+    bert_config_file: _Path | None = None,
+    vocab_file: _Path | None = None,
+    init_checkpoint: _Path | None = None,
+    do_lower_case: bool = True,
+    cache_dir: _Path | None = None,
+) -> EncoderSource:
+    """The encoder that the arguments name; downloads or converts it first where needed.
+
+    Args:
+      bert_hub: `demo`, `base`, `large`, a TF-Hub handle, an encoder folder of `bert-flow convert`, or a
+        SavedModel's folder.
+      preprocess_hub: handle or folder of the preprocess model; not needed for names, encoder folders, or beside a
+        folder `preprocess`.
+      bert_config_file, vocab_file, init_checkpoint: the original's trio instead of `bert_hub`. `init_checkpoint` may
+        be a TF1 checkpoint or one of a bert_flow_tf run; the latter gives its weights to the encoder of `bert_hub` too.
+      do_lower_case: whether the trio's vocabulary is uncased. An encoder from `bert_hub` says so itself, and False
+        must agree with it.
+      cache_dir: where converted encoders are kept; None is the user's cache folder.
+
+    Raises:
+      UserError: no or two encoders are named, one cannot be reached or read, or its parts do not fit.
+    """
+    if bert_hub and bert_config_file:
+        raise ArgumentError("bert_hub: found bert_config_file as well, expected one way to name the encoder")
+    if bert_hub:
+        source = _from_hub(str(bert_hub), preprocess_hub, cache_dir)
+        if init_checkpoint:
+            source = _with_run_weights(source, checkpoint_prefix(init_checkpoint), cache_dir)
+    elif bert_config_file or vocab_file or init_checkpoint:
+        source = _from_trio(bert_config_file, vocab_file, init_checkpoint, do_lower_case, cache_dir)
+    else:
+        raise ArgumentError(
+            "bert_hub: missing, expected demo, a TF-Hub handle or a folder; or bert_config_file, vocab_file and "
+            "init_checkpoint"
+        )
+    if not do_lower_case and source.do_lower_case:
+        raise ArgumentError(
+            f"do_lower_case=False: {source.preprocess_hub or source.bert_hub} lower-cases, expected a cased encoder"
+        )
+    return source
+
+
+def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | None) -> EncoderSource:
+    bert_hub = HUB_HANDLES.get(bert_hub, bert_hub)
+    if preprocess_hub is None and bert_hub in HUB_HANDLES.values():
+        preprocess_hub = UNCASED_PREPROCESS
+    folder = demo_encoder_dir(cache_dir) if bert_hub == DEMO else pathlib.Path(bert_hub)
+    if bert_hub != DEMO and folder.is_dir():
+        bert_hub = str(folder.resolve())
+    if (folder / "encoder" / "saved_model.pb").is_file():
+        encoder_dir = folder / "encoder"
+    else:
+        encoder_dir = _reach(bert_hub, "bert_hub")
+    if preprocess_hub is not None:
+        folder, preprocess_hub = pathlib.Path(preprocess_hub), str(preprocess_hub)
+        if folder.is_dir():
+            preprocess_hub = str(folder.resolve())
+        if (folder / "preprocess" / "saved_model.pb").is_file():
+            preprocess_dir = folder / "preprocess"
+        else:
+            preprocess_dir = _reach(preprocess_hub, "preprocess_hub")
+    elif (encoder_dir.parent / "preprocess" / "saved_model.pb").is_file():
+        preprocess_dir = encoder_dir.parent / "preprocess"
+    else:
+        raise ArgumentError(
+            f"preprocess_hub: missing, expected the handle or folder of the preprocess model of {bert_hub}"
+        )
+    vocab = read_vocabulary(vocabulary_asset(preprocess_dir))
+    do_lower_case = _lower_cases(preprocess_dir, vocab)
+    fingerprint = _fingerprint(encoder_dir, Tokenizer(vocab, do_lower_case).fingerprint)
+    return EncoderSource(bert_hub, preprocess_hub, do_lower_case, fingerprint, encoder_dir, preprocess_dir)
+
+
+def _reach(handle: str, argument: str) -> pathlib.Path:
+    """Folder of the SavedModel that a handle names, downloaded by TensorFlow Hub when it is not local."""
+    try:
+        path = pathlib.Path(hub.resolve(handle))
+    except (OSError, ValueError, tarfile.TarError) as error:
+        reason = " ".join(str(error).split())
+        raise ArgumentError(
+            f"{argument}={handle}: cannot be reached ({reason}); set BERT_HUB or bert_hub to the folder of a local "
+            "copy, or to demo"
+        ) from error
+    if not (path / "saved_model.pb").is_file():
+        raise ArgumentError(
+            f"{argument}={handle}: found no saved_model.pb in {path}, expected a SavedModel, an encoder folder or a "
+            "TF-Hub handle"
+        )
+    return path
+
+
+def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:
+    """Whether a preprocess model lower-cases, seen from what it does to the vocabulary's own words."""
+    record = read_encoder_record(preprocess_dir.parent)
+    if record is not None:
+        return record.do_lower_case
+    words = [piece for piece in vocab if piece.isascii() and piece.lower() != piece.upper() and piece[0] not in "[#"]
+    tokenize = getattr(hub.load(str(preprocess_dir)), "tokenize", None)
+    if tokenize is None or not words:
+        raise UserError(
+            f"{preprocess_dir}: cannot tell whether it lower-cases, expected a `tokenize` part and words in its "
+            f"vocabulary"
+        )
+    upper, lower = (tokenize(tf.constant(list(map(case, words[:1000])))).to_list() for case in (str.upper, str.lower))
+    return upper == lower
+
+
+def _fingerprint(encoder_dir: pathlib.Path, tokenizer_fingerprint: str) -> str:
+    digest = hashlib.sha256(f"encoder {_FINGERPRINT_VERSION} {tokenizer_fingerprint}\n".encode())
+    # What determines the graph, whose file differs each time that it is saved.
+    config = encoder_dir.parent / BERT_CONFIG_FILE
+    if config.is_file():
+        graph = file_digest(config)
+    else:
+        graph = _started_from(encoder_dir) or file_digest(encoder_dir / "saved_model.pb")
+    digest.update(graph.encode())
+    variables = Checkpoint(encoder_dir / "variables" / "variables")
+    # Integers are states of dropout's generators and counters: no part of what the encoder computes.
+    names = sorted(name for name, dtype in variables.dtypes.items() if dtype.is_floating)
+    update_with_arrays(digest, ((name, variables[name]) for name in names))
+    return digest.hexdigest()
+
+
+def _started_from(encoder_dir: pathlib.Path) -> str | None:
+    """Fingerprint of the encoder that has this graph with other weights; None where there is none."""
+    record = read_encoder_record(encoder_dir.parent)
+    return None if record is None else record.started_from
+
+
+def _from_trio(
+    config_file: _Path | None,
+    vocab_file: _Path | None,
+    checkpoint: _Path | None,
+    do_lower_case: bool,
+    cache_dir: _Path | None,
+) -> EncoderSource:
+    if not (config_file and vocab_file and checkpoint):
+        trio = {"bert_config_file": config_file, "vocab_file": vocab_file, "init_checkpoint": checkpoint}
+        missing = next(name for name, value in trio.items() if not value)
+        raise ArgumentError(f"{missing}: missing, expected all of {', '.join(trio)}, or bert_hub")
+    prefix = checkpoint_prefix(checkpoint)
+    if is_run_checkpoint(prefix):
+        source = recorded_encoder(checkpoint_config(prefix), cache_dir)
+        if read_vocabulary(vocab_file) != read_vocabulary(vocabulary_asset(source.preprocess_dir)):
+            raise ArgumentError(f"vocab_file={vocab_file}: expected the vocabulary of the run {prefix.parent}")
+        return _with_run_weights(source, prefix, cache_dir)
+
+    def build(folder: pathlib.Path) -> None:
+        convert_tf1(prefix, folder, config_file=config_file, vocab_file=vocab_file, do_lower_case=do_lower_case)
+
+    # Only the encoder's own weights count, not a flow, a classifier or moments that the checkpoint holds as well.
+    config = read_tf1_config(config_file)
+    made_of = f"{CONVERSION_VERSION} {do_lower_case} {file_digest(vocab_file)} {config.to_dict()}\n"
+    key = hashlib.sha256(made_of.encode())
+    update_with_arrays(key, sorted(read_tf1_weights(prefix, config).items()))
+    folder = cached_encoder(cache_root(cache_dir) / "encoders" / key.hexdigest(), build)
+    return _from_hub(str(folder), None, cache_dir)
+
+
+def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> EncoderSource:
+    """The encoder that a run of this configuration started from.
+
+    A converted encoder that is no longer in the cache is made again from what the run's flags named.
+
+    Raises:
+      UserError: the encoder cannot be found, or is another one by its fingerprint.
+    """
+    recorded = config.encoder
+    if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
+        if not config.encoder_flags:
+            raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
+        arguments: dict[str, Any] = config.encoder_flags
+        source = resolve_encoder(**arguments, cache_dir=cache_dir)
+    else:
+        source = _from_hub(recorded.bert_hub, recorded.preprocess_hub, cache_dir)
+    if source.fingerprint != recorded.fingerprint:
+        raise UserError(
+            f"{source.bert_hub}: found an encoder with fingerprint {source.fingerprint}, expected the run's, "
+            f"{recorded.fingerprint}"
+        )
+    return source
+
+
+def _with_run_weights(source: EncoderSource, prefix: pathlib.Path, cache_dir: _Path | None) -> EncoderSource:
+    """The encoder `source` with the weights of a bert_flow_tf run."""
+    if not is_run_checkpoint(prefix):
+        raise ArgumentError(
+            f"init_checkpoint={prefix}: found no checkpoint of a bert_flow_tf run, expected one with bert_hub, or "
+            "bert_config_file and vocab_file instead of bert_hub"
+        )
+    config = checkpoint_config(prefix)
+    if not config.encoder_trained:
+        if config.encoder.fingerprint == source.fingerprint:
+            return source
+        # Its encoder may be what an earlier run made of this one.
+        frozen = recorded_encoder(config, cache_dir)
+        if _started_from(frozen.encoder_dir) == source.fingerprint:
+            return frozen
+        raise ArgumentError(
+            f"init_checkpoint={prefix}: found a run on a frozen encoder, {config.encoder.bert_hub}, expected one on "
+            f"{source.bert_hub}"
+        )
+    key = hashlib.sha256(f"{CONVERSION_VERSION} {source.fingerprint}\n".encode())
+    for name, path in sorted(checkpoint_files(prefix).items()):
+        # Not the checkpoint's own name, which has the number of a step.
+        key.update(f"{name.rpartition('.')[2]} {file_digest(path)}\n".encode())
+    folder = cache_root(cache_dir) / "encoders" / key.hexdigest()
+    cached_encoder(folder, lambda folder: convert_run(prefix, source, folder))
+    return _from_hub(str(folder), None, cache_dir)

@@ -1,0 +1,258 @@
+"""Encodes an iterable of sentences: batched by length, repeats computed once, results in the sentences' order."""
+
+import collections
+import concurrent.futures
+import hashlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set, Sized
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import context  # the public API sets a device and does not say which is set
+from tqdm import tqdm
+
+from bert_flow_tf.encoder.batches import length_batches
+from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
+from bert_flow_tf.errors import ArgumentError, UserError
+
+# Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
+PART = 16384
+# Sentences that are tokenized at once.
+_TOKENIZE_CHUNK = 4096
+
+
+def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
+    """list of the strings of an iterable, checked as `parts` checks them."""
+    return [sentence for part in parts(sentences, name) for sentence in part]
+
+
+def parts(sentences: Iterable[str], name: str = "sentences", size: int = PART) -> Iterator[list[str]]:
+    """Yields lists of up to `size` strings of the iterable, in its order.
+
+    Raises:
+      UserError: it is not an iterable of strings, or has no order; the line names the element.
+    """
+    if isinstance(sentences, (str, bytes, dict, Set)) or not isinstance(sentences, Iterable):
+        raise UserError(f"{name}: found {_found(sentences)}, expected strings in a list or another ordered iterable")
+    iterator = iter(sentences)
+    position = 0
+    while part := list(itertools.islice(iterator, size)):
+        for i, sentence in enumerate(part, start=position):
+            if not isinstance(sentence, str):
+                raise UserError(f"{name}[{i}]: found {_found(sentence)}, expected a string")
+            try:
+                sentence.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"{name}[{i}]: found half of a surrogate pair at character {error.start}, expected text that "
+                    "UTF-8 can hold"
+                ) from None
+        position += len(part)
+        yield part
+
+
+def _found(value: Any) -> str:
+    shown = repr(value).splitlines()[0] if value is not None else ""
+    kind = "None" if value is None else f"{type(value).__name__} {shown}"
+    return kind if len(kind) <= 80 else f"{kind[:77]}..."
+
+
+def tokenize(
+    tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int, show_progress: bool = False
+) -> tf.RaggedTensor:
+    """Word-piece ids of each sentence, cut to `max_seq_length` - 2: int32 RaggedTensor [n, (t)]."""
+    starts = range(0, max(len(sentences), 1), _TOKENIZE_CHUNK)
+    chunks = [
+        tokenizer.tokenize(tf.constant(sentences[start : start + _TOKENIZE_CHUNK], tf.string))[:, : max_seq_length - 2]
+        for start in tqdm(starts, desc="tokenize", disable=None if show_progress else True)
+    ]
+    return tf.concat(chunks, axis=0)
+
+
+def row_keys(pieces: tf.RaggedTensor) -> list[bytes]:
+    """Bytes that identify each row of a RaggedTensor."""
+    values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
+    return [values[start:stop].tobytes() for start, stop in itertools.pairwise(splits)]
+
+
+def distinct(pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, np.ndarray]:
+    """Each different row of ragged int32 [n, (t)] once, ordered by its ids, and for each row where it is: int64 [n]."""
+    keys = np.array(row_keys(pieces), object)
+    _, first_rows, rows = np.unique(keys, return_index=True, return_inverse=True)
+    return tf.gather(pieces, first_rows), rows
+
+
+def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    """Yields `function(item)` for each item, in order, while up to two are being computed, each in its own thread.
+
+    While one batch waits for memory, or for the one thread that does its work, the other one computes. The first item
+    is computed alone, so that a `tf.function` is traced once; the threads work on the caller's device. In a strategy's
+    scope, which threads cannot enter, items are computed one at a time.
+    """
+    if tf.distribute.has_strategy():
+        yield from map(function, items)
+        return
+    device = context.context().device_name or None  # "" would mean the first CPU
+
+    def on_device(item: Any) -> Any:
+        with tf.device(device):
+            return function(item)
+
+    items = iter(items)
+    for item in itertools.islice(items, 1):
+        yield function(item)
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        running: collections.deque = collections.deque()
+        for item in items:
+            running.append(executor.submit(on_device, item))
+            if len(running) > 2:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+
+
+class SentenceBatcher:
+    """What functions of an encoder give for sentences, batch by batch.
+
+    Sentences of like length share a batch, and one that recurs is computed once.
+
+    Args:
+      encode: from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, ...]: an encoder's `embed`, say.
+      tokenizer: `Tokenizer`.
+      then: from these to float32 [k, *shape], a flow's `forward`, say; traced once, together with `encode`.
+      shape: of a sentence's value.
+      max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
+      pad_to_max: pad every sentence to `max_seq_length`, as the original does.
+    """
+
+    def __init__(
+        self,
+        encode: Callable[[dict[str, tf.Tensor]], tf.Tensor],
+        tokenizer: Tokenizer,
+        *,
+        then: Callable[[tf.Tensor], tf.Tensor] | None = None,
+        shape: Sequence[int],
+        max_seq_length: int,
+        pad_to_max: bool = False,
+    ) -> None:
+        function = encode if then is None else lambda tokens: then(encode(tokens))
+        self._function = tf.function(function, input_signature=[TOKEN_SPECS], autograph=False)
+        self._tokenizer = tokenizer
+        self._shape = tuple(shape)
+        self._max_seq_length = max_seq_length
+        self._pad_to_max = pad_to_max
+
+    def encode(
+        self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
+    ) -> np.ndarray:
+        """float32 [n, *shape] of all sentences of the iterable; one that recurs anywhere is computed once."""
+        values = np.empty((0, *self._shape), np.float32)
+        row_of: dict[bytes, int] = {}
+        with _progress(sentences, show_progress_bar) as progress:
+            for part in parts(sentences):
+                pieces, rows = self._distinct(part)
+                digests = [hashlib.blake2b(key, digest_size=16).digest() for key in row_keys(pieces)]
+                known = np.array([digest in row_of for digest in digests], bool)
+                part_values = np.empty((len(digests), *self._shape), np.float32)
+                part_values[known] = values[[row_of[digest] for digest in itertools.compress(digests, known)]]
+                new = np.flatnonzero(~known)
+                part_values[new] = self.encode_pieces(tf.gather(pieces, new), batch_size)
+                first_rows = np.unique(rows, return_index=True)[1]
+                row_of.update((digests[i], len(values) + int(first_rows[i])) for i in new)
+                before = len(values)
+                # In place: a copy would hold everything twice.
+                values.resize((before + len(part), *self._shape), refcheck=False)
+                values[before:] = part_values[rows]
+                progress.update(len(part))
+        return values
+
+    def encode_parts(
+        self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
+    ) -> Iterator[tuple[list[str], np.ndarray]]:
+        """Yields pairs of a list of up to `PART` sentences and their float32 [k, *shape], and keeps nothing."""
+        with _progress(sentences, show_progress_bar) as progress:
+            for part in parts(sentences):
+                pieces, rows = self._distinct(part)
+                yield part, self.encode_pieces(pieces, batch_size)[rows]
+                progress.update(len(part))
+
+    def encode_tokens(
+        self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
+    ) -> list[np.ndarray]:
+        """list of float32 [t_i, width]: what the function, here to [k, t, width], gives at each sentence's ids."""
+        found: list[np.ndarray] = []
+        with _progress(sentences, show_progress_bar) as progress:
+            for part in parts(sentences):
+                pieces, rows = self._distinct(part)
+                lengths = self._lengths(pieces)
+                values: list[Any] = [None] * len(lengths)
+                for batch, computed in self._batches(pieces, batch_size):
+                    for i, value in zip(batch, computed, strict=True):
+                        values[i] = value[: lengths[i]].copy()
+                found += [values[row] for row in rows]
+                progress.update(len(part))
+        return found
+
+    def _distinct(self, part: list[str]) -> tuple[tf.RaggedTensor, np.ndarray]:
+        return distinct(tokenize(self._tokenizer, part, self._max_seq_length))
+
+    def _lengths(self, pieces: tf.RaggedTensor) -> np.ndarray:
+        """int64 [n]: number of ids of each sentence, [CLS] and [SEP] included."""
+        return np.minimum(pieces.row_lengths().numpy() + 2, self._max_seq_length)
+
+    def encode_pieces(
+        self, pieces: tf.RaggedTensor, batch_size: int | None = None, progress: tqdm | None = None
+    ) -> np.ndarray:
+        """float32 [n, *shape] of sentences that are word pieces already, int32 RaggedTensor [n, (t)]."""
+        values = np.empty((pieces.nrows(), *self._shape), np.float32)
+        for batch, computed in self._batches(pieces, batch_size):
+            values[batch] = computed
+            if progress is not None:
+                progress.update(len(batch))
+        return values
+
+    def _batches(self, pieces: tf.RaggedTensor, batch_size: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yields (indices [k], the function's values of these [k, ...]) for every batch."""
+        is_count = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool) and batch_size >= 1
+        if not (batch_size is None or is_count):
+            raise ArgumentError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
+
+        def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            sentences = tf.gather(pieces, batch)
+            tokens = self._tokenizer.pack(sentences, self._max_seq_length, pad_to_max=self._pad_to_max)
+            return batch, self._function(tokens).numpy()
+
+        lengths = self._lengths(pieces)
+        if self._pad_to_max:
+            lengths = np.full_like(lengths, self._max_seq_length)
+        yield from map_concurrently(compute, length_batches(lengths, batch_size))
+
+
+def embed(
+    encoder: SentenceEncoder | RoundedEncoder,
+    tokenizer: Tokenizer,
+    pieces: tf.RaggedTensor,
+    max_seq_length: int,
+    *,
+    pad_to_max: bool = False,
+) -> np.ndarray:
+    """Embeddings, float32 [n, D], dropout off, of sentences that are word pieces, int32 RaggedTensor [n, (t)].
+
+    A sentence that recurs is computed once; see `SentenceBatcher` for `max_seq_length` and `pad_to_max`.
+    """
+    shape = (encoder.embedding_size,)
+    batcher = SentenceBatcher(
+        encoder.embed, tokenizer, shape=shape, max_seq_length=max_seq_length, pad_to_max=pad_to_max
+    )
+    sentences, rows = distinct(pieces)
+    with tqdm(total=int(sentences.nrows()), desc="embed", unit="sentence", disable=None) as progress:
+        return batcher.encode_pieces(sentences, progress=progress)[rows]
+
+
+def _progress(sentences: Iterable[str], show_progress_bar: bool | None) -> tqdm:
+    total = len(sentences) if isinstance(sentences, Sized) else None
+    hidden = None if show_progress_bar is None else not show_progress_bar
+    return tqdm(total=total, desc="encode", unit="sentence", disable=hidden)

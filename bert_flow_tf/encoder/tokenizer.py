@@ -1,0 +1,163 @@
+"""BERT's WordPiece in the TensorFlow graph: sentences to the ids that the original's Python tokenizer gives.
+
+The steps and their order are those of the BERT authors' tokenizer: clean the text, put spaces around CJK characters,
+split on white space, and, for uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off
+punctuation and match the longest piece first. `text.BertTokenizer` and `text.FastBertTokenizer` fold with NFKC and
+case folding, which gives other ids for ß, ﬁ, ½ or full-width letters, so only their matcher is used here, on words
+normalised by the ops below.
+"""
+
+import hashlib
+import os
+import pathlib
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_text as text
+
+from bert_flow_tf.errors import ArgumentError, UserError
+
+# Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
+_WHITE_SPACE = r"[\s\p{Z}]"
+# Control and format characters but for tab, line feed and carriage return, which count as white space; and the mark of
+# a decoding error.
+_REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
+_CJK = (
+    r"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
+    r"\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}])"
+)
+# All ASCII that is neither letter, digit nor space counts as punctuation, as "$" and "^", which Unicode calls symbols.
+_PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
+_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_MAX_WORD_CHARS = 200
+# An encoder's inputs as TF-Hub calls them, each int32 [n, t], and what a function that takes them is traced for.
+TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
+
+
+def read_vocabulary(path: str | os.PathLike) -> list[str]:
+    """List of the word pieces in the file at `path`, one per line; the line's number, from 0, is the piece's id.
+
+    Raises:
+      UserError: the file is missing or not UTF-8, a line is empty or repeats an earlier one, or a special token is
+      missing.
+    """
+    try:
+        content = pathlib.Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: vocabulary cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start} is not UTF-8, expected a vocabulary of one word piece per line"
+        ) from error
+    vocab = [line.strip(" \t\r") for line in content.removesuffix("\n").split("\n")]
+    first_line: dict[str, int] = {}
+    for number, piece in enumerate(vocab, start=1):
+        if not piece:
+            raise UserError(f"{path}, line {number}: empty, expected a word piece")
+        if piece in first_line:
+            raise UserError(
+                f"{path}, line {number}: {piece!r} is already on line {first_line[piece]}, expected each piece once"
+            )
+        first_line[piece] = number
+    missing = [token for token in _SPECIAL if token not in first_line]
+    if missing:
+        raise UserError(f"{path}: no {' '.join(missing)} among its {len(vocab)} lines, expected {' '.join(_SPECIAL)}")
+    return vocab
+
+
+class Tokenizer(tf.Module):
+    """Sentences to BERT's ids, in eager code, in `tf.data` and inside a SavedModel.
+
+    Args:
+      vocab: word pieces, in the order of their ids, as `read_vocabulary` gives them.
+      do_lower_case: whether the vocabulary is uncased: lower-case and drop accents.
+    """
+
+    def __init__(self, vocab: list[str], do_lower_case: bool) -> None:
+        super().__init__(name="tokenizer")
+        self.do_lower_case = bool(do_lower_case)
+        self.vocab_size = len(vocab)
+        self.pad_id, _, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in _SPECIAL)
+        self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
+        self._matcher = text.FastWordpieceTokenizer(
+            vocab,
+            unknown_token="[UNK]",
+            no_pretokenization=True,
+            token_out_type=tf.int32,
+            # The limit is in characters, below; a character has at most four bytes.
+            max_bytes_per_word=4 * _MAX_WORD_CHARS,
+        )
+
+    @classmethod
+    def from_source(cls, source: Any) -> "Tokenizer":
+        """The tokenizer of an `EncoderSource`, from the vocabulary that its preprocess SavedModel holds."""
+        return cls(read_vocabulary(vocabulary_asset(source.preprocess_dir)), source.do_lower_case)
+
+    def _split_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
+        """Normalised words and punctuation marks of each sentence: string [n] -> ragged string [n, (words)]."""
+        cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
+        cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
+        cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
+        if self.do_lower_case:
+            cleaned = tf.strings.lower(cleaned, encoding="utf-8")
+            cleaned = text.normalize_utf8(cleaned, "NFD")
+            cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
+        cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
+        cleaned = tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " ")
+        return tf.strings.split(cleaned)
+
+    def tokenize_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of the pieces of each word: string [n] -> ragged int32 [n, (words), (pieces)], without special tokens."""
+        words = self._split_words(sentences)
+        too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > _MAX_WORD_CHARS
+        return self._matcher.tokenize(words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values)))
+
+    def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
+        """Ids of the pieces of each sentence: string [n] -> ragged int32 [n, (t)], without special tokens."""
+        return self.tokenize_words(sentences).merge_dims(-2, -1)
+
+    def pack(self, pieces: tf.RaggedTensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
+        """Encoder inputs, `[CLS] pieces[:max_seq_length - 2] [SEP]`, for one sentence per row of ragged int32 [n, (t)].
+
+        The dict has int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
+        They are padded to the longest row, or to `max_seq_length` where `pad_to_max`.
+
+        Raises:
+          ArgumentError: `max_seq_length` has no room for the special tokens and one piece.
+        """
+        if max_seq_length < 3:
+            raise ArgumentError(
+                f"max_seq_length: found {max_seq_length}, expected 3 or more, for [CLS], a word piece and [SEP]"
+            )
+        # Dense from here on: an operation on ragged rows is many, and a server runs them for a single sentence.
+        most = max_seq_length - 2
+        lengths = tf.minimum(pieces.row_lengths(), most)
+        ids = pieces.to_tensor(default_value=self.pad_id, shape=[None, most])
+        if not pad_to_max:
+            ids = ids[:, : tf.reduce_max(lengths)]
+        end = tf.fill([tf.shape(ids)[0], 1], self.pad_id)
+        ids = tf.concat([tf.fill(tf.shape(end), self.cls_id), ids, end], axis=1)
+        position, last = tf.range(tf.shape(ids, lengths.dtype)[1]), lengths[:, tf.newaxis] + 1
+        return {
+            "input_word_ids": tf.where(position == last, self.sep_id, ids),
+            "input_mask": tf.cast(position <= last, tf.int32),
+            "input_type_ids": tf.zeros_like(ids),
+        }
+
+    def __call__(self, sentences: tf.Tensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
+        """Encoder inputs of the sentences, a string tensor [n]: `pack` of `tokenize`."""
+        return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
+
+
+def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
+    """Path of the vocabulary file inside the preprocess SavedModel in the folder `preprocess_dir`.
+
+    Raises:
+      UserError: the SavedModel holds no file or several files as assets.
+    """
+    files = sorted(path for path in (pathlib.Path(preprocess_dir) / "assets").glob("*") if path.is_file())
+    if len(files) != 1:
+        found = ", ".join(path.name for path in files) or "none"
+        raise UserError(f"{preprocess_dir}: its assets are {found}, expected only the vocabulary file")
+    return files[0]

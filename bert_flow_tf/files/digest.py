@@ -1,0 +1,33 @@
+"""SHA-256 digests of files and arrays."""
+
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from bert_flow_tf.errors import UserError
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """SHA-256 of the file's bytes, in hex.
+
+    Raises:
+      UserError: the file cannot be read.
+    """
+    try:
+        with pathlib.Path(path).open("rb") as stream:
+            digest = hashlib.sha256()
+            while block := stream.read(1 << 20):
+                digest.update(block)
+            return digest.hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def update_with_arrays(digest: "hashlib._Hash", arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+    """Feeds names, types, shapes and numbers of (name, array) pairs to a hashlib digest, in the order given."""
+    for name, array in arrays:
+        digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(array).data)

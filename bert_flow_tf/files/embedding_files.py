@@ -1,0 +1,105 @@
+"""Embeddings to files, part by part: NPY, Parquet or TFRecord."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.sentence_files import format_of_ending, import_pyarrow
+
+STDOUT = "-"
+FORMATS = {".npy": "npy", ".parquet": "parquet", ".tfrecord": "tfrecord"}
+
+Write = Callable[[Sequence[str], np.ndarray], None]
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """Name of the format that a file's ending says, as `format_of_ending`; "npy" for standard output."""
+    return "npy" if str(path) == STDOUT else format_of_ending(path, FORMATS, "output_format")
+
+
+@contextlib.contextmanager
+def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: int) -> Iterator[Write]:
+    """Gives a function that appends a list of sentences and their embeddings [k, width].
+
+    The file appears when the block succeeds; if it fails, nothing changes.
+
+    - `npy`: one float32 array [n, width]; no sentences.
+    - `parquet`: columns `sentence`, string, and `embedding`, a list of `width` float32.
+    - `tfrecord`: `tf.train.Example` of `sentence`, UTF-8, and `embedding`, floats.
+
+    Standard output, `-`, gets it at the end.
+
+    Raises:
+      UserError: the place cannot be written to, or Parquet's library is missing.
+    """
+    if str(path) != STDOUT:
+        with new_file(path) as temporary, _WRITERS[file_format](temporary, width) as write:
+            yield write
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        name = pathlib.Path(folder) / "embeddings"
+        with _WRITERS[file_format](name, width) as write:
+            yield write
+        with name.open("rb") as stream:
+            shutil.copyfileobj(stream, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+
+@contextlib.contextmanager
+def _npy(name: pathlib.Path, width: int) -> Iterator[Write]:
+    header = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
+    rows = 0
+
+    def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
+        nonlocal rows
+        rows += len(embeddings)
+        stream.write(np.ascontiguousarray(embeddings, "<f4").tobytes())
+
+    with open(name, "wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, header)
+        yield write
+        stream.seek(0)
+        # numpy leaves room in the header for any number of rows.
+        np.lib.format.write_array_header_1_0(stream, header | {"shape": (rows, width)})
+
+
+@contextlib.contextmanager
+def _parquet(name: pathlib.Path, width: int) -> Iterator[Write]:
+    pyarrow = import_pyarrow("--out")
+    kind = pyarrow.list_(pyarrow.float32(), width)
+    schema = pyarrow.schema([("sentence", pyarrow.string()), ("embedding", kind)])
+
+    def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
+        values = pyarrow.array(np.ascontiguousarray(embeddings, np.float32).reshape(-1))
+        columns = [pyarrow.array(sentences, pyarrow.string()), pyarrow.FixedSizeListArray.from_arrays(values, width)]
+        writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
+
+    with pyarrow.parquet.ParquetWriter(str(name), schema) as writer:
+        yield write
+
+
+@contextlib.contextmanager
+def _tfrecord(name: pathlib.Path, width: int) -> Iterator[Write]:
+    import tensorflow as tf
+
+    def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
+        for sentence, embedding in zip(sentences, embeddings, strict=True):
+            features = {
+                "sentence": tf.train.Feature(bytes_list=tf.train.BytesList(value=[sentence.encode("utf-8")])),
+                "embedding": tf.train.Feature(float_list=tf.train.FloatList(value=embedding)),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString())
+
+    with tf.io.TFRecordWriter(str(name)) as writer:
+        yield write
+
+
+_WRITERS = {"npy": _npy, "parquet": _parquet, "tfrecord": _tfrecord}

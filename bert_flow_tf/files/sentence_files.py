@@ -1,0 +1,157 @@
+"""Sentences in files: text, TSV, JSON lines or Parquet, read one at a time."""
+
+import codecs
+import itertools
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any, BinaryIO
+
+from bert_flow_tf.errors import ArgumentError, UserError
+
+STDIN = "-"
+FORMATS = {".txt": "text", ".tsv": "tsv", ".jsonl": "jsonl", ".parquet": "parquet"}
+_COLUMN = "sentence"
+
+Path = str | os.PathLike[str]
+
+
+def read_sentences(
+    path: Path, *, file_format: str | None = None, columns: Sequence[str] | None = None
+) -> Iterator[Any]:
+    """Iterator over the sentences of a file, in its order: strings, or lists of strings if there are several columns.
+
+    Text holds one sentence per line. A TSV file has a line of column names, unless columns are given as numbers, from
+    1. A line of JSON holds an object. Nothing is quoted in text and TSV, and an empty line is an empty sentence.
+
+    Args:
+      path: the file; `-` is standard input.
+      file_format: one of the values of `FORMATS`; None for what the file's ending says, and text for standard input.
+      columns: list of column names, keys, or numbers in TSV; None for `sentence`. Text has none.
+
+    Raises:
+      UserError: the file cannot be read, or a line or a column is not as expected; the line names file and line. What
+        is wrong up to the first sentence is refused by the call, the rest when it is reached.
+    """
+    name = "standard input" if str(path) == STDIN else str(path)
+    file_format = file_format or ("text" if str(path) == STDIN else format_of_ending(path, FORMATS, "input_format"))
+    rows: Iterator[Any]
+    if file_format == "text":
+        if columns is not None:
+            raise ArgumentError(f"column: found {', '.join(columns)} for text, which has no columns, expected none")
+        rows = _lines(path, name)
+    else:
+        rows = _READERS[file_format](path, name, columns or [_COLUMN])
+        if columns is None or len(columns) == 1:
+            rows = (row[0] for row in rows)
+    first = list(itertools.islice(rows, 1))
+    return itertools.chain(first, rows)
+
+
+def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
+    """Name of the format that a file's ending says; `option` is the name of what a command takes instead.
+
+    Raises:
+      UserError: none of the formats has that ending.
+    """
+    ending = pathlib.Path(path).suffix
+    if ending not in formats:
+        raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or the option {option}")
+    return formats[ending]
+
+
+def _open(path: Path) -> BinaryIO:
+    return sys.stdin.buffer if str(path) == STDIN else pathlib.Path(path).open("rb")
+
+
+def _lines(path: Path, name: str) -> Iterator[str]:
+    try:
+        with _open(path) as stream:
+            for number, line in enumerate(stream, start=1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                try:
+                    yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+                except UnicodeDecodeError as error:
+                    raise UserError(f"{name}, line {number}: byte {error.start} is not UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
+
+
+def _check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> None:
+    for column in columns:
+        if column not in found:
+            raise UserError(f"{place}: found the columns {', '.join(found)}, expected {column}")
+
+
+def _tsv(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
+    lines = _lines(path, name)
+    first = 1
+    if all(column.isdecimal() and column != "0" for column in columns):
+        positions = [int(column) - 1 for column in columns]
+    else:
+        header = next(lines, "").split("\t")
+        first = 2
+        _check_columns(f"{name}, line 1", columns, header)
+        positions = [header.index(column) for column in columns]
+    expected = max(positions) + 1
+    for number, line in enumerate(lines, start=first):
+        fields = line.split("\t")
+        if len(fields) < expected:
+            raise UserError(f"{name}, line {number}: found {len(fields)} columns, expected {expected} or more")
+        yield [fields[position] for position in positions]
+
+
+def _json_lines(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
+    for number, line in enumerate(_lines(path, name), start=1):
+        place = f"{name}, line {number}"
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{place}: not JSON ({error}), expected an object per line") from error
+        if not isinstance(record, dict):
+            raise UserError(f"{place}: found {type(record).__name__}, expected an object")
+        _check_columns(place, columns, list(record))
+        yield [_string(record[column], place, column) for column in columns]
+
+
+def _string(value: object, place: str, column: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{place}: {column}: found {value!r}, expected a string")
+    return value
+
+
+def _parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
+    pyarrow = import_pyarrow(name)
+    try:
+        # Parquet is read from its end: standard input is taken whole.
+        source = pyarrow.BufferReader(sys.stdin.buffer.read()) if str(path) == STDIN else path
+        file = pyarrow.parquet.ParquetFile(source)
+        _check_columns(name, columns, file.schema_arrow.names)
+        number = 0
+        for batch in file.iter_batches(columns=columns):
+            for row in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
+                number += 1
+                place = f"{name}, row {number}"
+                yield [_string(value, place, column) for column, value in zip(columns, row, strict=True)]
+    except (OSError, pyarrow.ArrowException) as error:
+        raise UserError(f"{name}: cannot be read as Parquet: {' '.join(str(error).split())}") from error
+
+
+def import_pyarrow(name: str) -> ModuleType:
+    """The module pyarrow with its `parquet`; `name` is the file that needs it.
+
+    Raises:
+      UserError: it is not installed.
+    """
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise UserError(f"{name}: Parquet needs pyarrow, expected it: pip install 'bert-flow-tf[parquet]'") from error
+    return pyarrow
+
+
+_READERS = {"tsv": _tsv, "jsonl": _json_lines, "parquet": _parquet}

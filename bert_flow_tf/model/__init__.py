@@ -1,0 +1,1 @@
+"""The encoder with a flow: building, saving, loading and learning it."""

@@ -1,0 +1,297 @@
+"""The model of a run: its configuration, the model built from it, and the weights of a checkpoint."""
+
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import msgspec
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_flow_tf.data.tasks import Task
+from bert_flow_tf.encoder.convert.from_run import is_run_checkpoint
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.runs.record import (
+    Encoder,
+    EncoderFiles,
+    Model,
+    RunConfig,
+    Setting,
+    Training,
+    TrainingData,
+    encoder_name,
+    flow_record,
+    made_by,
+    model_at,
+    read_config,
+)
+from bert_flow_tf.runs.settings import LossSettings, Settings
+from glow.config import GlowConfig
+from glow.flow import Glow
+from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
+
+# Where the original's checkpoints keep the classifier.
+TF1_OUTPUT_WEIGHTS = "loss/output_weights"
+
+
+def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
+    """`GlowConfig` of a shipped configuration's name or a file's path; a mistake in it becomes an `ArgumentError`."""
+    try:
+        return GlowConfig.load(name_or_path)
+    except (ValueError, OSError) as error:
+        raise ArgumentError(f"flow_model_config: {error}") from error
+
+
+def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
+    """What `resolve_encoder` was given, with absolute paths, so that the encoder is found again from any folder."""
+    return {
+        name: os.path.abspath(value)
+        if isinstance(value, str) and (os.path.exists(value) or os.path.exists(f"{value}.index"))
+        else value
+        for name, value in flags.items()
+    }
+
+
+def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
+    """What results say of an encoder; `flags` are what `resolve_encoder` was given for it, None for a handle alone."""
+    checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
+    begun = model_begun_with(checkpoint)
+    if begun is not None:
+        return msgspec.structs.replace(begun.encoder, fingerprint=source.fingerprint)
+    handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
+    # A checkpoint beside its configuration is what was published; of any other, nothing is known.
+    published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
+    return Encoder(
+        name=encoder_name(handle, source.preprocess_hub),
+        handle=handle,
+        preprocess_handle=source.preprocess_hub,
+        fingerprint=source.fingerprint,
+        weights=source.fingerprint,
+        fine_tuning=None if published else Training(),
+    )
+
+
+def model_begun_with(init_checkpoint: str | None) -> Model | None:
+    """The model of the bert_flow_tf run whose checkpoint this is; None for any other checkpoint, and for none."""
+    if not init_checkpoint:
+        return None
+    prefix = checkpoint_prefix(init_checkpoint)
+    if not is_run_checkpoint(prefix):
+        return None
+    config = read_config(prefix.parent)
+    assert config is not None, "is_run_checkpoint looks for it"
+    return model_at(config, prefix)
+
+
+def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any) -> RunConfig:
+    """`RunConfig` of a run, its `config.json`.
+
+    `data` has `num_examples` and `fingerprint` of what it learns on; it is None where nothing is trained.
+    """
+    flags = dataclasses.asdict(settings.encoder)
+    begins_with = settings.encoder.init_checkpoint
+    return RunConfig(
+        made_by=made_by("run_siamese"),
+        model=_model_of_run(settings, task, encoder_record(source, flags), data),
+        encoder=EncoderFiles(**source.to_dict()),
+        encoder_flags=absolute_flags(flags),
+        encoder_trained=data is not None and not settings.losses.encoder_is_frozen,
+        num_labels=None if task.is_regression else len(task.label_names),
+        task_name=task.name,
+        data=TrainingData()
+        if data is None
+        else TrainingData(num_examples=data.num_examples, fingerprint=data.fingerprint),
+        # The index holds every tensor's checksum.
+        begins_with=file_digest(f"{checkpoint_prefix(begins_with)}.index") if begins_with else None,
+        flags=settings.what_training_depends_on(),
+    )
+
+
+def _model_of_run(settings: Settings, task: Task, encoder: Encoder, data: Any) -> Model:
+    """`Model` that a run makes of the encoder; without data, the one that it begins with."""
+    learned: dict[str, Any] = {
+        "task": task.name,
+        "pairs": None if data is None else data.num_examples,
+        "settings": {
+            name: value
+            for name, value in settings.what_training_depends_on().items()
+            if name not in ("task_name", "seed")
+        },
+        "seed": settings.training.seed,
+    }
+    flow = None
+    if settings.flow.flow:
+        earlier = _flow_training_of(settings.encoder.init_checkpoint)
+        untrained = earlier or Training(seed=settings.training.seed)
+        training = untrained if data is None else Training(**learned, began_with=earlier)
+        flow = flow_record(flow_config(settings.flow.flow_model_config), training)
+    if data is not None and not settings.losses.encoder_is_frozen:
+        training = Training(**learned, began_with=encoder.fine_tuning)
+        encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=training)
+    embedding = settings.embedding
+    return Model(
+        encoder=encoder,
+        pooling=embedding.sentence_embedding_type,
+        max_seq_length=embedding.max_seq_length,
+        low_dim=embedding.low_dim if embedding.low_dim > 0 else None,
+        flow=flow,
+    )
+
+
+def _flow_training_of(init_checkpoint: str | None) -> Training | None:
+    """`Training` of the flow in the checkpoint that a run begins with; None where it holds none."""
+    begun = model_begun_with(init_checkpoint)
+    if begun is not None:
+        return None if begun.flow is None else begun.flow.training
+    if init_checkpoint and any(map(is_flow_name, Checkpoint(checkpoint_prefix(init_checkpoint)).shapes)):
+        return Training()
+    return None
+
+
+def build_model(
+    source: EncoderSource,
+    model: Model,
+    *,
+    num_labels: int | None = None,
+    losses: LossSettings | None = None,
+    seed: int = 0,
+    trainable: bool = False,
+) -> SiameseBertFlow:
+    """The Keras model of a record on the encoder of `source`, its own weights not yet loaded.
+
+    Args:
+      num_labels: of the classifier; None for none.
+      losses: which losses count; None to apply the model only.
+      seed: of everything drawn at the start.
+      trainable: whether the encoder is to be trained.
+
+    Raises:
+      UserError: flow, `low_dim` or `max_seq_length` do not fit the encoder.
+    """
+    losses = losses or LossSettings()
+    encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
+    if encoder.max_seq_length and model.max_seq_length > encoder.max_seq_length:
+        raise ArgumentError(
+            f"max_seq_length: found {model.max_seq_length}, expected at most {encoder.max_seq_length}, "
+            f"the positions of the encoder {source.bert_hub}"
+        )
+    encoder.seed_dropout(seed)
+    flow = None
+    if model.flow is not None:
+        try:
+            flow = Glow(model.flow.config, encoder.embedding_size, seed=seed)
+        except ValueError as error:
+            raise ArgumentError(f"flow_model_config: {error}") from error
+    return SiameseBertFlow(
+        encoder,
+        flow,
+        embedding_size=encoder.embedding_size,
+        num_labels=num_labels,
+        low_dim=model.low_dim or -1,
+        num_examples=losses.num_examples,
+        l2_penalty=losses.l2_penalty,
+        flow_loss=bool(losses.flow_loss),
+        seed=seed,
+    )
+
+
+def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
+    """Keywords of a `tf.train.Checkpoint` of what a model learned: flow, classifier and, where trained, encoder."""
+    parts = {}
+    if model.flow is not None:
+        parts["flow"] = model.flow
+    if model.output_weights is not None:
+        parts["output_weights"] = model.output_weights
+    if with_encoder:
+        parts["encoder"] = model.encoder.variables_by_name
+    return parts
+
+
+def restore(model: SiameseBertFlow, checkpoint: str | os.PathLike, with_encoder: bool) -> None:
+    """Gives the model what the run's checkpoint with this prefix holds of flow, classifier and trained encoder.
+
+    Raises:
+      UserError: the checkpoint cannot be read, or lacks a part of the model.
+    """
+    parts = checkpoint_of(model, with_encoder)
+    if not parts:
+        return
+    try:
+        status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
+        status.expect_partial().assert_existing_objects_matched()
+    except (ValueError, AssertionError, tf.errors.OpError) as error:
+        raise UserError(
+            f"{checkpoint}: does not hold the run that config.json describes ({' '.join(str(error).split())})"
+        ) from error
+
+
+def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]:
+    """Names of the parts, of flow and classifier, that were given the values a checkpoint holds for them.
+
+    The checkpoint, or the folder that holds it, may be of a bert_flow_tf run or of the original; `resolve_encoder` sees
+    to its encoder.
+
+    Raises:
+      UserError: the checkpoint's flow or classifier is of another kind or shape.
+    """
+    if not init_checkpoint:
+        return []
+    prefix = checkpoint_prefix(init_checkpoint)
+    begun = _begin_with_run(model, prefix) if is_run_checkpoint(prefix) else assign_tf1_learned(model, prefix)
+    if begun:
+        logging.info("%s begin with the values in %s", " and ".join(begun), prefix)
+    return begun
+
+
+def _begin_with_run(model: SiameseBertFlow, prefix: pathlib.Path) -> list[str]:
+    old = read_config(prefix.parent)
+    assert old is not None, "is_run_checkpoint looks for it"
+    parts: dict[str, Any] = {}
+    if model.flow is not None and old.model.flow is not None:
+        found, wanted = old.model.flow.config.to_dict(), model.flow.config.to_dict()
+        if found != wanted:
+            raise UserError(f"--init_checkpoint={prefix}: found a flow of {found}, expected one of {wanted}")
+        parts["flow"] = model.flow
+    if model.output_weights is not None and old.num_labels:
+        parts["output_weights"] = model.output_weights
+    if parts:
+        try:
+            status = tf.train.Checkpoint(**parts).restore(str(prefix))
+            status.expect_partial().assert_existing_objects_matched()
+        except (ValueError, AssertionError, tf.errors.OpError) as error:
+            raise UserError(f"--init_checkpoint={prefix}: {' '.join(str(error).split())}") from error
+    return list(parts)
+
+
+def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> list[str]:
+    """Names of the parts, of flow and classifier, that the original's checkpoint gave the model's their values.
+
+    Raises:
+      UserError: a variable of theirs is missing, left over, of another shape, or not finite; it names the variable.
+    """
+    held = Checkpoint(checkpoint)
+    assigned = []
+    flow_names = [name for name in held.shapes if is_flow_name(name)]
+    if model.flow is not None and flow_names:
+        try:
+            assign_tf1_variables(model.flow, held.read(flow_names))
+        except ValueError as error:
+            raise UserError(f"{checkpoint}: {error}") from error
+        assigned.append("flow")
+    if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in held:
+        value = held[TF1_OUTPUT_WEIGHTS]
+        if value.shape != tuple(model.output_weights.shape) or not np.isfinite(value).all():
+            raise UserError(
+                f"{checkpoint}: {TF1_OUTPUT_WEIGHTS}: found shape {value.shape}, or values that are not finite, "
+                f"expected finite ones of shape {tuple(model.output_weights.shape)}"
+            )
+        model.output_weights.assign(value)
+        assigned.append("output_weights")
+    return assigned

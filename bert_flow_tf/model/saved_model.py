@@ -1,0 +1,174 @@
+"""A saved model's folder: encoder, vocabulary, flow, and digests that tell whether it is what was written.
+
+It is an encoder folder of `bert-flow convert` (`encoder/`, `preprocess/`, `vocab.txt`) with `flow.npz`, an array for
+each of the flow's variables by its path; `bert_flow.json`, the configuration; and a model card, `README.md`.
+"""
+
+import os
+import pathlib
+import shutil
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, SOURCE_FILE
+from bert_flow_tf.encoder.handles import EncoderSource
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files import json_files
+from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.json_files import FORMAT_VERSION
+from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.model.card import model_card
+from bert_flow_tf.runs.record import MadeBy, Model, Training, made_by
+
+if TYPE_CHECKING:
+    from glow.flow import Glow
+
+CONFIG_FILE = "bert_flow.json"
+FLOW_FILE = "flow.npz"
+CARD_FILE = "README.md"
+SAVED_MODEL = FolderKind("a saved model", CONFIG_FILE, (*ENCODER_PARTS, FLOW_FILE, CONFIG_FILE, CARD_FILE))
+
+
+class SavedModelConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration of a saved model.
+
+    `model` is all that its embeddings depend on; `files` are digests by the path within the folder.
+    """
+
+    format_version: int = FORMAT_VERSION
+    made_by: MadeBy
+    model: Model
+    do_lower_case: bool
+    embedding_size: int
+    files: dict[str, str]
+
+
+def is_saved_model(path: str | os.PathLike) -> bool:
+    """Whether a folder is one that `save` wrote, by its configuration's name."""
+    return (pathlib.Path(path) / CONFIG_FILE).is_file()
+
+
+def save(bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
+    """Path of the folder of an `api.BertFlow`, whole or not at all; nothing outside it is needed to load it.
+
+    Raises:
+      UserError: something is there that may not be replaced, or the place cannot be written to.
+    """
+    path = output_folder(path, SAVED_MODEL, overwrite=overwrite).absolute()
+    with new_folder(path, replace=overwrite) as folder:
+        source = _write_encoder(bert_flow, folder)
+        flow = bert_flow.flow
+        if flow is not None:
+            np.savez(folder / FLOW_FILE, **{name: v.numpy() for name, v in flow.variables_by_path.items()})
+        # No digest of the card, which anyone may edit.
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        config = SavedModelConfig(
+            made_by=made_by("save"),
+            model=_record(bert_flow, source),
+            do_lower_case=source.do_lower_case,
+            embedding_size=bert_flow.embedding_size,
+            files={file.relative_to(folder).as_posix(): file_digest(file) for file in files},
+        )
+        json_files.write_json(folder / CONFIG_FILE, config)
+        (folder / CARD_FILE).write_text(model_card(path.name, config), encoding="utf-8")
+    return path
+
+
+def _write_encoder(bert_flow: Any, folder: pathlib.Path) -> EncoderSource:
+    """The encoder that it writes into the folder, from files that must be those of when it was loaded."""
+    # TensorFlow takes seconds to load, and a command that only looks for a saved model does not need it.
+    from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_record
+    from bert_flow_tf.encoder.convert.from_run import copy_beside_encoder, export_encoder
+    from bert_flow_tf.encoder.source import resolve_encoder
+
+    source = bert_flow.source
+    if bert_flow.encoder_trained:
+        values = {name: variable.numpy() for name, variable in bert_flow.encoder.variables_by_name.items()}
+        export_encoder(source, values, folder)
+        return resolve_encoder(bert_hub=str(folder))
+    folder.mkdir()
+    try:
+        shutil.copytree(source.encoder_dir, folder / "encoder")
+        copy_beside_encoder(source, folder)
+    except OSError as error:
+        raise UserError(f"{source.bert_hub}: its files cannot be copied ({error}), expected the encoder") from error
+    # The fingerprint depends on how the encoder was made.
+    record = source.encoder_dir.parent / SOURCE_FILE
+    if record.is_file():
+        # The encoder's own record knows nothing of a preprocess model from elsewhere.
+        made = json_files.read_json(record, dict[str, Any], expected="an encoder folder's record")
+        write_encoder_record(folder, made | {"do_lower_case": source.do_lower_case})
+    written = resolve_encoder(bert_hub=str(folder))
+    if (written.fingerprint, written.do_lower_case) != (source.fingerprint, source.do_lower_case):
+        raise UserError(f"{source.bert_hub}: found other files than when it was loaded, expected the same encoder")
+    return written
+
+
+def check_encoder(config: SavedModelConfig, source: EncoderSource, path: str | os.PathLike) -> None:
+    """Raises `UserError` if the encoder of a folder is not the one that its configuration names."""
+    recorded = (config.model.encoder.fingerprint, config.do_lower_case)
+    if recorded != (source.fingerprint, source.do_lower_case):
+        raise UserError(f"{path}: found an encoder with fingerprint {source.fingerprint}, expected {recorded[0]}")
+
+
+def _record(bert_flow: Any, source: EncoderSource) -> Model:
+    """The model's record with the encoder that was written, and its handle without the folders above it."""
+    encoder = bert_flow.record.encoder
+    # Only a folder's name, since where it lies is private.
+    own = {
+        name: pathlib.Path(handle).name if handle and pathlib.Path(handle).is_absolute() else handle
+        for name, handle in (("handle", encoder.handle), ("preprocess_handle", encoder.preprocess_handle))
+    }
+    # Weights that were changed in Python were trained in a way of which nothing is known.
+    fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
+    encoder = msgspec.structs.replace(encoder, fingerprint=source.fingerprint, fine_tuning=fine_tuning, **own)
+    checkpoint = bert_flow.record.checkpoint
+    name = checkpoint and pathlib.Path(checkpoint).name
+    return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
+
+
+def read(path: str | os.PathLike) -> tuple[SavedModelConfig, dict[str, np.ndarray] | None]:
+    """The `SavedModelConfig` of a folder, and the flow's arrays by path (None without a flow), both checked.
+
+    Raises:
+      UserError: the configuration cannot be read or is of another version, or a file is missing or altered; the line
+        names it.
+    """
+    path = pathlib.Path(path)
+    config = json_files.read_json(path / CONFIG_FILE, SavedModelConfig, expected="a saved model's configuration")
+    for name, digest in config.files.items():
+        if not (path / name).is_file():
+            raise UserError(f"{path / name}: missing, expected every file of the saved model")
+        found = file_digest(path / name)
+        if found != digest:
+            raise UserError(f"{path / name}: found SHA-256 {found}, expected {digest}: the file was altered")
+    if config.model.flow is None:
+        return config, None
+    try:
+        with np.load(path / FLOW_FILE, allow_pickle=False) as arrays:
+            return config, dict(arrays)
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path / FLOW_FILE}: cannot be read ({error}), expected the flow's arrays") from error
+
+
+def assign_flow(flow: "Glow", arrays: dict[str, np.ndarray], path: str | os.PathLike) -> None:
+    """Sets the flow's variables to the arrays of `read`; `path` names their file in errors.
+
+    Raises:
+      UserError: an array is missing, left over, of another shape or not finite.
+    """
+    variables = flow.variables_by_path
+    for name in sorted(variables.keys() ^ arrays.keys()):
+        raise UserError(f"{path}: variable {name} is {'left over' if name in arrays else 'missing'} for the flow")
+    for name, variable in variables.items():
+        value = arrays[name]
+        if value.shape != tuple(variable.shape) or not np.isfinite(value).all():
+            raise UserError(
+                f"{path}: variable {name}: found shape {list(value.shape)}, or values that are not finite, expected "
+                f"finite ones of shape {list(variable.shape)}"
+            )
+        variable.assign(value)

@@ -1,0 +1,199 @@
+"""SiameseBertFlow: a shared encoder, a flow over its embeddings, and the training step with two optimisers."""
+
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.errors import ArgumentError
+from glow.flow import Glow
+from glow.optimizer import apply_clipped
+
+
+def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
+    """Averages of neighbouring channels, [n, low_dim]; the embedding itself where `low_dim` is not positive.
+
+    The original's `low_dim`: reshape to [n, low_dim, D / low_dim] and average the last axis, after the flow.
+    """
+    if low_dim <= 0:
+        return embedding
+    width = embedding.shape[-1]
+    return tf.reduce_mean(tf.reshape(embedding, [-1, low_dim, width // low_dim]), axis=-1)
+
+
+def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Cosine of each pair of rows, [n] for two [n, D] tensors."""
+    return tf.reduce_sum(tf.nn.l2_normalize(a, axis=-1) * tf.nn.l2_normalize(b, axis=-1), axis=-1)
+
+
+class SiameseBertFlow(tf_keras.Model):
+    """Two sentences through one encoder and one flow, and the losses of Li et al. 2020 (sections 2 and 3) on the pair.
+
+    Inputs are a dictionary with either token tensors `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, 2, t],
+    or `embedding`, float32 [n, 2, D], computed once from a frozen encoder; labels are float32 [n] scaled to [0, 1] for
+    regression and int32 [n] class ids otherwise. Labels of at most -1 are masked where `num_examples` > 0.
+
+    Args:
+      encoder: None where every batch has embeddings.
+      embedding_size: D, width of the encoder's embeddings.
+      num_labels: classes of a classification task; None for regression on cosine similarity.
+      low_dim: see `reduce_dimension`.
+      num_examples: -1 all labels count, 0 the supervised loss is zero, n > 0 masked labels do not count.
+      l2_penalty: weight of the sum of both embeddings' norms; none where not positive.
+      flow_loss: whether the flow is trained on its likelihood, by its own optimiser.
+      seed: of the classifier's initial values.
+
+    Raises:
+      ArgumentError: `low_dim` does not divide D.
+    """
+
+    def __init__(
+        self,
+        encoder: SentenceEncoder | None,
+        flow: Glow | None,
+        *,
+        embedding_size: int,
+        num_labels: int | None = None,
+        low_dim: int = -1,
+        num_examples: int = -1,
+        l2_penalty: float = -1.0,
+        flow_loss: bool = False,
+        seed: int = 1234,
+    ) -> None:
+        super().__init__(name="siamese_bert_flow")
+        if low_dim > 0 and embedding_size % low_dim:
+            raise ArgumentError(f"low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}")
+        # The step's logs are of the global batch on every replica: Keras would add them up.
+        self.distribute_reduction_method = "first"
+        self.encoder: Any = encoder
+        self.flow: Any = flow
+        self.num_labels = num_labels
+        self.low_dim = low_dim
+        self.num_examples = num_examples
+        self.l2_penalty = l2_penalty
+        self.flow_loss = flow_loss
+        self.output_size = low_dim if low_dim > 0 else embedding_size
+        self.output_weights = None
+        if num_labels:
+            initial = tf.random.stateless_truncated_normal(
+                [num_labels, 3 * self.output_size], seed=[seed, 0], stddev=0.02
+            )
+            self.output_weights = tf.Variable(initial, name="loss/output_weights")
+
+    @property
+    def supervised_loss_is_zero(self) -> bool:
+        """Whether nothing but the flow can learn: no label counts and no penalty applies."""
+        return self.num_examples == 0 and self.l2_penalty <= 0
+
+    @property
+    def supervised_variables(self) -> list[tf.Variable]:
+        """Variables that the supervised loss trains: encoder, classifier, and a flow without a loss of its own."""
+        variables = self.encoder.pooled_variables if self.encoder is not None else []
+        if self.output_weights is not None:
+            variables.append(self.output_weights)
+        if self.flow is not None and not self.flow_loss:
+            variables.extend(self.flow.trainable_variables)
+        return variables
+
+    @property
+    def flow_variables(self) -> list[tf.Variable]:
+        """Variables that the flow's loss trains."""
+        return list(self.flow.trainable_variables) if self.flow is not None and self.flow_loss else []
+
+    def compile(self, optimizer: Any = None, flow_optimizer: Any = None, **kwargs: Any) -> None:
+        """Takes the two optimisers of the original, and builds them, so that a checkpoint can be restored right away.
+
+        Args:
+          optimizer: of the supervised loss (warm-up and decay).
+          flow_optimizer: of the flow's loss (constant rate); needed where `flow_loss`.
+          **kwargs: as of `tf_keras.Model.compile`.
+        """
+        super().compile(optimizer=optimizer, **kwargs)
+        self.flow_optimizer = flow_optimizer
+        if optimizer is not None:
+            optimizer.build([] if self.supervised_loss_is_zero else self.supervised_variables)
+        if flow_optimizer is not None:
+            flow_optimizer.build(self.flow_variables)
+
+    def embed(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Embeddings before the flow, [2n, D], first sentences and second ones alternating."""
+        if "embedding" in inputs:
+            return tf.reshape(inputs["embedding"], [-1, inputs["embedding"].shape[-1]])
+        tokens = {}
+        for name, value in inputs.items():
+            shape = tf.shape(value)
+            tokens[name] = tf.reshape(value, [shape[0] * shape[1], shape[2]])
+        return self.encoder(tokens, training=training)
+
+    def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
+        """Dictionary of the pairs' embeddings, cosines and flow losses.
+
+        `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n]: bits per
+        dimension, the sum of both sentences'.
+        """
+        u = self.embed(inputs, training)
+        outputs = {}
+        if self.flow is not None:
+            u, bits_per_dim = self.flow.forward_and_bits_per_dim(u)
+            outputs["flow_example_loss"] = tf.reduce_sum(tf.reshape(bits_per_dim, [-1, 2]), axis=-1)
+        pairs = tf.reshape(reduce_dimension(u, self.low_dim), [-1, 2, self.output_size])
+        a, b = pairs[:, 0], pairs[:, 1]
+        return outputs | {"embedding_a": a, "embedding_b": b, "cos_similarity": cosine_similarity(a, b)}
+
+    def classify(self, outputs: dict[str, tf.Tensor]) -> tf.Tensor | None:
+        """Logits [n, num_labels] from `call`'s outputs: [a, b, |a - b|] Wᵀ without bias; None for regression."""
+        if self.num_labels is None:
+            return None
+        a, b = outputs["embedding_a"], outputs["embedding_b"]
+        return tf.matmul(tf.concat([a, b, tf.abs(a - b)], axis=-1), self.output_weights, transpose_b=True)
+
+    def supervised_example_loss(self, outputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
+        """Supervised loss of each pair, [n], from `call`'s outputs: the original's `create_model`."""
+        if self.num_labels is None:
+            loss = tf.square(outputs["cos_similarity"] - labels)
+        else:
+            log_probs = tf.nn.log_softmax(self.classify(outputs), axis=-1)
+            loss = -tf.reduce_sum(tf.one_hot(labels, self.num_labels) * log_probs, axis=-1)
+        if self.num_examples == 0:
+            loss = tf.zeros_like(loss)
+        elif self.num_examples > 0:
+            loss *= tf.cast(labels > -1, loss.dtype)
+        if self.l2_penalty > 0:
+            norms = [tf.norm(outputs[name], axis=-1) for name in ("embedding_a", "embedding_b")]
+            loss += self.l2_penalty * (norms[0] + norms[1])
+        return loss
+
+    @tf.autograph.experimental.do_not_convert
+    def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One step of both optimisers; logs are of the global batch, summed over replicas.
+
+        The supervised loss moves encoder and classifier, the flow's loss the flow alone; each side's gradients are
+        clipped to global norm 1 after they are summed over replicas.
+        """
+        inputs, labels = data
+        replicas = tf.distribute.get_replica_context()
+
+        def summed(value: tf.Tensor) -> tf.Tensor:
+            if replicas.num_replicas_in_sync == 1:
+                return value
+            return replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+        # Each replica's share of the mean over the global batch.
+        share = 1.0 / summed(tf.cast(tf.shape(labels)[0], tf.float32))
+        supervised, flow_variables = self.supervised_variables, self.flow_variables
+        with tf.GradientTape(persistent=True) as tape:
+            outputs = self(inputs, training=True)
+            loss = share * tf.reduce_sum(self.supervised_example_loss(outputs, labels))
+            flow_loss = tf.zeros([])
+            if self.flow is not None:
+                flow_loss = share * tf.reduce_sum(outputs["flow_example_loss"])
+        logs = {}
+        if not self.supervised_loss_is_zero:
+            gradients = tape.gradient(loss, supervised)
+            logs["grad_norm"] = apply_clipped(self.optimizer, gradients, supervised)
+        if flow_variables:
+            gradients = tape.gradient(flow_loss, flow_variables)
+            logs["flow_grad_norm"] = apply_clipped(self.flow_optimizer, gradients, flow_variables)
+        total = loss + flow_loss if self.flow_loss else loss
+        return {"loss": summed(total), "supervised_loss": summed(loss), "flow_loss": summed(flow_loss)} | logs

@@ -1,0 +1,228 @@
+"""From a checkpoint that the original's training wrote to a bert_flow_tf run, and back."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+from typing import Any
+
+import msgspec
+import numpy as np
+import tensorflow as tf
+
+from bert_flow_tf.encoder.convert.encoder_folder import has_capitals
+from bert_flow_tf.encoder.convert.folders import (
+    BERT_CONFIG_FILE,
+    CONVERTED_KEY,
+    CONVERTED_RUN,
+    TF1_CHECKPOINT,
+    TF1_RECORD_FILE,
+    TF1_RECORD_KEY,
+    VOCAB_FILE,
+)
+from bert_flow_tf.encoder.convert.from_run import checkpoint_config, run_checkpoint, run_step
+from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, keras_names, to_tf1_shape
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
+from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files import atomic
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
+from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.files.outputs import output_folder
+from bert_flow_tf.model.build import (
+    TF1_OUTPUT_WEIGHTS,
+    absolute_flags,
+    assign_tf1_learned,
+    build_model,
+    checkpoint_of,
+    encoder_record,
+    flow_config,
+    restore,
+)
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.record import (
+    CONFIG_FILE,
+    EncoderFiles,
+    Model,
+    RunConfig,
+    Training,
+    TrainingResults,
+    flow_record,
+    made_by,
+)
+from glow.config import DEFAULT_CONFIG
+from glow.tf1_checkpoint import FLOW_SCOPE, tf1_variables
+
+# The only GELU that the original has is the tanh approximation, which has another name in configurations here.
+_TF1_GELU = {"gelu_tanh": "gelu"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Tf1Run:
+    """What a checkpoint of the original does not say of the run that wrote it; the names are those of its flags.
+
+    Attributes:
+      bert_hub, preprocess_hub: the encoder, where the checkpoint holds none.
+      bert_config_file, vocab_file: of the encoder that the checkpoint holds; None are the files beside it.
+      do_lower_case: whether that vocabulary is uncased; None decides by whether it has pieces with capitals.
+    """
+
+    sentence_embedding_type: str
+    flow_model_config: str = DEFAULT_CONFIG
+    max_seq_length: int = 64
+    low_dim: int = -1
+    bert_hub: str | None = None
+    preprocess_hub: str | None = None
+    bert_config_file: str | None = None
+    vocab_file: str | None = None
+    do_lower_case: bool | None = None
+
+
+def convert_tf1_run(
+    checkpoint: str | os.PathLike, out_dir: str | os.PathLike, tf1_run: Tf1Run, *, overwrite: bool = False
+) -> pathlib.Path:
+    """Path of the directory of a bert_flow_tf run with the flow, the classifier and the encoder of the original's run.
+
+    As every run, it names its encoder and does not hold it: the encoder's files, or the TF1 checkpoint that it came
+    from, must stay where they are.
+
+    Args:
+      checkpoint: folder of the original's run, for its last checkpoint, or the prefix of a checkpoint. It may hold
+        BERT or none, a classifier or none, and the optimiser's moments, which are passed over.
+
+    Raises:
+      UserError: the checkpoint holds no flow; it, the flow's configuration and the encoder do not fit each other; or
+        `out_dir` exists.
+    """
+    out_dir = pathlib.Path(out_dir)
+    output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
+    prefix = checkpoint_prefix(checkpoint)
+    held = Checkpoint(prefix)
+    shapes = held.shapes
+    if not any(name.startswith(FLOW_SCOPE) for name in shapes):
+        raise UserError(f"{prefix}: holds no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
+    flags = _encoder_flags(prefix, WORD_EMBEDDINGS in shapes, tf1_run)
+    source = resolve_encoder(**flags)
+    named_step = re.search(r"-(\d+)$", prefix.name)
+    step = int(held["global_step"] if "global_step" in shapes else named_step[1] if named_step else 0)
+    index = checkpoint_files(prefix)[f"{prefix.name}.index"]
+    encoder = encoder_record(source, flags)
+    if WORD_EMBEDDINGS in shapes:
+        # The run may have trained the encoder that its checkpoint holds.
+        encoder = msgspec.structs.replace(encoder, fine_tuning=Training())
+    config = RunConfig(
+        made_by=made_by("bert-flow convert"),
+        model=Model(
+            encoder=encoder,
+            pooling=tf1_run.sentence_embedding_type,
+            max_seq_length=tf1_run.max_seq_length,
+            low_dim=tf1_run.low_dim if tf1_run.low_dim > 0 else None,
+            flow=flow_record(flow_config(tf1_run.flow_model_config), Training()),
+        ),
+        encoder=EncoderFiles(**source.to_dict()),
+        encoder_flags=absolute_flags(flags),
+        # What the original trained of it is in the encoder that was converted from the same checkpoint.
+        encoder_trained=False,
+        num_labels=shapes[TF1_OUTPUT_WEIGHTS][0] if TF1_OUTPUT_WEIGHTS in shapes else None,
+        flags={CONVERTED_KEY: f"{prefix.name} {file_digest(index)}"},
+    )
+    model = build_model(source, config.model, num_labels=config.num_labels)
+    assign_tf1_learned(model, prefix)
+    with atomic.new_folder(out_dir) as folder:
+        folder.mkdir()
+        parts = {"step": tf.Variable(step, dtype=tf.int64), **checkpoint_of(model, with_encoder=False)}
+        manager = tf.train.CheckpointManager(
+            tf.train.Checkpoint(**parts), str(folder), max_to_keep=1, checkpoint_name=CHECKPOINT_NAME
+        )
+        manager.save(checkpoint_number=step)
+        write_json(folder / CONFIG_FILE, config)
+        results = TrainingResults(made_by=config.made_by, model=config.model, steps=step, converted_from=prefix.name)
+        write_json(folder / TRAIN_RESULTS_FILE, results)
+    return out_dir
+
+
+def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
+    """Prefix of a TF1 checkpoint in the folder `out_dir` with a run's encoder, flow and classifier under TF1's names.
+
+    Beside it lie `vocab.txt` and, where bert_flow_tf converted the encoder, `bert_config.json`: the original takes
+    them as `--init_checkpoint`, `--vocab_file` and `--bert_config_file`, and `convert_tf1_run` takes the folder.
+
+    Raises:
+      UserError: it is no run, or its encoder has variables that no TF1 BERT has; or `out_dir` exists.
+    """
+    out_dir = pathlib.Path(out_dir)
+    output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
+    prefix = run_checkpoint(run)
+    config = checkpoint_config(prefix)
+    source = recorded_encoder(config)
+    model = build_model(source, config.model, num_labels=config.num_labels)
+    restore(model, prefix, with_encoder=config.encoder_trained)
+    arrays = _encoder_arrays(model.encoder)
+    if model.flow is not None:
+        arrays |= tf1_variables(model.flow)
+    if model.output_weights is not None:
+        arrays[TF1_OUTPUT_WEIGHTS] = model.output_weights.numpy()
+    step = run_step(prefix)
+    arrays["global_step"] = np.asarray(step, np.int64)
+    name = f"{CHECKPOINT_NAME}-{step}"
+    with atomic.new_folder(out_dir) as folder:
+        folder.mkdir()
+        tf.raw_ops.SaveV2(
+            prefix=str(folder / name),
+            tensor_names=list(arrays),
+            shape_and_slices=[""] * len(arrays),
+            tensors=list(arrays.values()),
+        )
+        tf.compat.v1.train.update_checkpoint_state(str(folder), name)
+        write_json(folder / TF1_RECORD_FILE, {TF1_RECORD_KEY: prefix.name, "encoder": source.to_dict()})
+        (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
+        config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
+        if config_file.is_file():
+            fields = json.loads(config_file.read_text(encoding="utf-8"))
+            fields["hidden_act"] = _TF1_GELU.get(fields["hidden_act"], fields["hidden_act"])
+            write_json(folder / BERT_CONFIG_FILE, fields)
+    return out_dir / name
+
+
+def _encoder_flags(prefix: pathlib.Path, holds_bert: bool, tf1_run: Tf1Run) -> dict[str, Any]:
+    """Arguments for `resolve_encoder`: the checkpoint's own encoder, or another where it holds none."""
+    if holds_bert:
+        useless = ("bert_hub", "preprocess_hub")
+        wanted = "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it"
+    else:
+        useless, wanted = ("bert_config_file", "vocab_file"), "holds no encoder, expected bert_hub"
+    for flag in useless:
+        if getattr(tf1_run, flag):
+            raise ArgumentError(f"{flag}={getattr(tf1_run, flag)}: {prefix} {wanted}")
+    if not holds_bert:
+        if not tf1_run.bert_hub:
+            raise ArgumentError(f"bert_hub: missing, {prefix} holds a flow without its encoder")
+        if tf1_run.do_lower_case is not None:
+            raise UserError(
+                f"{tf1_run.bert_hub}: knows the case of its vocabulary, expected no do_lower_case (--cased, --uncased)"
+            )
+        return {"bert_hub": tf1_run.bert_hub, "preprocess_hub": tf1_run.preprocess_hub}
+    flags = {"init_checkpoint": str(prefix)}
+    for flag, name in (("bert_config_file", BERT_CONFIG_FILE), ("vocab_file", VOCAB_FILE)):
+        path = pathlib.Path(getattr(tf1_run, flag) or prefix.parent / name)
+        if not path.is_file():
+            raise ArgumentError(f"{flag}: found no {path}, expected that of the encoder in {prefix}")
+        flags[flag] = os.fspath(path)
+    lower = tf1_run.do_lower_case
+    return flags | {"do_lower_case": not has_capitals(read_vocabulary(flags["vocab_file"])) if lower is None else lower}
+
+
+def _encoder_arrays(encoder: SentenceEncoder) -> dict[str, np.ndarray]:
+    """dict of TF1 name -> array of the encoder's variables."""
+    variables = dict(encoder.variables_by_name)
+    arrays = {}
+    for tf1_name, keras_name in keras_names(encoder.num_layers).items():
+        if keras_name not in variables:
+            raise UserError(f"{encoder.source.bert_hub}: has no variable {keras_name}, expected tf-models' BERT")
+        arrays[tf1_name] = to_tf1_shape(tf1_name, variables.pop(keras_name).numpy())
+    if variables:
+        raise UserError(f"{encoder.source.bert_hub}: no TF1 BERT has a variable {min(variables)}")
+    return arrays

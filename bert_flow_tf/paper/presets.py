@@ -1,0 +1,65 @@
+"""The rows of the paper's tables: what each trains, on what, and its figure."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """One row.
+
+    Attributes:
+      name: what a user calls it.
+      title: the row's words in the paper, after the encoder's name.
+      pooling: `sentence_embedding_type`.
+      flow: None without a flow; else the flags in which it differs from the flow on the target's sentences.
+      on_nli: whether the flow is learned on NLI sentences.
+    """
+
+    name: str
+    title: str
+    pooling: str
+    flow: dict | None
+    on_nli: bool
+
+
+# Li et al. 2020, section 4.1, Tables 2 and 3. The settings are those of the original's README,
+# and the paper's for the flow on NLI, which that leaves out.
+PRESETS = {
+    preset.name: preset
+    for preset in (
+        Preset("avg", "", "avg", None, False),
+        Preset("last2avg", "-last2avg", "avg-last-2", None, False),
+        Preset("flow-target", "-flow (target)", "avg-last-2", {}, False),
+        Preset("flow-train", "-flow (target, train only)", "avg-last-2", {"use_full_for_training": "0"}, False),
+        Preset(
+            "flow-nli",
+            "-flow (NLI)",
+            "avg-last-2",
+            {"use_full_for_training": "0", "num_train_epochs": "0.15", "flow_learning_rate": "2e-5"},
+            True,
+        ),
+    )
+}
+
+
+def paper_row(preset: Preset, encoder_name: str | None, with_nli: bool, task_name: str, tables: dict) -> dict | None:
+    """The paper's figure for this row, {"row", "spearman_x100", "source"}; None where there is none to compare.
+
+    Args:
+      preset: the row.
+      encoder_name: name of the encoder as `BERT_NAME` has it; only base and large are the paper's.
+      with_nli: whether the encoder was first fine-tuned on NLI.
+      task_name: directory of the task.
+      tables: `paper.paper_tables()`.
+    """
+    if encoder_name not in ("base", "large"):
+        return None
+    row = f"BERT-{encoder_name}{'-NLI' if with_nli else ''}{preset.title}"
+    figure = tables["table3_nli_supervision" if with_nli else "table2_no_nli_supervision"]["rows"].get(row, {})
+    if task_name in figure:
+        return {"row": row, "spearman_x100": figure[task_name], "source": "paper"}
+    # The flow on the train split alone is in the README of the original, for STS-B.
+    readme = tables["repository_readme_stsb"]["rows"]
+    if task_name == "STS-B" and row in readme:
+        return {"row": row, "spearman_x100": readme[row], "source": "README of the original"}
+    return None

@@ -1,0 +1,1 @@
+"""The whole method in stages, each done once."""

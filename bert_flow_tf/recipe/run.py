@@ -1,0 +1,187 @@
+"""The whole method as one command: siamese NLI fine-tuning, the flow on the target sentences, scores, an export.
+
+    bash run_scripts/siamese_then_flow.sh [--overwrite]
+
+usage: python -m bert_flow_tf.recipe [--help] [--overwrite]
+
+  --overwrite   delete what an earlier run left in the directories this one uses, and run every stage again
+
+Environment variables; without any, the demo encoder learns from the sample data in ./exp:
+  BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and large from TF-Hub
+  BERT_PREMODELS     folder of TF1 BERT checkpoints, such as uncased_L-12_H-768_A-12 (base)
+  BERT_HUB           TF-Hub handle, folder of a SavedModel, base, large or demo; goes before BERT_NAME
+  PREPROCESS_HUB     preprocess model that belongs to BERT_HUB, where BERT_HUB does not say it
+  INIT_CKPT          checkpoint to begin with (default: the weights that the encoder comes with)
+  GLUE_DIR           folder with STS-B (its sts-test.csv too), MNLI, SNLI in GLUE's layout (default: the sample data)
+  TASK_NAME          task to learn the flow on and to score (default: STS-B)
+  OUTPUT_PARENT_DIR  where everything is written (default: ./exp)
+  CACHED_DIR         cache of embeddings (default: OUTPUT_PARENT_DIR/cached_data)
+  RANDOM_SEED        seed of every stage (default: 1234)
+  SKIP_NLI           1: no NLI fine-tuning
+
+A finished stage is not run again: its settings, seconds and scores are in OUTPUT_PARENT_DIR/recipe. Rerun the same
+command to resume an interrupted run at the stage it was in. Stages and settings are those of the original's README: 1
+epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches of 32, all splits, config_l3_d3_w32.
+"""
+
+import contextlib
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from bert_flow_tf.errors import UserError, command_line_message
+from bert_flow_tf.evaluation.predicted import Scores, read_predictions, score_predictions
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.recipe.environment import read_environment
+from bert_flow_tf.recipe.stages import Stage, Target, stages_of
+from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, Stamps
+from bert_flow_tf.results.records import SCORES_FILE, Predictions, TaskScores
+from bert_flow_tf.results.records import Scores as ScoresRecord
+from bert_flow_tf.results.rows import task_title
+from bert_flow_tf.results.table import Table, number
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, latest_checkpoint
+from bert_flow_tf.runs.record import made_by
+
+
+class StageFailed(Exception):
+    """A stage's command ended with `status`, having said why."""
+
+    def __init__(self, stage: Stage, status: int):
+        super().__init__(f"the stage {stage.title!r} failed with exit status {status}, see above")
+        self.status = status
+
+
+def run(
+    stages: Sequence[Stage],
+    output_dir: pathlib.Path,
+    *,
+    overwrite: bool = False,
+    execute: Callable[[Sequence[str]], int] = subprocess.call,
+) -> list[tuple[Stamp, bool]]:
+    """Each stage's stamp, and whether it was done before, after running in this order what was not.
+
+    Stamps are kept in `output_dir / "recipe"`. With `overwrite`, every stage is run again, after deleting what it made.
+
+    Raises:
+      UserError: a stage was begun with other settings, data is missing, or another process is using `output_dir`.
+      StageFailed: a stage's command failed.
+    """
+    stamps = Stamps(output_dir / "recipe")
+    with stamps.locked():
+        if overwrite:
+            # All of them first: should this run be interrupted, the next one still knows which results are old.
+            for stage in stages:
+                stamps.write(stage, TO_DO_AGAIN)
+        # All before the first is run: a refusal costs no time.
+        found = [stamps.read(stage) for stage in stages]
+        results = []
+        for position, (stage, stamp) in enumerate(zip(stages, found, strict=True), start=1):
+            heading = f"[{position}/{len(stages)}] {stage.title}"
+            if stamp is not None and stamp.state == FINISHED:
+                print(f"{heading}: done before", flush=True)
+                results.append((stamp, True))
+            else:
+                print(f"\n{heading}", flush=True)
+                results.append((_run_stage(stage, stamps, None if stamp is None else stamp.state, execute), False))
+        return results
+
+
+@contextlib.contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM inside the block ends it as an exception, and so a stage's process too, which would outlive it."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callable[[Sequence[str]], int]) -> Stamp:
+    flags = list(stage.flags)
+    if stage.begins_with is not None:
+        flags.append(f"--init_checkpoint={latest_checkpoint(stage.begins_with)}")
+    if stage.makes is not None and stage.makes.is_dir():
+        if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
+            shutil.rmtree(stage.makes)
+        elif state == RUNNING and (stage.makes / TRAIN_RESULTS_FILE).exists():
+            # Interrupted after training: what is evaluated already refuses to be trained again.
+            flags = [flag for flag in flags if flag != "--do_train=true"]
+    stamps.write(stage, RUNNING)
+    command = [sys.executable, "-m", stage.module, *flags]
+    print(f"  {shlex.join(command)}", flush=True)
+    began = time.monotonic()
+    status = execute(command)
+    if status:
+        # A process ended by a signal has a negative code; the shell's way of saying so is 128 + signal.
+        raise StageFailed(stage, status if status > 0 else 128 - status)
+    results: dict[str, float | str] = {}
+    task = stage.predicts
+    if task is not None and task.has_gold and stage.prediction_path is not None:
+        scores = score_predictions(read_predictions(stage.prediction_path), task.name, task.folder.parent, task.split)
+        print(scores, flush=True)
+        write_json(stage.run_dir / SCORES_FILE, _record(scores, task, stage.prediction_path))
+        results = {"split": task.split, **scores.rounded()}
+    return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **results)
+
+
+def _record(scores: Scores, task: Target, predictions: pathlib.Path) -> ScoresRecord:
+    """What is written of a stage's scores, for reports."""
+    predicted = read_json(predictions.with_suffix(".json"), Predictions, expected="a record of predictions")
+    by_metric = {name: {"all": score} for name, score in vars(scores).items() if score is not None}
+    task_scores = TaskScores(
+        title=task_title(task.name),
+        metric="auc" if "auc" in by_metric else "spearman",
+        split=task.split,
+        source=str(task.folder),
+        pairs=predicted.pairs,
+        **by_metric,
+    )
+    return ScoresRecord(made_by=made_by("recipe"), model=predicted.model, tasks={task.name: task_scores})
+
+
+def table(results: Sequence[tuple[Stamp, bool]]) -> Table:
+    """Each stage's Pearson and Spearman x100 and its seconds, of its stamp and whether it was done before."""
+    rows = [
+        [
+            stamp.title,
+            *(number(None if score is None else 100 * score) for score in (stamp.pearson, stamp.spearman)),
+            number(stamp.seconds, 1),
+            "done before" if was_done else "",
+        ]
+        for stamp, was_done in results
+    ]
+    total = ["total", None, None, number(sum(stamp.seconds for stamp, _ in results), 1), ""]
+    return Table(("stage", "Pearson", "Spearman", "seconds", ""), [*rows, total], has_total=True)
+
+
+def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Exit status: 0; 2 after one `error:` line; a failed stage's own; 130 if interrupted."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if set(arguments) & {"--help", "-h"}:
+        print(__doc__.strip())
+        return 0
+    try:
+        if unknown := [argument for argument in arguments if argument != "--overwrite"]:
+            raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite or --help")
+        recipe = read_environment(environ)
+        print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
+        print(f"data: {recipe.glue_dir}, task {recipe.target.name}, seed {recipe.seed}")
+        print(f"output: {recipe.output_dir}", flush=True)
+        stages = stages_of(recipe)
+        results = run(stages, recipe.output_dir, overwrite="--overwrite" in arguments)
+    except (UserError, StageFailed) as error:
+        message = command_line_message(error) if isinstance(error, UserError) else error
+        print(f"error: {message}", file=sys.stderr)
+        return error.status if isinstance(error, StageFailed) else 2
+    except KeyboardInterrupt:
+        print("interrupted; rerun the same command to resume", file=sys.stderr)
+        return 130
+    print(f"\n{table(results).to_text()}")
+    print(f"\nSavedModel: {stages[-1].run_dir}")
+    return 0

@@ -1,0 +1,296 @@
+"""The stages of the recipe: what each one runs, and what its result depends on."""
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from bert_flow_tf.encoder.handles import ENCODER_NAMES
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.digest import file_digest
+from glow.config import DEFAULT_CONFIG
+
+EMBEDDING_TYPES = ("avg", "avg-last-2")
+EXPORTED_TYPE = "avg-last-2"  # The paper's best on STS-B.
+
+_NLI_FLAGS = {"num_train_epochs": "1.0", "learning_rate": "2e-5", "train_batch_size": "16"}
+# No label is used and nothing is trained: the way the original's README scores an encoder as it is.
+_NO_FLOW_FLAGS = {"flow": "0", "flow_loss": "0", "num_examples": "0", "num_train_epochs": "1e-10"}
+_FLOW_FLAGS = {
+    "flow": "1",
+    "flow_loss": "1",
+    "flow_model_config": DEFAULT_CONFIG,
+    "flow_learning_rate": "1e-3",
+    "num_examples": "0",
+    "num_train_epochs": "1.0",
+    "train_batch_size": "32",
+    "use_full_for_training": "1",
+}
+_COMMON_FLAGS = {"max_seq_length": "64"}
+_TRAIN = {"do_train": "true", "do_eval": "true"}
+_PREDICT = {"test": {"do_predict": "true"}, "dev": {"do_predict": "true", "do_predict_on_dev": "true"}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The task that a flow is learned on and that everything is scored on.
+
+    Attributes:
+      name: the name of its folder in GLUE's layout, also the `--task_name`.
+      folder: its files.
+      split: the split that is predicted: "test", or "dev" where the test labels are not public.
+      has_gold: whether the folder's files hold the gold scores of the split.
+    """
+
+    name: str
+    folder: pathlib.Path
+    split: str = "test"
+    has_gold: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What the environment asks for.
+
+    Attributes:
+      encoder_name: the encoder's part of the directory names.
+      encoder_flags: the flags of `run_siamese` that name the encoder and its own weights.
+      init_checkpoint: checkpoint to begin with instead of them, or None.
+      glue_dir: folder of the tasks.
+      target: the task to learn the flow on and to score.
+      output_dir, cached_dir: where runs and caches are written.
+      seed: seed of every stage, a whole number in digits.
+      with_nli: whether to fine-tune on NLI first.
+    """
+
+    encoder_name: str
+    encoder_flags: Mapping[str, str]
+    init_checkpoint: str | None
+    glue_dir: pathlib.Path
+    target: Target
+    output_dir: pathlib.Path
+    cached_dir: pathlib.Path
+    seed: str
+    with_nli: bool
+
+    @property
+    def nli_name(self) -> str:
+        """Name of the directory of the NLI run."""
+        return f"nli_{self.encoder_name}_{self.seed}"
+
+    def run_name(self, embedding_type: str, flow: bool, task_name: str | None = None) -> str:
+        """Name of the directory of a run, on the target unless another task is named."""
+        encoder = self.nli_name if self.with_nli else f"{self.encoder_name}_{self.seed}"
+        return f"{encoder}_{task_name or self.target.name}_{embedding_type}{'_flow' if flow else ''}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """One row of the table.
+
+    Attributes:
+      name: name of its stamp, and of its directory unless that of another stage is used.
+      title: what it does, for the table and the progress line.
+      module, flags: the command, `python -m MODULE FLAGS`.
+      settings: all that its result depends on, by name; another value of one gives another result.
+      run_dir: directory of the run it belongs to.
+      makes: the directory that it makes, deleted under --overwrite; None if it adds to another stage's.
+      resumes: whether the command resumes what an interrupted one left.
+      begins_with: directory of the run whose last checkpoint it begins with; None for the recipe's own.
+      predicts: the task whose cosines it writes, into `prediction_path`; None if it predicts none.
+    """
+
+    name: str
+    title: str
+    module: str
+    flags: tuple[str, ...]
+    settings: Mapping[str, str]
+    run_dir: pathlib.Path
+    makes: pathlib.Path | None = None
+    resumes: bool = True
+    begins_with: pathlib.Path | None = None
+    predicts: Target | None = None
+
+    @property
+    def prediction_path(self) -> pathlib.Path | None:
+        """The file with a cosine per line, as the original names it; None if there is none."""
+        return None if self.predicts is None else self.run_dir / f"{self.predicts.split}_results.tsv"
+
+
+def stages_of(recipe: Recipe) -> list[Stage]:
+    """The stages of `siamese_then_flow.sh` in the order they are run in.
+
+    Raises:
+      UserError: a folder of data is missing.
+    """
+    builder = StageBuilder(recipe)
+    task = recipe.target.name
+    stages = [builder.nli] if builder.nli is not None else []
+    stages += [builder.scores(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES]
+    learned = {kind: builder.learns_flow(kind, f"flow on {task}, {kind}") for kind in EMBEDDING_TYPES}
+    stages += learned.values()
+    stages += [builder.scores_flow(flow, f"{task}, {kind} + flow") for kind, flow in learned.items()]
+    return [*stages, builder.exports(learned[EXPORTED_TYPE], f"SavedModel of {EXPORTED_TYPE} + flow")]
+
+
+class StageBuilder:
+    """Stages of one recipe; `nli` fine-tunes what the others begin with, and is None where the recipe skips it.
+
+    A folder of data that is missing is a `UserError`.
+    """
+
+    def __init__(self, recipe: Recipe):
+        self._recipe = recipe
+        self._common = {**_COMMON_FLAGS, "seed": recipe.seed}
+        self._weights = _encoder_settings(recipe)
+        self._target_data = {"data": _digest_of_data(recipe.target.folder)}
+        self.nli: Stage | None = None
+        if recipe.with_nli:
+            flags = {**self._common, **_NLI_FLAGS}
+            self.nli = self._siamese(
+                "NLI fine-tuning", self._all_nli, recipe.nli_name, {**_TRAIN, **flags}, {**flags, **self._nli_data()}
+            )
+            self._weights = {"NLI fine-tuning": _digest(self.nli.settings)}
+
+    def scores(self, kind: str, title: str) -> Stage:
+        """The stage that scores the encoder as it is, under the pooling `kind`."""
+        target = self._recipe.target
+        flags = {**self._common, **_NO_FLOW_FLAGS, "sentence_embedding_type": kind}
+        return self._siamese(
+            title,
+            target,
+            self._recipe.run_name(kind, flow=False),
+            {**_PREDICT[target.split], **flags},
+            {**flags, **self._target_data},
+            predicts=target,
+        )
+
+    def learns_flow(self, kind: str, title: str, *, suffix: str = "", on_nli: bool = False, **changes: str) -> Stage:
+        """The stage that learns a flow over the pooling `kind`, on the target task or on ALLNLI.
+
+        `suffix` tells its directory from that of another flow, `changes` are flags other than the recipe's.
+        """
+        flags = {**self._common, **_FLOW_FLAGS, **changes, "sentence_embedding_type": kind}
+        task = self._all_nli if on_nli else self._recipe.target
+        data = self._nli_data() if on_nli else self._target_data
+        name = f"{self._recipe.run_name(kind, True, task.name)}{suffix}"
+        return self._siamese(title, task, name, {**_TRAIN, **flags}, {**flags, **data})
+
+    def scores_flow(self, learned: Stage, title: str, *, elsewhere: str | None = None) -> Stage:
+        """The stage that scores a flow on the target task.
+
+        It does so in the directory of `learned`, or in one whose name ends in `elsewhere`, for a flow that was learned
+        on another task's sentences and may be scored on many tasks.
+        """
+        target = self._recipe.target
+        flags = {name: learned.settings[name] for name in (*self._common, *_FLOW_FLAGS, "sentence_embedding_type")}
+        settings = {**learned.settings, **self._target_data}
+        run_name = learned.name
+        fields: dict[str, Any] = {"name": f"{learned.name}_scores"}
+        if elsewhere is not None:
+            run_name = f"{self._recipe.run_name(flags['sentence_embedding_type'], flow=True)}{elsewhere}"
+            fields = {"begins_with": learned.run_dir}
+        flags = {**_PREDICT[target.split], **flags}
+        return self._siamese(title, target, run_name, flags, settings, predicts=target, **fields)
+
+    def exports(self, learned: Stage, title: str) -> Stage:
+        """The stage that writes the SavedModel of a flow."""
+        out = self._recipe.output_dir / "export" / learned.name
+        return Stage(
+            name=f"{learned.name}_export",
+            title=title,
+            module="bert_flow_tf.cli",
+            flags=("export", f"--model={learned.run_dir}", f"--out={out}", "--version=1"),
+            settings=learned.settings,
+            run_dir=out,
+            makes=out,
+            resumes=False,
+        )
+
+    @property
+    def _all_nli(self) -> Target:
+        return Target("ALLNLI", self._recipe.glue_dir / "ALLNLI")
+
+    def _nli_data(self) -> dict[str, str]:
+        return {f"data of {part}": _digest_of_data(self._recipe.glue_dir / part) for part in ("MNLI", "SNLI")}
+
+    def _siamese(
+        self,
+        title: str,
+        task: Target,
+        run_name: str,
+        flags: Mapping[str, str],
+        settings: Mapping[str, str],
+        *,
+        name: str | None = None,
+        **fields: Any,
+    ) -> Stage:
+        """A stage of `run_siamese`; with a `name` of its own, it adds to the directory of another stage."""
+        recipe = self._recipe
+        all_flags: dict[str, str | pathlib.Path] = {
+            "task_name": task.name,
+            "data_dir": task.folder,
+            "output_parent_dir": recipe.output_dir,
+            "exp_name": run_name,
+            "cached_dir": recipe.cached_dir,
+            **recipe.encoder_flags,
+            **flags,
+            **({} if self.nli else _checkpoint(recipe)),
+        }
+        run_dir = recipe.output_dir / run_name
+        return Stage(
+            name=name or run_name,
+            title=title,
+            module="bert_flow_tf.run_siamese",
+            flags=tuple(f"--{flag}={value}" for flag, value in all_flags.items()),
+            settings={**self._weights, **settings},
+            run_dir=run_dir,
+            makes=None if name else run_dir,
+            **{"begins_with": self.nli and self.nli.run_dir, **fields},
+        )
+
+
+def _checkpoint(recipe: Recipe) -> dict[str, str]:
+    return {"init_checkpoint": recipe.init_checkpoint} if recipe.init_checkpoint else {}
+
+
+def _encoder_settings(recipe: Recipe) -> dict[str, str]:
+    """What the encoder's numbers depend on: handles as they are, files and folders by their content.
+
+    A TF checkpoint is known by its `.index`, which holds a checksum of every tensor: no gigabytes to read.
+    """
+    settings = {**recipe.encoder_flags, **_checkpoint(recipe)}
+    for name, value in settings.items():
+        path, index = pathlib.Path(value), pathlib.Path(f"{value}.index")
+        if name == "bert_hub" and value in ENCODER_NAMES:
+            continue
+        if path.is_dir():
+            # Of `X/encoder` the vocabulary is in `X/preprocess`.
+            beside = path.absolute().parent / "preprocess"
+            roots = [path, *([beside] if (path / "saved_model.pb").is_file() and beside.is_dir() else [])]
+            files = ((root, file) for root in roots for file in sorted(root.rglob("*")))
+            settings[name] = _digest(
+                {
+                    f"{'' if root == path else 'preprocess/'}{file.relative_to(root)}": file_digest(file)
+                    for root, file in files
+                    if file.is_file() and ".data-" not in file.name
+                }
+            )
+        elif path.is_file() or index.is_file():
+            settings[name] = file_digest(path if path.is_file() else index)
+    return settings
+
+
+def _digest_of_data(folder: pathlib.Path) -> str:
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder, expected the data of {folder.name} (GLUE_DIR, --glue_dir)")
+    # `prepare` writes into prepared.json where the data came from.
+    left_out = (".", "prepared.json")
+    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(left_out))
+    return _digest({file.name: file_digest(file) for file in files})
+
+
+def _digest(settings: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,108 @@
+"""A report's sections as one HTML page that needs nothing but itself."""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+
+from bert_flow_tf.report.sections import Section
+from bert_flow_tf.results.table import html_note, html_text
+
+# Nothing may be loaded, whatever a result file smuggles in: styles and images are in the page.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c1e21; --muted: #5c636b; --paper: #ffffff; --line: #d8dce1;
+  --stripe: #f6f7f9; --accent: #0b63a5; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e7ea; --muted: #a2abb5; --paper: #15181c; --line: #363c44; --stripe: #1d2127;
+    --accent: #7cbcf0; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main { max-width: 70rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .75rem; }
+h2 { font-size: 1.3rem; margin: 3rem 0 .5rem; padding-top: 1.25rem; border-top: 1px solid var(--line); }
+p { max-width: 46rem; margin: .5rem 0; }
+section > p { color: var(--muted); font-size: .92rem; }
+nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; padding: 0; margin: 1.25rem 0 0; list-style: none; }
+a { color: var(--accent); }
+.scroll { overflow-x: auto; margin: 1.25rem 0 1.75rem; }
+table { border-collapse: collapse; font-size: .86rem; line-height: 1.35; width: 100%; }
+caption { text-align: left; font-weight: 600; font-size: .92rem; padding: 0 0 .5rem; }
+th, td { padding: .36rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
+thead th { vertical-align: bottom; font-weight: 600; color: var(--muted); border-bottom: 2px solid var(--line); }
+td { white-space: nowrap; }
+tbody th { font-weight: 500; }
+tbody tr:nth-child(even) { background: var(--stripe); }
+.figure { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.note { display: block; color: var(--muted); font-size: .78rem; font-weight: 400; white-space: normal; }
+th .note { min-width: 9rem; overflow-wrap: anywhere; }
+figure { margin: 1.25rem 0 1.75rem; }
+.plot { background: #ffffff; border: 1px solid var(--line); border-radius: .5rem; padding: 1rem; overflow-x: auto;
+  display: flex; justify-content: center; }
+.plot img { display: block; max-width: 100%; height: auto; }
+figcaption { color: var(--muted); font-size: .88rem; margin-top: .5rem; }
+details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; }
+summary { cursor: pointer; padding: .5rem .75rem; font-weight: 500; overflow-wrap: anywhere; }
+summary .note { padding-left: 1.1rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.25rem; margin: 0;
+  padding: .25rem .75rem .75rem; font-size: .88rem; }
+dt { color: var(--muted); }
+dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .4rem; } }
+@media print { main { max-width: none; } .scroll, .plot { overflow: visible; } }
+"""
+
+
+def html_page(
+    title: str, lead: Sequence[str], parts: Sequence[Section], plots: Mapping[str, bytes], captions: Mapping[str, str]
+) -> str:
+    """The page as text: tables, plots and style inside it, no script, nothing to load.
+
+    `plots` holds the SVG documents that the sections name, `captions` goes by the same names.
+    """
+    contents = "".join(f'<li><a href="#{part.name}">{html_text(part.title)}</a></li>' for part in parts)
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{html_text(title)}</title>",
+            f"<style>{_STYLE}</style>",
+            "</head>",
+            "<body>",
+            "<main>",
+            f"<h1>{html_text(title)}</h1>",
+            *_paragraphs(lead),
+            f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
+            *(line for part in parts for line in _section(part, plots, captions)),
+            "</main>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _section(part: Section, plots: Mapping[str, bytes], captions: Mapping[str, str]) -> Iterator[str]:
+    yield f'<section aria-labelledby="{part.name}">'
+    yield f'<h2 id="{part.name}">{html_text(part.title)}</h2>'
+    yield from _paragraphs(part.paragraphs)
+    for number, table in enumerate(part.tables, start=1):
+        yield table.to_html(f"{part.name}-table-{number}")
+    for name in part.plots:
+        # As an image a drawing can neither run a script nor load anything, whatever its file holds.
+        source, caption = base64.b64encode(plots[name]).decode(), html_text(captions[name])
+        yield f'<figure><div class="plot"><img alt="{caption}" src="data:image/svg+xml;base64,{source}"></div>'
+        yield f"<figcaption>{caption}</figcaption></figure>"
+    for terms in part.terms:
+        yield f"<details><summary>{html_text(terms.title)}{html_note(terms.summary)}</summary><dl>"
+        yield from (f"<dt>{html_text(term)}</dt><dd>{html_text(text)}</dd>" for term, text in terms.pairs)
+        yield "</dl></details>"
+    yield "</section>"
+
+
+def _paragraphs(texts: Sequence[str]) -> list[str]:
+    return [f"<p>{html_text(text)}</p>" for text in texts]

@@ -1,0 +1,1 @@
+"""Records of results: finding, reading and comparing them."""

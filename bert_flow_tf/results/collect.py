@@ -1,0 +1,358 @@
+"""All that a report shows of any number of results: collected, and set beside what is comparable."""
+
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import FORMAT_VERSION
+from bert_flow_tf.paper.original_runs import original_runs
+from bert_flow_tf.paper.tables import paper_tables
+from bert_flow_tf.results.comparisons import (
+    UNKNOWN,
+    compared,
+    compared_calibration,
+    encoder_in_report,
+    flow_in_report,
+)
+from bert_flow_tf.results.records import (
+    CalibrationRow,
+    Calibrations,
+    Isotropy,
+    Lexical,
+    LexicalCorrelations,
+    Metric,
+    Reproduction,
+    Result,
+    Scores,
+    SeedScores,
+    Words,
+)
+from bert_flow_tf.results.rows import Row, score_rows, summarize, task_title
+from bert_flow_tf.results.sources import REPORT, Source
+from bert_flow_tf.results.table import METRIC_NAMES
+from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
+from bert_flow_tf.runs.record import Encoder, Model, TrainingResults
+
+_PAPER = "Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020"
+# Kind of an analysis -> its plot, beside its results, and the plot's caption.
+_PLOTS = {"lexical": "lexical.svg", "words": "words.svg", "isotropy": "spectrum.svg"}
+_CAPTIONS = {
+    "lexical": "Edit distance over each similarity; pairs up to an edit distance of 4 are highlighted, as in Figure 2.",
+    "words": "Word embeddings along their first two singular directions, coloured by frequency rank, as in Figure 1.",
+    "isotropy": "Singular spectra, as they are and with the mean subtracted; a flat line is isotropic.",
+}
+_PROTOCOL = "cosine; all pairs of the test split"
+_PROTOCOLS = "cosine; wmean, mean and all where a task is several sets"
+# The gold scores' correlation with edit distance is a fact of the data: no encoder takes part in it.
+_WITHOUT_ENCODER = ("Gold similarity", "edit distance")
+
+
+def collect(sources: Iterable[Source], title: str, date: str | None = None) -> dict:
+    """All that a report shows, ready for JSON; scores and differences, of keys that end in `_x100`, are times 100.
+
+    Returns:
+      dict of `kind`, `format_version`, `title`, `date`, `paper` and `original` (what is compared with), `sources`,
+      `scores` (`comparisons.compared`), `calibrations`, `lexical`, `words`, `isotropy`, `trainings`, and `figures`:
+      from a plot's name on the page to its caption.
+
+    Args:
+      sources: of `sources.find_sources`.
+      title: of the report.
+      date: day to print, or None.
+
+    Raises:
+      UserError: results do not fit each other, or a run's evaluation cannot be read.
+    """
+    sources = list(sources)
+    rows = score_rows(sources)
+    report: dict[str, Any] = {
+        "kind": REPORT,
+        "format_version": FORMAT_VERSION,
+        "title": title,
+        "date": date,
+        "paper": _PAPER,
+        "original": {key: original_runs()[key] for key in ("code", "commit", "versions")},
+        "sources": [_origin(source, [row for row in rows if row.source == source.label]) for source in sources],
+        "scores": compared(rows),
+        **{key: [] for key in ("calibrations", "lexical", "words", "isotropy", "trainings")},
+    }
+    for source in sources:
+        for result in source.results.values():
+            if isinstance(result, TrainingResults):
+                report["trainings"].append(_training(result, source))
+            elif isinstance(result, Calibrations):
+                report["calibrations"].append(_calibrations(result, source))
+            elif isinstance(result, Lexical | Words | Isotropy):
+                report[source.kind].append({"source": source.label, **analysis(result)})
+    return report | {"figures": _figures(report)}
+
+
+def analysis(result: Lexical | Words | Isotropy) -> dict:
+    """What a report and the console show of an analysis, the paper's figures beside its own."""
+    if isinstance(result, Lexical):
+        return _lexical(result)
+    return _words(result) if isinstance(result, Words) else _isotropy(result)
+
+
+def _lexical(result: Lexical) -> dict:
+    """Correlations, with Table 6's beside them on the dev set of STS-B.
+
+    A row holds `name`, and for "edit distance" and "gold" a dict of `value_x100`, `paper_x100` and `difference_x100`.
+    """
+    on_paper = (task_title(result.task), result.split, result.pairs) == ("STS-B", "dev", 1500)
+    paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
+    close = result.close
+    return {
+        "encoder": _analysed(result.model),
+        "task": task_title(result.task),
+        "split": result.split,
+        "pairs": result.pairs,
+        "rows": [_lexical_row(name, row, paper.get(name, {})) for name, row in result.rows.items()],
+        "close": {
+            "max_distance": close.max_distance,
+            "pairs": close.pairs,
+            "rows": [_lexical_row(name, row, {}) for name, row in close.rows.items()],
+            "undefined": close.undefined,
+        },
+    }
+
+
+def _lexical_row(name: str, row: LexicalCorrelations, paper: dict) -> dict:
+    cells = {}
+    for column, value in msgspec.to_builtins(row).items():
+        theirs = paper.get(column)
+        comparable = (name, column) == _WITHOUT_ENCODER and value is not None and theirs is not None
+        cells[column] = {
+            "value_x100": value,
+            "paper_x100": theirs,
+            "difference_x100": value - theirs if comparable else None,
+        }
+    return {"name": name, **cells}
+
+
+def _words(result: Words) -> dict:
+    """Statistics by frequency rank, with Table 1's beside them: a row holds `measure`, `values` and `paper` by bin."""
+    paper, bins = paper_tables()["table1_word_embeddings"], result.bins
+    rows = [("mean ℓ2 norm", [one.mean_l2_norm for one in bins], paper["mean_l2_norm"])]
+    for key, title in (("mean_knn_l2_distance", "NN ℓ2 distance"), ("mean_knn_dot_product", "NN dot product")):
+        for k in getattr(bins[0], key):
+            values = [getattr(one, key).get(k) for one in bins]
+            rows.append((f"mean {k}-{title}", values, paper[key].get(str(k), [None] * len(bins))))
+    return {
+        "encoder": encoder_in_report(result.encoder),
+        "pieces": result.pieces,
+        "ranked_words": result.ranked_words,
+        "frequencies": result.frequencies,
+        "bins": [{"first": one.first, "stop": one.stop, "words": one.words} for one in bins],
+        "rows": [dict(zip(("measure", "values", "paper"), row, strict=True)) for row in rows],
+    }
+
+
+def _isotropy(result: Isotropy) -> dict:
+    measures = result.measures | {"standard normal": result.reference}
+    without = ("embeddings", "channels", "spectrum", "centred_spectrum")
+    return {
+        "encoder": _analysed(result.model),
+        "task": task_title(result.task),
+        "split": result.split,
+        "sentences": result.sentences,
+        "measures": {
+            name: {key: value for key, value in msgspec.structs.asdict(one).items() if key not in without}
+            for name, one in measures.items()
+        },
+        "bits_per_dim": result.bits_per_dim,
+    }
+
+
+def _calibrations(result: Calibrations, source: Source) -> dict:
+    """Scores of each calibration times 100, with Table 5's and the original code's beside them."""
+    rows = [_calibration_row(row, result.metric, next(iter(source.results))) for row in result.rows]
+    unknown = {"name": None, "fingerprint": None, "pooling": None, "max_seq_length": None, "fine_tuning": UNKNOWN}
+    return {
+        "source": source.label,
+        "encoder": _analysed(result.model) if result.model else unknown | {"handle": result.embeddings or "unknown"},
+        "task": task_title(result.data.task),
+        "split": "test",
+        "pairs": result.data.pairs.test,
+        "metric": result.metric,
+        "fit_on": result.fit_on,
+        "flow_config": result.flow_model_config,
+        "rows": compared_calibration(result, rows),
+    }
+
+
+def _calibration_row(row: CalibrationRow, metric: Metric, path: pathlib.Path) -> dict:
+    runs: Sequence[CalibrationRow | SeedScores] = row.by_seed or [row]
+    scores = [getattr(one, metric) for one in runs]
+    if None in (*scores, mean := getattr(row, metric)):
+        raise UserError(f"{path}: rows: found {row.method} without {metric}, expected the scores of every seed")
+    over_seeds = summarize([100 * score for score in scores])
+    return {
+        "method": row.method,
+        "k": row.k,
+        "dev_x100": None if row.dev is None else 100 * row.dev,
+        "mean_x100": 100 * mean,
+        "std_x100": over_seeds["std"],
+        "median_x100": over_seeds["median"],
+        "n": len(scores),
+        "seeds": [one.seed for one in row.by_seed],
+        "values_x100": over_seeds["values"],
+    }
+
+
+def _training(result: TrainingResults, source: Source) -> dict:
+    """What a run learned on, its steps and seconds of these, and its own evaluation on dev; None if not recorded."""
+    model, stage = result.model, result.stages.get("train")
+    training = model.flow.training if model.flow else model.encoder.fine_tuning
+    task = training and training.task
+    return {
+        "source": source.label,
+        "pooling": model.pooling,
+        "flow": flow_in_report(model.flow),
+        "learned_on": task and task_title(task),
+        "seed": model.seed,
+        "pairs": result.data.num_examples,
+        "steps": result.steps,
+        "seconds": stage and stage.seconds,
+        "on_dev": _evaluation_lines(source.path / DEV_RESULTS_FILE),
+    }
+
+
+def _evaluation_lines(path: pathlib.Path) -> dict[str, float]:
+    """The figures of `eval_results.txt` by name; none where a run has not evaluated."""
+    if not path.is_file():
+        return {}
+    figures = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        # Without labels on dev a correlation is written as nan: nothing to show.
+        if re.fullmatch(r"eval_\w+ = nan", line):
+            continue
+        match = re.fullmatch(r"(\w+) = (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)", line)
+        if match is None:
+            raise UserError(f"{path}, line {number}: found {line!r}, expected a name, = and a finite number")
+        figures[match[1]] = float(match[2])
+    return figures
+
+
+def _analysed(model: Model) -> dict:
+    return encoder_in_report(model.encoder) | {"pooling": model.pooling, "max_seq_length": model.max_seq_length}
+
+
+def _origin(source: Source, rows: Sequence[Row]) -> dict:
+    """Where a source's figures come from: model, seeds, protocol, data and versions."""
+    result = source.result
+    model = _model_of(result)
+    encoder = result.encoder if isinstance(result, Words) else model.encoder if model else None
+    poolings = [row.model.pooling for row in rows] or ([model.pooling] if model else [])
+    flow = next((row.model.flow for row in rows if row.model.flow), model.flow if model else None)
+    seeds = [seed for row in rows for seed in row.seeds] or ([model.seed] if model and model.seed is not None else [])
+    if isinstance(result, Calibrations):
+        # The model's own flow takes no part; those that were fitted have these seeds.
+        flow, seeds = None, result.seeds
+    return {
+        "source": source.label,
+        "kind": source.kind,
+        "path": str(source.path),
+        "encoder": _encoder_of(encoder, result),
+        "pooling": list(dict.fromkeys(poolings)),
+        "max_seq_length": model and model.max_seq_length,
+        "flow": flow_in_report(flow),
+        "seeds": sorted(set(seeds)),
+        "protocol": _protocol(source),
+        "data": [data for one in source.results.values() for data in _data(one)],
+        "versions": dict(sorted(result.made_by.libraries.items())),
+    }
+
+
+def _model_of(result: Result) -> Model | None:
+    if isinstance(result, Reproduction):
+        runs = [run for task in result.tasks.values() for row in task.rows.values() for run in row.runs]
+        return runs[0].model if runs else None
+    return getattr(result, "model", None)
+
+
+def _encoder_of(encoder: Encoder | None, result: Result) -> dict | None:
+    if encoder is not None:
+        return encoder_in_report(encoder)
+    handle = result.embeddings if isinstance(result, Calibrations) else None
+    return {"name": None, "handle": handle, "fingerprint": None, "fine_tuning": UNKNOWN} if handle else None
+
+
+def _protocol(source: Source) -> str | None:
+    results = source.results.values()
+    if isinstance(source.result, Calibrations):
+        fitted = {"all": "train, dev and test", "train": "train"}[source.result.fit_on]
+        return f"{_PROTOCOL}; calibrations fitted on {fitted}"
+    return _PROTOCOLS if any(isinstance(one, Scores | Reproduction) for one in results) else None
+
+
+def _data(result: Result) -> list[dict]:
+    """Dicts of `task`, `split`, `pairs`, `path` and `digest`, of what a result was learned or measured on."""
+    if isinstance(result, TrainingResults):
+        training = result.model.flow.training if result.model.flow else result.model.encoder.fine_tuning
+        if training is None or training.task is None:
+            return []
+        whole = training.settings.get("use_full_for_training") == 1
+        split = "train, dev and test, to learn from" if whole else "train, to learn from"
+        return [_one(task_title(training.task), split, result.data.num_examples, digest=result.data.fingerprint)]
+    if isinstance(result, Scores | Reproduction):
+        return [_one(task.title, task.split, task.pairs, path=task.source) for task in result.tasks.values()]
+    if isinstance(result, Calibrations):
+        data, pairs = result.data, msgspec.structs.asdict(result.data.pairs)
+        return [
+            _one(data.task, split, count, path=data.glue_dir, digest=data.sentences_sha256 if split == "test" else None)
+            for split, count in pairs.items()
+        ]
+    if isinstance(result, Lexical | Isotropy):
+        return [_one(result.task, result.split, result.pairs if isinstance(result, Lexical) else None)]
+    return []
+
+
+def _one(task: str, split: str, pairs: int | None, path: str | None = None, digest: str | None = None) -> dict:
+    return {"task": task, "split": split, "pairs": pairs, "path": path, "digest": digest}
+
+
+def _figures(report: dict) -> dict[str, str]:
+    figures = {}
+    for number, rows in enumerate(seed_groups(report), start=1):
+        metric, task, split = METRIC_NAMES[rows[0]["metric"]], rows[0]["task"], rows[0]["split"]
+        figures[f"seeds-{number}"] = f"{metric} × 100 of every seed on {task}, {split}; the bar is the mean."
+    for number, one in enumerate(report["calibrations"], start=1):
+        figures[f"calibration-{number}"] = f"Calibrations; every seed of the flow is a dot. Source: {one['source']}."
+    for kind, caption in _CAPTIONS.items():
+        for number, one in enumerate(report[kind], start=1):
+            figures[f"{kind}-{number}"] = f"{caption} Source: {one['source']}."
+    return figures
+
+
+def seed_groups(report: dict) -> list[list[dict]]:
+    """Rows that have a place in one plot of seeds, for each place: those of one task with several seeds."""
+    groups: dict[tuple, list[dict]] = {}
+    for row in report["scores"]:
+        if row["this_run"]["n"] > 1:
+            groups.setdefault((row["metric"], row["task"], row["split"], row["protocol"]), []).append(row)
+    return list(groups.values())
+
+
+def analysis_plots(sources: Iterable[Source]) -> dict[str, bytes]:
+    """The SVG documents that `bert-flow analyze` wrote, by the names that `collect` gives them in `figures`.
+
+    Raises:
+      UserError: one is missing, cannot be read, or is no SVG.
+    """
+    plots, sources = {}, list(sources)
+    for kind, file in _PLOTS.items():
+        for number, source in enumerate((one for one in sources if one.kind == kind), start=1):
+            path, expected = source.path / file, "the plot that bert-flow analyze writes"
+            try:
+                drawing = path.read_bytes()
+            except OSError as error:
+                raise UserError(f"{path}: cannot be read ({error.strerror}), expected {expected}") from error
+            if b"<svg" not in drawing:
+                raise UserError(f"{path}: found content that is not SVG, expected {expected}")
+            plots[f"{kind}-{number}"] = drawing
+    return plots

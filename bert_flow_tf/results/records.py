@@ -1,0 +1,284 @@
+"""The results that commands write: one schema for all, in which `kind` says what was measured.
+
+The keys of a file are the attributes below; `runs.record` has those that say what was measured of which model.
+"""
+
+import pathlib
+import typing
+from typing import Annotated, Literal
+
+import msgspec
+
+from bert_flow_tf.evaluation.protocols import PROTOCOLS
+from bert_flow_tf.evaluation.words import RankBin
+from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.runs.record import Encoder, Model, Result, TrainingResults
+
+# What the recipe scored, in a run's folder.
+SCORES_FILE = "recipe_scores.json"
+EVALUATION_FILE = "evaluation.json"
+REPRODUCTION_FILE = "reproduction.json"
+RESULTS_FILE = "results.json"
+
+# A correlation, or an area under the ROC curve, as a fraction.
+Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]
+Metric = Literal["spearman", "auc"]
+
+
+class SubsetScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Number of pairs of one set, and its scores."""
+
+    pairs: int
+    spearman: Score | None = None
+    pearson: Score | None = None
+    auc: Score | None = None
+
+
+class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Scores of one task, as `evaluation.protocols.score_task` gives them.
+
+    Attributes:
+      title: the task as the paper prints it.
+      metric: the one that stands for the task.
+      split: that was scored.
+      source: where the pairs were read.
+      pairs: number of them.
+      spearman, pearson, auc: by protocol; "all" alone for a task of one set.
+      subsets: each set's, by name.
+    """
+
+    title: str
+    metric: Metric
+    split: str
+    source: str
+    pairs: int
+    spearman: dict[str, Score] = {}
+    pearson: dict[str, Score] = {}
+    auc: dict[str, Score] = {}
+    subsets: dict[str, SubsetScores] = {}
+
+    @property
+    def by_protocol(self) -> dict[str, float]:
+        """The scores by the task's metric."""
+        return getattr(self, self.metric)
+
+
+class Scores(Result, frozen=True, kw_only=True, tag="scores"):
+    """What `bert-flow evaluate` and the recipe measured: cosines' agreement with gold scores, by task."""
+
+    model: Model
+    similarity: str = "cosine"
+    protocols: dict[str, str] = msgspec.field(default_factory=lambda: dict(PROTOCOLS))
+    tasks: dict[str, TaskScores]
+
+
+class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
+    """What a file of predictions, beside which this one lies, is of: the cosines of so many pairs of these splits."""
+
+    model: Model
+    task: str
+    splits: list[str]
+    pairs: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A score over seeds; the deviation is over n - 1, None for one seed."""
+
+    mean: Score
+    std: float | None
+    median: Score
+    values: list[Score]
+
+
+class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """One seed's scores of one row, the model they are of, and the folder of the run."""
+
+    seed: int
+    directory: str
+    model: Model
+    scores: TaskScores
+
+
+class ReproducedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One row on one task: every seed's run, scores over seeds by metric, and what they compare with."""
+
+    runs: Annotated[list[SeedRun], msgspec.Meta(min_length=1)]
+    spearman: Summary | None = None
+    pearson: Summary | None = None
+    auc: Summary | None = None
+    paper: dict | None = None
+    paper_seeds: dict | None = None
+    original: dict | None = None
+
+
+class ReproducedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One task: how it was scored, and its rows by name; `protocol` is None for a task of one set."""
+
+    title: str
+    metric: Metric
+    protocol: str | None
+    split: str
+    source: str
+    pairs: int
+    rows: dict[str, ReproducedRow]
+
+
+class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
+    """What `bert-flow reproduce` measured: rows of the paper's tables, each with several seeds."""
+
+    encoder: str
+    encoder_flags: dict[str, str]
+    with_nli: bool
+    seeds: list[int]
+    tasks: dict[str, ReproducedTask]
+
+
+class SeedScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Scores of a flow that was learned with one seed."""
+
+    seed: int
+    spearman: Score | None = None
+    pearson: Score | None = None
+    auc: Score | None = None
+    fit_seconds: float
+
+
+class CalibrationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Scores of one calibration, as `evaluation.compare.compare` gives them."""
+
+    method: str
+    k: int | None = None
+    dev: Score | None = None
+    spearman: Score | None = None
+    pearson: Score | None = None
+    auc: Score | None = None
+    std: float | None = None
+    median: Score | None = None
+    by_seed: list[SeedScores] = []
+    dev_by_k: dict[str, Score] = {}
+    seconds: float
+
+
+class SplitPairs(msgspec.Struct, frozen=True, kw_only=True):
+    """Number of pairs of each split."""
+
+    train: int
+    dev: int
+    test: int
+
+
+class CalibrationData(msgspec.Struct, frozen=True, kw_only=True):
+    """What was calibrated and scored: the task, its folder, its pairs, and the digest of its sentences."""
+
+    task: str
+    glue_dir: str
+    pairs: SplitPairs
+    sentences_sha256: str
+
+
+class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
+    """What `bert-flow calibrate` measured; `model` is None for `embeddings` that were made elsewhere."""
+
+    model: Model | None
+    embeddings: str | None = None
+    data: CalibrationData
+    flow_model_config: str
+    metric: Metric
+    fit_on: Literal["all", "train"]
+    fit_rows: int
+    width: int
+    constant_channels: list[int]
+    seeds: list[int]
+    rows: list[CalibrationRow]
+
+
+class LexicalCorrelations(msgspec.Struct, frozen=True, kw_only=True, rename={"edit_distance": "edit distance"}):
+    """Spearman's correlations times 100 of a similarity; None where it is undefined."""
+
+    edit_distance: float | None
+    gold: float | None
+
+
+class CloseCorrelations(msgspec.Struct, frozen=True, kw_only=True):
+    """The same of the pairs up to an edit distance, and why some are undefined."""
+
+    max_distance: int
+    pairs: int
+    rows: dict[str, LexicalCorrelations]
+    undefined: list[str]
+
+
+class Lexical(Result, frozen=True, kw_only=True, tag="lexical"):
+    """What `bert-flow analyze lexical` measured."""
+
+    model: Model
+    task: str
+    split: str
+    pairs: int
+    rows: dict[str, LexicalCorrelations]
+    close: CloseCorrelations
+
+
+class Words(Result, frozen=True, kw_only=True, tag="words"):
+    """What `bert-flow analyze words` measured: word embeddings, which come before the layers and the pooling."""
+
+    encoder: Encoder
+    pieces: int
+    ranked_words: int
+    frequencies: str
+    bins: Annotated[list[RankBin], msgspec.Meta(min_length=4, max_length=4)]
+
+
+class IsotropyMeasures(msgspec.Struct, frozen=True, kw_only=True):
+    """See `evaluation.isotropy.Isotropy`."""
+
+    embeddings: int
+    channels: int
+    constant_channels: int
+    mean_cosine: float
+    mean_share: float
+    top_share: float
+    centred_top_share: float
+    participation_ratio: float
+    effective_rank: float
+    partition_ratio: float
+    spectrum: list[float]
+    centred_spectrum: list[float]
+
+
+class Isotropy(Result, frozen=True, kw_only=True, tag="isotropy"):
+    """What `bert-flow analyze isotropy` measured; `reference` is of a standard normal."""
+
+    model: Model
+    task: str
+    split: str
+    sentences: int
+    measures: dict[str, IsotropyMeasures]
+    reference: IsotropyMeasures
+    bits_per_dim: dict[str, float]
+
+
+AnyResult = TrainingResults | Scores | Predictions | Reproduction | Calibrations | Lexical | Words | Isotropy
+
+
+def kind_of(path: pathlib.Path) -> str | None:
+    """The `kind` of a JSON file's object; None where it is no object or has none.
+
+    Raises:
+      UserError: the file cannot be read, or is not JSON.
+    """
+    found = read_json(path, object, expected="results of bert-flow", versioned=False)
+    kind = found.get("kind") if isinstance(found, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+def read_result(path: pathlib.Path) -> AnyResult | None:
+    """The result in a JSON file; None where it holds something else.
+
+    Raises:
+      UserError: the file cannot be read, is not JSON, is of another format version, or a value is missing or of
+        another type.
+    """
+    kinds = {str(kind.__struct_config__.tag): kind for kind in typing.get_args(AnyResult)}
+    kind = kinds.get(kind_of(path) or "")
+    return None if kind is None else read_json(path, kind, expected="results of bert-flow")

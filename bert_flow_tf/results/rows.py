@@ -1,0 +1,188 @@
+"""Results to rows: one for each score of a task, by split, metric and protocol, with the model it is of."""
+
+import dataclasses
+import pathlib
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.results.records import EVALUATION_FILE, Reproduction, Scores, TaskScores
+from bert_flow_tf.results.sources import Source
+from bert_flow_tf.runs.record import Model
+
+# Scores of the recipe are rounded to six decimals.
+_ROUNDING_X100 = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One score of one model, or of several that differ in their seed alone.
+
+    Attributes:
+      source: label of where it comes from.
+      name: of the row in its source; the source's label where that has one model only.
+      folder: where the source lies; a baseline in the same folder goes before others.
+      model: what was scored, with the first seed.
+      seeds: of all that is random; empty where nothing is.
+      task: as the paper prints it; the data set's name of TensorFlow Datasets.
+      split, metric: of the task; "spearman" or "auc".
+      protocol: "wmean", "mean" or "all" for a task of several sets; None for one set.
+      pairs: number of them.
+      values_x100: the score times 100, of every seed.
+      subsets: for the paper's protocol of a task of several sets, each set's name and its score times 100, the mean
+        over seeds; else empty.
+    """
+
+    source: str
+    name: str
+    folder: pathlib.Path
+    model: Model
+    seeds: Sequence[int]
+    task: str
+    split: str
+    metric: str
+    protocol: str | None
+    pairs: int
+    values_x100: Sequence[float]
+    subsets: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def place(self) -> tuple:
+        """What rows must agree in to be of the same pairs, scored in the same way."""
+        return self.task, self.split, self.metric, self.protocol, self.pairs
+
+    @property
+    def summary(self) -> dict:
+        """Mean, deviation (None of one), median, number and values over seeds, all times 100."""
+        scores = summarize(self.values_x100)
+        return {
+            "mean_x100": scores["mean"],
+            "std_x100": scores["std"],
+            "median_x100": scores["median"],
+            "n": len(self.values_x100),
+            "values_x100": scores["values"],
+        }
+
+
+def summarize(values: Sequence[float]) -> dict:
+    """Mean, sample standard deviation (None of one value), median and the values, as in Table 8."""
+    return {
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "median": statistics.median(values),
+        "values": list(values),
+    }
+
+
+def score_rows(sources: Iterable[Source]) -> list[Row]:
+    """The rows of all sources, in their order.
+
+    Raises:
+      UserError: scores of a reproduction do not fit each other.
+    """
+    rows = [row for source in sources for row in _rows_of(source)]
+    # An encoder that one source names is the same encoder where another has it in a folder without a name.
+    named = {one.model.encoder.fingerprint: one.model.encoder.name for one in rows if one.model.encoder.name}
+    return [_with_name(row, named) for row in rows]
+
+
+def _with_name(row: Row, named: Mapping[str | None, str]) -> Row:
+    encoder = row.model.encoder
+    if encoder.name is not None or encoder.fingerprint is None or encoder.fingerprint not in named:
+        return row
+    encoder = msgspec.structs.replace(encoder, name=named[encoder.fingerprint])
+    return dataclasses.replace(row, model=msgspec.structs.replace(row.model, encoder=encoder))
+
+
+def _rows_of(source: Source) -> list[Row]:
+    rows: list[Row] = []
+    for path, result in source.results.items():
+        if isinstance(result, Reproduction):
+            rows += [row for _, _, row in reproduction_rows(result, path.parent, source.label)]
+        elif isinstance(result, Scores):
+            folder = source.path.absolute().parent
+            of_file = []
+            for name, task in result.tasks.items():
+                runs = [(result.model, task)]
+                of_file += rows_of_runs(name, runs, source=source.label, name=source.label, folder=folder)
+            # What the recipe scored and `bert-flow evaluate` too stands there once.
+            rows = [row for row in rows if path.name != EVALUATION_FILE or not _is_among(row, of_file)] + of_file
+    return rows
+
+
+def _is_among(row: Row, others: Iterable[Row]) -> bool:
+    return any(
+        row.place == other.place and abs(row.values_x100[0] - other.values_x100[0]) < _ROUNDING_X100 for other in others
+    )
+
+
+def reproduction_rows(
+    record: Reproduction, folder: pathlib.Path, label: str = "reproduction"
+) -> list[tuple[str, str, Row]]:
+    """(task's key, row's name, `Row`) of all that `reproduce` measured: for a task of several sets, one per protocol.
+
+    Args:
+      record: as `reproduce` writes it.
+      folder: of its runs.
+      label: of the source.
+
+    Raises:
+      UserError: the seeds of a row were not scored by the same protocols.
+    """
+    found = []
+    for key, task in record.tasks.items():
+        for name, row in task.rows.items():
+            if len({tuple(run.scores.by_protocol) for run in row.runs}) > 1:
+                raise UserError(
+                    f"{folder / 'reproduction.json'}: tasks.{key}.rows.{name}.runs: found other protocols from seed to "
+                    "seed, expected the same"
+                )
+            runs = [(run.model, run.scores) for run in row.runs]
+            made = rows_of_runs(key, runs, source=label, name=f"{label}, {name}", folder=folder.absolute())
+            found += [(key, name, one) for one in made]
+    return found
+
+
+def rows_of_runs(key: str, runs: Sequence[tuple[Model, TaskScores]], **where: Any) -> list[Row]:
+    """A `Row` for each protocol of one task.
+
+    Args:
+      key: name of the task in its file.
+      runs: each seed's model and scores.
+      **where: `source`, `name` and `folder` of `Row`.
+    """
+    model, first = runs[0]
+    seeds = [one.seed for one, _ in runs if one.seed is not None]
+    rows = []
+    for protocol in first.by_protocol:
+        subsets = {}
+        if protocol == "wmean":
+            for name in first.subsets:
+                of_seeds = [getattr(scores.subsets.get(name), first.metric, None) for _, scores in runs]
+                values = [value for value in of_seeds if value is not None]
+                if len(values) == len(runs):
+                    subsets[name] = 100 * statistics.fmean(values)
+        rows.append(
+            Row(
+                **where,
+                model=model,
+                seeds=seeds,
+                task=key if key.startswith("tfds:") else task_title(first.title),
+                split=first.split,
+                metric=first.metric,
+                protocol=protocol if len(first.by_protocol) > 1 else None,
+                pairs=first.pairs,
+                values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
+                subsets=subsets,
+            )
+        )
+    return rows
+
+
+def task_title(name: str) -> str:
+    """A task's name as the paper prints it, from any way to spell it: STS-B, SICK-R, STS-12, QNLI, …"""
+    title = name.upper().removesuffix("-REGRESSION")
+    return {"STSB": "STS-B", "SICKR": "SICK-R"}.get(title, title)

@@ -1,0 +1,173 @@
+"""A table of results: built once, written as text for a terminal, as Markdown or as HTML."""
+
+import dataclasses
+import html
+import re
+from collections.abc import Sequence
+
+METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC"}
+_MARKDOWN = re.compile(r"([\\`*_\[\]|#~])")
+_GAP, _MINUS = "  ", "−"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Words or a figure, and how they are printed.
+
+    Attributes:
+      value: words, a number, or None for what is missing.
+      spec: Python's format specification of a number, such as ".2f".
+      spread: the number's standard deviation, printed after ±; None for none.
+      note: what a reader should know of the value, printed small or in brackets.
+    """
+
+    value: str | float | None
+    spec: str = ""
+    spread: float | None = None
+    note: str = ""
+
+    def text(self, *, missing: str, minus: str) -> str:
+        """The value as text.
+
+        Args:
+          missing: text for a value of None.
+          minus: sign of negative numbers.
+        """
+        if self.value is None:
+            return missing
+        if isinstance(self.value, str):
+            return self.value
+        text = _formatted(self.value, self.spec, minus)
+        return text if self.spread is None else f"{text} ± {_formatted(self.spread, self.spec, minus)}"
+
+
+def number(value: float | None, digits: int = 2, *, spread: float | None = None, note: str = "") -> Cell:
+    """A cell of a number with `digits` decimals."""
+    return Cell(value, f".{digits}f", spread, note)
+
+
+def difference(value: float | None) -> Cell:
+    """A cell with a sign, unless it rounds to zero, and two decimals."""
+    return Cell(value, "+.2f")
+
+
+def count(value: int | None) -> Cell:
+    """A cell of a whole number with commas between the thousands."""
+    return Cell(value, ",d")
+
+
+@dataclasses.dataclass
+class Table:
+    """A table. A column whose cells are all words goes to the left, one of figures to the right.
+
+    Attributes:
+      columns: the headings.
+      rows: of one cell per column, the first of which is the row's heading; words may stand for a `Cell`, and None for
+        one that is missing.
+      title: what the table shows; may be empty.
+      notes: lines below the table.
+      has_total: whether the last row sums up the others.
+
+    Raises:
+      ValueError: a row has more or fewer cells than there are columns.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell | str | None]]
+    title: str = ""
+    notes: Sequence[str] = ()
+    has_total: bool = False
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(f"row {row}: found {len(row)} cells, expected {len(self.columns)}")
+        self._cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
+        self._of_words = [all(isinstance(value, str) for value in values) and bool(values) for values in self._values()]
+
+    def _values(self) -> list[list[str | float]]:
+        """What is not missing, of each column."""
+        columns = ([row[i].value for row in self._cells] for i in range(len(self.columns)))
+        return [[value for value in column if value is not None] for column in columns]
+
+    def without_empty_columns(self) -> "Table":
+        """The table without the columns in which every cell is missing."""
+        kept = [i for i, values in enumerate(self._values()) if values]
+        rows = [[row[i] for i in kept] for row in self.rows]
+        return dataclasses.replace(self, columns=[self.columns[i] for i in kept], rows=rows)
+
+    def to_text(self, missing: str = "-") -> str:
+        """Lines for a terminal: columns of one width, a rule below the headings and above a total."""
+        lines = [list(self.columns)]
+        for row in self._cells:
+            texts = (cell.text(missing=missing, minus="-") for cell in row)
+            lines.append([_with_note(text, cell.note) for text, cell in zip(texts, row, strict=True)])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        pads = [str.ljust if of_words else str.rjust for of_words in self._of_words]
+        padded = [
+            _GAP.join(pad(text, width) for pad, text, width in zip(pads, line, widths, strict=True)).rstrip()
+            for line in lines
+        ]
+        rule = "-" * max(map(len, padded))
+        padded.insert(1, rule)
+        if self.has_total:
+            padded.insert(-1, rule)
+        return "\n".join([*([self.title] if self.title else []), *padded, *self.notes])
+
+    def to_markdown(self) -> str:
+        """A table of GitHub's Markdown, its title above it and its notes below."""
+        lines = [[markdown_text(column) for column in self.columns]]
+        lines.append([":--" if of_words else "--:" for of_words in self._of_words])
+        for row in self._cells:
+            texts = (markdown_text(cell.text(missing="", minus=_MINUS)) for cell in row)
+            lines.append([_with_note(text, markdown_text(cell.note)) for text, cell in zip(texts, row, strict=True)])
+        title = [f"**{markdown_text(self.title)}**"] if self.title else []
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return "\n\n".join([*title, table, *map(markdown_text, self.notes)])
+
+    def to_html(self, name: str) -> str:
+        """A `<table>` in a region that scrolls on its own, with the keyboard too; its notes are paragraphs below.
+
+        Args:
+          name: id of the table's caption, different from every other id of the page.
+        """
+        kinds = ["" if of_words else ' class="figure"' for of_words in self._of_words]
+        heads = [
+            f'<th scope="col"{kind}>{html_text(title)}</th>' for kind, title in zip(kinds, self.columns, strict=True)
+        ]
+        lines = [
+            f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0"><table>',
+            f'<caption id="{name}">{html_text(self.title)}</caption>',
+            f"<thead><tr>{''.join(heads)}</tr></thead>",
+            "<tbody>",
+        ]
+        for row in self._cells:
+            texts = [html_text(cell.text(missing="", minus=_MINUS)) + html_note(cell.note) for cell in row]
+            cells = [f"<td{kind}>{text}</td>" for kind, text in zip(kinds, texts, strict=True)][1:]
+            lines.append(f'<tr><th scope="row"{kinds[0]}>{texts[0]}</th>{"".join(cells)}</tr>')
+        return "\n".join([*lines, "</tbody></table></div>", *(f"<p>{html_text(note)}</p>" for note in self.notes)])
+
+
+def markdown_text(text: str) -> str:
+    """Text on one line in which no character means anything to Markdown or HTML."""
+    return _MARKDOWN.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
+
+
+def html_text(text: str) -> str:
+    """Text that is no markup, in an element or in an attribute's double quotes."""
+    return html.escape(text, quote=True)
+
+
+def html_note(text: str) -> str:
+    """Small print beside a text; nothing for an empty note."""
+    return f'<span class="note">{html_text(text)}</span>' if text else ""
+
+
+def _with_note(text: str, note: str) -> str:
+    return f"{text} ({note})" if note else text
+
+
+def _formatted(value: float, spec: str, minus: str) -> str:
+    text = format(value, spec)
+    # What rounds to zero has no sign.
+    return text.replace("-", minus) if re.search("[1-9]", text) else text.lstrip("+-")

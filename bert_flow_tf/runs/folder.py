@@ -1,0 +1,113 @@
+"""The directory of one run: what is in it, and whether a command may start or resume a run in it."""
+
+import contextlib
+import pathlib
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import make_directory, write_atomically
+from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, read_config
+
+DEV_RESULTS_FILE = "eval_results.txt"
+TRAIN_RESULTS_FILE = "train_results.json"
+CHECKPOINT_NAME = "model.ckpt"
+KEEP_CHECKPOINT_MAX = 3
+
+# What evaluation and prediction write, with a checkpoint's name before it or not, and what a cache and an interrupted
+# write leave.
+_RESULT = re.compile(
+    r"\.?(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
+    r"|embeddings-[0-9a-f]+\.npy)(\.\w+)?"
+)
+
+
+def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None) -> None:
+    """Writes a result file; one that is there already with other contents stays, unless `overwrite`.
+
+    Args:
+      path: the file.
+      text: its contents.
+      overwrite: whether other contents may be replaced.
+      record: what the file is of, written beside it as `.json`; None for nothing.
+
+    Raises:
+      UserError: the file exists, differs, and `overwrite` is false.
+    """
+    if path.exists() and not overwrite and path.read_text(encoding="utf-8") != text:
+        raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
+    make_directory(path.parent)
+    if record is not None:
+        # First: an interrupted command finds no result without its record.
+        write_json(path.with_suffix(".json"), record)
+    write_atomically(path, text)
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Lines that name each setting in which two dictionaries of settings differ, with both values."""
+    keys = sorted(old.keys() | new.keys())
+    return [
+        f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys if old.get(key) != new.get(key)
+    ]
+
+
+def open_run(
+    run_dir: pathlib.Path, config: RunConfig, overwrite: bool, missing_outputs: Sequence[pathlib.Path] = ()
+) -> bool:
+    """Makes a run's directory ready for training, and says whether it holds an unfinished run of the same settings.
+
+    A run is finished when it is trained and no result that its command asks for is missing; the `identity` of its
+    `config` decides whether it is the same.
+
+    Raises:
+      UserError: the directory holds a finished run, a run with other settings, or something else, and `overwrite` is
+        false; or it holds something that is not a run.
+    """
+    if run_dir.exists() and not run_dir.is_dir():
+        raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
+    old = read_config(run_dir)
+    left = list(run_dir.iterdir()) if run_dir.exists() else []
+    if old is None and overwrite and all(path.is_file() and _RESULT.fullmatch(path.name) for path in left):
+        for path in left:
+            path.unlink()
+    elif old is None and left:
+        raise UserError(
+            f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a new one"
+        )
+    if old is not None and not overwrite:
+        differing = differences(old.identity, config.identity)
+        if differing:
+            raise UserError(
+                f"{run_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones "
+                "(use another --exp_name, or --overwrite to delete it)"
+            )
+        if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
+            raise UserError(
+                f"{run_dir}: found a finished run of these settings, expected none (use --overwrite to train again)"
+            )
+        return True
+    if old is not None:
+        shutil.rmtree(run_dir)
+    make_directory(run_dir)
+    write_json(run_dir / CONFIG_FILE, config)
+    return False
+
+
+def latest_checkpoint(run_dir: pathlib.Path) -> str:
+    """Prefix of a run's last checkpoint, as TensorFlow's `checkpoint` file names it.
+
+    Raises:
+      UserError: the run has none.
+    """
+    path = run_dir / "checkpoint"
+    found = None
+    with contextlib.suppress(FileNotFoundError):
+        found = re.search(r'^model_checkpoint_path: "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)
+    if not found:
+        raise UserError(
+            f"{path}: no model_checkpoint_path found, expected that of a finished run; --overwrite trains it again"
+        )
+    return str(run_dir / found[1])

@@ -1,0 +1,311 @@
+"""The settings of one run: every flag of the original's command line, in groups that each room takes alone."""
+
+import dataclasses
+import functools
+import math
+import pathlib
+from typing import Any
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
+from glow.config import DEFAULT_CONFIG
+
+
+def _flag(
+    default: Any,
+    help: str,
+    *,
+    least: float | None = None,
+    below: float | None = None,
+    choices: tuple[int, ...] = (),
+    required: bool = False,
+    identifies: bool = True,
+) -> Any:
+    """Field of a flag; runs that differ in one that `identifies` are different runs. `least` is included."""
+    limits = {"least": least, "below": below, "choices": choices, "required": required}
+    return dataclasses.field(default=default, metadata={"help": help, "identifies": identifies, **limits})
+
+
+# A flag that what is learned does not depend on.
+_neutral_flag = functools.partial(_flag, identifies=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSettings:
+    """The task, and what is read of it."""
+
+    task_name: str = _flag(
+        None,
+        "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression.",
+        required=True,
+    )
+    data_dir: str = _neutral_flag(None, "Folder of the task's files.", required=True)
+    use_full_for_training: int = _flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
+    dupe_factor: int = _flag(1, "Copies of each example, all but the first with a random token masked.", least=1)
+    label_min: float = _flag(0.0, "Accepted and without effect, as in the original: the task knows its range.")
+    label_max: float = _flag(5.0, "Accepted and without effect, as in the original: the task knows its range.")
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderSettings:
+    """What names the encoder, as `encoder.source.resolve_encoder` takes it; its fingerprint identifies it."""
+
+    bert_hub: str | None = _neutral_flag(
+        None, "Encoder: demo, base, large, a TF-Hub handle, or a folder of bert-flow convert."
+    )
+    preprocess_hub: str | None = _neutral_flag(
+        None, "Preprocess model of --bert_hub: a TF-Hub handle or folder; known for names and converted folders."
+    )
+    bert_config_file: str | None = _neutral_flag(
+        None, "bert_config.json of the pre-trained BERT, with --vocab_file and --init_checkpoint."
+    )
+    vocab_file: str | None = _neutral_flag(None, "Vocabulary that the BERT model was trained on.")
+    init_checkpoint: str | None = _neutral_flag(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
+    do_lower_case: bool = _neutral_flag(True, "Lower-case the text: true for uncased models, false for cased ones.")
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingSettings:
+    """How a sentence becomes one vector, and where the encoder's are kept."""
+
+    sentence_embedding_type: str = _flag(
+        "avg", "avg, cls, avg-last-N, avg-last-last-N (as the original computes them), or paper-…."
+    )
+    max_seq_length: int = _flag(
+        128, "Longest input in word pieces, [CLS] and [SEP] included; longer ones are cut.", least=3
+    )
+    pad_to_max_seq_length: bool = _flag(
+        False, "Pad every input to --max_seq_length, as the original does, not to the batch's longest."
+    )
+    low_dim: int = _flag(-1, "Average neighbouring channels down to this many, if positive.")
+    cache_embeddings: bool | None = _flag(
+        None, "Compute a frozen encoder's embeddings once, without dropout. Default: true if it is frozen."
+    )
+    cached_dir: str | None = _neutral_flag(None, "Folder for cached embeddings; the run's directory if not given.")
+
+
+@dataclasses.dataclass(frozen=True)
+class FlowSettings:
+    """The flow over the embeddings."""
+
+    flow: int = _flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
+    # What the name stands for identifies the run, under `flow_config`.
+    flow_model_config: str = _neutral_flag(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
+    flow_ddi: bool = _flag(
+        False, "Initialise the flow from the first batch (the original defines this and never runs it)."
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class LossSettings:
+    """Which losses count, and so what is learned."""
+
+    num_examples: int = _flag(
+        -1, "-1: all labels; 0: none, BERT stays as it is; n: that many labelled examples.", least=-1
+    )
+    l2_penalty: float = _flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
+    flow_loss: int = _flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
+
+    @property
+    def encoder_is_frozen(self) -> bool:
+        """Whether no gradient reaches the encoder: no label counts and no penalty applies."""
+        return self.num_examples == 0 and self.l2_penalty <= 0
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingSettings:
+    """The steps of training."""
+
+    seed: int = _flag(1234, "Seed of everything random.", least=0, below=2**32)
+    train_batch_size: int = _flag(32, "Pairs per step, over all replicas.", least=1)
+    learning_rate: float = _flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
+    flow_learning_rate: float = _flag(1e-3, "Constant learning rate of the flow.", least=0)
+    num_train_epochs: float = _flag(3.0, "Epochs, may be a fraction.", least=0)
+    warmup_proportion: float = _flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
+    early_stopping: bool = _flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
+    save_checkpoints_steps: int = _neutral_flag(
+        1000, "Steps between checkpoints; with --early_stopping one is saved every epoch.", least=1
+    )
+    log_every_step: int = _neutral_flag(10, "Steps between TensorBoard records.", least=1)
+    start_delay_secs: int = _neutral_flag(120, "Accepted and without effect: evaluation comes after each epoch.")
+    throttle_secs: int = _neutral_flag(600, "Accepted and without effect: evaluation comes after each epoch.")
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceSettings:
+    """What the run computes on; a number of replicas that changes what is learned is recorded as such."""
+
+    use_xla: bool = _flag(False, "Compile with XLA.")
+    num_logical_cpus: int = _neutral_flag(
+        0, "Replicas on that many virtual CPU devices; 0: all GPUs, or one CPU.", least=0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoringSettings:
+    """What is evaluated and predicted, and how."""
+
+    eval_batch_size: int = _neutral_flag(8, "Batch over which the estimator's mean loss is taken.", least=1)
+    auc: bool = _neutral_flag(False, "Evaluate the area under the ROC curve as well, for tasks with two labels.")
+    predict_batch_size: int = _neutral_flag(8, "Accepted and without effect: batches go by length.", least=1)
+    predict_pool: bool = _neutral_flag(False, "Write embeddings instead of cosines, to test_pooled.tsv.")
+    do_predict_on_dev: bool = _neutral_flag(False, "Predict on dev instead of test.")
+    do_predict_on_full: bool = _neutral_flag(False, "Predict on test, dev and train.")
+    eval_checkpoint_name: str | None = _neutral_flag(None, "Name of the checkpoint to predict with, if not the latest.")
+    do_senteval: bool = _neutral_flag(False, "Not available.")
+    senteval_tasks: str = _neutral_flag("", "Not available.")
+
+    @property
+    def prediction_splits(self) -> tuple[str, ...]:
+        """The splits that are predicted, in the order of the file."""
+        if self.do_predict_on_full:
+            return "test", "dev", "train"
+        return ("dev" if self.do_predict_on_dev else "test",)
+
+    @property
+    def prediction_file(self) -> str:
+        """Name of the file of predictions, as the original names it."""
+        split = "full" if self.do_predict_on_full else self.prediction_splits[0]
+        prefix = f"{self.eval_checkpoint_name}." if self.eval_checkpoint_name else ""
+        return f"{prefix}{split}_{'pooled' if self.predict_pool else 'results'}.tsv"
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputSettings:
+    """What the command does, and where it writes."""
+
+    do_train: bool = _neutral_flag(False, "Train on the training split.")
+    do_eval: bool = _neutral_flag(False, "Evaluate on dev, to eval_results.txt.")
+    do_predict: bool = _neutral_flag(False, "Write the cosines of the test split, to test_results.tsv.")
+    output_parent_dir: str = _neutral_flag(None, "Folder in which the run's directory is made.", required=True)
+    exp_name: str | None = _neutral_flag(None, "Name of the run's directory.")
+    exp_name_prefix: str | None = _neutral_flag(None, "Prefix of the run's directory; the settings spell the rest.")
+    overwrite: bool = _neutral_flag(False, "Delete a run, or replace results, of the same name.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Every flag of `run_siamese`, under the original's names and with its defaults."""
+
+    data: DataSettings
+    encoder: EncoderSettings
+    embedding: EmbeddingSettings
+    flow: FlowSettings
+    losses: LossSettings
+    training: TrainingSettings
+    devices: DeviceSettings
+    scoring: ScoringSettings
+    output: OutputSettings
+
+    @classmethod
+    def of(cls, **flags: Any) -> "Settings":
+        """The settings that flags of these names give; the others have their defaults."""
+        unknown = flags.keys() - FLAGS.keys()
+        if unknown:
+            raise TypeError(f"found {', '.join(sorted(unknown))}, expected names of flags")
+        groups = {}
+        for name, group in _GROUPS.items():
+            groups[name] = group(**{key: flags[key] for key in group.__dataclass_fields__ if key in flags})
+        return cls(**groups)
+
+    def flags(self) -> dict[str, Any]:
+        """The value of every flag, by name."""
+        return {name: value for group in _GROUPS for name, value in vars(getattr(self, group)).items()}
+
+    @property
+    def caches_embeddings(self) -> bool:
+        """Whether embeddings are computed once and kept; by default wherever the encoder is frozen."""
+        chosen = self.embedding.cache_embeddings
+        return self.losses.encoder_is_frozen if chosen is None else chosen
+
+    def what_training_depends_on(self) -> dict[str, Any]:
+        """The flags that a trained model depends on, by name."""
+        values = {name: value for name, value in self.flags().items() if FLAGS[name].metadata["identifies"]}
+        return values | {"cache_embeddings": self.caches_embeddings}
+
+    @property
+    def output_dir(self) -> pathlib.Path:
+        """Path of the run's directory, named as the original names it.
+
+        Raises:
+          UserError: neither `exp_name` nor `exp_name_prefix` is given.
+        """
+        return pathlib.Path(self.output.output_parent_dir) / (self.output.exp_name or self._spelled_name())
+
+    def _spelled_name(self) -> str:
+        training, flow, losses = self.training, self.flow, self.losses
+        prefix = self.output.exp_name_prefix
+        if not prefix:
+            raise UserError("--exp_name: found nothing, expected --exp_name or --exp_name_prefix")
+        name = f"{prefix}_t_{self.data.task_name}_ep_{training.num_train_epochs:.2f}_lr_{training.learning_rate:.2e}"
+        if training.train_batch_size != 32:
+            name += f"_bsz_{training.train_batch_size}"
+        if self.embedding.sentence_embedding_type != "avg":
+            name += f"_e_{self.embedding.sentence_embedding_type}"
+        if flow.flow > 0:
+            name += f"_f_{flow.flow}{losses.flow_loss}"
+            if losses.flow_loss > 0:
+                name += f"_{training.flow_learning_rate:.2e}"
+            if self.data.use_full_for_training > 0:
+                name += "_allsplits"
+            if flow.flow_model_config != DEFAULT_CONFIG:
+                name += f"_{pathlib.Path(flow.flow_model_config).stem}"
+            if flow.flow_ddi:
+                name += "_ddi"
+        if losses.num_examples > 0:
+            name += f"_n_{losses.num_examples}"
+        if self.embedding.low_dim > -1:
+            name += f"_ld_{self.embedding.low_dim}"
+        if losses.l2_penalty > 0:
+            name += f"_l2_{losses.l2_penalty:.2e}"
+        return name
+
+    @property
+    def prediction_path(self) -> pathlib.Path:
+        """Path of the file that `do_predict` writes."""
+        return self.output_dir / self.scoring.prediction_file
+
+    def missing_outputs(self) -> list[pathlib.Path]:
+        """Paths of the result files that this command is to write and that are not there."""
+        wanted = [self.output_dir / DEV_RESULTS_FILE] if self.output.do_eval else []
+        wanted += [self.prediction_path] if self.output.do_predict else []
+        return [path for path in wanted if not path.exists()]
+
+    def check(self) -> None:
+        """Raises `UserError` for the first flag whose value makes no sense, before any work is done."""
+        for name, value in self.flags().items():
+            _check_flag(FLAGS[name], value)
+        if self.losses.flow_loss and not self.flow.flow:
+            raise UserError("--flow_loss: found 1 with --flow=0, expected --flow=1 (there is no flow to learn)")
+        if self.flow.flow_ddi and not self.flow.flow:
+            raise UserError("--flow_ddi: found true with --flow=0, expected --flow=1 (there is no flow to initialise)")
+        if self.caches_embeddings and not self.losses.encoder_is_frozen:
+            raise UserError(
+                "--cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no "
+                "--l2_penalty"
+            )
+        if self.scoring.do_senteval:
+            raise UserError("--do_senteval: found true, expected false (SentEval's tasks have no command here yet)")
+        if not (self.output.do_train or self.output.do_eval or self.output.do_predict):
+            raise UserError("--do_train, --do_eval, --do_predict: found none of them, expected at least one")
+
+
+_GROUPS: dict[str, Any] = {group.name: group.type for group in dataclasses.fields(Settings)}
+# The field of every flag, by its name.
+FLAGS: dict[str, dataclasses.Field[Any]] = {
+    field.name: field for group in _GROUPS.values() for field in dataclasses.fields(group)
+}
+
+
+def _check_flag(field: "dataclasses.Field[Any]", value: Any) -> None:
+    limits = field.metadata
+    least, below, choices = limits["least"], limits["below"], limits["choices"]
+    if limits["required"] and not value:
+        raise UserError(f"--{field.name}: found nothing, expected a value ({limits['help']})")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"--{field.name}: found {value}, expected a finite number")
+    if choices and value not in choices:
+        raise UserError(f"--{field.name}: found {value}, expected {' or '.join(map(str, choices))}")
+    if (least is not None and value < least) or (below is not None and value >= below):
+        most = "" if below is None else f" and less than {below}"
+        raise UserError(f"--{field.name}: found {value}, expected at least {least}{most}")

@@ -1,0 +1,1 @@
+"""Training steps of a run: pairs, schedule, devices, callbacks, scoring."""

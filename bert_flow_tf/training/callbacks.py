@@ -1,0 +1,147 @@
+"""What happens between the steps of training: checkpoints, summaries, progress, early stopping, signals."""
+
+import pathlib
+import signal
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, NoReturn
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from absl import logging
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.model.siamese import SiameseBertFlow
+
+# Function of the model that gives its metrics on dev, by name.
+Evaluate = Callable[[SiameseBertFlow], Mapping[str, float | np.floating]]
+
+
+class Saver(tf_keras.callbacks.Callback):
+    """Counts steps and saves a checkpoint every so many; what is not finite ends training, before it can be saved."""
+
+    def __init__(self, trained: SiameseBertFlow, step: tf.Variable, manager: tf.train.CheckpointManager, every: int):
+        super().__init__()
+        self.trained = trained
+        self.step = step
+        self.manager = manager
+        self.every = every
+        self.saved_at: int | None = None
+
+    def save(self) -> None:
+        """Saves the state at this step; a variable that is not finite is a `UserError`."""
+        # A step's loss is that of the variables before it: they may be lost while the loss is still finite.
+        for variable in self.trained.supervised_variables + self.trained.flow_variables:
+            if not np.isfinite(variable.numpy()).all():
+                self._refuse(f"{variable.name} with values that are not finite, expected finite ones")
+        self.saved_at = int(self.step)
+        self.manager.save(checkpoint_number=self.saved_at)
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
+        self.step.assign_add(1)
+        for name, value in logs.items():
+            if not np.isfinite(value):
+                self._refuse(f"{name} {value}, expected a finite number")
+        if int(self.step) % self.every == 0:
+            self.save()
+
+    def _refuse(self, found: str) -> NoReturn:
+        good = self.manager.latest_checkpoint
+        raise UserError(f"step {int(self.step)}: found {found}; the last good state is {good}")
+
+
+class Summaries(tf_keras.callbacks.Callback):
+    """Writes the steps' losses and gradient norms for TensorBoard."""
+
+    def __init__(self, step: tf.Variable, output_dir: pathlib.Path, every: int):
+        super().__init__()
+        self.step = step
+        self.every = every
+        self.writer = tf.summary.create_file_writer(str(output_dir))
+        self.last: dict[str, Any] = {}
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
+        self.last = dict(logs)
+        if int(self.step) % self.every == 0:
+            with self.writer.as_default(step=int(self.step)):
+                for name, value in logs.items():
+                    tf.summary.scalar(name, value)
+
+    def on_train_end(self, logs: Mapping[str, Any]) -> None:
+        self.writer.flush()
+
+
+class LogProgress(tf_keras.callbacks.Callback):
+    """Logs about ten lines of progress, where there is no terminal for a bar."""
+
+    def __init__(self, step: tf.Variable, total_steps: int):
+        super().__init__()
+        self.step = step
+        self.total_steps = total_steps
+        self.every = max(1, total_steps // 10)
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
+        step = int(self.step)
+        if step % self.every == 0 or step == self.total_steps:
+            shown = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
+            logging.info("  step %d of %d  %s", step, self.total_steps, shown)
+
+
+class EarlyStopping(tf_keras.callbacks.Callback):
+    """Evaluates on dev after every epoch and stops at the first one that is no better than the best before.
+
+    The original asks whether the correlation has *not fallen*, and so stops as soon as it rises; here it stops when it
+    no longer rises. The best value so far is kept beside the checkpoints, for a run that is resumed.
+    """
+
+    def __init__(self, step: tf.Variable, steps_per_epoch: int, evaluate: Evaluate, output_dir: pathlib.Path):
+        super().__init__()
+        self.step = step
+        self.steps_per_epoch = steps_per_epoch
+        self.evaluate = evaluate
+        self.path = output_dir / "early_stopping.json"
+        self.seen: dict[str, float] = {}
+        if self.path.exists():
+            self.seen = read_json(self.path, dict[str, float], expected="dev scores by step", versioned=False)
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
+        if self.stops(self.model):
+            self.model.stop_training = True
+
+    def stops(self, model: SiameseBertFlow) -> bool:
+        """Whether this step ends an epoch with a dev score that is no better than the best before."""
+        step = int(self.step)
+        if step == 0 or step % self.steps_per_epoch:
+            return False
+        metrics = self.evaluate(model)
+        score = float(metrics["eval_pearsonr" if "eval_pearsonr" in metrics else "eval_accuracy"])
+        best = max((value for at, value in self.seen.items() if int(at) < step), default=float("-inf"))
+        self.seen[str(step)] = score
+        write_json(self.path, self.seen)
+        logging.info("  dev score %.6f at step %d, best before %.6f", score, step, best)
+        return score <= best
+
+
+class StopOnSignal(tf_keras.callbacks.Callback):
+    """Context and callback: SIGINT and SIGTERM end `fit` after the running step; `signal` is then their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.signal = 0
+
+    def __enter__(self) -> "StopOnSignal":
+        self._handlers = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
+        if self.signal:
+            self.model.stop_training = True

@@ -1,0 +1,153 @@
+"""Training pairs as token ids, in the original's order, as tf.data batches."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from bert_flow_tf.data.tasks import Examples, Task, read_train
+from bert_flow_tf.encoder.stream import tokenize
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.runs.settings import Settings
+
+SHUFFLE_BUFFER = 1000
+MASKED_LABEL = -10.0
+# Function of a [batch] int64 tensor of pair indices that gives the model's inputs.
+Features = Callable[[tf.Tensor], dict[str, tf.Tensor]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pairs:
+    """Tokenized sentence pairs: rows 2i and 2i+1 are pair i."""
+
+    pieces: tf.RaggedTensor  # int32 [2n, (t)], without [CLS] and [SEP].
+    labels: np.ndarray  # float32 [n] in [0, 1], or int32 class ids.
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingData:
+    """What the steps are made of: `pairs` as the original orders them, `num_examples` of them before duplication."""
+
+    pairs: Pairs
+    num_examples: int
+    fingerprint: str
+
+
+def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> TrainingData:
+    """The pairs of a task: read, tokenized, labels masked, shuffled and duplicated as the original does.
+
+    Raises:
+      UserError: a mistake in the files, or too few examples for `early_stopping`.
+    """
+    seed, batch_size = settings.training.seed, settings.training.train_batch_size
+    examples = read_train(task, settings.data.data_dir, bool(settings.data.use_full_for_training))
+    if settings.training.early_stopping and len(examples) < batch_size:
+        raise UserError(
+            f"--early_stopping: found a --train_batch_size of {batch_size}, expected at most the {len(examples)} "
+            "examples of an epoch"
+        )
+    labels = scaled_labels(examples, task)
+    if settings.losses.num_examples > 0:
+        labels = mask_labels(labels, settings.losses.num_examples, task, seed)
+    pairs = tokenize_pairs(tokenizer, examples, labels, settings.embedding.max_seq_length)
+    pairs = duplicated(permuted(pairs, seed), settings.data.dupe_factor, tokenizer.mask_id, seed)
+    return TrainingData(pairs, len(examples), fingerprint(pairs))
+
+
+def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
+    """Labels as the model takes them: float32 in [0, 1] for regression, int32 class ids otherwise."""
+    if not task.is_regression:
+        return np.asarray(examples.labels, np.int32)
+    span = task.label_max - task.label_min
+    return ((np.asarray(examples.labels, np.float64) - task.label_min) / span).astype(np.float32)
+
+
+def mask_labels(labels: np.ndarray, num_examples: int, task: Task, seed: int) -> np.ndarray:
+    """Labels with all but `num_examples` randomly chosen ones masked: -10 before scaling, as in the original."""
+    masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
+    labels = labels.copy()
+    labels[masked] = (MASKED_LABEL - task.label_min) / (task.label_max - task.label_min) if task.is_regression else -10
+    return labels
+
+
+def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int) -> Pairs:
+    """`Pairs` of the examples, in their order."""
+    sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
+    return Pairs(tokenize(tokenizer, sentences, max_seq_length, show_progress=len(sentences) > 50_000), labels)
+
+
+def permuted(pairs: Pairs, seed: int) -> Pairs:
+    """The pairs in a random order drawn with the seed: the original shuffles once, before it writes its records."""
+    order = np.random.default_rng([seed, 0]).permutation(len(pairs))
+    rows = np.stack([2 * order, 2 * order + 1], axis=-1).reshape(-1)
+    return Pairs(tf.gather(pairs.pieces, rows), pairs.labels[order])
+
+
+def duplicated(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
+    """Each pair `dupe_factor` times in a row, the copies with one random token of each sentence replaced by [MASK].
+
+    A sentence without tokens stays as it is (the original fails on one).
+    """
+    if dupe_factor == 1:
+        return pairs
+    generator = np.random.default_rng([seed, 2])
+    rows = []
+    sentences = pairs.pieces.to_list()
+    for a, b in zip(sentences[::2], sentences[1::2], strict=True):
+        for copy in range(dupe_factor):
+            for pieces in (a, b):
+                masked = list(pieces)
+                if copy and masked:
+                    masked[generator.integers(len(masked))] = mask_id
+                rows.append(masked)
+    return Pairs(tf.ragged.constant(rows, tf.int32, ragged_rank=1), np.repeat(pairs.labels, dupe_factor))
+
+
+def fingerprint(pairs: Pairs) -> str:
+    """SHA-256, in hex, of the pairs' ids and labels."""
+    digest = hashlib.sha256()
+    for array in (pairs.pieces.flat_values.numpy(), pairs.pieces.row_lengths().numpy(), pairs.labels):
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def training_batches(
+    features: Features, labels: np.ndarray, *, batch_size: int, seed: int, skip_steps: int = 0
+) -> tf.data.Dataset:
+    """Endless tf.data batches of the global batch size, in the original's order.
+
+    A buffer of 1,000 shuffles again every epoch, epochs follow each other without a break, and the order depends on the
+    seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped.
+    """
+    labels = tf.constant(labels)
+    indices = tf.data.Dataset.range(len(labels)).shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
+    indices = indices.repeat().batch(batch_size, drop_remainder=True).skip(skip_steps)
+    batches = indices.map(lambda i: (features(i), tf.gather(labels, i)), num_parallel_calls=1, deterministic=True)
+    # Every replica takes its part of each batch: no sharding.
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return batches.prefetch(2).with_options(options)
+
+
+def token_features(pairs: Pairs, tokenizer: Tokenizer, max_seq_length: int, pad_to_max: bool) -> Features:
+    """Function of pair indices that gives token tensors [batch, 2, t], padded to the longest or to `max_seq_length`."""
+
+    def features(indices: tf.Tensor) -> dict[str, tf.Tensor]:
+        rows = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
+        tokens = tokenizer.pack(tf.gather(pairs.pieces, rows), max_seq_length, pad_to_max=pad_to_max)
+        return {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
+
+    return features
+
+
+def embedding_features(embeddings: np.ndarray) -> Features:
+    """Function of pair indices that gives cached embeddings [batch, 2, D]; `embeddings` is [2n, D]."""
+    pairs = tf.reshape(tf.constant(embeddings), [-1, 2, embeddings.shape[-1]])
+    return lambda indices: {"embedding": tf.gather(pairs, indices)}

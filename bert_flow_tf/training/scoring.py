@@ -1,0 +1,240 @@
+"""Scores of sentence pairs by a trained or an untrained model: the original's evaluation and prediction files."""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import time
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_flow_tf.data.tasks import Examples, Task, concatenate, read_split
+from bert_flow_tf.encoder import stream
+from bert_flow_tf.encoder.cache import cached_embeddings
+from bert_flow_tf.encoder.convert.from_run import run_step
+from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import metrics
+from bert_flow_tf.model import build
+from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.results.records import Predictions
+from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, differences, write_result
+from bert_flow_tf.runs.record import CONFIG_FILE, Model, RunConfig, made_by, model_at, read_config
+from bert_flow_tf.runs.settings import EmbeddingSettings, Settings
+from bert_flow_tf.training import pairs
+
+_PAIRS_PER_BATCH = 1024
+
+
+class Scorer:
+    """A model, its tokenizer, and the folder of cached embeddings; None if the encoder was trained further."""
+
+    def __init__(
+        self,
+        model: SiameseBertFlow,
+        embedding: EmbeddingSettings,
+        cache_dir: str | os.PathLike | None = None,
+        record: Model | None = None,
+    ):
+        self.model = model
+        self.record = record
+        self.embedding = embedding
+        self.cache_dir = cache_dir
+        self.tokenizer = Tokenizer.from_source(model.encoder.source)
+
+    def outputs(self, examples: Examples, labels: np.ndarray) -> dict[str, np.ndarray]:
+        """Dictionary of arrays [n, ...]: the model's outputs for every pair, and their supervised `example_loss`."""
+        max_seq_length = self.embedding.max_seq_length
+        pieces = pairs.tokenize_pairs(self.tokenizer, examples, labels, max_seq_length).pieces
+        embed = functools.partial(cached_embeddings, cache_dir=self.cache_dir) if self.cache_dir else stream.embed
+        pad_to_max = self.embedding.pad_to_max_seq_length
+        u = embed(self.model.encoder, self.tokenizer, pieces, max_seq_length, pad_to_max=pad_to_max)
+        u = u.reshape(len(labels), 2, -1)
+        parts = []
+        for start in range(0, len(labels), _PAIRS_PER_BATCH):
+            rows = slice(start, start + _PAIRS_PER_BATCH)
+            outputs = self.model({"embedding": tf.constant(u[rows])}, training=False)
+            outputs["example_loss"] = self.model.supervised_example_loss(outputs, tf.constant(labels[rows]))
+            outputs["logits"] = self.model.classify(outputs)
+            parts.append({name: value.numpy() for name, value in outputs.items() if value is not None})
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.float32]:
+    """The original's metrics on dev, by their names in `eval_results.txt`."""
+    examples = read_split(task, settings.data.data_dir, "dev")
+    labels = pairs.scaled_labels(examples, task)
+    outputs = scorer.outputs(examples, labels)
+    loss = outputs["example_loss"]
+    results = {"eval_loss": np.mean(loss)}
+    if task.is_regression:
+        # As in the original, the correlation with labels that are not there, all 0, is NaN.
+        scored = examples.has_labels
+        results["eval_pearsonr"] = metrics.pearson(outputs["cos_similarity"], labels) if scored else np.nan
+    else:
+        results["eval_accuracy"] = np.mean(outputs["logits"].argmax(axis=-1) == labels)
+    if settings.scoring.auc and task.is_regression:
+        results["eval_auc"] = metrics.auc(outputs["cos_similarity"], labels)
+    if "flow_example_loss" in outputs:
+        results["eval_loss_flow"] = np.mean(outputs["flow_example_loss"])
+        results["eval_loss_total"] = np.mean(loss + outputs["flow_example_loss"])
+    # The estimator's own "loss": the mean of the batches' means, the last one counting as much as a full one.
+    size = settings.scoring.eval_batch_size
+    results["loss"] = np.mean([np.mean(loss[i : i + size]) for i in range(0, len(loss), size)])
+    return {name: np.float32(value) for name, value in results.items()}
+
+
+def load_scorer(
+    settings: Settings, task: Task, strategy: tf.distribute.Strategy, checkpoint_name: str | None = None
+) -> tuple[Scorer, int]:
+    """`Scorer` and step of the run in `settings.output_dir`, or of the encoder that the flags name where no run is.
+
+    The step is that of the checkpoint `checkpoint_name`, or of the latest.
+
+    Raises:
+      UserError: the run's structure is not what the flags say, or its encoder or checkpoint cannot be found.
+    """
+    output_dir = settings.output_dir
+    config = read_config(output_dir)
+    if config is None:
+        if checkpoints := sorted(output_dir.glob("*.index")):
+            raise UserError(
+                f"{checkpoints[0].with_suffix('')}: found a checkpoint without the {CONFIG_FILE} of a run, expected "
+                "a bert_flow_tf run (bert-flow convert --tf1_flow makes one of a checkpoint of the original)"
+            )
+        source = resolve_encoder(**dataclasses.asdict(settings.encoder))
+        config = build.run_config(settings, task, source, None)
+        checkpoint_path, record = None, config.model
+    else:
+        _check_structure(settings, task, config)
+        source = recorded_encoder(config)
+        named = settings.encoder
+        given = resolve_encoder(**dataclasses.asdict(named)) if named.bert_hub and not named.init_checkpoint else source
+        if given.fingerprint != source.fingerprint:
+            raise UserError(f"--bert_hub: found {named.bert_hub}, expected the encoder of the run, {source.bert_hub}")
+        checkpoint_path = _checkpoint_path(output_dir, checkpoint_name)
+        record = model_at(config, checkpoint_path)
+    logging.info("Encoder: %s", source.bert_hub)
+    with strategy.scope():
+        # A run on another kind of task does not lend its classifier, as in the original.
+        num_labels = None if task.is_regression else config.num_labels
+        model = build.build_model(
+            source, config.model, num_labels=num_labels, losses=settings.losses, seed=settings.training.seed
+        )
+        if checkpoint_path is None:
+            build.begin_with(model, settings.encoder.init_checkpoint)
+    step = 0
+    if checkpoint_path is not None:
+        build.restore(model, checkpoint_path, with_encoder=config.encoder_trained)
+        step = run_step(checkpoint_path)
+        logging.info("Restored %s", checkpoint_path)
+    caches = settings.caches_embeddings and not config.encoder_trained
+    return Scorer(model, settings.embedding, settings.embedding.cached_dir if caches else None, record), step
+
+
+def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
+    if not task.is_regression and config.num_labels != len(task.label_names):
+        raise UserError(
+            f"{settings.output_dir}: found a run on {config.task_name}, expected one with a classifier for "
+            f"{task.name}'s {len(task.label_names)} labels"
+        )
+    embedding, flow = settings.embedding, settings.flow
+    wanted = {
+        "sentence_embedding_type": embedding.sentence_embedding_type,
+        "max_seq_length": embedding.max_seq_length,
+        "low_dim": embedding.low_dim if embedding.low_dim > 0 else None,
+        "flow": bool(flow.flow),
+        "flow_model_config": build.flow_config(flow.flow_model_config).to_dict() if flow.flow else None,
+    }
+    model = config.model
+    found = {
+        "sentence_embedding_type": model.pooling,
+        "max_seq_length": model.max_seq_length,
+        "low_dim": model.low_dim,
+        "flow": model.flow is not None,
+        "flow_model_config": None if model.flow is None else model.flow.config.to_dict(),
+    }
+    differing = differences(found, wanted)
+    if differing:
+        raise UserError(
+            f"{settings.output_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones"
+        )
+
+
+def _checkpoint_path(output_dir: pathlib.Path, name: str | None) -> str:
+    if name:
+        path = output_dir / name
+        if not path.with_name(f"{path.name}.index").exists():
+            raise UserError(f"--eval_checkpoint_name: found no {path}.index, expected a checkpoint's name")
+        return str(path)
+    latest = tf.train.latest_checkpoint(str(output_dir))
+    if latest is None:
+        raise UserError(f"{output_dir}: found a run without a checkpoint, expected a trained one")
+    return latest
+
+
+def check_results(settings: Settings, task: Task) -> None:
+    """Refuses, before training, a task or data that evaluation or prediction could only fail on.
+
+    Raises:
+      UserError: the task or its data do not fit what is to be scored.
+    """
+    output = settings.output
+    stops_early = output.do_train and settings.training.early_stopping
+    if output.do_predict and not task.is_regression:
+        raise UserError(f"--do_predict: found task {task.name}, expected one scored by similarity")
+    if settings.scoring.auc and task.metric != "auc":
+        raise UserError(f"--auc: found task {task.name}, expected one with two labels")
+    if output.do_eval or stops_early:
+        dev = read_split(task, settings.data.data_dir, "dev")
+        if stops_early and not dev.has_labels:
+            raise UserError(f"--early_stopping: found task {task.name}, whose dev set has no scores, expected another")
+        if dev.has_labels and task.is_regression and (len(dev) < 2 or np.ptp(dev.labels) == 0):
+            raise UserError(
+                f"{settings.data.data_dir}: found {len(dev)} dev pairs with {len(set(dev.labels))} different scores, "
+                "expected at least two of each for a correlation"
+            )
+    for split in settings.scoring.prediction_splits if output.do_predict else ():
+        read_split(task, settings.data.data_dir, split)
+
+
+def write_evaluation(settings: Settings, task: Task, scorer: Scorer, step: int) -> None:
+    """Evaluates on dev and writes `eval_results.txt`, one line `name = value` per metric, in alphabetical order."""
+    results = evaluate(scorer, task, settings) | {"global_step": step}
+    lines = [f"{name} = {results[name]!s}" for name in sorted(results)]
+    logging.info("***** Eval results *****")
+    for line in lines:
+        logging.info("  %s", line)
+    write_result(settings.output_dir / DEV_RESULTS_FILE, "\n".join(lines) + "\n", settings.output.overwrite)
+
+
+def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
+    """Writes one line per pair: its cosine or, with `predict_pool`, both embeddings as JSON.
+
+    Raises:
+      UserError: the file is there with other contents.
+    """
+    started = time.monotonic()
+    splits = settings.scoring.prediction_splits
+    examples = concatenate([read_split(task, settings.data.data_dir, split) for split in splits])
+    outputs = scorer.outputs(examples, pairs.scaled_labels(examples, task))
+    if settings.scoring.predict_pool:
+        names = ("embedding_a", "embedding_b")
+        both = zip(*(outputs[name] for name in names), strict=True)
+        lines = [
+            json.dumps({name: [round(float(x), 6) for x in u] for name, u in zip(names, pair, strict=True)})
+            for pair in both
+        ]
+    else:
+        lines = [str(cosine) for cosine in outputs["cos_similarity"]]
+    path = settings.prediction_path
+    assert scorer.record is not None, "a scorer without a record evaluates alone"
+    record = Predictions(
+        made_by=made_by("run_siamese"), model=scorer.record, task=task.name, splits=list(splits), pairs=len(examples)
+    )
+    write_result(path, "".join(f"{line}\n" for line in lines), settings.output.overwrite, record)
+    logging.info("%d pairs to %s in %.1f s", len(lines), path, time.monotonic() - started)

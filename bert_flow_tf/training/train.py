@@ -1,0 +1,235 @@
+"""Training a run: its data, `fit`, checkpoints, resume."""
+
+import resource
+import sys
+import time
+
+import msgspec
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_flow_tf.data.tasks import Task
+from bert_flow_tf.encoder import cache
+from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
+from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, open_run
+from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingResults, model_at
+from bert_flow_tf.runs.settings import Settings, TrainingSettings
+from bert_flow_tf.training import callbacks
+from bert_flow_tf.training import pairs as input_pipeline
+from bert_flow_tf.training.schedule import WarmupLinearDecay
+from glow.optimizer import AdamWeightDecay
+
+
+def train(
+    settings: Settings,
+    task: Task,
+    source: EncoderSource,
+    strategy: tf.distribute.Strategy,
+    evaluate: callbacks.Evaluate,
+) -> tuple[SiameseBertFlow, Model, int]:
+    """The model of a run, what results say of it and its number of steps, trained or resumed, its directory written.
+
+    `evaluate` is for early stopping.
+
+    Raises:
+      UserError: see `open_run`; a loss or gradient is not finite.
+      KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
+    """
+    training, stages = settings.training, _Stages()
+    tokenizer = Tokenizer.from_source(source)
+    data = input_pipeline.read_training_data(settings, task, tokenizer)
+    config = run_config(settings, task, source, data)
+    total_steps = int(data.num_examples / training.train_batch_size * training.num_train_epochs)
+    if not total_steps:
+        raise UserError(
+            f"--num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps, expected more"
+        )
+    with strategy.scope():
+        model, begun = _compiled_model(settings, source, config, total_steps)
+    if settings.flow.flow_ddi and "flow" in begun:
+        raise UserError(
+            f"--flow_ddi: found true with a flow in --init_checkpoint={settings.encoder.init_checkpoint}, "
+            "expected one of them"
+        )
+    # Cached embeddings are without dropout; elsewhere every replica draws its own, so their number is part of the run.
+    dropout_state = [] if settings.caches_embeddings else model.encoder.dropout_state
+    config = msgspec.structs.replace(config, replicas=strategy.num_replicas_in_sync if dropout_state else None)
+    output_dir = settings.output_dir
+    resumed = open_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
+    trained = resumed and (output_dir / TRAIN_RESULTS_FILE).exists()
+    step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
+    manager = _checkpoint_manager(settings, model, step, dropout_state)
+    if resumed and manager.latest_checkpoint:
+        manager.checkpoint.restore(manager.latest_checkpoint).assert_consumed()
+        logging.info("Resumed from %s", manager.latest_checkpoint)
+    if trained and manager.latest_checkpoint is None:
+        raise UserError(
+            f"{output_dir}: found a finished run without its checkpoint, expected both (use --overwrite to train again)"
+        )
+    if trained:
+        return model, model_at(config, manager.latest_checkpoint), int(step)
+    stages.end("load")
+    features = _features(settings, model, tokenizer, data.pairs)
+    if settings.caches_embeddings:
+        stages.end("embed")
+    if int(step) == 0:
+        if settings.flow.flow_ddi:
+            _initialize_flow(model, features, data.pairs.labels, training)
+        if not manager.latest_checkpoint:
+            manager.save(checkpoint_number=0)
+    logging.info("***** Running training *****")
+    logging.info("  Num examples = %d", data.num_examples)
+    logging.info("  Batch size = %d on %d replica(s)", training.train_batch_size, strategy.num_replicas_in_sync)
+    logging.info("  Num steps = %d", total_steps)
+    last = _fit(settings, model, manager, step, features, data, total_steps, evaluate)
+    stages.end("train")
+    record = model_at(config, manager.latest_checkpoint)
+    results = TrainingResults(
+        made_by=config.made_by,
+        model=record,
+        data=config.data,
+        steps=int(step),
+        stages=stages.ended,
+        replicas=strategy.num_replicas_in_sync,
+        losses=last,
+    )
+    write_json(output_dir / TRAIN_RESULTS_FILE, results)
+    return model, record, int(step)
+
+
+def _compiled_model(
+    settings: Settings, source: EncoderSource, config: RunConfig, total_steps: int
+) -> tuple[SiameseBertFlow, list[str]]:
+    """The model with both optimisers, and the names of its parts whose values are those of a checkpoint."""
+    training, losses = settings.training, settings.losses
+    model = build_model(
+        source,
+        config.model,
+        num_labels=config.num_labels,
+        losses=losses,
+        seed=training.seed,
+        trainable=not losses.encoder_is_frozen,
+    )
+    begun = begin_with(model, settings.encoder.init_checkpoint)
+    schedule = WarmupLinearDecay(training.learning_rate, total_steps, int(total_steps * training.warmup_proportion))
+    flow_optimizer = AdamWeightDecay(training.flow_learning_rate, name="flow_adam") if losses.flow_loss else None
+    model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
+    return model, begun
+
+
+def _checkpoint_manager(
+    settings: Settings, model: SiameseBertFlow, step: tf.Variable, dropout_state: list[tf.Variable]
+) -> tf.train.CheckpointManager:
+    """Manager of the checkpoints of all that a run needs to resume: step, weights, optimisers, dropout."""
+    checkpoint = tf.train.Checkpoint(
+        step=step,
+        optimizer=model.optimizer,
+        **({"flow_optimizer": model.flow_optimizer} if model.flow_optimizer else {}),
+        **({"dropout": dropout_state} if dropout_state else {}),
+        **checkpoint_of(model, with_encoder=not settings.losses.encoder_is_frozen),
+    )
+    return tf.train.CheckpointManager(
+        checkpoint, str(settings.output_dir), max_to_keep=KEEP_CHECKPOINT_MAX, checkpoint_name=CHECKPOINT_NAME
+    )
+
+
+def _features(
+    settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs
+) -> input_pipeline.Features:
+    """What gives the model's inputs of pairs: cached embeddings, or tokens."""
+    embedding = settings.embedding
+    if settings.caches_embeddings:
+        embeddings = cache.cached_embeddings(
+            model.encoder,
+            tokenizer,
+            pairs.pieces,
+            embedding.max_seq_length,
+            cache_dir=embedding.cached_dir or settings.output_dir,
+            pad_to_max=embedding.pad_to_max_seq_length,
+        )
+        return input_pipeline.embedding_features(embeddings)
+    if not model.encoder.dropout_state:
+        logging.warning(
+            "%s has no seed for dropout: two runs may differ in the last bits, unless it has no dropout either",
+            model.encoder.source.bert_hub,
+        )
+    return input_pipeline.token_features(pairs, tokenizer, embedding.max_seq_length, embedding.pad_to_max_seq_length)
+
+
+def _fit(
+    settings: Settings,
+    model: SiameseBertFlow,
+    manager: tf.train.CheckpointManager,
+    step: tf.Variable,
+    features: input_pipeline.Features,
+    data: input_pipeline.TrainingData,
+    total_steps: int,
+    evaluate: callbacks.Evaluate,
+) -> dict[str, float]:
+    """Trains up to `total_steps`, or to an earlier end; gives the last step's logs, {} after no step."""
+    training = settings.training
+    batches = input_pipeline.training_batches(
+        features, data.pairs.labels, batch_size=training.train_batch_size, seed=training.seed, skip_steps=int(step)
+    )
+    steps_per_epoch = data.num_examples // training.train_batch_size
+    saver = callbacks.Saver(
+        model, step, manager, steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
+    )
+    summaries = callbacks.Summaries(step, settings.output_dir, training.log_every_step)
+    used = [saver, summaries]
+    on_terminal = sys.stdout.isatty()
+    if not on_terminal:
+        used.append(callbacks.LogProgress(step, total_steps))
+    has_stopped = False
+    if training.early_stopping:
+        early_stopping = callbacks.EarlyStopping(step, steps_per_epoch, evaluate, settings.output_dir)
+        used.append(early_stopping)
+        has_stopped = int(step) < total_steps and early_stopping.stops(model)
+    if int(step) < total_steps and not has_stopped:
+        with callbacks.StopOnSignal() as stop:
+            model.fit(
+                batches,
+                steps_per_epoch=total_steps - int(step),
+                callbacks=[*used, stop],
+                verbose=int(on_terminal),
+            )
+        if saver.saved_at != int(step):
+            saver.save()
+        if stop.signal:
+            logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", stop.signal, int(step))
+            raise KeyboardInterrupt
+    return {name: float(value) for name, value in summaries.last.items()}
+
+
+class _Stages:
+    """Seconds of each stage since the one before, and the process' peak of memory at its end."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, StageCost] = {}
+        self._since = time.monotonic()
+
+    def end(self, name: str) -> None:
+        now = time.monotonic()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        self.ended[name] = StageCost(seconds=round(now - self._since, 3), peak_memory_mib=peak)
+        self._since = now
+
+
+def _initialize_flow(
+    model: SiameseBertFlow, features: input_pipeline.Features, labels: np.ndarray, training: TrainingSettings
+) -> None:
+    """Data-dependent initialisation from the first training batch, both sentences, dropout off."""
+    batches = input_pipeline.training_batches(
+        features, labels, batch_size=training.train_batch_size, seed=training.seed
+    )
+    inputs, _ = next(iter(batches))
+    try:
+        model.flow.initialize_from_data(model.embed(inputs, training=False))
+    except ValueError as error:
+        raise UserError(f"--flow_ddi: {error}") from error

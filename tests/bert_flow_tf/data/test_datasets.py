@@ -1,0 +1,146 @@
+"""Pairs from TensorFlow Datasets, with its own mocking: no network, no data."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.data import datasets
+from bert_flow_tf.data.sts_sets import read_task
+from tests.refusals import user_error
+
+
+@pytest.fixture(scope="module")
+def tfds():
+    import tensorflow_datasets
+
+    return tensorflow_datasets
+
+
+@pytest.fixture
+def serve(tfds):
+    """Function from rows of a dataset to a context in which TensorFlow Datasets gives them, whatever split is asked."""
+
+    def context(rows, asked=None):
+        def as_dataset(builder, split=None, **_):
+            if asked is not None:
+                asked.append(split)
+            return tf.data.Dataset.from_tensor_slices({name: [row[name] for row in rows] for name in rows[0]})
+
+        return tfds.testing.mock_data(as_dataset_fn=as_dataset)
+
+    return context
+
+
+def pairs(a, b, labels):
+    return [{a: f"Ein Boot, {i}.", b: f"Zwölf Boote, {i}.", "label": label} for i, label in enumerate(labels)]
+
+
+@pytest.mark.parametrize("name", datasets.DATASET_NAMES)
+def test_generated_examples_of_every_dataset_are_read(tfds, name):
+    dataset = datasets.get_dataset(name)
+    with tfds.testing.mock_data(num_examples=7):
+        examples = datasets.read_dataset(name, "train")
+    assert (len(examples), examples.has_labels) == (7, True)
+    if dataset.label_values is not None:
+        label = tfds.builder(dataset.name).info.features["label"]
+        assert label.num_classes == len(dataset.label_values)
+
+
+def test_pairs_are_in_the_order_of_glues_file(serve):
+    """TensorFlow Datasets gives them in the order of a hash of their number."""
+    rows = pairs("sentence1", "sentence2", [4.0, 1.0, 3.0, 2.0])
+    with serve([row | {"idx": int(row["label"]) - 1} for row in rows]):
+        examples = datasets.read_dataset("tfds:glue/stsb", "dev")
+    assert (examples.labels.dtype, examples.labels.tolist()) == (np.float32, [1.0, 2.0, 3.0, 4.0])
+    assert examples.sentences_a == [f"Ein Boot, {i}." for i in (1, 3, 2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "features", "expected"),
+    [
+        # Their ids: not_equivalent, equivalent; entailment, not_entailment; not_duplicate, duplicate.
+        ("tfds:glue/mrpc", ("sentence1", "sentence2"), [0.0, 1.0]),
+        ("tfds:glue/qnli", ("question", "sentence"), [1.0, 0.0]),
+        ("tfds:glue/qqp", ("question1", "question2"), [0.0, 1.0]),
+        # Theirs: entailment, neutral, contradiction; ours: contradiction, entailment, neutral.
+        ("tfds:glue/mnli", ("premise", "hypothesis"), [1, 2, 0]),
+        ("tfds:snli", ("premise", "hypothesis"), [1, 2, 0]),
+    ],
+)
+def test_classes_become_the_labels_that_our_files_give(tfds, serve, name, features, expected):
+    with serve(pairs(*features, range(len(expected)))):
+        np.testing.assert_array_equal(datasets.read_dataset(name, "train").labels, expected)
+
+
+def test_pairs_without_a_label_are_left_out(serve):
+    with serve(pairs("premise", "hypothesis", [0, -1, 2])):
+        examples = datasets.read_dataset("tfds:snli", "train")
+    assert examples.sentences_a == ["Ein Boot, 0.", "Ein Boot, 2."]
+    np.testing.assert_array_equal(examples.labels, [1, 0])
+
+
+def test_split_without_labels_is_good_for_its_sentences_only(serve):
+    with serve(pairs("sentence1", "sentence2", [-1.0, -1.0])):
+        examples = datasets.read_dataset("tfds:glue/stsb", "test")
+        with user_error("split: tfds:glue/stsb has no gold scores for its split test"):
+            read_task("tfds:glue/stsb", split="test")
+    assert (len(examples), examples.has_labels) == (2, False)
+    np.testing.assert_array_equal(examples.labels, [0, 0])
+
+
+def test_splits_go_by_their_names_there_and_dev_by_ours(serve):
+    asked = []
+    with serve(pairs("premise", "hypothesis", [0, 1]), asked):
+        for split in ("dev", "test_mismatched"):
+            datasets.read_dataset("tfds:glue/mnli", split)
+    assert asked == ["validation_matched", "test_mismatched"]
+
+
+def test_unknown_names_are_refused_with_the_known_ones():
+    with user_error("unknown dataset 'tfds:glue/cola', expected one of tfds:glue/stsb, tfds:glue/mrpc"):
+        datasets.read_dataset("tfds:glue/cola", "train")
+    with user_error("split: tfds:snli has no split 'holdout', expected train, validation, test"):
+        datasets.read_dataset("tfds:snli", "holdout")
+    with user_error("tasks: tfds:snli has classes that no cosine can be scored"):
+        read_task("tfds:snli")
+
+
+def test_task_from_a_dataset_is_scored_on_its_validation_split(serve):
+    asked = []
+    with serve(pairs("question", "sentence", [0, 1, 0]), asked):
+        task = read_task("tfds:glue/qnli")
+    assert (task.name, task.title, task.metric) == ("tfds:glue/qnli", "QNLI", "auc")
+    assert (task.split, task.source) == ("validation", "tfds:glue/qnli")
+    assert asked == ["validation"]
+    assert task.subsets[0].gold.dtype == np.float64
+    np.testing.assert_array_equal(task.subsets[0].gold, [1, 0, 1])
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    # An empty module is what it leaves of itself when a package that it imports does not fit.
+    [(None, "pip install bert-flow-tf[datasets]"), (types.ModuleType("tensorflow_datasets"), "fails to load")],
+)
+def test_missing_or_broken_tensorflow_datasets_is_one_line(monkeypatch, module, said):
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
+    with user_error(said):
+        datasets.read_dataset("tfds:snli", "train")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectionError("no route\nto host"), "tfds:snli: cannot be loaded (no route to host), expected a network"),
+        (ModuleNotFoundError("No module", name="importlib_resources"), "found no package importlib_resources"),
+    ],
+)
+def test_download_that_fails_is_one_line(tfds, monkeypatch, error, said):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(tfds, "load", fail)
+    with user_error(said):
+        datasets.read_dataset("tfds:snli", "train")

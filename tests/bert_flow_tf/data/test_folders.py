@@ -1,0 +1,87 @@
+"""Data of other layouts, written for the readers of `bert_flow_tf.data.tasks`: what was put in comes out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.data import datasets, folders, tasks
+from bert_flow_tf.data.sts_sets import ScoredPairs
+from bert_flow_tf.errors import UserError
+
+
+def subset(name, *pairs):
+    return ScoredPairs(name, [a for a, _ in pairs], [b for _, b in pairs], np.arange(len(pairs), dtype=float))
+
+
+def test_full_text_is_what_the_originals_processors_read(tmp_path):
+    sets = [subset("one", ("Ein Boot.", "A boat."), ("x\ty", "z\r\n")), subset("two", ("Zwölf.", "Twelve."))]
+    assert folders.write_full_text(tmp_path / "STS-12", sets, "SentEval") == 3
+    examples = tasks.read_split("sts-12", tmp_path / "STS-12", "train")
+    assert examples.sentences_a == ["Ein Boot.", "x y", "Zwölf."]
+    assert examples.sentences_b == ["A boat.", "z ", "Twelve."]
+
+
+def test_full_text_of_other_pairs_stays_unless_it_may_go(tmp_path):
+    folder, sets = tmp_path / "STS-12", [subset("one", ("a", "b"))]
+    folders.keep_full_text(folder, sets, "SentEval", overwrite=False)
+    before = (folder / "full.txt").stat()
+    folders.keep_full_text(folder, sets, "SentEval", overwrite=False)
+    assert (folder / "full.txt").stat() == before
+    others = [subset("one", ("a", "c"))]
+    with pytest.raises(UserError, match=r"full\.txt: holds other pairs than SentEval"):
+        folders.keep_full_text(folder, others, "SentEval", overwrite=False)
+    assert (folder / "full.txt").read_text() == "a\tb\n"
+    folders.keep_full_text(folder, others, "SentEval", overwrite=True)
+    assert (folder / "full.txt").read_text() == "a\tc\n"
+    (folder / "mine.txt").touch()
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=r"holds mine\.txt beside a prepared folder"):
+            folders.keep_full_text(folder, sets, "SentEval", overwrite=overwrite)
+
+
+def test_a_marker_of_another_program_protects_its_folder(tmp_path):
+    (tmp_path / "prepared.json").write_text('{"files": 3}')
+    with pytest.raises(UserError, match=r"--out=x: .* holds prepared\.json beside a prepared folder"):
+        folders.check_folder(tmp_path, "--out=x", True)
+
+
+EXAMPLES = {
+    "tfds:glue/stsb": [3.8, 0.0, 5.0],
+    "tfds:glue/mrpc": [0.0, 1.0, 1.0],
+    "tfds:glue/qnli": [1.0, 0.0, 1.0],
+    "tfds:glue/qqp": [0.0, 1.0, 0.0],
+    "tfds:glue/mnli": [0, 1, 2],
+    "tfds:snli": [2, 1, 0],
+}
+
+
+@pytest.mark.parametrize("name", datasets.DATASET_NAMES)
+@pytest.mark.parametrize("labelled_test", [False, True])
+def test_a_dataset_comes_back_from_its_files(tmp_path, monkeypatch, name, labelled_test):
+    """Pairs, labels and ids of classes are those of TensorFlow Datasets; test labels go where gold scores are read."""
+    dtype = np.float32 if isinstance(EXAMPLES[name][0], float) else np.int32
+
+    def read(dataset, split):
+        has_labels = split != "test" or labelled_test
+        values = EXAMPLES[name] if has_labels else [0] * 3
+        a = [f"{split} {i}: „ein“ Boot" for i in range(3)]
+        return tasks.Examples(a, ["tab\tand\nline"] * 3, np.array(values, dtype), has_labels)
+
+    monkeypatch.setattr(datasets, "read_dataset", read)
+    folder = tmp_path / folders.dataset_folder(name)
+    assert folders.write_dataset(folder, name) == {"train": 3, "dev": 3, "test": 3}
+    task = tasks.SNLI if name == "tfds:snli" else tasks.get_task(datasets.get_dataset(name).task)
+    for split in ("train", "dev"):
+        examples = tasks.read_split(task, folder, split)
+        assert examples.sentences_a == [f"{split} {i}: „ein“ Boot" for i in range(3)]
+        assert examples.sentences_b == ["tab and line"] * 3
+        np.testing.assert_array_equal(examples.labels, np.array(EXAMPLES[name], dtype))
+    assert len(tasks.read_split(task, folder, "test")) == 3
+    if task.gold_test is not None:
+        assert (folder / task.gold_test.name).exists() == labelled_test
+        if labelled_test:
+            np.testing.assert_array_equal(
+                tasks.gold_scores(task, tmp_path, "test").astype(np.float32), np.array(EXAMPLES[name], dtype)
+            )
+    assert json.loads((folder / "prepared.json").read_text())["source"] == name

@@ -1,0 +1,187 @@
+"""Similarity sets from files: SentEval's folders, GLUE's, and what is said of those that are not as they should be."""
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_scored_pairs, read_senteval, read_task
+from bert_flow_tf.sample_data import sample_glue_dir
+from tests.refusals import user_error
+
+PAIRS = [
+    ("A kettle is whistling.", "The kettle whistles."),
+    ("Two goats climb a wall.", "A train leaves the station."),
+    ("Snow fell all night.", "It snowed during the night."),
+]
+
+
+def write_set(folder, name, gold, pairs=PAIRS):
+    """Writes a sub-set's two files, the gold lines as they are, and gives their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
+    paths[0].write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    paths[1].write_text(gold, encoding="utf-8")
+    return paths
+
+
+def write_senteval(root, year):
+    for subset in SENTEVAL_SUBSETS[year]:
+        write_set(root / "STS" / f"{year.upper()}-en-test", subset, "4.5\n0\n3.75\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("gold", "kept"),
+    [
+        ("\n0\n3.75\n", [1, 2]),
+        ("4.5\n\n3.75\n", [0, 2]),
+        ("4.5\n \r\n3.75\n", [0, 2]),
+        ("4.5\n\n\n", [0]),
+        ("4.5\n0\n\n", [0, 1]),
+        ("4.5\n0\n3.75", [0, 1, 2]),
+        ("4.5\n0\n3.75\n\n\n", [0, 1, 2]),
+    ],
+)
+def test_pair_with_an_empty_gold_line_is_left_out_wherever_it_stands(tmp_path, gold, kept):
+    pairs = read_scored_pairs(*write_set(tmp_path, "kitchen", gold), "kitchen")
+    assert (pairs.name, len(pairs), pairs.gold.dtype) == ("kitchen", len(kept), np.float64)
+    assert pairs.sentences_a == [PAIRS[i][0] for i in kept]
+    assert pairs.sentences_b == [PAIRS[i][1] for i in kept]
+    np.testing.assert_array_equal(pairs.gold, [[4.5, 0.0, 3.75][i] for i in kept])
+
+
+@pytest.mark.parametrize(
+    ("rows", "gold", "said"),
+    [
+        (3, "4.5\n0\n", "{1}: 2 gold lines found for the 3 pairs of {0}"),
+        (3, "4.5\n\n\n\n1\n", "{1}: 5 gold lines found for the 3 pairs of {0}"),
+        (3, "", "{1}: 0 gold lines found for the 3 pairs"),
+        (3, " \n\t\n\n", "{1}: no gold score found for the 3 pairs of {0}, expected at least one"),
+        (3, "1\nthree\n3\n", "{1}, line 2: found 'three', expected a number"),
+        (3, None, "{1}: no such file"),
+        ("one sentence", "1\n2\n", "{0}, line 2: 1 columns found, 2 expected"),
+        ("a\tb\tc", "1\n2\n", "{0}, line 2: 3 columns found, 2 expected"),
+    ],
+)
+def test_a_set_that_does_not_fit_is_named_with_file_and_line(tmp_path, rows, gold, said):
+    paths = write_set(tmp_path, "kitchen", gold or "")
+    if isinstance(rows, str):
+        paths[0].write_text(f"a\tb\n{rows}\n")
+    if gold is None:
+        paths[1].unlink()
+    with user_error(said.format(*paths)):
+        read_scored_pairs(*paths, "kitchen")
+
+
+@pytest.mark.parametrize("year", SENTEVAL_SUBSETS)
+def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
+    task = read_task(year, senteval_dir=write_senteval(tmp_path, year))
+    assert [subset.name for subset in task.subsets] == list(SENTEVAL_SUBSETS[year])
+    assert [len(subset) for subset in task.subsets] == [3] * len(SENTEVAL_SUBSETS[year])
+    assert (task.title, task.metric, task.split) == (f"STS-{year[3:]}", "spearman", "test")
+    assert task.source == str(tmp_path / "STS" / f"{year.upper()}-en-test")
+    # As the paper spells it.
+    assert read_task(f"STS-{year[3:]}", senteval_dir=tmp_path).name == year
+
+
+def test_sentevals_data_folder_does_as_well_as_its_downstream(tmp_path):
+    write_senteval(tmp_path / "downstream", "sts15")
+    assert read_task("sts15", senteval_dir=tmp_path).source == str(tmp_path / "downstream/STS/STS15-en-test")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        (
+            "sts14",
+            {"senteval_dir": "none"},
+            "none/STS/STS14-en-test: no such folder, expected SentEval's files of STS-14",
+        ),
+        ("sts14", {}, "senteval_dir: missing, expected the folder of STS/STS14-en-test"),
+        ("sts12", {"senteval_dir": "none", "split": "dev"}, "split: found dev for sts12"),
+        ("stsb", {}, "glue_dir: missing"),
+        ("stsb", {"glue_dir": "none"}, "none/STS-B: no such folder"),
+        ("sts17", {}, "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16, stsb, sick"),
+    ],
+)
+def test_a_task_that_cannot_be_read_is_named(name, options, said):
+    with user_error(said):
+        read_task(name, **options)
+
+
+def test_full_txt_of_the_original_is_refused_because_it_has_no_gold(tmp_path):
+    folder = tmp_path / "STS-12"
+    folder.mkdir()
+    (folder / "full.txt").write_text("A kettle is whistling.\tThe kettle whistles.\n")
+    for directories in ({"glue_dir": tmp_path}, {"senteval_dir": tmp_path}):
+        with user_error(f"{folder / 'full.txt'}: two columns without gold scores, only for learning the flow"):
+            read_task("sts12", **directories)
+
+
+def test_scored_files_win_over_a_full_txt(tmp_path):
+    (tmp_path / "STS-12").mkdir()
+    (tmp_path / "STS-12" / "full.txt").write_text("A kettle is whistling.\tThe kettle whistles.\n")
+    assert len(read_task("sts12", glue_dir=tmp_path, senteval_dir=write_senteval(tmp_path, "sts12")).subsets) == 5
+
+
+@pytest.mark.parametrize(("split", "expected"), [(None, "test"), ("train", "train")])
+def test_stsb_is_one_set_with_scores_for_every_split(split, expected):
+    task = read_task("STS-B", glue_dir=sample_glue_dir(), split=split)
+    assert (task.name, task.title, task.split, len(task.subsets)) == ("stsb", "STS-B", expected, 1)
+    assert task.subsets[0].name == "stsb"
+    assert len(task.subsets[0].gold) == len(task.subsets[0]) > 100
+    assert np.ptp(task.subsets[0].gold) > 4
+
+
+def test_gold_file_of_another_length_than_the_test_split_is_refused(tmp_path):
+    header = "\t".join(["index", *"abcdef", "sentence1", "sentence2"])
+    (tmp_path / "STS-B").mkdir()
+    rows = ["\t".join(["0", *"abcdef", *pair]) for pair in PAIRS]
+    (tmp_path / "STS-B" / "test.tsv").write_text("\n".join([header, *rows]) + "\n")
+    gold = ["\t".join([*"abcd", "2.5", *pair]) for pair in PAIRS[:2]]
+    (tmp_path / "STS-B" / "sts-test.csv").write_text("\n".join(gold) + "\n")
+    with user_error(f"{tmp_path / 'STS-B/sts-test.csv'}: 2 gold scores found for the 3 pairs of"):
+        read_task("stsb", glue_dir=tmp_path)
+
+
+def test_qnli_is_scored_on_dev_with_entailment_as_one(tmp_path):
+    (tmp_path / "QNLI-Regression").mkdir()
+    rows = [["index", "question", "sentence", "label"]]
+    rows += [["0", *PAIRS[0], "entailment"], ["1", *PAIRS[1], "not_entailment"]]
+    (tmp_path / "QNLI-Regression" / "dev.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    task = read_task("qnli", glue_dir=tmp_path)
+    assert (task.metric, task.split, task.title) == ("auc", "dev", "QNLI")
+    np.testing.assert_array_equal(task.subsets[0].gold, [1.0, 0.0])
+    (tmp_path / "QNLI-Regression" / "test.tsv").write_text("index\tquestion\tsentence\n0\ta b\tc d\n")
+    with user_error("no gold scores for its test split"):
+        read_task("qnli", glue_dir=tmp_path, split="test")
+
+
+def test_mrpc_takes_the_gold_of_its_published_test_file(tmp_path):
+    folder = tmp_path / "MRPC-Regression"
+    folder.mkdir()
+    rows = [["index", "#1 ID", "#2 ID", "#1 String", "#2 String"]] + [[str(i), "1", "2", *PAIRS[i]] for i in range(2)]
+    (folder / "test.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    rows = [["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]]
+    rows += [[gold, "1", "2", *pair] for gold, pair in zip("10", PAIRS[:2], strict=True)]
+    (folder / "msr_paraphrase_test.txt").write_text("".join("\t".join(row) + "\n" for row in rows))
+    task = read_task("mrpc", glue_dir=tmp_path)
+    assert (task.metric, task.split, task.title) == ("auc", "test", "MRPC")
+    np.testing.assert_array_equal(task.subsets[0].gold, [1.0, 0.0])
+
+
+def test_sts12_has_the_published_sizes(reference_data):
+    # SentEval's own counts of STS 2012: 3,108 pairs, all of them with a gold score.
+    subsets = read_senteval("sts12", reference_data / "data/senteval/data/downstream/STS/STS12-en-test")
+    assert {subset.name: len(subset) for subset in subsets} == {
+        "MSRpar": 750,
+        "MSRvid": 750,
+        "SMTeuroparl": 459,
+        "surprise.OnWN": 750,
+        "surprise.SMTnews": 399,
+    }
+    assert subsets[0].gold[0] == 4.4
+
+
+def test_sick_r_test_has_its_published_size(reference_data):
+    task = read_task("sick-r", glue_dir=reference_data / "data/glue")
+    assert (task.title, len(task.subsets[0])) == ("SICK-R", 4927)

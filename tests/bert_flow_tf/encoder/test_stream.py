@@ -1,0 +1,59 @@
+"""Every sentence has its own embedding, whatever batch it is in and however often it occurs."""
+
+import threading
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+from bert_flow_tf.encoder import batches, stream
+from tests.bert_flow_tf.sample_pairs import make_pairs
+
+
+def test_map_concurrently_keeps_order_device_and_errors():
+    names = []
+
+    def device_of(item):
+        names.append(threading.current_thread().name)
+        return item, tf.zeros([]).device.rpartition("device:")[2]
+
+    with tf.device("/CPU:1"):
+        assert list(stream.map_concurrently(device_of, range(9))) == [(i, "CPU:1") for i in range(9)]
+    assert len(set(names)) > 1
+    # "" leaves the choice to TensorFlow; a name would keep a GPU out of it.
+    assert list(stream.map_concurrently(lambda _: context.context().device_name, range(4))) == [""] * 4
+    names.clear()
+    with tf.distribute.MirroredStrategy(["/CPU:0"]).scope():
+        assert [item for item, _ in stream.map_concurrently(device_of, range(4))] == [0, 1, 2, 3]
+    assert len(set(names)) == 1
+    with pytest.raises(ZeroDivisionError):
+        list(stream.map_concurrently(lambda item: 1 // (item - 3), range(9)))
+    assert list(stream.map_concurrently(device_of, [])) == []
+
+
+def test_a_sentence_that_recurs_is_computed_once():
+    pieces = tf.ragged.constant([[5, 6], [7], [5, 6], [], [5], [7]], tf.int32)
+    sentences, rows = stream.distinct(pieces)
+    assert sorted(sentences.to_list()) == [[], [5], [5, 6], [7]]
+    assert tf.gather(sentences, rows).to_list() == pieces.to_list()
+    # The batches that they are computed in are then the same ones whatever the order of the data.
+    again, _ = stream.distinct(pieces[::-1])
+    assert again.to_list() == sentences.to_list()
+
+
+def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder, monkeypatch):
+    pairs = make_pairs(tokenizer, n=8)
+    alone = np.concatenate(
+        [encoder(tokenizer.pack(pairs.pieces[i : i + 1], 10)).numpy() for i in range(int(pairs.pieces.nrows()))]
+    )
+    together = stream.embed(encoder, tokenizer, pairs.pieces, 10)
+    monkeypatch.setattr(batches, "_TOKENS_PER_BATCH", 20)
+    lengths = stream.distinct(pairs.pieces)[0].row_lengths().numpy() + 2
+    assert len(list(batches.length_batches(lengths))) > 4
+    for embeddings in (
+        together,
+        stream.embed(encoder, tokenizer, pairs.pieces, 10),
+        stream.embed(encoder, tokenizer, pairs.pieces, 10, pad_to_max=True),
+    ):
+        np.testing.assert_allclose(embeddings, alone, atol=1e-5)

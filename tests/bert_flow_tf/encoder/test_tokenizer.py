@@ -1,0 +1,69 @@
+"""The in-graph tokenizer and its errors; tests/golden has the ids of the original's Python tokenizer."""
+
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder.tokenizer import Tokenizer, read_vocabulary
+from bert_flow_tf.errors import UserError
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+VOCAB = [*SPECIAL, "play", "##ing", "##ed", "un", "É", "é", "e", "中", "!", "a", "##a"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "do_lower_case", "pieces"),
+    [
+        ("Playing unplayed!", True, ["play", "##ing", "[UNK]", "!"]),
+        ("play中play", True, ["play", "中", "play"]),
+        ("É é e", False, ["É", "é", "e"]),
+        ("É é e", True, ["e", "e", "e"]),
+        ("a" * 200, True, ["a"] + ["##a"] * 199),
+        ("a" * 201, True, ["[UNK]"]),
+        (b"pl\xffay", True, ["play"]),
+    ],
+)
+def test_pieces_of_a_sentence(sentence, do_lower_case, pieces):
+    (ids,) = Tokenizer(VOCAB, do_lower_case).tokenize(tf.constant([sentence])).to_list()
+    assert [VOCAB[i] for i in ids] == pieces
+
+
+def test_pack_truncates_adds_special_tokens_and_pads_to_the_longest_row():
+    packed = Tokenizer(VOCAB, True)(tf.constant(["play play play play", ""]), max_seq_length=5)
+    assert packed["input_word_ids"].numpy().tolist() == [[2, 5, 5, 5, 3], [2, 3, 0, 0, 0]]
+    assert packed["input_mask"].numpy().tolist() == [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0]]
+    assert not packed["input_type_ids"].numpy().any()
+
+
+def test_pack_to_max_length_has_a_static_shape_in_a_data_pipeline():
+    tokenizer = Tokenizer(VOCAB, True)
+    data = (
+        tf.data.Dataset.from_tensor_slices(["play", "playing a"])
+        .batch(2)
+        .map(lambda s: tokenizer(s, 8, pad_to_max=True))
+    )
+    assert data.element_spec["input_word_ids"].shape.as_list() == [None, 8]
+    assert next(iter(data))["input_word_ids"].numpy().tolist() == [[2, 5, 3, 0, 0, 0, 0, 0], [2, 5, 6, 14, 3, 0, 0, 0]]
+    with pytest.raises(UserError, match="max_seq_length: found 2, expected 3 or more"):
+        tokenizer(tf.constant(["play"]), 2)
+
+
+def test_read_vocabulary_strips_line_ends_of_either_kind(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes("\r\n".join(VOCAB).encode() + b"\r\n")
+    assert read_vocabulary(tmp_path / "vocab.txt") == VOCAB
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("\n".join([*VOCAB, "play"]).encode(), r"vocab.txt, line 17: 'play' is already on line 6"),
+        ("\n".join([*VOCAB, "", "x"]).encode(), r"vocab.txt, line 17: empty"),
+        ("\n".join(VOCAB[1:]).encode(), r"vocab.txt: no \[PAD\] among its 15 lines"),
+        (b"abc\xff", r"vocab.txt: byte 3 is not UTF-8"),
+        (None, r"vocab.txt: vocabulary cannot be read"),
+    ],
+)
+def test_bad_vocabulary_is_named_with_its_line(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "vocab.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_vocabulary(tmp_path / "vocab.txt")

@@ -1,0 +1,80 @@
+"""Ranks come from frequencies, and Table 1's means from the words of each range and their nearest neighbours."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import words
+
+
+def test_ranks_are_of_whole_words_by_frequency_then_in_the_vocabularys_order():
+    vocabulary = ["[PAD]", "dog", "##s", "the", "12", ".", "zyx", "[unused1]", "Cat"]
+    frequencies = {"the": 0.05, "dog": 1e-4, "cat": 1e-4, "s": 0.1, "12": 0.1, ".": 0.2, "zyx": 0}
+    assert words.frequency_ranks(vocabulary, frequencies).tolist() == [0, 2, 0, 1, 0, 0, 0, 0, 3]
+    with pytest.raises(UserError, match="none of its 2 pieces is a word with a known frequency"):
+        words.frequency_ranks(["[PAD]", "w1"], frequencies)
+
+
+def test_missing_package_is_named_with_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "wordfreq", None)
+    with pytest.raises(UserError, match=r"pip install bert-flow-tf\[words\]"):
+        words.english_frequencies()
+
+
+def test_means_of_a_worked_example():
+    # on a line at 1, 2, 4 and 8; the last has no rank but is a neighbour all the same
+    embeddings = np.array([[1.0, 0], [2, 0], [4, 0], [8, 0]])
+    first, second, empty = words.rank_statistics(
+        embeddings, [1, 3, 2, 0], bins=((1, 3), (3, 5), (5, 9)), neighbors=(1, 2)
+    )
+    assert (first.words, second.words, empty.words) == (2, 1, 0)
+    assert first.mean_l2_norm == 2.5
+    # of 1: distances 1, 3, products 8, 4; of 4: distances 2, 3, products 32, 8
+    assert first.mean_knn_l2_distance == {1: 1.5, 2: 2.25}
+    assert first.mean_knn_dot_product == {1: 20, 2: 13}
+    assert second.mean_knn_l2_distance == {1: 1, 2: 1.5}
+    assert empty.mean_l2_norm is None
+    assert empty.mean_knn_l2_distance == {1: None, 2: None}
+
+
+def test_neighbours_are_those_of_a_full_search():
+    # More than one block of rows.
+    n = 600
+    embeddings = np.random.default_rng(0).normal(size=(n, 3))
+    (found,) = words.rank_statistics(embeddings, np.arange(1, n + 1), bins=((1, n + 1),), neighbors=(3, 7))
+    others = ~np.eye(n, dtype=bool)
+    distances = np.linalg.norm(embeddings[:, None] - embeddings, axis=-1)[others].reshape(n, n - 1)
+    products = (embeddings @ embeddings.T)[others].reshape(n, n - 1)
+    for k in (3, 7):
+        assert found.mean_knn_l2_distance[k] == pytest.approx(np.sort(distances)[:, :k].mean())
+        assert found.mean_knn_dot_product[k] == pytest.approx(-np.sort(-products)[:, :k].mean())
+
+
+def test_words_with_the_same_embedding_are_at_distance_zero():
+    embeddings = np.full((9, 5), 0.1, np.float32)
+    (found,) = words.rank_statistics(embeddings, np.arange(9), bins=((1, 9),))
+    assert found.mean_knn_l2_distance[7] == pytest.approx(0, abs=1e-3)
+
+
+def test_what_does_not_fit_is_refused():
+    embeddings = np.ones((8, 2))
+    with pytest.raises(UserError, match="3 ranks for 8 word embeddings"):
+        words.rank_statistics(embeddings, [1, 2, 3])
+    with pytest.raises(UserError, match="7 word embeddings, expected more than the 7 neighbours"):
+        words.rank_statistics(embeddings[:7], np.arange(7))
+    embeddings[4, 1] = np.nan
+    with pytest.raises(UserError, match="word embedding 4 of 8 is not finite"):
+        words.rank_statistics(embeddings, np.arange(8))
+
+
+def test_projection_is_onto_the_first_two_singular_directions():
+    rng = np.random.default_rng(0)
+    embeddings = rng.normal(size=(50, 6)) * [9, 5, 1, 1, 1, 1] + [20, 0, 0, 0, 0, 0]
+    points = words.svd_projection(embeddings)
+    singular = np.linalg.svd(embeddings, compute_uv=False)
+    assert np.linalg.norm(points, axis=0) == pytest.approx(singular[:2])
+    assert points[:, 0] @ points[:, 1] == pytest.approx(0, abs=1e-6 * singular[0] ** 2)
+    # the mean lies to the right, whatever sign the decomposition chose
+    assert (points.mean(axis=0) > 0).all()

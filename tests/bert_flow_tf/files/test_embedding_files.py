@@ -1,0 +1,70 @@
+"""Embeddings written in parts are read again by the libraries of each format; a failed file is not there."""
+
+import io
+import types
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.files.embedding_files import embedding_writer, format_of
+from tests.refusals import user_error
+
+SENTENCES = ["A boat.", "", "東京"]
+EMBEDDINGS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+
+
+def write(path, file_format):
+    with embedding_writer(path, file_format=file_format, width=4) as writer:
+        writer(SENTENCES[:2], EMBEDDINGS[:2])
+        writer(SENTENCES[2:], EMBEDDINGS[2:])
+
+
+def test_npy_is_one_array(tmp_path):
+    write(tmp_path / "e.npy", "npy")
+    found = np.load(tmp_path / "e.npy", allow_pickle=False)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, EMBEDDINGS)
+    np.testing.assert_array_equal(np.load(tmp_path / "e.npy", mmap_mode="r"), EMBEDDINGS)
+    with embedding_writer(tmp_path / "none.npy", file_format="npy", width=4):
+        pass
+    assert np.load(tmp_path / "none.npy").shape == (0, 4)
+
+
+def test_parquet_has_sentence_and_embedding(tmp_path):
+    write(tmp_path / "e.parquet", "parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "e.parquet")
+    assert table.column("sentence").to_pylist() == SENTENCES
+    np.testing.assert_array_equal(np.array(table.column("embedding").to_pylist(), np.float32), EMBEDDINGS)
+
+
+def test_tfrecord_has_sentence_and_embedding(tmp_path):
+    write(tmp_path / "e.tfrecord", "tfrecord")
+    features = {"sentence": tf.io.FixedLenFeature([], tf.string), "embedding": tf.io.FixedLenFeature([4], tf.float32)}
+    records = tf.data.TFRecordDataset(str(tmp_path / "e.tfrecord"))
+    examples = [tf.io.parse_single_example(record, features) for record in records]
+    assert [example["sentence"].numpy().decode() for example in examples] == SENTENCES
+    np.testing.assert_array_equal([example["embedding"] for example in examples], EMBEDDINGS)
+
+
+def test_standard_output_gets_the_whole_file(monkeypatch):
+    stdout = types.SimpleNamespace(buffer=io.BytesIO())
+    monkeypatch.setattr("sys.stdout", stdout)
+    write("-", "npy")
+    np.testing.assert_array_equal(np.load(io.BytesIO(stdout.buffer.getvalue())), EMBEDDINGS)
+
+
+def test_a_failure_leaves_nothing_and_an_older_file_as_it_was(tmp_path):
+    path = tmp_path / "e.out"
+    path.write_text("older")
+    with pytest.raises(ZeroDivisionError), embedding_writer(path, file_format="npy", width=4) as writer:
+        writer(SENTENCES, EMBEDDINGS)
+        raise ZeroDivisionError
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("e.out", "older")]
+
+
+def test_format_is_that_of_the_ending():
+    assert [format_of(name) for name in ("a.npy", "a.tfrecord", "-")] == ["npy", "tfrecord", "npy"]
+    with user_error("a.csv: found the ending '.csv', expected .npy, .parquet"):
+        format_of("a.csv")

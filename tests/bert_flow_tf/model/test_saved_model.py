@@ -1,0 +1,131 @@
+"""A saved model is whole, stands alone, and tells what is wrong with it."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_flow_tf import BertFlow
+from bert_flow_tf.errors import UserError
+from glow.config import GlowConfig
+from tests.refusals import user_error
+
+SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8", ""]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_encoder_dir, tmp_path_factory):
+    """The golden data's BERT with a small flow, on an encoder folder that is gone by the time of the tests."""
+    folder = shutil.copytree(tiny_encoder_dir, tmp_path_factory.mktemp("gone") / "tiny bert")
+    path = tmp_path_factory.mktemp("flow") / "small.json"
+    path.write_text(json.dumps(GlowConfig(n_levels=1, depth=1, coupling_width=4).to_dict()))
+    sentences = [f"w{i} w{i + 1}" for i in range(16)]
+    return BertFlow.from_hub(str(folder), pooling="avg-last-2", max_seq_length=8).fit(
+        sentences, batch_size=8, learning_rate=0.01, flow_model_config=str(path)
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    path = model.save(tmp_path_factory.mktemp("saved") / "my model")
+    shutil.rmtree(model.source.encoder_dir.parent)
+    return path
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    """A copy of the folder to break."""
+    return shutil.copytree(saved, tmp_path / "copy")
+
+
+def test_saved_model_gives_the_same_bits_without_the_encoder_it_was_made_of(model, saved):
+    loaded = BertFlow.from_pretrained(saved)
+    np.testing.assert_array_equal(loaded.encode(SENTENCES), model.encode(SENTENCES))
+    np.testing.assert_array_equal(loaded.log_prob(SENTENCES), model.log_prob(SENTENCES))
+    assert loaded.source.fingerprint == model.source.fingerprint
+    assert (loaded.sentence_embedding_type, loaded.max_seq_length) == ("avg-last-2", 8)
+
+
+def test_card_and_configuration_say_what_it_is_and_not_where_it_was_made(saved):
+    card, config = (saved / "README.md").read_text(), (saved / "bert_flow.json").read_text()
+    assert card.startswith("# my model\n")
+    for said in (
+        "| encoder | tiny bert |",
+        "`avg-last-2`",
+        "1 levels of 1 steps",
+        "| sentences | 16 |",
+        "| steps | 2 |",
+        "| dtype | float32 |",
+    ):
+        assert said in card, said
+    assert str(saved.parents[1]) not in card + config
+    assert json.loads(config)["model"]["flow"]["training"]["settings"]["learning_rate"] == 0.01
+
+
+def test_trained_encoder_is_saved_with_its_weights(tiny_encoder_dir, tmp_path):
+    model = BertFlow.from_hub(str(tiny_encoder_dir), max_seq_length=8)
+    for variable in model.encoder.variables_by_name.values():
+        variable.assign(variable * 1.01)
+    model.encoder_trained = True
+    loaded = BertFlow.from_pretrained(model.save(tmp_path / "saved"))
+    np.testing.assert_allclose(loaded.encode(SENTENCES), model.encode(SENTENCES), rtol=0, atol=1e-6)
+    assert "fine-tuned" in (tmp_path / "saved" / "README.md").read_text()
+
+
+def test_nothing_but_a_saved_model_is_replaced_and_only_when_asked(copy, saved):
+    model = BertFlow.from_pretrained(saved)
+    with user_error("copy: exists, expected a new folder, or overwrite=True"):
+        model.save(copy)
+    (copy / "flow.npz").unlink()
+    model.save(copy, overwrite=True)
+    assert (copy / "flow.npz").is_file()
+    (copy / "notes.txt").write_text("mine")
+    with user_error("holds notes.txt beside a saved model"):
+        model.save(copy, overwrite=True)
+    assert (copy / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_with_a_known_encoders_name_is_that_folder(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(saved, "demo")
+    expected = BertFlow.from_pretrained(saved).encode(SENTENCES)
+    np.testing.assert_array_equal(BertFlow.from_pretrained("demo").encode(SENTENCES), expected)
+
+
+def test_an_encoder_that_is_gone_or_another_one_by_now_is_not_saved(copy, tmp_path):
+    model = BertFlow.from_pretrained(copy)
+    (copy / "bert_config.json").write_text("{}")
+    with pytest.raises(UserError, match="found other files than when it was loaded"):
+        model.save(tmp_path / "new")
+    shutil.rmtree(copy)
+    with pytest.raises(UserError, match="its files cannot be copied"):
+        model.save(tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_altered_and_other_files_are_named(copy):
+    vocabulary = copy / "vocab.txt"
+    vocabulary.write_text(vocabulary.read_text() + "more\n")
+    with pytest.raises(UserError, match=r"vocab.txt: found SHA-256 \w+, expected \w+: the file was altered"):
+        BertFlow.from_pretrained(copy)
+    (copy / "flow.npz").unlink()
+    with user_error("flow.npz: missing, expected every file of the saved model"):
+        BertFlow.from_pretrained(copy)
+
+
+def test_other_configurations_and_other_folders_are_named(copy, tmp_path):
+    path = copy / "bert_flow.json"
+    config = json.loads(path.read_text())
+    for changes, message in (
+        ({"format_version": 99}, "bert_flow.json: found format_version 99, expected 2"),
+        ({"do_lower_case": False}, "found an encoder with fingerprint"),
+    ):
+        path.write_text(json.dumps(config | changes))
+        with user_error(message):
+            BertFlow.from_pretrained(copy)
+    path.unlink()
+    with user_error("holds neither bert_flow.json nor config.json"):
+        BertFlow.from_pretrained(copy)
+    with user_error("nowhere: neither a folder nor a checkpoint's prefix"):
+        BertFlow.from_pretrained(tmp_path / "nowhere")

@@ -1,0 +1,68 @@
+"""Records of models and runs to test with: the demo encoder, and changes to it."""
+
+from bert_flow_tf.runs.record import (
+    Encoder,
+    EncoderFiles,
+    MadeBy,
+    Model,
+    RunConfig,
+    Training,
+    TrainingData,
+    flow_record,
+)
+from glow.config import GlowConfig
+
+DEMO = "a" * 64
+MADE_BY = MadeBy(command="run_siamese", version="0.1.0", libraries={"tensorflow": "2.19.1"})
+# What `run_siamese` keeps of a flow that it learns as the paper does.
+FLOW_SETTINGS = {
+    "num_examples": 0,
+    "num_train_epochs": 1.0,
+    "train_batch_size": 32,
+    "flow_learning_rate": 1e-3,
+    "use_full_for_training": 1,
+    "dupe_factor": 1,
+    "flow_loss": 1,
+    "flow_ddi": False,
+    "l2_penalty": -1.0,
+}
+
+
+def encoder(name="demo", *, fine_tuning=None, **changes):
+    """An encoder that was published under a name, or fine-tuned."""
+    fields = {
+        "name": name,
+        "handle": name or "/my/encoder",
+        "preprocess_handle": None,
+        "fingerprint": None if fine_tuning else DEMO,
+        "weights": f"{name} {fine_tuning}" if fine_tuning else DEMO,
+        "fine_tuning": fine_tuning,
+    }
+    return Encoder(**(fields | changes))
+
+
+def flow(config="config_l3_d3_w32", *, task="sts-b", pairs=8628, seed=1234, began_with=None, **settings):
+    """A flow of a configuration's name, or of a `GlowConfig`, learned as the paper's but for the settings."""
+    config = GlowConfig.from_name(config) if isinstance(config, str) else config
+    learned = FLOW_SETTINGS | settings
+    return flow_record(config, Training(task=task, pairs=pairs, settings=learned, seed=seed, began_with=began_with))
+
+
+def model(**changes):
+    """The demo encoder's mean of the first and last layer, cut to 64 word pieces."""
+    return Model(**({"encoder": encoder(), "pooling": "avg-last-2", "max_seq_length": 64} | changes))
+
+
+def run_config(source=None, **changes):
+    """The `config.json` of a run on an encoder of `EncoderSource`, by default one that is not there."""
+    files = {"bert_hub": "demo", "preprocess_hub": None, "do_lower_case": True, "fingerprint": DEMO}
+    fields = {
+        "made_by": MADE_BY,
+        "model": model(),
+        "encoder": EncoderFiles(**(files if source is None else source.to_dict())),
+        "encoder_flags": {},
+        "encoder_trained": False,
+        "data": TrainingData(num_examples=5, fingerprint="b"),
+        "flags": {"seed": 1, "learning_rate": 0.1},
+    }
+    return RunConfig(**(fields | changes))

@@ -1,0 +1,86 @@
+"""A report as files: the page loads and runs nothing, says what the Markdown says, and is the same bytes each time."""
+
+import base64
+import json
+
+import pytest
+from hypothesis import given, settings
+
+from bert_flow_tf.report.page import html_page
+from bert_flow_tf.report.report import markdown_page, write_report
+from bert_flow_tf.report.sections import Section, Terms
+from tests.bert_flow_tf.markup import ANY_TEXT, Page, markdown_as_html
+from tests.bert_flow_tf.report import collected
+
+
+def written(out):
+    write_report(out, collected.report(), collected.PLOTS)
+    return {path.name: path.read_text(encoding="utf-8") for path in out.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The text of a report's files by name."""
+    return written(tmp_path_factory.mktemp("report") / "out")
+
+
+def test_the_same_results_give_the_same_files(files, tmp_path):
+    assert set(files) == {"report.html", "report.md", "results.json"}
+    assert written(tmp_path / "again") == files
+    assert json.loads(files["results.json"]) == collected.report()
+
+
+def test_page_and_markdown_hold_the_same_tables(files):
+    page, markdown = Page(files["report.html"]), Page(markdown_as_html(files["report.md"]))
+    assert len(page.all("table")) == len(markdown.all("table")) == 8
+    # A note stands in brackets in Markdown, and small on the page.
+    without_notes = [[text.split(" (")[0] for text in row] for row in markdown.rows]
+    assert len(page.rows) == len(without_notes)
+    for row, other in zip(page.rows, without_notes, strict=True):
+        assert all(text.startswith(start) for text, start in zip(row, other, strict=True))
+
+
+def test_plots_are_images_within_the_page_with_their_captions(files):
+    images = Page(files["report.html"]).all("img")
+    assert [image["alt"] for image in images] == ["Every seed.", "Every calibration.", "Every pair."]
+    kind, _, data = images[2]["src"].partition(",")
+    assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", collected.PLOTS["lexical-1"])
+
+
+def test_the_page_loads_and_runs_nothing(files):
+    page = Page(files["report.html"])
+    assert not {"script", "link", "iframe", "object", "embed", "base", "svg"} & {tag for tag, _ in page.tags}
+    for tag, attributes in page.tags:
+        assert not any(name.startswith("on") for name in attributes), tag
+        assert attributes.get("src", "data:").startswith("data:")
+        assert attributes.get("href", "#").startswith("#")
+    assert "url(" not in files["report.html"] and "@import" not in files["report.html"]
+    (policy,) = [one["content"] for one in page.all("meta") if "http-equiv" in one]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_the_page_can_be_walked_by_its_headings_and_labels(files):
+    page = Page(files["report.html"])
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(set(ids)) == len(ids)
+    named = {attributes["href"][1:] for attributes in page.all("a")}
+    assert len(named) == 8
+    named |= {attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes}
+    assert named <= set(ids)
+    assert {attributes.get("scope") for attributes in page.all("th")} == {"col", "row"}
+    assert page.all("html") == [{"lang": "en"}]
+
+
+@settings(derandomize=True, max_examples=200)
+@given(ANY_TEXT)
+def test_text_never_becomes_markup(text):
+    """Titles, paragraphs, captions and terms; tables have a test of their own."""
+
+    def pages(words):
+        part = Section("s", words, [words], plots=["p"], terms=[Terms(words, words, [(words, words)])])
+        page = html_page(words, [words], [part], {"p": b"<svg/>"}, {"p": words})
+        return Page(page), Page(markdown_as_html(markdown_page(words, [words], [part])))
+
+    for page, harmless in zip(pages(f"§{text}"), pages("§"), strict=True):
+        assert [tag for tag, _ in page.tags] == [tag for tag, _ in harmless.tags]
+        assert page.text == harmless.text.replace("§", "".join(f"§{text}".split()))

@@ -1,0 +1,160 @@
+"""Small results of every kind, as the commands write them; of the demo encoder unless a test asks for another."""
+
+import numpy as np
+
+from bert_flow_tf.evaluation.isotropy import isotropic_reference, isotropy
+from bert_flow_tf.evaluation.words import RankBin
+from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.results import records as results
+from bert_flow_tf.results.rows import summarize
+from bert_flow_tf.runs.record import StageCost, TrainingData, TrainingResults
+from tests.bert_flow_tf import records
+from tests.bert_flow_tf.records import MADE_BY
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
+CLS = records.model(pooling="cls")
+CLS_FLOW = records.model(pooling="cls", flow=records.flow())
+
+
+def write(path, result, plot=None):
+    """The path, after writing a result there, and a plot of that name beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, result)
+    if plot:
+        path.with_name(plot).write_bytes(SVG)
+    return path
+
+
+def task_scores(title="STS-B", score=0.7308, pairs=1379, metric="spearman", split="test", subsets=None):
+    """Scores of one task; `score` is a number, or a dict by protocol."""
+    by_protocol = score if isinstance(score, dict) else {"all": score}
+    return results.TaskScores(
+        title=title,
+        metric=metric,
+        split=split,
+        source=f"glue/{title}",
+        pairs=pairs,
+        subsets=subsets or {},
+        **{metric: by_protocol},
+    )
+
+
+def scores(model=CLS, **tasks):
+    return results.Scores(made_by=MADE_BY, model=model, tasks=tasks or {"stsb": task_scores()})
+
+
+def training(model=CLS_FLOW, pairs=8628):
+    return TrainingResults(
+        made_by=MADE_BY,
+        model=model,
+        data=TrainingData(num_examples=pairs, fingerprint="b" * 64),
+        steps=269,
+        stages={"train": StageCost(seconds=12.5, peak_memory_mib=900)},
+        replicas=1,
+    )
+
+
+def write_run(folder, model=CLS_FLOW, **tasks):
+    """The folder of a finished run, with its own evaluation on dev, and that of `bert-flow evaluate` on the tasks."""
+    write(folder / "train_results.json", training(model))
+    (folder / "eval_results.txt").write_text("eval_loss_flow = -0.68\neval_pearsonr = 0.837\nglobal_step = 269\n")
+    if tasks:
+        write(folder / "evaluation.json", scores(model, **tasks))
+    return folder
+
+
+def reproduction(rows, models, title="STS-B", **task):
+    """What `reproduce` writes: for each row's name its scores over the seeds, and its first seed's model."""
+    made = {}
+    for name, values in rows.items():
+        runs = [
+            results.SeedRun(
+                seed=seed, directory="runs/x", model=models(name, seed), scores=task_scores(title, value, **task)
+            )
+            for seed, value in enumerate(values, start=1)
+        ]
+        made[name] = results.ReproducedRow(runs=runs, spearman=results.Summary(**summarize(values)))
+    one = results.ReproducedTask(
+        title=title, metric="spearman", protocol=None, split="test", source=f"glue/{title}", pairs=1379, rows=made
+    )
+    return results.Reproduction(
+        made_by=MADE_BY,
+        encoder="demo",
+        encoder_flags={"bert_hub": "demo"},
+        with_nli=False,
+        seeds=[1, 2, 3],
+        tasks={"stsb": one},
+    )
+
+
+def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pairs=1379, fit_on="all", metric=None):
+    seeds = [results.SeedScores(seed=seed, spearman=0.783 + seed / 1000, fit_seconds=9.0) for seed in (1, 2)]
+    rows = [
+        results.CalibrationRow(method="none", spearman=0.7308, seconds=0.1),
+        results.CalibrationRow(method="sn+natsv", k=6, dev=0.8, spearman=0.75, dev_by_k={"6": 0.8}, seconds=0.1),
+        results.CalibrationRow(method="whitening", spearman=0.79, seconds=0.1),
+        results.CalibrationRow(method="flow", spearman=0.7845, std=7e-4, median=0.7845, by_seed=seeds, seconds=20.0),
+    ]
+    return results.Calibrations(
+        made_by=MADE_BY,
+        model=model,
+        embeddings=None if model else "mine.npy",
+        data=results.CalibrationData(
+            task=task,
+            glue_dir="glue",
+            pairs=results.SplitPairs(train=5749, dev=1500, test=test_pairs),
+            sentences_sha256="c" * 64,
+        ),
+        flow_model_config=config,
+        metric=metric or "spearman",
+        fit_on=fit_on,
+        fit_rows=100,
+        width=384,
+        constant_channels=[],
+        seeds=[1, 2],
+        rows=rows,
+    )
+
+
+def lexical(task="sts-b", split="dev"):
+    rows = {
+        "Gold similarity": results.LexicalCorrelations(edit_distance=-24.55, gold=100.0),
+        "BERT-induced similarity": results.LexicalCorrelations(edit_distance=-30.0, gold=80.0),
+    }
+    close = results.CloseCorrelations(
+        max_distance=4,
+        pairs=130,
+        rows={"Gold similarity": results.LexicalCorrelations(edit_distance=3.0, gold=None)},
+        undefined=["Gold similarity with gold: undefined"],
+    )
+    return results.Lexical(
+        made_by=MADE_BY, model=records.model(), task=task, split=split, pairs=1500, rows=rows, close=close
+    )
+
+
+def words():
+    near = {3: 0.7, 5: 0.75, 7: 0.8}
+    ranks = ((1, 100), (100, 500), (500, 5000), (5000, 10000))
+    bins = [RankBin(first, stop, stop - first, 0.9, near, near) for first, stop in ranks]
+    return results.Words(
+        made_by=MADE_BY,
+        encoder=records.encoder(),
+        pieces=30522,
+        ranked_words=21000,
+        frequencies="wordfreq, English",
+        bins=bins,
+    )
+
+
+def isotropies():
+    measured = isotropy(np.random.default_rng(1).normal(size=(40, 6)) + 3)
+    return results.Isotropy(
+        made_by=MADE_BY,
+        model=records.model(),
+        task="sts-b",
+        split="dev",
+        sentences=40,
+        measures={"without flow": results.IsotropyMeasures(**measured.to_dict())},
+        reference=results.IsotropyMeasures(**isotropic_reference(40, 6).to_dict()),
+        bits_per_dim={"diagonal Gaussian": -1.25},
+    )

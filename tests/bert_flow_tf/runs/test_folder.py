@@ -1,0 +1,110 @@
+"""What a command may do in a run's directory."""
+
+import pytest
+from msgspec.structs import replace
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, open_run, write_result
+from bert_flow_tf.runs.record import TrainingData, read_config
+from glow.config import GlowConfig
+from tests.bert_flow_tf import records
+from tests.bert_flow_tf.records import run_config
+from tests.refusals import user_error
+
+CONFIG = run_config()
+
+
+def test_a_new_run_starts_and_the_same_settings_go_on(tmp_path):
+    run_dir = tmp_path / "parent" / "run"
+    assert open_run(run_dir, CONFIG, overwrite=False) is False
+    assert read_config(run_dir) == CONFIG
+    (run_dir / "model.ckpt-1.index").write_text("kept")
+    assert open_run(run_dir, CONFIG, overwrite=False) is True
+    assert (run_dir / "model.ckpt-1.index").read_text() == "kept"
+
+
+def test_another_encoders_folder_is_no_difference(tmp_path):
+    open_run(tmp_path / "run", CONFIG, overwrite=False)
+    moved = replace(CONFIG, encoder=replace(CONFIG.encoder, bert_hub="/elsewhere"))
+    assert open_run(tmp_path / "run", moved, overwrite=False) is True
+
+
+@pytest.mark.differs("directory is not deleted")
+def test_a_run_with_other_settings_is_refused_and_each_difference_named(tmp_path):
+    deep, shallow = (records.model(flow=records.flow(GlowConfig(depth=depth))) for depth in (3, 2))
+    old = run_config(begins_with="abc", model=deep)
+    open_run(tmp_path / "run", old, overwrite=False)
+    other = run_config(
+        flags={"seed": 2, "learning_rate": 0.2}, data=TrainingData(num_examples=5, fingerprint="x"), model=shallow
+    )
+    other = replace(other, encoder=replace(other.encoder, fingerprint="c"))
+    differences = (
+        *("data is 'b' there and 'x' here", "learning_rate is 0.1 there and 0.2 here", "seed is 1 there and 2"),
+        *("init_checkpoint is 'abc' there and None here", "there and 'c' here", "flow_config is ", "--overwrite"),
+    )
+    with user_error(*differences):
+        open_run(tmp_path / "run", other, overwrite=False)
+    assert read_config(tmp_path / "run") == old
+
+
+def test_a_finished_run_is_refused_unless_one_of_its_results_is_missing(tmp_path):
+    open_run(tmp_path / "run", CONFIG, overwrite=False)
+    (tmp_path / "run" / TRAIN_RESULTS_FILE).write_text("{}")
+    with pytest.raises(UserError, match=r"finished run.*--overwrite"):
+        open_run(tmp_path / "run", CONFIG, overwrite=False)
+    assert open_run(tmp_path / "run", CONFIG, overwrite=False, missing_outputs=["test_results.tsv"])
+
+
+def test_overwrite_starts_again(tmp_path):
+    open_run(tmp_path / "run", CONFIG, overwrite=False)
+    (tmp_path / "run" / "old").write_text("")
+    assert open_run(tmp_path / "run", run_config(flags={}), overwrite=True) is False
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
+
+
+def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
+    for name in (
+        "test_results.tsv",
+        "test_results.json",
+        "eval_results.txt",
+        "model.ckpt-9.dev_pooled.tsv",
+        ".embeddings-1f.npy.x_1",
+    ):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(UserError, match=r"is not empty and holds no config\.json"):
+        open_run(tmp_path, CONFIG, overwrite=False)
+    open_run(tmp_path, CONFIG, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [None, "not JSON", '{"format_version": 2}'],
+)
+def test_a_directory_that_is_no_run_is_never_deleted(tmp_path, contents):
+    (tmp_path / "precious.tsv").write_text("x")
+    if contents is not None:
+        (tmp_path / "config.json").write_text(contents)
+    with user_error(str(tmp_path)):
+        open_run(tmp_path, CONFIG, overwrite=True)
+    assert (tmp_path / "precious.tsv").read_text() == "x"
+
+
+def test_a_file_in_the_way_is_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "file", tmp_path / "file" / "run"):
+        with user_error(str(path)):
+            open_run(path, CONFIG, overwrite=True)
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_results_that_differ_are_kept_unless_overwritten(tmp_path):
+    path = tmp_path / "new" / "test_results.tsv"
+    write_result(path, "0.5\n", overwrite=False)
+    write_result(path, "0.5\n", overwrite=False)
+    with pytest.raises(UserError, match="--overwrite"):
+        write_result(path, "0.6\n", overwrite=False)
+    assert path.read_text() == "0.5\n"
+    write_result(path, "0.6\n", overwrite=True)
+    assert path.read_text() == "0.6\n"
+    assert [file.name for file in path.parent.iterdir()] == ["test_results.tsv"]

@@ -1,0 +1,41 @@
+"""A command line's end: its status, and one line for what a user can mend."""
+
+import pytest
+
+from bert_flow_tf.errors import ArgumentError, ArgumentParser, UserError, exit_status
+
+
+def test_a_parser_raises_what_argparse_would_print():
+    with pytest.raises(UserError, match="unrecognized arguments: --no"):
+        ArgumentParser(prog="x").parse_args(["--no"])
+
+
+@pytest.mark.parametrize(("returned", "status"), [(None, 0), (0, 0), (1, 1)])
+def test_the_status_is_what_was_returned(returned, status):
+    assert exit_status(lambda value: value, returned) == status
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (UserError("a.txt: found 1, expected 2"), "error: a.txt: found 1, expected 2\n"),
+        # Python code has arguments, a command line has flags of their names.
+        (ArgumentError("low_dim: found 1, expected 2"), "error: --low_dim: found 1, expected 2\n"),
+        (ArgumentError("pooling: found 'max'"), "error: --sentence_embedding_type: found 'max'\n"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_status_2(error, line, capsys):
+    def run():
+        raise error
+
+    assert exit_status(run) == 2
+    assert capsys.readouterr().err == line
+
+
+def test_an_interruption_is_status_130_and_another_error_is_raised():
+    def run(error):
+        raise error
+
+    assert exit_status(run, KeyboardInterrupt()) == 130
+    with pytest.raises(ZeroDivisionError):
+        exit_status(run, ZeroDivisionError())

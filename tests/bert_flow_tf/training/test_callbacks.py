@@ -1,0 +1,40 @@
+"""What happens between the steps of training."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.training import callbacks
+
+
+@pytest.mark.differs("not finite")
+def test_nothing_that_is_not_finite_is_saved(tmp_path):
+    step = tf.Variable(3, dtype=tf.int64)
+    manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), str(tmp_path), max_to_keep=3)
+    model = SiameseBertFlow(None, None, embedding_size=2, num_labels=3)
+    saver = callbacks.Saver(model, step, manager, every=2)
+    saver.on_train_batch_end(0, {"loss": 1.0})
+    with pytest.raises(UserError, match=r"step 5: found flow_loss nan, expected a finite number.*ckpt-4$"):
+        saver.on_train_batch_end(1, {"loss": 1.0, "flow_loss": float("nan")})
+    model.output_weights.assign(np.full([3, 6], np.inf))
+    with pytest.raises(UserError, match="step 6: found loss/output_weights:0 with values that are not finite"):
+        saver.on_train_batch_end(2, {})
+    assert [path.rpartition("-")[2] for path in manager.checkpoints] == ["4"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_training_after_the_running_step(number):
+    before = signal.getsignal(number)
+    with callbacks.StopOnSignal() as stop:
+        stop.set_model(SiameseBertFlow(None, None, embedding_size=2, num_labels=3))
+        stop.on_train_batch_end(0, {})
+        assert not stop.model.stop_training
+        os.kill(os.getpid(), number)
+        stop.on_train_batch_end(1, {})
+        assert stop.model.stop_training and stop.signal == number
+    assert signal.getsignal(number) is before

@@ -1,0 +1,97 @@
+"""Pairs become ids and batches in the original's order."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.data.tasks import Examples, get_task
+from bert_flow_tf.training import pairs as input_pipeline
+from tests.bert_flow_tf.sample_pairs import make_pairs
+
+STSB = get_task("sts-b")
+
+
+def batch_labels(pairs, tokenizer, steps, **options):
+    features = input_pipeline.token_features(pairs, tokenizer, 10, pad_to_max=False)
+    options = {"batch_size": 4, "seed": 3} | options
+    batches = input_pipeline.training_batches(features, np.arange(len(pairs)), **options)
+    return [labels.numpy().tolist() for _, labels in batches.take(steps)]
+
+
+def test_scores_are_scaled_to_the_cosines_range_and_classes_are_ids():
+    examples = Examples(["a"] * 3, ["b"] * 3, np.float32([1, 3, 5]), has_labels=True)
+    np.testing.assert_allclose(input_pipeline.scaled_labels(examples, get_task("sick-r")), np.float32([0.2, 0.6, 1.0]))
+    classes = Examples(["a"] * 2, ["b"] * 2, np.int32([2, 0]), has_labels=True)
+    assert input_pipeline.scaled_labels(classes, get_task("mnli")).tolist() == [2, 0]
+    assert input_pipeline.scaled_labels(classes, get_task("mnli")).dtype == np.int32
+
+
+def test_all_but_so_many_labels_are_masked_before_scaling():
+    labels = np.linspace(0, 1, 20, dtype=np.float32)
+    masked = input_pipeline.mask_labels(labels, 5, STSB, seed=1)
+    assert np.sum(masked == -2.0) == 15  # (-10 - 0) / 5
+    assert set(masked[masked > -1]) <= set(labels)
+    assert np.any(masked != input_pipeline.mask_labels(labels, 5, STSB, seed=2))
+    assert labels.min() == 0
+
+
+def test_a_permutation_keeps_sentences_with_their_labels(tokenizer):
+    pairs = make_pairs(tokenizer)
+    shuffled = input_pipeline.permuted(pairs, seed=4)
+    assert not np.array_equal(shuffled.labels, pairs.labels)
+    rows = shuffled.pieces.to_list()
+    for i, label in enumerate(shuffled.labels):
+        length = round(float(label) * 5) + 1
+        assert len(rows[2 * i]) == length and rows[2 * i + 1] == [24 + length]
+
+
+def test_copies_of_a_pair_have_one_masked_token_in_each_sentence(tokenizer):
+    examples = Examples(["w1 w2 w3", ""], ["w4", "w5 w6"], np.float32([1, 2]), has_labels=True)
+    labels = input_pipeline.scaled_labels(examples, STSB)
+    pairs = input_pipeline.tokenize_pairs(tokenizer, examples, labels, 10)
+    copies = input_pipeline.duplicated(pairs, 3, tokenizer.mask_id, seed=1)
+    rows = copies.pieces.to_list()
+    np.testing.assert_array_equal(copies.labels, np.repeat(labels, 3))
+    assert rows[:2] == [[6, 7, 8], [9]] and rows[6:8] == [[], [10, 11]]
+    for a, b in zip(rows[2:6:2], rows[3:6:2], strict=True):
+        assert b == [tokenizer.mask_id] and a.count(tokenizer.mask_id) == 1 and len(a) == 3
+    assert rows[8] == rows[10] == []
+    assert input_pipeline.duplicated(pairs, 1, tokenizer.mask_id, seed=1) is pairs
+
+
+def test_the_fingerprint_tells_texts_labels_and_orders_apart(tokenizer):
+    pairs = make_pairs(tokenizer)
+    assert input_pipeline.fingerprint(pairs) == input_pipeline.fingerprint(make_pairs(tokenizer))
+    others = [
+        make_pairs(tokenizer, n=5),
+        make_pairs(tokenizer, max_seq_length=6),
+        input_pipeline.permuted(pairs, seed=4),
+        input_pipeline.Pairs(pairs.pieces, pairs.labels + 1),
+    ]
+    assert len({input_pipeline.fingerprint(p) for p in [pairs, *others]}) == 5
+
+
+@pytest.mark.differs("seeded generators")
+def test_epochs_follow_each_other_without_a_break_in_an_order_of_the_seed(tokenizer):
+    pairs = make_pairs(tokenizer)
+    batches = batch_labels(pairs, tokenizer, 6)
+    assert batches[4:] == batch_labels(pairs, tokenizer, 2, skip_steps=4)
+    assert all(len(batch) == 4 for batch in batches)
+    flat = [label for batch in batches for label in batch]
+    for epoch in range(4):
+        assert sorted(flat[6 * epoch : 6 * epoch + 6]) == list(range(6))
+    assert flat[:6] != flat[6:12]
+    assert batches == batch_labels(pairs, tokenizer, 6)
+    assert batches != batch_labels(pairs, tokenizer, 6, seed=4)
+
+
+@pytest.mark.differs("Batches are padded")
+@pytest.mark.parametrize(("pad_to_max", "length"), [(False, 5), (True, 10)])
+def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max, length):
+    features = input_pipeline.token_features(make_pairs(tokenizer), tokenizer, 10, pad_to_max)
+    tokens = features(tf.constant([2, 0], tf.int64))
+    ids = np.zeros([2, 2, length], np.int32)
+    ids[0, 0, :5], ids[0, 1, :3] = [2, 5, 6, 7, 3], [2, 27, 3]
+    ids[1, 0, :3], ids[1, 1, :3] = [2, 5, 3], [2, 25, 3]
+    np.testing.assert_array_equal(tokens["input_word_ids"], ids)
+    np.testing.assert_array_equal(tokens["input_mask"], ids > 0)

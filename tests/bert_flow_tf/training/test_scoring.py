@@ -1,0 +1,201 @@
+"""Evaluation and prediction write the original's files."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from bert_flow_tf.data.tasks import get_task
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.model.build import build_model, run_config
+from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.training import scoring
+from tests.bert_flow_tf import small_runs
+from tests.refusals import user_error
+
+STSB = get_task("sts-b")
+SIZES = {"test": 7, "dev": 10, "train": 24}
+
+
+@pytest.fixture(scope="module")
+def stsb_dir(tmp_path_factory):
+    return small_runs.write_stsb(tmp_path_factory.mktemp("stsb"))
+
+
+@pytest.fixture(scope="module")
+def make_scorer(tiny_source, stsb_dir):
+    """Function (output folder, changed settings) that gives settings and the scorer of an untrained encoder."""
+    models = {}
+
+    def make(output, task=STSB, **changes):
+        values = {"task_name": task.name, "data_dir": str(stsb_dir), "output_parent_dir": str(output)}
+        settings = Settings.of(**values | {"exp_name": "run", "max_seq_length": 12} | changes)
+        config = run_config(settings, task, tiny_source, None)
+        key = (config.model.low_dim, config.num_labels)
+        if key not in models:
+            models[key] = build_model(tiny_source, config.model, num_labels=config.num_labels)
+        return settings, scoring.Scorer(models[key], settings.embedding, record=config.model)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def write(make_scorer):
+    """Function (output folder, changed settings) that writes predictions, and gives the name and lines of the file."""
+
+    def write(output, **changes):
+        settings, scorer = make_scorer(output, **changes)
+        scoring.write_predictions(settings, STSB, scorer)
+        (path,) = (output / "run").glob("*.tsv")
+        return path.name, path.read_text().splitlines()
+
+    return write
+
+
+def results(folder):
+    return dict(line.split(" = ") for line in (folder / "run" / "eval_results.txt").read_text().splitlines())
+
+
+def test_predictions_are_one_cosine_a_line_in_file_order(write, stsb_dir, tmp_path):
+    name, lines = write(tmp_path / "a")
+    assert name == "test_results.tsv"
+    assert len(lines) == SIZES["test"]
+    turned = tmp_path / "turned"
+    header, *rows = (stsb_dir / "test.tsv").read_text().splitlines()
+    small_runs.write_tsv(turned / "test.tsv", [row.split("\t") for row in [header, *rows[::-1]]])
+    _, backwards = write(tmp_path / "b", data_dir=str(turned))
+    np.testing.assert_allclose(np.float64(backwards[::-1]), np.float64(lines), atol=1e-6)
+    assert len(set(lines)) > 3
+
+
+def test_pooled_predictions_are_both_embeddings_rounded_to_6_digits(write, tmp_path):
+    name, lines = write(tmp_path / "pooled", predict_pool=True)
+    _, cosines = write(tmp_path / "cosines")
+    assert name == "test_pooled.tsv"
+    for line, cosine in zip(lines, cosines, strict=True):
+        pair = json.loads(line)
+        assert list(pair) == ["embedding_a", "embedding_b"]
+        a, b = np.array(pair["embedding_a"]), np.array(pair["embedding_b"])
+        assert len(a) == len(b) == 32
+        assert all(x == round(x, 6) for x in [*a, *b])
+        assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) == pytest.approx(float(cosine), abs=1e-5)
+
+
+def test_a_full_prediction_is_test_then_dev_then_train(write, tmp_path):
+    _, full = write(tmp_path / "full", do_predict_on_full=True)
+    assert len(full) == sum(SIZES.values())
+    _, test = write(tmp_path / "test")
+    _, dev = write(tmp_path / "dev", do_predict_on_dev=True)
+    # Batches differ, so last bits may.
+    np.testing.assert_allclose(np.float64(full[: len(test + dev)]), np.float64(test + dev), atol=2e-6)
+
+
+@pytest.mark.differs("Batches are padded")
+def test_padding_to_the_limit_changes_no_result(write, tmp_path):
+    _, short = write(tmp_path / "short")
+    _, padded = write(tmp_path / "padded", pad_to_max_seq_length=True)
+    np.testing.assert_allclose(np.float64(padded), np.float64(short), atol=1e-5)
+
+
+def test_evaluation_is_a_sorted_line_for_each_of_the_originals_metrics(make_scorer, write, stsb_dir, tmp_path):
+    settings, scorer = make_scorer(tmp_path)
+    scoring.write_evaluation(settings, STSB, scorer, step=12)
+    found = results(tmp_path)
+    assert list(found) == ["eval_loss", "eval_pearsonr", "global_step", "loss"]
+    assert found["global_step"] == "12"
+    _, lines = write(tmp_path / "dev", do_predict_on_dev=True)
+    cosines = np.float64(lines)
+    rows = [line.split("\t") for line in (stsb_dir / "dev.tsv").read_text().splitlines()[1:]]
+    gold = np.array([float(row[9]) / 5 for row in rows])
+    losses = (cosines - gold) ** 2
+    assert float(found["eval_pearsonr"]) == pytest.approx(stats.pearsonr(cosines, gold).statistic, abs=1e-5)
+    assert float(found["eval_loss"]) == pytest.approx(losses.mean(), abs=1e-5)
+    # Two batches: 8 pairs, then 2, which count as much.
+    assert float(found["loss"]) == pytest.approx((losses[:8].mean() + losses[8:].mean()) / 2, abs=1e-5)
+
+
+def test_evaluation_of_classes_is_their_accuracy(make_scorer, tmp_path):
+    task = get_task("mnli")
+    data = small_runs.write_mnli(tmp_path / "mnli")
+    settings, scorer = make_scorer(tmp_path, task=task, data_dir=str(data))
+    # The further apart a pair, the more it is of the last class, of which there are four; of the first there is one.
+    weights = np.zeros(scorer.model.output_weights.shape, np.float32)
+    weights[:, 64:] = np.array([[-1.0], [0.0], [1.0]])
+    scorer.model.output_weights.assign(weights)
+    scoring.write_evaluation(settings, task, scorer, step=0)
+    found = results(tmp_path)
+    assert list(found) == ["eval_accuracy", "eval_loss", "global_step", "loss"]
+    examples = scoring.read_split(task, data, "dev")
+    labels = np.array(examples.labels, np.int32)
+    outputs = scorer.outputs(examples, labels)
+    a, b = outputs["embedding_a"], outputs["embedding_b"]
+    logits = np.concatenate([a, b, np.abs(a - b)], axis=-1) @ weights.T
+    hits = np.sum(logits.argmax(axis=-1) == labels)
+    assert hits != np.sum(logits.argmin(axis=-1) == labels)
+    assert float(found["eval_accuracy"]) == pytest.approx(hits / 9)
+    log_likelihoods = special.log_softmax(logits, axis=-1)[np.arange(9), labels]
+    assert float(found["eval_loss"]) == pytest.approx(-log_likelihoods.mean(), rel=1e-4)
+
+
+@pytest.mark.differs("`--auc`")
+def test_auc_is_evaluated_where_it_is_asked_for(make_scorer, tmp_path):
+    task = get_task("mrpc-regression")
+    pairs = small_runs.random_pairs(8, small_runs.TINY_WORDS, 3)
+    rows = [["1" if share > 0.5 else "0", "1", "2", a, b] for a, b, share in pairs]
+    small_runs.write_tsv(
+        tmp_path / "mrpc" / "dev.tsv", [["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"], *rows]
+    )
+    assert {row[0] for row in rows} == {"0", "1"}
+    settings, scorer = make_scorer(tmp_path, task=task, data_dir=str(tmp_path / "mrpc"), auc=True)
+    scoring.write_evaluation(settings, task, scorer, step=0)
+    outputs = scorer.outputs(scoring.read_split(task, settings.data.data_dir, "dev"), np.zeros(8, np.float32))
+    cosines = {
+        kind: [c for c, row in zip(outputs["cos_similarity"], rows, strict=True) if row[0] == kind] for kind in "01"
+    }
+    ranked = np.mean([one > zero for one in cosines["1"] for zero in cosines["0"]])
+    assert float(results(tmp_path)["eval_auc"]) == pytest.approx(ranked, abs=1e-6)
+
+
+def test_a_correlation_with_labels_that_are_not_there_is_no_number(make_scorer, tmp_path):
+    task = get_task("sts-12")
+    rows = [[a, b] for a, b, _ in small_runs.random_pairs(5, small_runs.TINY_WORDS, 1)]
+    small_runs.write_tsv(tmp_path / "STS-12" / "full.txt", rows)
+    settings, scorer = make_scorer(tmp_path, task=task, data_dir=str(tmp_path / "STS-12"))
+    scoring.write_evaluation(settings, task, scorer, step=0)
+    assert results(tmp_path)["eval_pearsonr"] == "nan"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task_name": "MNLI", "do_predict": True}, "--do_predict: found task mnli"),
+        ({"do_eval": True, "auc": True}, "--auc: found task sts-b"),
+        ({"do_train": True, "early_stopping": True}, "dev.tsv: no such file"),
+        ({"do_predict": True}, "test.tsv: no such file"),
+    ],
+)
+def test_what_could_only_fail_after_training_is_refused_before(tmp_path, changes, message):
+    values = {"task_name": "STS-B", "data_dir": str(tmp_path), "output_parent_dir": "out"} | changes
+    with user_error(message):
+        scoring.check_results(Settings.of(**values), get_task(values["task_name"]))
+
+
+def test_a_correlation_needs_pairs_but_a_prediction_does_not(tmp_path):
+    small_runs.write_stsb(tmp_path / "STS-B", sizes=(2, 1, 2))
+    values = {"task_name": "STS-B", "data_dir": str(tmp_path / "STS-B"), "output_parent_dir": "out"}
+    scoring.check_results(Settings.of(**values, do_predict=True, do_predict_on_dev=True), STSB)
+    with pytest.raises(UserError, match="found 1 dev pairs"):
+        scoring.check_results(Settings.of(**values, do_eval=True), STSB)
+
+
+@pytest.mark.differs("does not replace different results")
+def test_results_of_other_settings_are_not_replaced(make_scorer, write, tmp_path):
+    _, lines = write(tmp_path)
+    settings, scorer = make_scorer(tmp_path, low_dim=8)
+    with pytest.raises(UserError, match="--overwrite"):
+        scoring.write_predictions(settings, STSB, scorer)
+    assert (tmp_path / "run" / "test_results.tsv").read_text().splitlines() == lines
+    settings_overwriting, _ = make_scorer(tmp_path, low_dim=8, overwrite=True)
+    scoring.write_predictions(settings_overwriting, STSB, scorer)
+    assert (tmp_path / "run" / "test_results.tsv").read_text().splitlines() != lines
