@@ -26,26 +26,27 @@ def original_figure(pooling: str, flow_model_config: str | None, seeds: Sequence
     Args:
       pooling: `sentence_embedding_type`.
       flow_model_config: name of the flow's configuration; None without a flow.
-      seeds: of the run to compare. Where that is one seed which the original was run with too, that run alone is
-        taken, else all of them. The two codes draw from other generators: one seed gives them other numbers.
+      seeds: of the run to compare. Where that is one seed which the original was run with too, its runs with that seed
+        alone are taken, else all of them. The two codes draw from other generators: one seed gives them other numbers,
+        and the original's runs with one seed differ.
 
     Returns:
       dict of `mean_x100`, `values_x100` and `seeds`, the latter empty without a flow.
     """
-    found = {
-        run["seed"]: 100 * run["spearman"]
+    found = [
+        run
         for run in original_runs()["runs"]
         if run["changed"] is None
         and run["sentence_embedding_type"] == pooling
         and run["flow_model_config"] == flow_model_config
-    }
-    if len(seeds) == 1 and seeds[0] in found:
-        found = {seeds[0]: found[seeds[0]]}
+    ]
+    if len(seeds) == 1:
+        found = [run for run in found if run["seed"] == seeds[0]] or found
     if not found:
         return None
-    values = list(found.values())
+    values = [100 * run["spearman"] for run in found]
     return {
         "mean_x100": sum(values) / len(values),
         "values_x100": values,
-        "seeds": [seed for seed in found if seed is not None],
+        "seeds": [run["seed"] for run in found if run["seed"] is not None],
     }
