@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,39 +14,31 @@ from bert_flow_tf.commands.options import (
     task_option,
     with_options,
 )
-from bert_flow_tf.commands.outputs import pooled_embeddings, results_folder, write_results_folder
+from bert_flow_tf.commands.outputs import made_result, pooled_embeddings, results_folder, write_results_folder
 from bert_flow_tf.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.figure import Figure
 
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.data.tasks import Task
-    from bert_flow_tf.runs.record import MadeBy, Result
+    from bert_flow_tf.results.records import Isotropy, Lexical, Words
     from glow.flow import Glow
 
-    T = TypeVar("T", bound=Result)
-
 _SPLITS = ("train", "dev", "test")
+_OUT_OPTIONS = [
+    click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots."),
+    click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there."),
+]
 
 
-def _data_options(help_of_task: str, splits: Sequence[str]) -> Decorator:
-    """Decorator that adds the options of the sentences to embed."""
-    options = [
+def _data_options(help_of_task: str, splits: Sequence[str]) -> list[Decorator]:
+    return [
         task_option(help_of_task),
         click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders."),
         click.option("--split", type=click.Choice(splits), default="dev", show_default=True),
     ]
-    return with_options(options)
-
-
-def _out_options() -> Decorator:
-    """Decorator that adds the options of the output folder."""
-    options = [
-        click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots."),
-        click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there."),
-    ]
-    return with_options(options)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,8 +48,7 @@ def analyze() -> None:
 
 @analyze.command()
 @model_options()
-@_data_options("A task with gold scores.", _SPLITS)
-@_out_options()
+@with_options([*_data_options("A task with gold scores.", _SPLITS), *_OUT_OPTIONS])
 def lexical(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: str, overwrite: bool) -> None:
     """Does similarity follow the words alone? Edit distance against gold, BERT and flow: Table 6, Figure 2.
 
@@ -67,10 +58,7 @@ def lexical(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: s
     from bert_flow_tf.data.sts_sets import read_scored_split
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances, lexical_correlations
-    from bert_flow_tf.report import tables
-    from bert_flow_tf.results.collect import analysis
     from bert_flow_tf.results.records import Lexical
-    from bert_flow_tf.runs.record import made_by
 
     folder = results_folder(out, analysis="lexical", overwrite=overwrite)
     require_gold(task, [split])
@@ -83,22 +71,21 @@ def lexical(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: s
         similarities[FLOW] = _similarities(loaded, z, f"{task.name}, {split}, with flow")
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
     correlations = lexical_correlations(distances, similarities)
+    place = f"{task.directory}, {split}"
     figure = plots.lexical_figure(
         distances,
         similarities,
         {name: row["edit distance"] for name, row in correlations["rows"].items()},
-        title=f"{_title(model, loaded)} on {task.directory}, {split}",
+        title=f"{_name(model, loaded)}, {loaded.sentence_embedding_type} on {place}",
     )
-    measured = {"task": task.name, "split": split, **correlations}
-    result = _result(Lexical, made_by("bert-flow analyze lexical"), model=loaded.record, **measured)
-    click.echo(f"Spearman x100 on {task.directory}, {split}: {correlations['pairs']:,} pairs")
-    click.echo(tables.lexical_table(analysis(result)).to_text())
-    write_results_folder(folder, result, {"lexical": figure})
+    measured = {"model": loaded.record, "task": task.name, "split": split, **correlations}
+    result = made_result(Lexical, "analyze lexical", **measured)
+    _finish(folder, result, f"Spearman x100 on {place}: {result.pairs:,} pairs", figure, "lexical")
 
 
 @analyze.command()
 @model_options(pooling=False)
-@_out_options()
+@with_options(_OUT_OPTIONS)
 def words(model: ModelOptions, out: str, overwrite: bool) -> None:
     """Word embeddings from frequent to rare words: norms and nearest neighbours, Table 1, Figure 1.
 
@@ -109,10 +96,7 @@ def words(model: ModelOptions, out: str, overwrite: bool) -> None:
 
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation import words as word_frequency
-    from bert_flow_tf.report import tables
-    from bert_flow_tf.results.collect import analysis
     from bert_flow_tf.results.records import Words
-    from bert_flow_tf.runs.record import made_by
 
     folder = results_folder(out, analysis="words", overwrite=overwrite)
     frequencies = word_frequency.english_frequencies()
@@ -130,22 +114,22 @@ def words(model: ModelOptions, out: str, overwrite: bool) -> None:
         ranks[shown],
         title=f"Embeddings of the {len(shown):,} most frequent words, {_name(model, loaded)}",
     )
-    results = {
-        "pieces": len(vocabulary),
-        "ranked_words": int((ranks > 0).sum()),
-        "frequencies": "wordfreq, English",
-        "bins": bins,
-    }
-    result = _result(Words, made_by("bert-flow analyze words"), encoder=loaded.record.encoder, **results)
-    click.echo(f"{len(vocabulary):,} word pieces, {results['ranked_words']:,} of them words with a frequency rank")
-    click.echo(tables.words_table(analysis(result)).to_text())
-    write_results_folder(folder, result, {"words": figure})
+    result = made_result(
+        Words,
+        "analyze words",
+        encoder=loaded.record.encoder,
+        pieces=len(vocabulary),
+        ranked_words=int((ranks > 0).sum()),
+        frequencies="wordfreq, English",
+        bins=bins,
+    )
+    headline = f"{result.pieces:,} word pieces, {result.ranked_words:,} of them words with a frequency rank"
+    _finish(folder, result, headline, figure, "words")
 
 
 @analyze.command()
 @model_options()
-@_data_options("Whose sentences to embed.", (*_SPLITS, "all"))
-@_out_options()
+@with_options([*_data_options("Whose sentences to embed.", (*_SPLITS, "all")), *_OUT_OPTIONS])
 def isotropy(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: str, overwrite: bool) -> None:
     """How evenly embeddings fill their space, before and after the flow; bits per dimension.
 
@@ -156,10 +140,7 @@ def isotropy(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: 
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropic_reference
     from bert_flow_tf.evaluation.isotropy import isotropy as measure
-    from bert_flow_tf.report import tables
-    from bert_flow_tf.results.collect import analysis
     from bert_flow_tf.results.records import Isotropy
-    from bert_flow_tf.runs.record import made_by
 
     folder = results_folder(out, analysis="isotropy", overwrite=overwrite)
     data_dir = pathlib.Path(glue_dir) / task.directory
@@ -176,23 +157,33 @@ def isotropy(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: 
         measures["with flow"] = measure(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))
     reference = isotropic_reference(*u.shape)
-    figure = plots.spectrum_figure(
-        measures,
-        reference,
-        title=f"{_title(model, loaded)}, {len(u):,} sentences of {task.directory}, {split}",
+    place = f"sentences of {task.directory}, {split}"
+    title = f"{_name(model, loaded)}, {loaded.sentence_embedding_type}, {len(u):,} {place}"
+    figure = plots.spectrum_figure(measures, reference, title=title)
+    result = made_result(
+        Isotropy,
+        "analyze isotropy",
+        model=loaded.record,
+        task=task.name,
+        split=split,
+        sentences=len(u),
+        measures=measures,
+        reference=reference,
+        bits_per_dim=bits,
     )
-    results = {
-        "task": task.name,
-        "split": split,
-        "sentences": len(u),
-        "measures": {name: one.to_dict() for name, one in measures.items()},
-        "reference": reference.to_dict(),
-        "bits_per_dim": bits,
-    }
-    result = _result(Isotropy, made_by("bert-flow analyze isotropy"), model=loaded.record, **results)
-    click.echo(f"{len(u):,} different sentences of {task.directory}, {split}; {u.shape[1]} channels")
-    click.echo(tables.isotropy_table(analysis(result)).to_text())
-    write_results_folder(folder, result, {"spectrum": figure})
+    _finish(folder, result, f"{len(u):,} different {place}; {u.shape[1]} channels", figure, "spectrum")
+
+
+def _finish(
+    folder: pathlib.Path, result: "Lexical | Words | Isotropy", headline: str, figure: "Figure", plot: str
+) -> None:
+    """Prints the result below its headline, and writes it with its figure."""
+    from bert_flow_tf.report.tables import ANALYSIS_TABLES
+    from bert_flow_tf.results.collect import analysis
+
+    click.echo(headline)
+    click.echo(ANALYSIS_TABLES[str(result.__struct_config__.tag)](analysis(result)).to_text())
+    write_results_folder(folder, result, figure, plot)
 
 
 def _through_flow(flow: "Glow", u: "np.ndarray", batch_size: int = 1024) -> tuple["np.ndarray", "np.ndarray"]:
@@ -235,15 +226,3 @@ def _name(model: ModelOptions, loaded: "BertFlow") -> str:
     if model.run_dir is not None:
         return model.run_dir.absolute().name
     return loaded.source.bert_hub.rstrip("/").rpartition("/")[2]
-
-
-def _title(model: ModelOptions, loaded: "BertFlow") -> str:
-    return f"{_name(model, loaded)}, {loaded.sentence_embedding_type}"
-
-
-def _result(kind: type["T"], made_by: "MadeBy", **measured: Any) -> "T":
-    """A result of this kind, its parts from dicts."""
-    import msgspec
-
-    values = {"kind": kind.__struct_config__.tag, "made_by": made_by, **measured}
-    return msgspec.convert(msgspec.to_builtins(values), kind)

@@ -3,23 +3,24 @@
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
 from bert_flow_tf.commands.options import FlowConfigName, ModelOptions, Seeds, model_options, require_gold, task_option
-from bert_flow_tf.commands.outputs import pooled_embeddings, write_results
+from bert_flow_tf.commands.outputs import made_result, pooled_embeddings, write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import output_file
-from bert_flow_tf.results.table import METRIC_NAMES, Table, number
+from bert_flow_tf.results.table import METRIC_NAMES, Cell, Table, number, x100
 from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from bert_flow_tf.data.tasks import Task
-    from bert_flow_tf.evaluation.compare import Split
+    from bert_flow_tf.data.sts_sets import ScoredPairs
+    from bert_flow_tf.data.tasks import Examples, Task
+    from bert_flow_tf.results.records import Calibrations
 
 
 @click.command()
@@ -82,12 +83,13 @@ def calibrate(
     from bert_flow_tf.evaluation import calibration, compare
     from bert_flow_tf.results.comparisons import table5_row
     from bert_flow_tf.results.records import Calibrations
-    from bert_flow_tf.runs.record import made_by
 
     for name in names or ():
         calibration.check_name(name)
-    examples, gold = _read(task, glue_dir)
-    sentences = [s for split in examples.values() for pair in _pairs(split) for s in pair]
+    examples = _read(task, glue_dir)
+    sentences = [
+        s for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True) for s in pair
+    ]
     if embeddings:
         record, matrix = None, _read_embeddings(embeddings, len(sentences))
     else:
@@ -97,8 +99,13 @@ def calibrate(
         record = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
     if names is None:
         names = [name for name in compare.METHODS if name != "whitening-256" or matrix.shape[1] > 256]
+    splits, start = {}, 0
+    for split, one in examples.items():
+        rows = matrix[start : start + 2 * len(one)]
+        splits[split] = compare.Split(rows[::2], rows[1::2], getattr(one, "gold", None))
+        start += len(rows)
     results = compare.compare(
-        _splits(matrix, examples, gold),
+        splits,
         metric=task.metric,
         methods=names,
         fit_on=fit_on,
@@ -106,52 +113,45 @@ def calibrate(
         flow_options={"config": flow_model_config},
         on_row=lambda row: click.echo(f"{row['method']}: {row['seconds']:.1f} s", err=True),
     )
-    pairs = {split: len(one) for split, one in examples.items()}
-    paper = [table5_row(row["method"], task.name, fit_on, pairs["test"], flow_model_config) for row in results["rows"]]
-    click.echo(scores_table(results, paper).to_text(missing=""))
-    if any(paper):
+    data = {
+        "task": task.name,
+        "glue_dir": str(glue_dir),
+        "pairs": {split: len(one) for split, one in examples.items()},
+        "sentences_sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
+    }
+    measured = {"model": record, "embeddings": embeddings, "data": data, "flow_model_config": flow_model_config}
+    calibrations = made_result(Calibrations, "calibrate", **measured, **results)
+    paper = {row.method: found for row in calibrations.rows if (found := table5_row(calibrations, row.method))}
+    click.echo(scores_table(calibrations, paper).to_text(missing=""))
+    if paper:
         click.echo("paper: Table 5, Spearman x100 of BERT-base, mean of the last layer, fitted on its own target data")
     if path:
-        digest = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-        data = {"task": task.name, "glue_dir": str(glue_dir), "pairs": pairs, "sentences_sha256": digest}
-        measured = {"data": data, "flow_model_config": flow_model_config, "embeddings": embeddings, **results}
-        written = {"kind": "calibrations", "made_by": made_by("bert-flow calibrate"), "model": record, **measured}
-        write_results(path, msgspec.convert(msgspec.to_builtins(written), Calibrations))
+        write_results(path, calibrations)
 
 
-def scores_table(results: dict, paper: Sequence[dict | None]) -> Table:
-    """A row per calibration, scores times 100; Table 5's rows beside, where there are any.
-
-    Args:
-      results: as `evaluation.compare.compare` gives them.
-      paper: Table 5's row beside each, as `results.comparisons.table5_row` gives it.
-    """
-    names = ["auc"] if results["metric"] == "auc" else ["spearman", "pearson"]
+def scores_table(result: "Calibrations", paper: Mapping[str, dict]) -> Table:
+    """A row per calibration, scores times 100; where there are any, Table 5's rows beside them, by method."""
+    names = ["auc"] if result.metric == "auc" else ["spearman", "pearson"]
     rows = []
-    for row, theirs in zip(results["rows"], paper, strict=True):
-        x100 = {key: 100 * row[key] for key in (*names, "dev", "std") if row.get(key) is not None}
-        cells = [row["method"], *(number(x100[name]) for name in names), number(row.get("k"), 0)]
-        cells += [number(x100.get("dev")), number(x100.get("std")), number(row["seconds"], 1)]
-        if any(paper):
+    for row in result.rows:
+        cells: list[Cell | str | None] = [row.method, *(x100(getattr(row, name)) for name in names), number(row.k, 0)]
+        cells += [x100(row.dev), x100(row.std), number(row.seconds, 1)]
+        if paper:
+            theirs = paper.get(row.method)
             cells += [number(theirs["mean_x100"]), theirs["row"]] if theirs else [None, ""]
         rows.append(cells)
     columns = ["calibration", *(METRIC_NAMES[name] for name in names), "k", "dev", "std", "seconds"]
-    return Table([*columns, *(["paper", "its row"] if any(paper) else [])], rows)
+    return Table([*columns, *(["paper", "its row"] if paper else [])], rows)
 
 
-def _read(task: "Task", glue_dir: str) -> tuple[dict[str, Any], dict[str, "np.ndarray"]]:
-    """Dicts of the pairs of every split and of gold scores of dev and test, which are read first."""
+def _read(task: "Task", glue_dir: str) -> "dict[str, Examples | ScoredPairs]":
+    """The pairs of every split; dev and test, with their gold scores, are read first."""
     from bert_flow_tf.data.sts_sets import read_scored_split
     from bert_flow_tf.data.tasks import read_split
 
     require_gold(task, ("dev", "test"))
     scored = {split: read_scored_split(task, glue_dir, split, split) for split in ("dev", "test")}
-    train = read_split(task, os.path.join(glue_dir, task.directory), "train")
-    return {"train": train, **scored}, {split: pairs.gold for split, pairs in scored.items()}
-
-
-def _pairs(examples: Any) -> Iterable[tuple[str, str]]:
-    return zip(examples.sentences_a, examples.sentences_b, strict=True)
+    return {"train": read_split(task, os.path.join(glue_dir, task.directory), "train"), **scored}
 
 
 def _read_embeddings(path: str, rows: int) -> "np.ndarray":
@@ -174,14 +174,3 @@ def _read_embeddings(path: str, rows: int) -> "np.ndarray":
         raise UserError(f"--embeddings={path}: found {len(matrix)} rows, expected the task's {rows} sentences")
     check_finite(matrix, f"--embeddings={path}")
     return matrix
-
-
-def _splits(matrix: "np.ndarray", examples: dict[str, Any], gold: dict[str, "np.ndarray"]) -> dict[str, "Split"]:
-    from bert_flow_tf.evaluation.compare import Split
-
-    splits, start = {}, 0
-    for name, pairs in examples.items():
-        rows = matrix[start : start + 2 * len(pairs)]
-        splits[name] = Split(rows[::2], rows[1::2], gold.get(name))
-        start += len(rows)
-    return splits

@@ -1,9 +1,8 @@
 """What the commands write their results into: refused before any work where it may not be written, then there whole."""
 
-import json
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,8 +13,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.runs.record import Result
 
-FOLDER_RESULTS = "results.json"
+    T = TypeVar("T", bound=Result)
 
 
 def write_results(path: pathlib.Path, record: Any) -> None:
@@ -32,38 +32,35 @@ def results_folder(out: str, *, analysis: str, overwrite: bool) -> pathlib.Path:
     Raises:
       UserError: something is there that may not be replaced, or the place cannot be written to.
     """
-    kind = FolderKind(
-        f"an `analyze {analysis}` folder",
-        FOLDER_RESULTS,
-        (FOLDER_RESULTS, "*.png", "*.svg"),
-        lambda path: _analysis_in(path) == analysis,
-    )
+    from bert_flow_tf.results.records import RESULTS_FILE, is_of_kind
+
+    names = (RESULTS_FILE, "*.png", "*.svg")
+    kind = FolderKind(f"an `analyze {analysis}` folder", RESULTS_FILE, names, lambda path: is_of_kind(path, analysis))
     return output_folder(out, kind, overwrite=overwrite, flag=f"--out={out}")
 
 
-def write_results_folder(path: pathlib.Path, record: Any, figures: Mapping[str, "Figure"]) -> None:
-    """Makes the folder of an analysis, whole or not at all: the record as `results.json`, each figure as PNG and SVG.
-
-    `figures` are by their files' name without ending.
-    """
+def write_results_folder(path: pathlib.Path, record: Any, figure: "Figure", name: str) -> None:
+    """Makes the folder of an analysis, whole or not at all: the record as `results.json`, the figure as PNG and SVG."""
     from bert_flow_tf.evaluation.plots import write_figure
     from bert_flow_tf.files.atomic import new_folder
     from bert_flow_tf.files.json_files import write_json
+    from bert_flow_tf.results.records import RESULTS_FILE
 
     with new_folder(path) as folder:
         folder.mkdir()
-        write_json(folder / FOLDER_RESULTS, record)
-        for name, figure in figures.items():
-            write_figure(figure, folder, name)
-    click.echo(f"written: {path}/{FOLDER_RESULTS} and plots beside it")
+        write_json(folder / RESULTS_FILE, record)
+        write_figure(figure, folder, name)
+    click.echo(f"written: {path}/{RESULTS_FILE} and plots beside it")
 
 
-def _analysis_in(path: pathlib.Path) -> str | None:
-    """The kind of analysis that a results file holds; None where it holds something else."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8")).get("kind")
-    except (OSError, ValueError, AttributeError):
-        return None
+def made_result(kind: type["T"], command: str, **measured: Any) -> "T":
+    """A result of this kind, its parts from dicts, made by `bert-flow` with this command."""
+    import msgspec
+
+    from bert_flow_tf.runs.record import made_by
+
+    values = {"kind": kind.__struct_config__.tag, "made_by": made_by(f"bert-flow {command}"), **measured}
+    return msgspec.convert(msgspec.to_builtins(values), kind)
 
 
 def pooled_embeddings(loaded: "BertFlow", sentences: Sequence[str], *, distinct: bool = False) -> "np.ndarray":

@@ -133,6 +133,11 @@ def task_key(name: str) -> str:
     return name.lower().removesuffix("-regression").replace("-", "")
 
 
+def task_title(name: str) -> str:
+    """A task's name as the paper prints it, from any way to spell it: STS-B, SICK-R, STS-12, QNLI, …"""
+    return _TITLES.get(task_key(name), name.upper().removesuffix("-REGRESSION"))
+
+
 def glue_task(name: str) -> tasks.Task:
     """The task of `bert_flow_tf.data.tasks` that one of `TASK_NAMES` reads; none of STS-12 to STS-16."""
     return tasks.get_task(_GLUE_TASKS[name][0])
@@ -223,7 +228,7 @@ def _glue_task(key: str, glue_dir: Folder, split: str | None) -> SimilarityTask:
     task, split = tasks.get_task(task_name), split or usual_split
     pairs = read_scored_split(task, glue_dir, split, key)
     folder = str(pathlib.Path(glue_dir) / task.directory)
-    return SimilarityTask(key, _TITLES.get(key, key.upper()), task.metric, split, folder, [pairs])
+    return SimilarityTask(key, task_title(key), task.metric, split, folder, [pairs])
 
 
 def _dataset_task(name: str, split: str | None) -> SimilarityTask:
@@ -239,5 +244,4 @@ def _dataset_task(name: str, split: str | None) -> SimilarityTask:
     if not examples.has_labels:
         raise ArgumentError(f"split: {name} has no gold scores for its split {split}, expected another split")
     pairs = ScoredPairs(name, examples.sentences_a, examples.sentences_b, examples.labels.astype(np.float64))
-    title = next(_TITLES.get(key, key.upper()) for key, (task_name, _) in _GLUE_TASKS.items() if task_name == task.name)
-    return SimilarityTask(name, title, task.metric, split, name, [pairs])
+    return SimilarityTask(name, task_title(task.name), task.metric, split, name, [pairs])

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.calibration import negligible_channels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Isotropy:
         number of the embeddings alone: they are scaled to a mean squared norm of 1, and each singular vector counts
         with both signs, since its sign is arbitrary.
       spectrum, centred_spectrum: singular values over sqrt(n), descending: root mean square along each singular
-        direction; float64 [min(n, D)].
+        direction; of length min(n, D).
     """
 
     embeddings: int
@@ -45,15 +44,8 @@ class Isotropy:
     participation_ratio: float
     effective_rank: float
     partition_ratio: float
-    spectrum: np.ndarray
-    centred_spectrum: np.ndarray
-
-    def to_dict(self) -> dict:
-        """dict for JSON, the spectra as lists."""
-        return {
-            name: value.tolist() if isinstance(value, np.ndarray) else value
-            for name, value in dataclasses.asdict(self).items()
-        }
+    spectrum: list[float]
+    centred_spectrum: list[float]
 
 
 def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
@@ -72,7 +64,7 @@ def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
     return Isotropy(
         embeddings=x.shape[0],
         channels=x.shape[1],
-        constant_channels=int(negligible_channels(x).sum()),
+        constant_channels=int(_negligible(x).sum()),
         mean_cosine=_mean_pairwise_cosine(x),
         mean_share=float(mean @ mean / power.sum()),
         top_share=float(power[0] / power.sum()),
@@ -80,8 +72,8 @@ def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
         participation_ratio=float(variance.sum() ** 2 / np.sum(variance**2)),
         effective_rank=float(np.exp(-np.sum(shares * np.log(np.where(shares > 0, shares, 1.0))))),
         partition_ratio=_partition_ratio(x @ directions / np.sqrt(power.sum())),
-        spectrum=spectrum,
-        centred_spectrum=centred_spectrum,
+        spectrum=spectrum.tolist(),
+        centred_spectrum=centred_spectrum.tolist(),
     )
 
 
@@ -95,7 +87,7 @@ def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
       UserError: as `isotropy`.
     """
     x = _checked(embeddings)
-    variance = x.var(axis=0)[~negligible_channels(x)]
+    variance = x.var(axis=0)[~_negligible(x)]
     return float(np.mean(0.5 * np.log2(2 * np.pi * np.e * variance)))
 
 
@@ -105,6 +97,13 @@ def isotropic_reference(n: int, channels: int, seed: int = 0) -> Isotropy:
     The spectrum of a finite sample is not flat: the participation ratio of n draws, say, is near n D / (n + D), not D.
     """
     return isotropy(np.random.default_rng(seed).normal(size=(n, channels)))
+
+
+def _negligible(x: np.ndarray) -> np.ndarray:
+    # scikit-learn, which this imports, takes a second to load: not for those who only read results.
+    from bert_flow_tf.evaluation.calibration import negligible_channels
+
+    return negligible_channels(x)
 
 
 def _singular(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

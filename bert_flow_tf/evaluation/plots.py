@@ -7,7 +7,7 @@ open. The colours are those of Okabe and Ito, which the colour-blind tell apart.
 import contextlib
 import io
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -209,6 +209,6 @@ def write_figure(figure: "Figure", folder: pathlib.Path, name: str) -> None:
     (folder / f"{name}.svg").write_bytes(svg_document(figure))
 
 
-def _relative_power(singular_values: np.ndarray) -> np.ndarray:
+def _relative_power(singular_values: Sequence[float]) -> np.ndarray:
     power = np.asarray(singular_values, np.float64) ** 2
     return power / power.mean()

@@ -40,26 +40,3 @@ PRESETS = {
         ),
     )
 }
-
-
-def paper_row(preset: Preset, encoder_name: str | None, with_nli: bool, task_name: str, tables: dict) -> dict | None:
-    """The paper's figure for this row, {"row", "spearman_x100", "source"}; None where there is none to compare.
-
-    Args:
-      preset: the row.
-      encoder_name: name of the encoder as `BERT_NAME` has it; only base and large are the paper's.
-      with_nli: whether the encoder was first fine-tuned on NLI.
-      task_name: directory of the task.
-      tables: `paper.paper_tables()`.
-    """
-    if encoder_name not in ("base", "large"):
-        return None
-    row = f"BERT-{encoder_name}{'-NLI' if with_nli else ''}{preset.title}"
-    figure = tables["table3_nli_supervision" if with_nli else "table2_no_nli_supervision"]["rows"].get(row, {})
-    if task_name in figure:
-        return {"row": row, "spearman_x100": figure[task_name], "source": "paper"}
-    # The flow on the train split alone is in the README of the original, for STS-B.
-    readme = tables["repository_readme_stsb"]["rows"]
-    if task_name == "STS-B" and row in readme:
-        return {"row": row, "spearman_x100": readme[row], "source": "README of the original"}
-    return None

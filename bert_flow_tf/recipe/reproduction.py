@@ -11,7 +11,7 @@ from bert_flow_tf.evaluation.protocols import METRICS, headline
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.recipe.preset_stages import PresetStages
 from bert_flow_tf.recipe.stages import Recipe
-from bert_flow_tf.results.comparisons import compared_reproduction
+from bert_flow_tf.results.comparisons import published
 from bert_flow_tf.results.records import (
     Predictions,
     ReproducedRow,
@@ -21,7 +21,7 @@ from bert_flow_tf.results.records import (
     Summary,
     TaskScores,
 )
-from bert_flow_tf.results.rows import summarize
+from bert_flow_tf.results.rows import reproduction_rows, summarize
 from bert_flow_tf.runs.record import Model, made_by
 
 Done = Mapping[str, Mapping[str, Sequence[tuple[int, PresetStages]]]]
@@ -50,9 +50,10 @@ def reproduction_record(
         seeds=seeds,
         tasks={task.name: _task(task, done[task.name]) for task in tasks},
     )
-    for (task_name, name), figures in compared_reproduction(record, recipe.output_dir).items():
-        rows = record.tasks[task_name].rows
-        rows[name] = msgspec.structs.replace(rows[name], **figures)
+    for task_name, name, row in list(reproduction_rows(record, recipe.output_dir)):
+        task = record.tasks[task_name]
+        if row.protocol == task.protocol:
+            task.rows[name] = msgspec.structs.replace(task.rows[name], **published(row))
     return record
 
 

@@ -35,6 +35,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError, command_line_message
 from bert_flow_tf.evaluation.predicted import Scores, read_predictions, score_predictions
 from bert_flow_tf.files.json_files import read_json, write_json
@@ -43,7 +44,6 @@ from bert_flow_tf.recipe.stages import Stage, Target, stages_of
 from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, Stamps
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, TaskScores
 from bert_flow_tf.results.records import Scores as ScoresRecord
-from bert_flow_tf.results.rows import task_title
 from bert_flow_tf.results.table import Table, number
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, latest_checkpoint
 from bert_flow_tf.runs.record import made_by

@@ -9,12 +9,12 @@ from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.report import plots
 from bert_flow_tf.report.page import html_page
 from bert_flow_tf.report.sections import Section, lead, sections
-from bert_flow_tf.results.sources import RESULTS_FILE, is_report
+from bert_flow_tf.results.records import REPORT, RESULTS_FILE, is_of_kind
 from bert_flow_tf.results.table import markdown_text
 
 PAGE_FILE, MARKDOWN_FILE = "report.html", "report.md"
 REPORT_FOLDER = FolderKind(
-    "a report", RESULTS_FILE, (PAGE_FILE, MARKDOWN_FILE, RESULTS_FILE), lambda path: is_report(path.parent)
+    "a report", RESULTS_FILE, (PAGE_FILE, MARKDOWN_FILE, RESULTS_FILE), lambda path: is_of_kind(path, REPORT)
 )
 
 

@@ -5,7 +5,7 @@ Their arguments are parts of the dict that `bert_flow_tf.results.collect.collect
 
 from collections.abc import Sequence
 
-from bert_flow_tf.results.rows import task_title
+from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.results.table import Cell, Table, count, difference, number
 from glow.config import DEFAULT_CONFIG
 
@@ -158,6 +158,9 @@ def isotropy_table(record: dict) -> Table:
         [f"bits per dimension, {density}", number(bits, 4), *blanks] for density, bits in record["bits_per_dim"].items()
     ]
     return Table(("Measure", *measures), rows)
+
+
+ANALYSIS_TABLES = {"lexical": lexical_table, "words": words_table, "isotropy": isotropy_table}
 
 
 def training_table(records: Sequence[dict]) -> Table:

@@ -2,15 +2,15 @@
 
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.paper.original_runs import original_runs
-from bert_flow_tf.paper.tables import paper_tables
+from bert_flow_tf.paper.figures import original_runs, paper_tables
 from bert_flow_tf.results.comparisons import (
     UNKNOWN,
     compared,
@@ -19,6 +19,7 @@ from bert_flow_tf.results.comparisons import (
     flow_in_report,
 )
 from bert_flow_tf.results.records import (
+    REPORT,
     CalibrationRow,
     Calibrations,
     Isotropy,
@@ -31,27 +32,33 @@ from bert_flow_tf.results.records import (
     SeedScores,
     Words,
 )
-from bert_flow_tf.results.rows import Row, score_rows, summarize, task_title
-from bert_flow_tf.results.sources import REPORT, Source
+from bert_flow_tf.results.rows import Row, score_rows, summary_x100
+from bert_flow_tf.results.sources import Source
 from bert_flow_tf.results.table import METRIC_NAMES
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
-from bert_flow_tf.runs.record import Encoder, Model, TrainingResults
+from bert_flow_tf.runs.record import Model, Training, TrainingResults
 
 _PAPER = "Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020"
 # Kind of an analysis -> its plot, beside its results, and the plot's caption.
-_PLOTS = {"lexical": "lexical.svg", "words": "words.svg", "isotropy": "spectrum.svg"}
-_CAPTIONS = {
-    "lexical": "Edit distance over each similarity; pairs up to an edit distance of 4 are highlighted, as in Figure 2.",
-    "words": "Word embeddings along their first two singular directions, coloured by frequency rank, as in Figure 1.",
-    "isotropy": "Singular spectra, as they are and with the mean subtracted; a flat line is isotropic.",
+_PLOTS = {
+    "lexical": (
+        "lexical.svg",
+        "Edit distance over each similarity; pairs up to an edit distance of 4 are highlighted, as in Figure 2.",
+    ),
+    "words": (
+        "words.svg",
+        "Word embeddings along their first two singular directions, coloured by frequency rank, as in Figure 1.",
+    ),
+    "isotropy": (
+        "spectrum.svg",
+        "Singular spectra, as they are and with the mean subtracted; a flat line is isotropic.",
+    ),
 }
-_PROTOCOL = "cosine; all pairs of the test split"
-_PROTOCOLS = "cosine; wmean, mean and all where a task is several sets"
 # The gold scores' correlation with edit distance is a fact of the data: no encoder takes part in it.
 _WITHOUT_ENCODER = ("Gold similarity", "edit distance")
 
 
-def collect(sources: Iterable[Source], title: str, date: str | None = None) -> dict:
+def collect(sources: Sequence[Source], title: str, date: str | None = None) -> dict:
     """All that a report shows, ready for JSON; scores and differences, of keys that end in `_x100`, are times 100.
 
     Returns:
@@ -67,7 +74,6 @@ def collect(sources: Iterable[Source], title: str, date: str | None = None) -> d
     Raises:
       UserError: results do not fit each other, or a run's evaluation cannot be read.
     """
-    sources = list(sources)
     rows = score_rows(sources)
     report: dict[str, Any] = {
         "kind": REPORT,
@@ -161,7 +167,7 @@ def _isotropy(result: Isotropy) -> dict:
         "split": result.split,
         "sentences": result.sentences,
         "measures": {
-            name: {key: value for key, value in msgspec.structs.asdict(one).items() if key not in without}
+            name: {key: value for key, value in vars(one).items() if key not in without}
             for name, one in measures.items()
         },
         "bits_per_dim": result.bits_per_dim,
@@ -170,11 +176,11 @@ def _isotropy(result: Isotropy) -> dict:
 
 def _calibrations(result: Calibrations, source: Source) -> dict:
     """Scores of each calibration times 100, with Table 5's and the original code's beside them."""
-    rows = [_calibration_row(row, result.metric, next(iter(source.results))) for row in result.rows]
-    unknown = {"name": None, "fingerprint": None, "pooling": None, "max_seq_length": None, "fine_tuning": UNKNOWN}
+    rows = [_calibration_row(row, result.metric, source.path) for row in result.rows]
+    unknown = _made_elsewhere(result.embeddings or "unknown") | {"pooling": None, "max_seq_length": None}
     return {
         "source": source.label,
-        "encoder": _analysed(result.model) if result.model else unknown | {"handle": result.embeddings or "unknown"},
+        "encoder": _analysed(result.model) if result.model else unknown,
         "task": task_title(result.data.task),
         "split": "test",
         "pairs": result.data.pairs.test,
@@ -190,24 +196,20 @@ def _calibration_row(row: CalibrationRow, metric: Metric, path: pathlib.Path) ->
     scores = [getattr(one, metric) for one in runs]
     if None in (*scores, mean := getattr(row, metric)):
         raise UserError(f"{path}: rows: found {row.method} without {metric}, expected the scores of every seed")
-    over_seeds = summarize([100 * score for score in scores])
     return {
         "method": row.method,
         "k": row.k,
         "dev_x100": None if row.dev is None else 100 * row.dev,
+        **summary_x100([100 * score for score in scores]),
+        # As it was computed there.
         "mean_x100": 100 * mean,
-        "std_x100": over_seeds["std"],
-        "median_x100": over_seeds["median"],
-        "n": len(scores),
         "seeds": [one.seed for one in row.by_seed],
-        "values_x100": over_seeds["values"],
     }
 
 
 def _training(result: TrainingResults, source: Source) -> dict:
     """What a run learned on, its steps and seconds of these, and its own evaluation on dev; None if not recorded."""
-    model, stage = result.model, result.stages.get("train")
-    training = model.flow.training if model.flow else model.encoder.fine_tuning
+    model, stage, training = result.model, result.stages.get("train"), _training_of(result.model)
     task = training and training.task
     return {
         "source": source.label,
@@ -220,6 +222,10 @@ def _training(result: TrainingResults, source: Source) -> dict:
         "seconds": stage and stage.seconds,
         "on_dev": _evaluation_lines(source.path / DEV_RESULTS_FILE),
     }
+
+
+def _training_of(model: Model) -> Training | None:
+    return model.flow.training if model.flow else model.encoder.fine_tuning
 
 
 def _evaluation_lines(path: pathlib.Path) -> dict[str, float]:
@@ -242,78 +248,70 @@ def _analysed(model: Model) -> dict:
     return encoder_in_report(model.encoder) | {"pooling": model.pooling, "max_seq_length": model.max_seq_length}
 
 
+def _made_elsewhere(embeddings: str) -> dict:
+    return {"name": None, "handle": embeddings, "fingerprint": None, "fine_tuning": UNKNOWN}
+
+
 def _origin(source: Source, rows: Sequence[Row]) -> dict:
     """Where a source's figures come from: model, seeds, protocol, data and versions."""
-    result = source.result
-    model = _model_of(result)
-    encoder = result.encoder if isinstance(result, Words) else model.encoder if model else None
-    poolings = [row.model.pooling for row in rows] or ([model.pooling] if model else [])
-    flow = next((row.model.flow for row in rows if row.model.flow), model.flow if model else None)
-    seeds = [seed for row in rows for seed in row.seeds] or ([model.seed] if model and model.seed is not None else [])
-    if isinstance(result, Calibrations):
+    result, results = source.result, source.results.values()
+    if isinstance(result, Reproduction):
+        models = [run.model for task in result.tasks.values() for row in task.rows.values() for run in row.runs]
+    else:
+        models = [model] if (model := getattr(result, "model", None)) else []
+    encoder = next((encoder_in_report(one.encoder) for one in models), None)
+    poolings = [row.model.pooling for row in rows] or [one.pooling for one in models[:1]]
+    flow = next((one.flow for one in [row.model for row in rows] + models[:1] if one.flow), None)
+    seeds = [seed for row in rows for seed in row.seeds] or [one.seed for one in models[:1] if one.seed is not None]
+    protocol = None
+    if any(isinstance(one, Scores | Reproduction) for one in results):
+        protocol = "cosine; wmean, mean and all where a task is several sets"
+    if isinstance(result, Words):
+        encoder = encoder_in_report(result.encoder)
+    elif isinstance(result, Calibrations):
+        if result.embeddings and not models:
+            encoder = _made_elsewhere(result.embeddings)
         # The model's own flow takes no part; those that were fitted have these seeds.
         flow, seeds = None, result.seeds
+        fitted = {"all": "train, dev and test", "train": "train"}[result.fit_on]
+        protocol = f"cosine; all pairs of the test split; calibrations fitted on {fitted}"
     return {
         "source": source.label,
         "kind": source.kind,
         "path": str(source.path),
-        "encoder": _encoder_of(encoder, result),
+        "encoder": encoder,
         "pooling": list(dict.fromkeys(poolings)),
-        "max_seq_length": model and model.max_seq_length,
+        "max_seq_length": models[0].max_seq_length if models else None,
         "flow": flow_in_report(flow),
         "seeds": sorted(set(seeds)),
-        "protocol": _protocol(source),
-        "data": [data for one in source.results.values() for data in _data(one)],
+        "protocol": protocol,
+        "data": [data for one in results for data in _data(one)],
         "versions": dict(sorted(result.made_by.libraries.items())),
     }
 
 
-def _model_of(result: Result) -> Model | None:
-    if isinstance(result, Reproduction):
-        runs = [run for task in result.tasks.values() for row in task.rows.values() for run in row.runs]
-        return runs[0].model if runs else None
-    return getattr(result, "model", None)
-
-
-def _encoder_of(encoder: Encoder | None, result: Result) -> dict | None:
-    if encoder is not None:
-        return encoder_in_report(encoder)
-    handle = result.embeddings if isinstance(result, Calibrations) else None
-    return {"name": None, "handle": handle, "fingerprint": None, "fine_tuning": UNKNOWN} if handle else None
-
-
-def _protocol(source: Source) -> str | None:
-    results = source.results.values()
-    if isinstance(source.result, Calibrations):
-        fitted = {"all": "train, dev and test", "train": "train"}[source.result.fit_on]
-        return f"{_PROTOCOL}; calibrations fitted on {fitted}"
-    return _PROTOCOLS if any(isinstance(one, Scores | Reproduction) for one in results) else None
-
-
 def _data(result: Result) -> list[dict]:
     """Dicts of `task`, `split`, `pairs`, `path` and `digest`, of what a result was learned or measured on."""
+    keys = ("task", "split", "pairs", "path", "digest")
+    found: list[tuple] = []
     if isinstance(result, TrainingResults):
-        training = result.model.flow.training if result.model.flow else result.model.encoder.fine_tuning
-        if training is None or training.task is None:
-            return []
-        whole = training.settings.get("use_full_for_training") == 1
-        split = "train, dev and test, to learn from" if whole else "train, to learn from"
-        return [_one(task_title(training.task), split, result.data.num_examples, digest=result.data.fingerprint)]
-    if isinstance(result, Scores | Reproduction):
-        return [_one(task.title, task.split, task.pairs, path=task.source) for task in result.tasks.values()]
-    if isinstance(result, Calibrations):
-        data, pairs = result.data, msgspec.structs.asdict(result.data.pairs)
-        return [
-            _one(data.task, split, count, path=data.glue_dir, digest=data.sentences_sha256 if split == "test" else None)
-            for split, count in pairs.items()
+        training = _training_of(result.model)
+        if training is not None and training.task is not None:
+            whole = training.settings.get("use_full_for_training") == 1
+            split = "train, dev and test, to learn from" if whole else "train, to learn from"
+            learned = result.data
+            found = [(task_title(training.task), split, learned.num_examples, None, learned.fingerprint)]
+    elif isinstance(result, Scores | Reproduction):
+        found = [(task.title, task.split, task.pairs, task.source, None) for task in result.tasks.values()]
+    elif isinstance(result, Calibrations):
+        data = result.data
+        found = [
+            (data.task, split, pairs, data.glue_dir, data.sentences_sha256 if split == "test" else None)
+            for split, pairs in msgspec.structs.asdict(data.pairs).items()
         ]
-    if isinstance(result, Lexical | Isotropy):
-        return [_one(result.task, result.split, result.pairs if isinstance(result, Lexical) else None)]
-    return []
-
-
-def _one(task: str, split: str, pairs: int | None, path: str | None = None, digest: str | None = None) -> dict:
-    return {"task": task, "split": split, "pairs": pairs, "path": path, "digest": digest}
+    elif isinstance(result, Lexical | Isotropy):
+        found = [(result.task, result.split, result.pairs if isinstance(result, Lexical) else None, None, None)]
+    return [dict(zip(keys, one, strict=True)) for one in found]
 
 
 def _figures(report: dict) -> dict[str, str]:
@@ -323,7 +321,7 @@ def _figures(report: dict) -> dict[str, str]:
         figures[f"seeds-{number}"] = f"{metric} × 100 of every seed on {task}, {split}; the bar is the mean."
     for number, one in enumerate(report["calibrations"], start=1):
         figures[f"calibration-{number}"] = f"Calibrations; every seed of the flow is a dot. Source: {one['source']}."
-    for kind, caption in _CAPTIONS.items():
+    for kind, (_, caption) in _PLOTS.items():
         for number, one in enumerate(report[kind], start=1):
             figures[f"{kind}-{number}"] = f"{caption} Source: {one['source']}."
     return figures
@@ -338,14 +336,14 @@ def seed_groups(report: dict) -> list[list[dict]]:
     return list(groups.values())
 
 
-def analysis_plots(sources: Iterable[Source]) -> dict[str, bytes]:
+def analysis_plots(sources: Sequence[Source]) -> dict[str, bytes]:
     """The SVG documents that `bert-flow analyze` wrote, by the names that `collect` gives them in `figures`.
 
     Raises:
       UserError: one is missing, cannot be read, or is no SVG.
     """
-    plots, sources = {}, list(sources)
-    for kind, file in _PLOTS.items():
+    plots = {}
+    for kind, (file, _) in _PLOTS.items():
         for number, source in enumerate((one for one in sources if one.kind == kind), start=1):
             path, expected = source.path / file, "the plot that bert-flow analyze writes"
             try:

@@ -5,19 +5,29 @@ encoder, length, training and protocol; one of the original's code needs its wei
 that must be recorded: what is not known is not compared.
 """
 
-import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from bert_flow_tf.paper.original_runs import original_figure, original_runs
-from bert_flow_tf.paper.presets import PRESETS, Preset, paper_row
-from bert_flow_tf.paper.tables import SCORED_PAIRS, paper_tables
-from bert_flow_tf.results.records import Calibrations, Reproduction
-from bert_flow_tf.results.rows import Row, reproduction_rows, task_title
-from bert_flow_tf.runs.record import Encoder, Flow, Setting, Training
+from bert_flow_tf.data.sts_sets import task_title
+from bert_flow_tf.paper.figures import original_figure, original_runs, paper_tables
+from bert_flow_tf.paper.presets import PRESETS, Preset
+from bert_flow_tf.results.records import Calibrations
+from bert_flow_tf.results.rows import Row
+from bert_flow_tf.runs.record import Encoder, Flow, Model, Setting, Training
 
 PAPER_LENGTH = 64
 # Fine-tuning of an encoder before it was used.
 NLI, OTHER, UNKNOWN = "NLI", "other", "unknown"
+# Pairs with gold scores in the sets that the paper scores; of STS-13 without SMT, as SentEval has it.
+_SCORED_PAIRS = {
+    "STS-B": 1379,
+    "SICK-R": 4927,
+    "STS-12": 3108,
+    "STS-13": 1500,
+    "STS-14": 3750,
+    "STS-15": 3000,
+    "STS-16": 1186,
+}
 # GLUE has two versions of QNLI's dev set; the paper does not say which it took.
 _QNLI_PAIRS = (5463, 5732)
 # Pairs of MNLI's training split and of SNLI, with its dev and test splits or without (961,735 and 942,069), give or
@@ -52,7 +62,7 @@ _LEARNED_PAIRS: dict[str, dict[Setting, tuple[int, ...]]] = {
     "STS-B": {0: (5749,), 1: (8628,)},
     "SICK-R": {0: (4500,), 1: (9927,)},
     "QNLI": {0: (108_436, 104_743), 1: (119_908, 115_669)},
-    **{task: {0: (), 1: (3 * pairs,)} for (task, _), pairs in SCORED_PAIRS.items() if task.startswith("STS-1")},
+    **{task: {0: (), 1: (3 * pairs,)} for task, pairs in _SCORED_PAIRS.items() if task.startswith("STS-1")},
 }
 # The code's default, which the authors' commands train, and the paper's Table 7.
 _PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
@@ -98,6 +108,11 @@ def flow_in_report(flow: Flow | None) -> dict | None:
     return {"config": flow.name, "learned_on": task and task_title(task), "flags": flow.training.settings}
 
 
+def published(row: Row) -> dict[str, dict | None]:
+    """What a row's score stands beside: `paper`, `paper_seeds` (its Table 8) and `original`; None without one."""
+    return {"paper": paper_figure(row), "paper_seeds": paper_seeds(row), "original": original_of(row)}
+
+
 def compared(rows: Sequence[Row]) -> list[dict]:
     """A dict for each row, ready for JSON: what it is of, `this_run`, `baseline`, `paper`, `original` and differences.
 
@@ -116,40 +131,25 @@ def compared(rows: Sequence[Row]) -> list[dict]:
             "this_run": this,
             "subsets": row.subsets,
         }
-        others = {"baseline": _baseline(row, rows), "paper": paper_figure(row), "original": original_of(row)}
-        for name, other in others.items():
-            record[name] = other
+        others = {"baseline": _baseline(row, rows), **published(row)}
+        for name in ("baseline", "paper", "original"):
+            other = record[name] = others[name]
             record[f"difference_from_{name}_x100"] = other and this["mean_x100"] - other["mean_x100"]
-        results.append(record | {"paper_seeds": paper_seeds(row)})
+        results.append(record | {"paper_seeds": others["paper_seeds"]})
     return results
-
-
-def compared_reproduction(record: Reproduction, folder: pathlib.Path) -> dict[tuple[str, str], dict]:
-    """dict of `paper`, `paper_seeds` and `original` by (task's key, row's name), for what `reproduce` is to write.
-
-    Args:
-      record: without these.
-      folder: that of its runs.
-    """
-    return {
-        (task, name): {"paper": paper_figure(row), "paper_seeds": paper_seeds(row), "original": original_of(row)}
-        for task, name, row in reproduction_rows(record, folder)
-        if row.protocol == record.tasks[task].protocol
-    }
 
 
 def _baseline(row: Row, rows: Sequence[Row]) -> dict | None:
     if row.model.flow is None:
         return None
+
+    def embedding(one: Row) -> tuple:
+        return one.place, one.model.pooling, one.model.max_seq_length, one.model.low_dim
+
     found = [
         other
         for other in rows
-        if other.model.flow is None
-        and other.place == row.place
-        and _are_same(other.model.encoder, row.model.encoder)
-        and _are_of_same_encoders(other, row)
-        and (other.model.pooling, other.model.max_seq_length, other.model.low_dim)
-        == (row.model.pooling, row.model.max_seq_length, row.model.low_dim)
+        if other.model.flow is None and embedding(other) == embedding(row) and _are_of_same_encoders(other, row)
     ]
     if not found:
         return None
@@ -158,149 +158,119 @@ def _baseline(row: Row, rows: Sequence[Row]) -> dict | None:
 
 
 def _are_of_same_encoders(other: Row, row: Row) -> bool:
-    """Whether two rows are of the same fine-tuned encoders: a row over several seeds names that of the first alone."""
+    theirs, ours = other.model.encoder, row.model.encoder
+    # One that a run trained has no fingerprint before it is converted.
+    digests = (theirs.fingerprint, ours.fingerprint), (theirs.weights, ours.weights)
+    if not any(their is not None and their == our for their, our in digests):
+        return False
+    # A row over several seeds names the fine-tuned encoder of the first alone.
     one_each = len(other.seeds) <= 1 and len(row.seeds) <= 1
-    return row.model.encoder.fine_tuning is None or one_each or list(other.seeds) == list(row.seeds)
-
-
-def _are_same(encoder: Encoder, other: Encoder) -> bool:
-    """Whether two encoders have the same weights; one that a run trained has no fingerprint before it is converted."""
-    known = encoder.fingerprint is not None and encoder.fingerprint == other.fingerprint
-    return known or (encoder.weights is not None and encoder.weights == other.weights)
+    return ours.fine_tuning is None or one_each or list(other.seeds) == list(row.seeds)
 
 
 def paper_figure(row: Row) -> dict | None:
     """The paper's figure for a row: dict of `row`, its name there, `mean_x100` and `source`; None without one."""
-    if not _is_papers_encoder(row) or not _is_papers_task(row):
-        return None
     preset = _preset(row)
     if preset is None:
         return None
-    if row.task == "QNLI":
-        return _table4(row, preset)
-    is_nli = fine_tuning_of(row.model.encoder) == NLI
-    found = paper_row(preset, row.model.encoder.name, is_nli, row.task, paper_tables())
-    return found and {"row": found["row"], "mean_x100": found["spearman_x100"], "source": found["source"]}
+    tables, name = paper_tables(), _name_in_paper(row, preset.title)
+    by_task = tables["table3_nli_supervision" if row.model.encoder.fine_tuning else "table2_no_nli_supervision"]["rows"]
+    figures = {**by_task.get(name, {}), "QNLI": tables["table4_qnli"]["rows"].get(name)}
+    if figures.get(row.task) is not None:
+        return {"row": name, "mean_x100": figures[row.task], "source": "paper"}
+    # The flow on the train split alone is in the README of the original, for STS-B.
+    figure = tables["repository_readme_stsb"]["rows"].get(name) if row.task == "STS-B" else None
+    return figure and {"row": name, "mean_x100": figure, "source": "README of the original"}
 
 
 def paper_seeds(row: Row) -> dict | None:
     """Table 8's row for a row of several seeds: dict of `row`, `mean_x100`, `std_x100`, `median_x100`; None without."""
-    if len(row.values_x100) < 2 or row.task != "STS-B" or fine_tuning_of(row.model.encoder) != NLI:
-        return None
-    if not _is_papers_encoder(row) or not _is_papers_task(row):
-        return None
     preset = _preset(row)
-    if preset is None:
+    if preset is None or len(row.values_x100) < 2 or row.task != "STS-B" or row.model.encoder.fine_tuning is None:
         return None
     # The table names the flow on the target by what it does.
-    title = {"flow-target": "-last2avg + flow-target"}.get(preset.name, preset.title)
-    name = f"BERT-{row.model.encoder.name}-NLI{title}"
+    name = _name_in_paper(row, {"flow-target": "-last2avg + flow-target"}.get(preset.name, preset.title))
     figures = paper_tables()["table8_seeds"]["rows"].get(name)
     return figures and {"row": name, **{f"{key}_x100": value for key, value in figures.items()}}
 
 
+def _name_in_paper(row: Row, title: str) -> str:
+    encoder = row.model.encoder
+    return f"BERT-{encoder.name}{'-NLI' if encoder.fine_tuning else ''}{title}"
+
+
 def original_of(row: Row) -> dict | None:
-    """What the original's code gives on the weights of a row, see `original_runs.original_figure`; None without."""
-    theirs, model = original_runs(), row.model
-    if (row.task, row.split, row.pairs) != (theirs["task"], theirs["split"], theirs["pairs"]):
+    """What the original's code gives on the weights of a row, see `figures.original_figure`; None without."""
+    model, flow = row.model, row.model.flow
+    if not _is_the_originals(model, row.task, row.split, row.pairs, row.metric):
         return None
-    if row.metric != "spearman" or not _is_original_encoder(model.encoder):
-        return None
-    if model.max_seq_length != theirs["max_seq_length"] or model.low_dim is not None:
-        return None
-    if model.flow is None:
+    if flow is None:
         return original_figure(model.pooling, None, [])
-    training = model.flow.training
-    if model.flow.name is None or task_title(training.task or "") != row.task:
+    if flow.name is None or not _learned_as(flow.training, _FLOW_TRAINING, row.task):
         return None
-    if not _learned_as(training, _FLOW_TRAINING) or not _learned_all_pairs(training, row.task):
-        return None
-    return original_figure(model.pooling, model.flow.name, row.seeds)
+    return original_figure(model.pooling, flow.name, row.seeds)
 
 
-def _is_original_encoder(encoder: Encoder) -> bool:
-    """Whether these are the weights that the original's code was run on."""
-    return encoder.name == original_runs()["encoder"]["bert_hub"] and encoder.fine_tuning is None
-
-
-def _is_papers_encoder(row: Row) -> bool:
-    return row.model.encoder.name in _ENCODERS and fine_tuning_of(row.model.encoder) in (None, NLI)
-
-
-def _is_papers_task(row: Row) -> bool:
-    if row.model.max_seq_length != PAPER_LENGTH or row.model.low_dim is not None:
-        return False
-    if row.task == "QNLI":
-        return (row.split, row.metric) == ("dev", "auc") and row.pairs in _QNLI_PAIRS
-    if row.metric != "spearman" or SCORED_PAIRS.get((row.task, row.split)) != row.pairs:
-        return False
-    is_combined = row.task.startswith("STS-1")
-    return row.protocol == ("wmean" if is_combined else None)
+def _is_the_originals(model: Model, task: str, split: str, pairs: int, metric: str) -> bool:
+    """Whether the original's code was run on these weights, pairs and length."""
+    theirs, encoder = original_runs(), model.encoder
+    ours = task, split, pairs, model.max_seq_length, encoder.name
+    return ours == (
+        *(theirs[key] for key in ("task", "split", "pairs", "max_seq_length")),
+        theirs["encoder"]["bert_hub"],
+    ) and (metric, encoder.fine_tuning, model.low_dim) == ("spearman", None, None)
 
 
 def _preset(row: Row) -> Preset | None:
-    """The row of the paper's tables that a model is; None where it is none."""
-    pooling, flow = row.model.pooling, row.model.flow
-    if flow is None:
-        return next((one for one in PRESETS.values() if one.flow is None and one.pooling == pooling), None)
-    if flow.name not in _PAPER_FLOWS:
+    """The row of the paper's tables that a score is of; None where anything differs, or is not known."""
+    model, flow = row.model, row.model.flow
+    if model.encoder.name not in _ENCODERS or fine_tuning_of(model.encoder) not in (None, NLI):
         return None
-    training = flow.training
+    if (model.max_seq_length, model.low_dim) != (PAPER_LENGTH, None):
+        return None
+    if row.task == "QNLI":
+        if (row.split, row.metric) != ("dev", "auc") or row.pairs not in _QNLI_PAIRS:
+            return None
+    else:
+        protocol = "wmean" if row.task.startswith("STS-1") else None
+        if row.place != (row.task, "test", "spearman", protocol, _SCORED_PAIRS.get(row.task)):
+            return None
+    if flow is None:
+        return next((one for one in PRESETS.values() if (one.flow, one.pooling) == (None, model.pooling)), None)
     for preset in PRESETS.values():
-        if preset.flow is None or preset.pooling != pooling:
-            continue
-        wanted = _FLOW_TRAINING | {name: float(value) for name, value in preset.flow.items()}
-        task = "ALLNLI" if preset.on_nli else row.task
-        if task_title(training.task or "") != task or not _learned_as(training, wanted):
-            continue
-        if training.pairs in _NLI_PAIRS if preset.on_nli else _learned_all_pairs(training, row.task):
-            return preset
+        if preset.flow is not None and preset.pooling == model.pooling and flow.name in _PAPER_FLOWS:
+            wanted = _FLOW_TRAINING | {name: float(value) for name, value in preset.flow.items()}
+            if _learned_as(flow.training, wanted, "ALLNLI" if preset.on_nli else row.task):
+                return preset
     return None
 
 
-def _learned_all_pairs(training: Training, task: str) -> bool:
-    """Whether a flow on the target learned on all pairs of the splits that its settings name."""
-    return training.pairs in _LEARNED_PAIRS.get(task, {}).get(training.settings["use_full_for_training"], ())
-
-
-def _learned_as(training: Training, wanted: Mapping[str, Setting]) -> bool:
-    """Whether a flow began with nothing and learned with these settings, and without a penalty."""
+def _learned_as(training: Training, wanted: Mapping[str, Setting], task: str) -> bool:
+    """Whether a flow began with nothing and learned on all pairs of the task with these settings, without a penalty."""
+    if training.began_with is not None or task_title(training.task or "") != task or not _agrees(training, wanted):
+        return False
     penalty = training.settings.get("l2_penalty")
-    no_penalty = isinstance(penalty, int | float) and penalty <= 0
-    return training.began_with is None and no_penalty and _agrees(training, wanted)
+    learned = _LEARNED_PAIRS.get(task, {}).get(training.settings["use_full_for_training"], ())
+    pairs = _NLI_PAIRS if task == "ALLNLI" else learned
+    return isinstance(penalty, int | float) and penalty <= 0 and training.pairs in pairs
 
 
 def _agrees(training: Training, wanted: Mapping[str, Setting]) -> bool:
     return all(name in training.settings and training.settings[name] == value for name, value in wanted.items())
 
 
-def _table4(row: Row, preset: Preset) -> dict | None:
-    is_nli = fine_tuning_of(row.model.encoder) == NLI
-    name = f"BERT-{row.model.encoder.name}{'-NLI' if is_nli else ''}{preset.title}"
-    figure = paper_tables()["table4_qnli"]["rows"].get(name)
-    return None if figure is None else {"row": name, "mean_x100": figure, "source": "paper"}
-
-
-def table5_row(method: str, task: str, fit_on: str, test_pairs: int, flow_config: str | None) -> dict | None:
-    """Table 5's row for a calibration: dict of `row` and `mean_x100`; None without one, and on other data than its.
-
-    Args:
-      method: name of the calibration.
-      task: that was calibrated, by any of its names.
-      fit_on: splits that calibrations were fitted on; the paper's are fitted on "all".
-      test_pairs: number of pairs of the test split.
-      flow_config: name of the flow's configuration; the paper's flows have two of them.
-    """
-    if (task_title(task), fit_on, test_pairs) != ("STS-B", "all", SCORED_PAIRS["STS-B", "test"]):
+def table5_row(record: Calibrations, method: str) -> dict | None:
+    """Table 5's row for a calibration: dict of `row` and `mean_x100`; None without one, and on other data than its."""
+    where = task_title(record.data.task), record.fit_on, record.data.pairs.test
+    if where != ("STS-B", "all", _SCORED_PAIRS["STS-B"]) or method not in _TABLE_5:
         return None
-    if method == "flow" and flow_config not in _PAPER_FLOWS:
+    if method == "flow" and record.flow_model_config not in _PAPER_FLOWS:
         return None
-    name = _TABLE_5.get(method)
-    figures = paper_tables()["table5_calibration_baselines"]["rows"]
-    return None if name is None else {"row": name, "mean_x100": figures[name]}
+    name = _TABLE_5[method]
+    return {"row": name, "mean_x100": paper_tables()["table5_calibration_baselines"]["rows"][name]}
 
 
-def compared_calibration(record: Calibrations, rows: Sequence[dict]) -> list[dict]:
+def compared_calibration(record: Calibrations, rows: Sequence[dict[str, Any]]) -> list[dict]:
     """The rows with `difference_from_none_x100`, `paper`, `original` and the differences from these.
 
     Table 5 is of BERT-base, mean of the last layer, fitted on the target: its figures stand beside those of any
@@ -311,16 +281,20 @@ def compared_calibration(record: Calibrations, rows: Sequence[dict]) -> list[dic
       rows: dicts of `method`, `mean_x100`, `seeds` and more.
     """
     none = next((row for row in rows if row["method"] == "none"), None)
-    model = record.model
+    model, data = record.model, record.data
     is_papers = model is not None and (
         (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
         == ("base", None, "avg", PAPER_LENGTH)
     )
+    place = task_title(data.task), "test", data.pairs.test, record.metric
+    is_originals = model is not None and record.fit_on == "all" and _is_the_originals(model, *place)
+    flows = {"none": None, "flow": record.flow_model_config}
     results = []
     for row in rows:
-        mean, data = row["mean_x100"], record.data
-        paper = table5_row(row["method"], data.task, record.fit_on, data.pairs.test, record.flow_model_config)
-        original = _original_of_calibration(record, row)
+        mean, method, original = row["mean_x100"], row["method"], None
+        paper = table5_row(record, method)
+        if model is not None and is_originals and method in flows:
+            original = original_figure(model.pooling, flows[method], row["seeds"])
         differences = {
             "difference_from_none_x100": None if none is None or row is none else mean - none["mean_x100"],
             "difference_from_paper_x100": mean - paper["mean_x100"] if paper and is_papers else None,
@@ -328,17 +302,3 @@ def compared_calibration(record: Calibrations, rows: Sequence[dict]) -> list[dic
         }
         results.append(row | {"paper": paper, "original": original} | differences)
     return results
-
-
-def _original_of_calibration(record: Calibrations, row: dict) -> dict | None:
-    theirs, model = original_runs(), record.model
-    data = (task_title(record.data.task), "test", record.data.pairs.test)
-    if data != (theirs["task"], theirs["split"], theirs["pairs"]) or record.fit_on != "all":
-        return None
-    if model is None or not _is_original_encoder(model.encoder):
-        return None
-    if record.metric != "spearman" or model.max_seq_length != theirs["max_seq_length"]:
-        return None
-    if row["method"] not in ("none", "flow"):
-        return None
-    return original_figure(model.pooling, record.flow_model_config if row["method"] == "flow" else None, row["seeds"])

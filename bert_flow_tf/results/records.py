@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation import isotropy
 from bert_flow_tf.evaluation.protocols import PROTOCOLS
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import read_json
@@ -19,6 +21,8 @@ SCORES_FILE = "recipe_scores.json"
 EVALUATION_FILE = "evaluation.json"
 REPRODUCTION_FILE = "reproduction.json"
 RESULTS_FILE = "results.json"
+# The kind of a report's own results.json.
+REPORT = "report"
 
 # A correlation, or an area under the ROC curve, as a fraction.
 Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]
@@ -229,23 +233,6 @@ class Words(Result, frozen=True, kw_only=True, tag="words"):
     bins: Annotated[list[RankBin], msgspec.Meta(min_length=4, max_length=4)]
 
 
-class IsotropyMeasures(msgspec.Struct, frozen=True, kw_only=True):
-    """See `evaluation.isotropy.Isotropy`."""
-
-    embeddings: int
-    channels: int
-    constant_channels: int
-    mean_cosine: float
-    mean_share: float
-    top_share: float
-    centred_top_share: float
-    participation_ratio: float
-    effective_rank: float
-    partition_ratio: float
-    spectrum: list[float]
-    centred_spectrum: list[float]
-
-
 class Isotropy(Result, frozen=True, kw_only=True, tag="isotropy"):
     """What `bert-flow analyze isotropy` measured; `reference` is of a standard normal."""
 
@@ -253,23 +240,28 @@ class Isotropy(Result, frozen=True, kw_only=True, tag="isotropy"):
     task: str
     split: str
     sentences: int
-    measures: dict[str, IsotropyMeasures]
-    reference: IsotropyMeasures
+    measures: dict[str, isotropy.Isotropy]
+    reference: isotropy.Isotropy
     bits_per_dim: dict[str, float]
 
 
 AnyResult = TrainingResults | Scores | Predictions | Reproduction | Calibrations | Lexical | Words | Isotropy
 
 
-def kind_of(path: pathlib.Path) -> str | None:
-    """The `kind` of a JSON file's object; None where it is no object or has none.
+_EXPECTED = "results of bert-flow"
 
-    Raises:
-      UserError: the file cannot be read, or is not JSON.
-    """
-    found = read_json(path, object, expected="results of bert-flow", versioned=False)
-    kind = found.get("kind") if isinstance(found, dict) else None
-    return kind if isinstance(kind, str) else None
+
+def is_of_kind(path: pathlib.Path, kind: str) -> bool:
+    """Whether a file holds a JSON object of this `kind`; not where it cannot be read."""
+    try:
+        return _values(path).get("kind") == kind
+    except UserError:
+        return False
+
+
+def _values(path: pathlib.Path) -> dict:
+    found = read_json(path, object, expected=_EXPECTED, versioned=False)
+    return found if isinstance(found, dict) else {}
 
 
 def read_result(path: pathlib.Path) -> AnyResult | None:
@@ -279,6 +271,11 @@ def read_result(path: pathlib.Path) -> AnyResult | None:
       UserError: the file cannot be read, is not JSON, is of another format version, or a value is missing or of
         another type.
     """
-    kinds = {str(kind.__struct_config__.tag): kind for kind in typing.get_args(AnyResult)}
-    kind = kinds.get(kind_of(path) or "")
-    return None if kind is None else read_json(path, kind, expected="results of bert-flow")
+    values = _values(path)
+    for kind in typing.get_args(AnyResult):
+        if kind.__struct_config__.tag == values.get("kind"):
+            return read_json(path, kind, expected=_EXPECTED)
+    if "format_version" in values:
+        # Results of version 1 have no kind.
+        read_json(path, object, expected=_EXPECTED)
+    return None

@@ -3,13 +3,14 @@
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.results.records import EVALUATION_FILE, Reproduction, Scores, TaskScores
+from bert_flow_tf.results.records import EVALUATION_FILE, REPRODUCTION_FILE, Reproduction, Scores, TaskScores
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.runs.record import Model
 
@@ -56,15 +57,8 @@ class Row:
 
     @property
     def summary(self) -> dict:
-        """Mean, deviation (None of one), median, number and values over seeds, all times 100."""
-        scores = summarize(self.values_x100)
-        return {
-            "mean_x100": scores["mean"],
-            "std_x100": scores["std"],
-            "median_x100": scores["median"],
-            "n": len(self.values_x100),
-            "values_x100": scores["values"],
-        }
+        """`summary_x100` of the values."""
+        return summary_x100(self.values_x100)
 
 
 def summarize(values: Sequence[float]) -> dict:
@@ -77,6 +71,12 @@ def summarize(values: Sequence[float]) -> dict:
     }
 
 
+def summary_x100(values_x100: Sequence[float]) -> dict:
+    """`summarize` of scores times 100, as a report names it, and their number `n`."""
+    mean, std, median, values = summarize(values_x100).values()
+    return {"mean_x100": mean, "std_x100": std, "median_x100": median, "n": len(values), "values_x100": values}
+
+
 def score_rows(sources: Iterable[Source]) -> list[Row]:
     """The rows of all sources, in their order.
 
@@ -86,15 +86,12 @@ def score_rows(sources: Iterable[Source]) -> list[Row]:
     rows = [row for source in sources for row in _rows_of(source)]
     # An encoder that one source names is the same encoder where another has it in a folder without a name.
     named = {one.model.encoder.fingerprint: one.model.encoder.name for one in rows if one.model.encoder.name}
-    return [_with_name(row, named) for row in rows]
-
-
-def _with_name(row: Row, named: Mapping[str | None, str]) -> Row:
-    encoder = row.model.encoder
-    if encoder.name is not None or encoder.fingerprint is None or encoder.fingerprint not in named:
-        return row
-    encoder = msgspec.structs.replace(encoder, name=named[encoder.fingerprint])
-    return dataclasses.replace(row, model=msgspec.structs.replace(row.model, encoder=encoder))
+    for i, row in enumerate(rows):
+        encoder = row.model.encoder
+        if encoder.name is None and encoder.fingerprint is not None and encoder.fingerprint in named:
+            encoder = msgspec.structs.replace(encoder, name=named[encoder.fingerprint])
+            rows[i] = dataclasses.replace(row, model=msgspec.structs.replace(row.model, encoder=encoder))
+    return rows
 
 
 def _rows_of(source: Source) -> list[Row]:
@@ -103,25 +100,24 @@ def _rows_of(source: Source) -> list[Row]:
         if isinstance(result, Reproduction):
             rows += [row for _, _, row in reproduction_rows(result, path.parent, source.label)]
         elif isinstance(result, Scores):
-            folder = source.path.absolute().parent
-            of_file = []
-            for name, task in result.tasks.items():
-                runs = [(result.model, task)]
-                of_file += rows_of_runs(name, runs, source=source.label, name=source.label, folder=folder)
-            # What the recipe scored and `bert-flow evaluate` too stands there once.
-            rows = [row for row in rows if path.name != EVALUATION_FILE or not _is_among(row, of_file)] + of_file
+            where = {"source": source.label, "name": source.label, "folder": source.path.absolute().parent}
+            scored = [
+                row for name, task in result.tasks.items() for row in _task_rows(name, [(result.model, task)], **where)
+            ]
+            if path.name == EVALUATION_FILE:
+                # What the recipe scored and `bert-flow evaluate` too stands there once.
+                rows = [row for row in rows if not any(_is_same_score(row, other) for other in scored)]
+            rows += scored
     return rows
 
 
-def _is_among(row: Row, others: Iterable[Row]) -> bool:
-    return any(
-        row.place == other.place and abs(row.values_x100[0] - other.values_x100[0]) < _ROUNDING_X100 for other in others
-    )
+def _is_same_score(row: Row, other: Row) -> bool:
+    return row.place == other.place and abs(row.values_x100[0] - other.values_x100[0]) < _ROUNDING_X100
 
 
 def reproduction_rows(
     record: Reproduction, folder: pathlib.Path, label: str = "reproduction"
-) -> list[tuple[str, str, Row]]:
+) -> Iterator[tuple[str, str, Row]]:
     """(task's key, row's name, `Row`) of all that `reproduce` measured: for a task of several sets, one per protocol.
 
     Args:
@@ -132,57 +128,36 @@ def reproduction_rows(
     Raises:
       UserError: the seeds of a row were not scored by the same protocols.
     """
-    found = []
     for key, task in record.tasks.items():
         for name, row in task.rows.items():
             if len({tuple(run.scores.by_protocol) for run in row.runs}) > 1:
                 raise UserError(
-                    f"{folder / 'reproduction.json'}: tasks.{key}.rows.{name}.runs: found other protocols from seed to "
+                    f"{folder / REPRODUCTION_FILE}: tasks.{key}.rows.{name}.runs: found other protocols from seed to "
                     "seed, expected the same"
                 )
-            runs = [(run.model, run.scores) for run in row.runs]
-            made = rows_of_runs(key, runs, source=label, name=f"{label}, {name}", folder=folder.absolute())
-            found += [(key, name, one) for one in made]
-    return found
+            where = {"source": label, "name": f"{label}, {name}", "folder": folder.absolute()}
+            for one in _task_rows(key, [(run.model, run.scores) for run in row.runs], **where):
+                yield key, name, one
 
 
-def rows_of_runs(key: str, runs: Sequence[tuple[Model, TaskScores]], **where: Any) -> list[Row]:
-    """A `Row` for each protocol of one task.
-
-    Args:
-      key: name of the task in its file.
-      runs: each seed's model and scores.
-      **where: `source`, `name` and `folder` of `Row`.
-    """
+def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], **where: Any) -> Iterator[Row]:
+    """A `Row` for each protocol of a task, from its name in the file and each seed's model and scores."""
     model, first = runs[0]
-    seeds = [one.seed for one, _ in runs if one.seed is not None]
-    rows = []
     for protocol in first.by_protocol:
         subsets = {}
-        if protocol == "wmean":
-            for name in first.subsets:
-                of_seeds = [getattr(scores.subsets.get(name), first.metric, None) for _, scores in runs]
-                values = [value for value in of_seeds if value is not None]
-                if len(values) == len(runs):
-                    subsets[name] = 100 * statistics.fmean(values)
-        rows.append(
-            Row(
-                **where,
-                model=model,
-                seeds=seeds,
-                task=key if key.startswith("tfds:") else task_title(first.title),
-                split=first.split,
-                metric=first.metric,
-                protocol=protocol if len(first.by_protocol) > 1 else None,
-                pairs=first.pairs,
-                values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
-                subsets=subsets,
-            )
+        for name in first.subsets if protocol == "wmean" else ():
+            of_seeds: list[Any] = [getattr(scores.subsets.get(name), first.metric, None) for _, scores in runs]
+            if None not in of_seeds:
+                subsets[name] = 100 * statistics.fmean(of_seeds)
+        yield Row(
+            **where,
+            model=model,
+            seeds=[one.seed for one, _ in runs if one.seed is not None],
+            task=key if key.startswith("tfds:") else task_title(first.title),
+            split=first.split,
+            metric=first.metric,
+            protocol=protocol if len(first.by_protocol) > 1 else None,
+            pairs=first.pairs,
+            values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
+            subsets=subsets,
         )
-    return rows
-
-
-def task_title(name: str) -> str:
-    """A task's name as the paper prints it, from any way to spell it: STS-B, SICK-R, STS-12, QNLI, …"""
-    title = name.upper().removesuffix("-REGRESSION")
-    return {"STSB": "STS-B", "SICKR": "SICK-R"}.get(title, title)

@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.results.records import (
     EVALUATION_FILE,
     REPRODUCTION_FILE,
@@ -14,14 +15,11 @@ from bert_flow_tf.results.records import (
     AnyResult,
     Predictions,
     Scores,
-    kind_of,
     read_result,
 )
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import CONFIG_FILE
 
-# The kind of a report's own results.json.
-REPORT = "report"
 # Kind of a source, and what it is in words.
 KINDS = {
     "run": "run of run_siamese",
@@ -50,7 +48,7 @@ class Source:
     Attributes:
       kind: key of `KINDS`.
       path: its folder; for an evaluation and a calibration, its file.
-      results: what its files hold.
+      results: what its files hold; the first says what it is.
       label: short name, different from that of every other source.
     """
 
@@ -61,7 +59,7 @@ class Source:
 
     @property
     def result(self) -> AnyResult:
-        """The first of its results, which says what it is."""
+        """The first of its results."""
         return next(iter(self.results.values()))
 
 
@@ -93,26 +91,22 @@ def find_sources(paths: Iterable[str | os.PathLike]) -> tuple[list[Source], list
     return _labelled(sources), left_out
 
 
-def is_report(folder: pathlib.Path) -> bool:
-    """Whether `bert-flow report` made the folder."""
-    path = folder / RESULTS_FILE
-    return path.is_file() and kind_of(path) == REPORT
-
-
 def _may_be_source(path: pathlib.Path) -> bool:
     return not path.name.startswith(".") and (path.is_dir() or path.suffix == ".json")
 
 
 def _source(path: pathlib.Path) -> Source | None:
-    """The source at a path; None where there is none."""
     files = [path] if path.is_file() else [path / name for name in _FILES if (path / name).is_file()]
-    if path.is_dir() and files == [path / EVALUATION_FILE]:
+    if files == [path / EVALUATION_FILE]:
         # Without a run beside it, the file stands for itself and not for its folder.
         files = []
-    read = {file: read_result(file) for file in files}
-    results = {file: result for file, result in read.items() if not (result is None or isinstance(result, Predictions))}
+    results = {}
+    for file in files:
+        result = read_result(file)
+        if result is not None and not isinstance(result, Predictions):
+            results[file] = result
     if not results:
-        if path.is_dir() and (path / CONFIG_FILE).is_file() and _is_run(path / CONFIG_FILE):
+        if _is_run(path):
             raise UserError(
                 f"{path}: found a run without results, expected a finished one, or {EVALUATION_FILE} of bert-flow "
                 "evaluate"
@@ -123,18 +117,15 @@ def _source(path: pathlib.Path) -> Source | None:
     kind = _SOURCE_OF.get(tag, tag)
     if isinstance(result, Scores) and first.name == SCORES_FILE:
         kind = "predictions" if result.model.flow is None else "run"
-    # A file of `evaluate` or `calibrate` is named by itself, all else by its folder.
-    in_folder = path.is_dir() and kind not in ("evaluation", "calibration")
-    if not path.is_dir() and kind in ("reproduction", "lexical", "words", "isotropy"):
-        return Source(kind, path.parent, results)
-    return Source(kind, path if in_folder or path.is_file() else first, results)
+    places = {"evaluation": first, "calibration": first, "run": path, "predictions": path}
+    return Source(kind, places.get(kind, first.parent), results)
 
 
-def _is_run(config: pathlib.Path) -> bool:
+def _is_run(folder: pathlib.Path) -> bool:
+    if not (folder / CONFIG_FILE).is_file():
+        return False
     # A folder of an encoder from Hugging Face has a file of that name as well.
-    from bert_flow_tf.files.json_files import read_json
-
-    found = read_json(config, object, expected="a run's configuration", versioned=False)
+    found = read_json(folder / CONFIG_FILE, object, expected="a run's configuration", versioned=False)
     return isinstance(found, dict) and "encoder_trained" in found
 
 
@@ -150,13 +141,9 @@ def _refuse_repeats(sources: Iterable[Source]) -> None:
 def _labelled(sources: list[Source]) -> list[Source]:
     """The sources with the shortest ends of their paths that tell them apart."""
     paths = [source.path.absolute() for source in sources]
-    labels = []
-    for path in paths:
-        for length in range(1, len(path.parts) + 1):
-            label = "/".join(path.parts[-length:])
-            if sum(other.parts[-length:] == path.parts[-length:] for other in paths) == 1:
-                break
-        else:
-            label = str(path)
-        labels.append(label)
-    return [dataclasses.replace(source, label=label) for source, label in zip(sources, labels, strict=True)]
+    labelled = []
+    for source, path in zip(sources, paths, strict=True):
+        ends = (path.parts[-length:] for length in range(1, len(path.parts) + 1))
+        end = next((end for end in ends if [one.parts[-len(end) :] for one in paths].count(end) == 1), None)
+        labelled.append(dataclasses.replace(source, label=str(path) if end is None else "/".join(end)))
+    return labelled

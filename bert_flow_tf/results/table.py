@@ -46,6 +46,11 @@ def number(value: float | None, digits: int = 2, *, spread: float | None = None,
     return Cell(value, f".{digits}f", spread, note)
 
 
+def x100(fraction: float | None) -> Cell:
+    """A cell of a fraction times 100, with two decimals."""
+    return number(None if fraction is None else 100 * fraction)
+
+
 def difference(value: float | None) -> Cell:
     """A cell with a sign, unless it rounds to zero, and two decimals."""
     return Cell(value, "+.2f")

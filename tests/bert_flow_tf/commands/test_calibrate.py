@@ -72,8 +72,7 @@ def test_every_row_is_fitted_on_all_splits_and_scored_on_test(npy, vectors, smal
 
 
 def test_on_the_papers_pairs_table_5_stands_beside(npy, small_glue_dir, monkeypatch):
-    pairs = {("STS-B", "test"): PAIRS["test"]}
-    monkeypatch.setattr("bert_flow_tf.results.comparisons.SCORED_PAIRS", pairs)
+    monkeypatch.setattr("bert_flow_tf.results.comparisons._SCORED_PAIRS", {"STS-B": PAIRS["test"]})
     printed = succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none,natsv-2")
     none, natsv = [line for line in printed.splitlines() if line.startswith(("none", "natsv-2"))]
     assert none.endswith("47.29  BERT-base")

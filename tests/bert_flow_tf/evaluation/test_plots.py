@@ -54,7 +54,8 @@ def test_spectrum_is_relative_to_the_mean_direction_and_leaves_out_empty_ones():
     # the constant channel has no variance to draw
     assert len(line.get_xdata()) == 5
     assert np.sum(line.get_ydata()) == pytest.approx(6)
-    assert ideal.get_ydata() == pytest.approx(6 * reference.centred_spectrum**2 / np.sum(reference.centred_spectrum**2))
+    power = np.square(reference.centred_spectrum)
+    assert ideal.get_ydata() == pytest.approx(6 * power / np.sum(power))
     assert [text.get_text() for text in figure.legends[0].texts] == [
         "without flow",
         "standard normal, same number of draws",

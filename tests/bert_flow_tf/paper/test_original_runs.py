@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_flow_tf.paper.original_runs import original_figure, original_runs
+from bert_flow_tf.paper.figures import original_figure, original_runs
 
 
 def test_every_run_is_the_reference_s(reference_data):

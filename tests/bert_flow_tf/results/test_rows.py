@@ -4,9 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
+from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.results.records import SubsetScores
-from bert_flow_tf.results.rows import score_rows, summarize, task_title
+from bert_flow_tf.results.rows import score_rows, summarize
 from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.runs.record import Training
 from tests.bert_flow_tf import records

@@ -7,7 +7,7 @@ import pytest
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results.records import Predictions
-from bert_flow_tf.results.sources import find_sources, is_report
+from bert_flow_tf.results.sources import find_sources
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.results import written
 from tests.bert_flow_tf.results.written import write
@@ -87,6 +87,8 @@ def test_what_is_no_result_is_refused(results):
     [
         ("{", "found text that is not JSON"),
         ('{"kind": "scores", "format_version": 1}', "found format_version 1, expected 2"),
+        # As version 1 wrote it, without a kind.
+        ('{"format_version": 1, "tasks": {}}', "found format_version 1, expected 2: results of bert-flow; another"),
         ('{"kind": "scores", "format_version": 2}', "made_by: found nothing"),
     ],
 )
@@ -114,7 +116,6 @@ def test_a_folder_of_a_hugging_face_encoder_is_no_run(tmp_path):
 
 def test_an_earlier_report_is_no_result(results):
     write(results / "report" / "results.json", {"format_version": 2, "kind": "report"})
-    assert is_report(results / "report") and not is_report(results / "d_lexical")
     assert [source.kind for source in find_sources([results])[0]] == KINDS
     assert "report: found a folder without results" in refused(results / "report")
 

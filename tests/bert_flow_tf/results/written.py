@@ -154,7 +154,7 @@ def isotropies():
         task="sts-b",
         split="dev",
         sentences=40,
-        measures={"without flow": results.IsotropyMeasures(**measured.to_dict())},
-        reference=results.IsotropyMeasures(**isotropic_reference(40, 6).to_dict()),
+        measures={"without flow": measured},
+        reference=isotropic_reference(40, 6),
         bits_per_dim={"diagonal Gaussian": -1.25},
     )
