@@ -13,33 +13,17 @@ class ActNorm(VectorBijector):
 
     The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as fast.
 
-    Attributes:
-      b, logs: the two variables, [event_size].
+    Args:
+      parameters: where the variables b and logs, both [size], are created under TF1's names. They start Glorot uniform:
+        the original never runs its data-dependent initialisation.
 
-    #### References
-
-    [1]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018,
-         section 3.1.
-         https://arxiv.org/abs/1807.03039
+    Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.1, <https://arxiv.org/abs/1807.03039>.
     """
 
-    def __init__(self, b: tf.Variable, logs: tf.Variable, name: str = "actnorm") -> None:
-        """Builds the bijector on two variables of shape [event_size]."""
-        parameters = dict(locals())
-        self.b = b
-        self.logs = logs
-        super().__init__(is_constant_jacobian=True, dtype=b.dtype, parameters=parameters, name=name)
-
-    @classmethod
-    def create(cls, parameters: Parameters, size: int) -> "ActNorm":
-        """An actnorm of `size` channels with TF1's names below `parameters` and the original's initial values.
-
-        Those are Glorot uniform for both variables: the original never runs its data-dependent initialisation.
-        """
-        return cls(
-            b=parameters.scope("actnorm_center").glorot_uniform("b", size),
-            logs=parameters.scope("actnorm_scale").glorot_uniform("logs", size),
-        )
+    def __init__(self, parameters: Parameters, size: int) -> None:
+        self.b = parameters.scope("actnorm_center").glorot_uniform("b", size)
+        self.logs = parameters.scope("actnorm_scale").glorot_uniform("logs", size)
+        super().__init__(self.b.dtype)
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float = 0.0) -> tf.Tensor:
         """The output for `x`, after setting b and logs so that each of its channels has mean 0 and deviation 1.
@@ -56,7 +40,7 @@ class ActNorm(VectorBijector):
         """
         values = np.asarray(x, np.float64)
         if not np.isfinite(values).all():
-            raise ValueError(f"data-dependent initialisation: {self.name} was given a value that is not finite")
+            raise ValueError("data-dependent initialisation: actnorm was given a value that is not finite")
         mean = values.mean(axis=0)
         deviation = np.sqrt(np.mean((values - mean) ** 2, axis=0))
         typical = max(np.sqrt(np.mean(deviation**2)), typical_deviation)

@@ -10,13 +10,11 @@ class VectorBijector(tfp.bijectors.Bijector):
     """Bijector of vectors whose variables belong to the event, and that equals only itself.
 
     TFP finds cached values by the bijector's hash, and by default hashes its parameters, and theirs, at every look-up:
-    two thirds of an eager pass through a flow, and a third of the time it takes to trace one. So two bijectors built on
-    the same variables share no cached values here; a flow builds each of its bijectors once.
+    two thirds of an eager pass through a flow, and a third of the time it takes to trace one.
     """
 
-    def __init__(self, **options: Any) -> None:
-        """Takes the arguments of `tfb.Bijector`."""
-        super().__init__(forward_min_event_ndims=1, **options)
+    def __init__(self, dtype: tf.DType | None = None, *, is_constant_jacobian: bool = True) -> None:
+        super().__init__(forward_min_event_ndims=1, dtype=dtype, is_constant_jacobian=is_constant_jacobian)
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -73,9 +73,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Any, y: Any = None) -> "FlowCalibrator":
-        """The calibrator itself, after learning a new flow on `X` [n, D].
-
-        A failed `fit` leaves an earlier flow as it was.
+        """The calibrator itself, after learning a new flow on `X` [n, D]; one that fails changes nothing.
 
         Raises:
           ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument does not fit, or the
@@ -100,8 +98,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """The calibrator itself, after learning from the next part `X` [n, D] of a stream, every row once.
 
         The first call makes a new flow, later ones continue with flow and optimiser, also after `fit`. A step takes
-        `batch_size` rows or a few more, so that none is left over; of fewer rows, all. `epochs` is not used. A failed
-        call leaves the flow as it was.
+        `batch_size` rows or a few more, so that none is left over; of fewer rows, all. `epochs` is not used. A call
+        that fails changes nothing.
 
         Raises:
           ValueError: as `fit`, and for a part of another width.
@@ -120,14 +118,12 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @contextlib.contextmanager
     def _as_it_was_on_failure(self) -> Iterator[None]:
-        """If the body raises, the width and names that the check of its embeddings noted are undone."""
-        noted = ("n_features_in_", "feature_names_in_")
-        before = {name: getattr(self, name) for name in noted if hasattr(self, name)}
+        """If the body raises, attributes are again what they were: scikit-learn's check notes width and names."""
+        before = dict(self.__dict__)
         try:
             yield
         except BaseException:
-            for name in noted:
-                self.__dict__.pop(name, None)
+            self.__dict__.clear()
             self.__dict__.update(before)
             raise
 
@@ -142,7 +138,6 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
                 raise ValueError(f"{name}: found {value}, expected a number above 0")
 
     def _new_trainer(self, X: np.ndarray, first_batch: np.ndarray) -> FlowTrainer:
-        """The trainer of a new flow for `X`."""
         n, width = X.shape
         if width < 2:
             raise ValueError("found n_features = 1, expected 2 or more (one half moves the other)")
@@ -178,24 +173,22 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self._trainer = trainer
         self.flow_, self.config_ = trainer.flow, trainer.flow.config
         signature = [tf.TensorSpec([None, self.flow_.event_size], tf.float32)]
-        self._forward = tf.function(self.flow_.forward, input_signature=signature, autograph=False)
-        self._inverse = tf.function(self.flow_.inverse, input_signature=signature, autograph=False)
-        self._log_prob = tf.function(self.flow_.log_prob, input_signature=signature, autograph=False)
+        self._traced = {
+            function.__name__: tf.function(function, input_signature=signature, autograph=False)
+            for function in (self.flow_.forward, self.flow_.inverse, self.flow_.log_prob)
+        }
 
     def transform(self, X: Any) -> np.ndarray:
         """The latents z, float32 [n, D], of `X` [n, D]."""
-        check_is_fitted(self, "flow_")
-        return self._in_parts(self._forward, X)
+        return self._in_parts("forward", X)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """The embeddings, float32 [n, D], whose latents are `X` [n, D]."""
-        check_is_fitted(self, "flow_")
-        return self._in_parts(self._inverse, X)
+        return self._in_parts("inverse", X)
 
     def score_samples(self, X: Any) -> np.ndarray:
         """The log-density of each row of `X` [n, D] under the flow, float32 [n], in nats."""
-        check_is_fitted(self, "flow_")
-        return self._in_parts(self._log_prob, X)
+        return self._in_parts("log_prob", X)
 
     def score(self, X: Any, y: Any = None) -> float:
         """The mean log-density of the rows of `X` [n, D], in nats: what a search over settings maximises."""
@@ -206,8 +199,9 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "flow_")
         return self.flow_.sample(n_samples, seed).numpy()
 
-    def _in_parts(self, function: Callable[[tf.Tensor], tf.Tensor], X: Any) -> np.ndarray:
-        X = self._checked(X, reset=False)
+    def _in_parts(self, name: str, X: Any) -> np.ndarray:
+        check_is_fitted(self, "flow_")
+        X, function = self._checked(X, reset=False), self._traced[name]
         parts = [function(tf.constant(X[i : i + _ROWS_PER_CALL])).numpy() for i in range(0, len(X), _ROWS_PER_CALL)]
         return np.concatenate(parts)
 
@@ -224,20 +218,16 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles hold: arrays in place of the variables, which TensorFlow does not copy."""
         state = dict(super().__getstate__())
-        if "flow_" not in state:
-            return state
-        for name in ("flow_", "_forward", "_inverse", "_log_prob"):
-            del state[name]
-        trainer = state.pop("_trainer")
-        return state | {"_variables": trainer.state(), "_event_size": trainer.flow.event_size}
+        if trainer := state.pop("_trainer", None):
+            del state["flow_"], state["_traced"]
+            state |= {"_variables": trainer.state(), "_event_size": trainer.flow.event_size}
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
-        if "_variables" not in state:
-            super().__setstate__(state)
-            return
-        variables, event_size = state.pop("_variables"), state.pop("_event_size")
+        variables, event_size = state.pop("_variables", None), state.pop("_event_size", None)
         super().__setstate__(state)
-        trainer = FlowTrainer(Glow(self.config_, event_size, seed=0), self.learning_rate)
-        trainer.restore(variables)
-        self._use(trainer, self.losses_)
+        if variables is not None:
+            trainer = FlowTrainer(Glow(self.config_, event_size, seed=0), self.learning_rate)
+            trainer.restore(variables)
+            self._use(trainer, self.losses_)

@@ -65,43 +65,17 @@ class GlowConfig:
             if getattr(self, key) < 1:
                 raise ValueError(f"{key}: found {getattr(self, key)}, expected 1 or more")
         if self.coupling_dropout != 0.0:
-            raise ValueError(
-                f"coupling_dropout: found {self.coupling_dropout}, expected 0.0 (dropout is not supported)"
-            )
+            found = self.coupling_dropout
+            raise ValueError(f"coupling_dropout: found {found}, expected 0.0 (dropout is not supported)")
         if self.use_fp16:
             raise ValueError("use_fp16: found True, expected False (half precision is not supported)")
 
     @classmethod
-    def from_dict(cls, values: Any, source: str = "flow config") -> "GlowConfig":
-        """The config that `values` describes; a key left out, other than `coupling_residual`, is an error.
-
-        Args:
-          values: dict of the attributes above.
-          source: what the error line names as the origin, such as a file's path.
-
-        Raises:
-          ValueError: an unknown or missing key, a wrong type, a value out of range; names source and key.
-        """
-        if not isinstance(values, dict):
-            raise ValueError(f"{source}: found {type(values).__name__}, expected an object of flow settings")
-        fields = {field.name for field in dataclasses.fields(cls)}
-        for key in values:
-            if key not in fields:
-                raise ValueError(f"{source}: unknown key {key!r}, expected one of {', '.join(sorted(fields))}")
-        for key in sorted(fields - {"coupling_residual"}):
-            if key not in values:
-                raise ValueError(f"{source}: key {key!r} is missing")
-        try:
-            return cls(**values)
-        except ValueError as error:
-            raise ValueError(f"{source}: {error}") from None
-
-    @classmethod
     def from_file(cls, path: str | os.PathLike) -> "GlowConfig":
-        """The config in a JSON file.
+        """The config in a JSON file; a key left out, other than `coupling_residual`, is an error.
 
         Raises:
-          ValueError: no such file, not JSON, or as `from_dict`; names the file.
+          ValueError: no such file, not JSON, an unknown or missing key, or as the class; names the file.
         """
         try:
             values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -109,15 +83,23 @@ class GlowConfig:
             raise ValueError(f"{path}: cannot read the flow config: {error.strerror}") from None
         except ValueError as error:
             raise ValueError(f"{path}: not a JSON file: {error}") from None
-        return cls.from_dict(values, source=str(path))
+        if not isinstance(values, dict):
+            raise ValueError(f"{path}: found {type(values).__name__}, expected an object of flow settings")
+        fields = sorted(field.name for field in dataclasses.fields(cls))
+        for key in values:
+            if key not in fields:
+                raise ValueError(f"{path}: unknown key {key!r}, expected one of {', '.join(fields)}")
+        for key in fields:
+            if key not in values and key != "coupling_residual":
+                raise ValueError(f"{path}: key {key!r} is missing")
+        try:
+            return cls(**values)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
 
     @classmethod
     def from_name(cls, name: str) -> "GlowConfig":
-        """One of the configs shipped with this package (see `names`).
-
-        Raises:
-          ValueError: unknown name; lists the known ones.
-        """
+        """The shipped config of that name (see `names`); a `ValueError` for another one lists them."""
         if name not in cls.names():
             raise ValueError(f"unknown flow config {name!r}, expected one of {', '.join(cls.names())}")
         return cls.from_file(_CONFIG_DIR / f"{name}.json")
@@ -135,5 +117,4 @@ class GlowConfig:
         return sorted(path.stem for path in _CONFIG_DIR.glob("*.json"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Every attribute by name, ready for JSON and for `from_dict`."""
         return dataclasses.asdict(self)

@@ -31,7 +31,7 @@ class ConvBlock(tf.Module):
     def __init__(self, parameters: Parameters, in_size: int, out_size: int) -> None:
         super().__init__(name="conv_block")
         self.kernel = parameters.normal("W", [in_size, out_size], stddev=0.05)
-        self.actnorm = ActNorm.create(parameters.scope("actnorm"), out_size)
+        self.actnorm = ActNorm(parameters.scope("actnorm"), out_size)
 
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
         return self.actnorm.forward(_convolve(x, self.kernel))
@@ -43,7 +43,7 @@ class ConvBlock(tf.Module):
 
 
 class ConvStack(tf.Module):
-    """The coupling's network: three 1x1 convolutions, [..., in_size] to [..., out_size].
+    """The coupling's network of three 1x1 convolutions, [..., in_size] to [..., out_size]; variables under TF1's names.
 
         h1 = relu(actnorm(x @ W1))
         h2 = relu(actnorm(h1 @ W2))                                           activation "relu"
@@ -53,11 +53,6 @@ class ConvStack(tf.Module):
     W3, b and logs start at zero, so a new coupling is the identity (additive) or one fixed scale (affine).
     The original's network has no skip connection; `residual` is how "3-layer CNN with residual connection" in the
     paper's Table 7 can be read. It goes over the second layer, the only one with equally many channels in and out.
-
-    Attributes:
-      first: `ConvBlock` of W1.
-      second: list of the `ConvBlock`s of W2, or of W_tanh and W_sigm.
-      kernel, b, logs: variables of the last convolution.
     """
 
     def __init__(
@@ -70,12 +65,12 @@ class ConvStack(tf.Module):
         activation: str = "relu",
         residual: bool = False,
     ) -> None:
-        """Creates the variables below `parameters`, under TF1's names."""
         super().__init__(name="conv_stack")
         self._residual = residual
         self._gated = activation == "gatu"
         block_parameters = parameters.scope("conv_block")
         self.first = ConvBlock(block_parameters.scope("1_1"), in_size, width)
+        # W2 alone, or W_tanh and W_sigm.
         second = ("1_tanh", "1_sigm") if self._gated else ("1_2",)
         self.second = [ConvBlock(block_parameters.scope(name), width, width) for name in second]
         last = parameters.scope("zeros")
@@ -106,9 +101,10 @@ class Coupling(VectorBijector):
     # Channels that the network gives for each channel moved.
     outputs_per_channel = 1
 
-    def __init__(self, network: Callable[[tf.Tensor], tf.Tensor], **options: Any) -> None:
+    def __init__(self, network: Callable[[tf.Tensor], tf.Tensor], dtype: tf.DType = tf.float32) -> None:
+        """Builds the bijector on `network`, a callable [..., D/2] to [..., outputs_per_channel * D/2]."""
         self.network: Any = network
-        super().__init__(**options)
+        super().__init__(dtype, is_constant_jacobian=self.outputs_per_channel == 1)
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
         self.network.initialize_from_data(halves(x)[0], typical_deviation)
@@ -121,21 +117,8 @@ class AdditiveCoupling(Coupling):
         y[..., :D/2] = x[..., :D/2]
         y[..., D/2:] = x[..., D/2:] + network(x[..., :D/2])
 
-    #### References
-
-    [1]: Laurent Dinh, David Krueger, Yoshua Bengio. NICE: Non-linear Independent Components Estimation. _ICLR_, 2015.
-         https://arxiv.org/abs/1410.8516
+    Source: Dinh, Krueger and Bengio, NICE, ICLR 2015, <https://arxiv.org/abs/1410.8516>.
     """
-
-    def __init__(
-        self,
-        network: Callable[[tf.Tensor], tf.Tensor],
-        dtype: tf.DType = tf.float32,
-        name: str = "additive_coupling",
-    ) -> None:
-        """Builds the bijector on `network`, a callable [..., D/2] to [..., D/2]."""
-        parameters = dict(locals())
-        super().__init__(network, is_constant_jacobian=True, dtype=dtype, parameters=parameters, name=name)
 
     def _forward(self, x: tf.Tensor) -> tf.Tensor:
         x1, x2 = halves(x)
@@ -159,13 +142,8 @@ class AffineCoupling(Coupling):
     The log-determinant is `sum(log_sigmoid(s + 2))`. It is kept beside the forward value in TFP's cache, so that both
     together run the network once.
 
-    #### References
-
-    [1]: Laurent Dinh, Jascha Sohl-Dickstein, Samy Bengio. Density Estimation using Real NVP. _ICLR_, 2017.
-         https://arxiv.org/abs/1605.08803
-    [2]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018,
-         section 3.3.
-         https://arxiv.org/abs/1807.03039
+    Source: Dinh, Sohl-Dickstein and Bengio, Real NVP, ICLR 2017, <https://arxiv.org/abs/1605.08803>; Kingma and
+    Dhariwal, Glow, NeurIPS 2018, section 3.3, <https://arxiv.org/abs/1807.03039>.
     """
 
     _cache = cache_util.BijectorCacheWithGreedyAttrs(
@@ -173,18 +151,7 @@ class AffineCoupling(Coupling):
     )
     outputs_per_channel = 2
 
-    def __init__(
-        self,
-        network: Callable[[tf.Tensor], tf.Tensor],
-        dtype: tf.DType = tf.float32,
-        name: str = "affine_coupling",
-    ) -> None:
-        """Builds the bijector on `network`, a callable [..., D/2] to [..., D]."""
-        parameters = dict(locals())
-        super().__init__(network, dtype=dtype, parameters=parameters, name=name)
-
     def forward_and_log_det(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """`(forward(x), forward_log_det_jacobian(x))`, the latter [...], running the network once."""
         y, cached = self._forward_and_log_det(x)
         return y, -cached["ildj"]
 

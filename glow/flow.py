@@ -39,10 +39,8 @@ class Glow(tf.Module):
         eagerly on the same tensor before and after a change of the variables, `bijector` and `distribution` may answer
         from the cache. The methods below do not.
 
-    #### References
-
-    [1]: Bohan Li et al. On the Sentence Embeddings from Pre-trained Language Models. _EMNLP_, 2020, section 3.
-         https://arxiv.org/abs/2011.05864
+    Source: Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020, section 3,
+    <https://arxiv.org/abs/2011.05864>.
     """
 
     def __init__(
@@ -96,16 +94,12 @@ class Glow(tf.Module):
         )
 
     def _level(self, parameters: Parameters, size: int) -> list[VectorBijector]:
-        """The bijectors of one level on `size` channels, in the order in which u meets them."""
         config, coupling = self.config, COUPLINGS[self.config.coupling]
         bijectors: list[VectorBijector] = []
         for i in range(config.depth):
             step = parameters.scope(f"revnet_step_{i}")
-            bijectors.append(ActNorm.create(step.scope("actnorm"), size))
-            if config.permutation:
-                bijectors.append(Reversal())
-            else:
-                bijectors.append(LearnedPermutation.create(step.scope("invertible"), size))
+            bijectors.append(ActNorm(step.scope("actnorm"), size))
+            bijectors.append(Reversal() if config.permutation else LearnedPermutation(step.scope("invertible"), size))
             network = ConvStack(
                 step.scope(config.coupling).scope("nn"),
                 size // 2,
@@ -140,11 +134,8 @@ class Glow(tf.Module):
     def walk(self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """The latents [..., D], where `x` [..., D] becomes `advance(bijector, x)` at each bijector in turn.
 
-        The one place that says in which order steps follow each other and what leaves after a level.
-
-        Args:
-          x: what comes in; of any type, so that channel numbers can be followed through the flow, too.
-          advance: function of a bijector and of the level's channels [..., d] before it, to those after it.
+        The one place that says in which order steps follow each other and what leaves after a level. `x` may be of any
+        type, so that channel numbers can be followed through the flow, too.
         """
         done = []
         for i, bijectors in enumerate(self.levels):

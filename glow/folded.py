@@ -1,7 +1,5 @@
 """A flow's forward pass with its actnorms and reversals multiplied into the matrices beside them, for serving."""
 
-from typing import NamedTuple
-
 import numpy as np
 import tensorflow as tf
 
@@ -9,14 +7,6 @@ from glow.actnorm import ActNorm
 from glow.bijector import VectorBijector
 from glow.coupling import ConvBlock, Coupling, halves
 from glow.flow import Glow
-
-
-class _Step(NamedTuple):
-    """The network of a step over all channels of x, float64 until it is folded."""
-
-    first: tuple[np.ndarray, np.ndarray]
-    second: list[tuple[np.ndarray, np.ndarray]]
-    last: np.ndarray
 
 
 class FoldedFlow:
@@ -34,11 +24,8 @@ class FoldedFlow:
     that it does not move. They are multiplied together once, in float64, so that z differs from the flow's by the
     rounding of float32. They are constants: what the flow learns later does not reach them, see `is_current`.
 
-    Args:
-      flow: `Glow` that `can_fold`.
-
     Raises:
-      ValueError: it has affine couplings or learned permutations.
+      ValueError: the flow has affine couplings or learned permutations, see `can_fold`.
     """
 
     def __init__(self, flow: Glow) -> None:
@@ -49,15 +36,14 @@ class FoldedFlow:
         self._values = tf.function(
             lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables], axis=0), autograph=False
         )
-        self._dtype = flow.dtype.as_numpy_dtype
         self._fold(flow)
 
     def __call__(self, u: tf.Tensor) -> tf.Tensor:
         """The latents z [n, D] of the embeddings `u` [n, D]."""
         x = (tf.gather(u, self._order, axis=1) + self._mean) * self._scale + self._shift
-        for step in self._steps:
-            h1 = tf.nn.relu(_layer(x, step.first))
-            x += self._activate(h1, [_layer(h1, layer) for layer in step.second]) @ step.last
+        for first, second, last in self._steps:
+            h1 = tf.nn.relu(_layer(x, first))
+            x += self._activate(h1, [_layer(h1, layer) for layer in second]) @ last
         return x
 
     def is_current(self) -> bool:
@@ -65,13 +51,12 @@ class FoldedFlow:
         return np.array_equal(self._values().numpy(), self._folded_values, equal_nan=True)
 
     def _fold(self, flow: Glow) -> None:
-        """Sets the constants from the flow's variables, in float64."""
-        size = flow.event_size
+        size, dtype = flow.event_size, flow.dtype.as_numpy_dtype
         # z is ((x + shift) * scale)[order], for an x [n, D] that is u plus what the couplings add.
         shift, scale, steps = np.zeros(size), np.ones(size), []
 
         def advance(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
-            """The numbers of the channels after the bijector, whose effect on them goes into shift, scale or steps."""
+            """The channels' numbers after the bijector, whose effect on them goes into shift, scale or steps."""
             order = channels.numpy()
             if isinstance(bijector, ActNorm):
                 b, factor = _shift_and_factor(bijector)
@@ -87,7 +72,7 @@ class FoldedFlow:
                 last = np.zeros([len(bias), size])
                 last[:, moved] = _float64(network.kernel) * factor
                 second = [_kernel_and_bias(block) for block in network.second]
-                steps.append(_Step((first, bias + shift @ first), second, last))
+                steps.append(((first, bias + shift @ first), second, last))
                 shift[moved] += _float64(network.b) * factor
             else:
                 return bijector.forward(channels)
@@ -97,18 +82,15 @@ class FoldedFlow:
         # What the first actnorm adds is added first, as the flow does: u may deviate by little beside it.
         mean = _float64(flow.levels[0][0].b)
         self._order = order
-        self._mean, self._scale = self._cast(mean[order]), self._cast(scale[order])
-        self._shift = self._cast(((shift - mean) * scale)[order])
+        self._mean, self._scale = mean[order].astype(dtype), scale[order].astype(dtype)
+        self._shift = ((shift - mean) * scale)[order].astype(dtype)
         self._activate = flow.levels[0][-1].network.activate
         self._steps = []
         for (kernel, bias), second, last in steps:
             # The same for an x that has its final shift and scale from the beginning.
             first = (kernel / scale[:, np.newaxis])[order], bias - shift @ kernel
-            layers = [(self._cast(kernel), self._cast(bias)) for kernel, bias in (first, *second)]
-            self._steps.append(_Step(layers[0], layers[1:], self._cast((last * scale)[:, order])))
-
-    def _cast(self, array: np.ndarray) -> np.ndarray:
-        return array.astype(self._dtype)
+            layers = [(kernel.astype(dtype), bias.astype(dtype)) for kernel, bias in (first, *second)]
+            self._steps.append((layers[0], layers[1:], (last * scale)[:, order].astype(dtype)))
 
 
 def can_fold(flow: Glow) -> bool:

@@ -1,5 +1,6 @@
 """Variables under TF1's names, each with an initial value that depends on nothing but the seed and its own name."""
 
+import copy
 import zlib
 from collections.abc import Sequence
 
@@ -20,41 +21,31 @@ class Parameters:
     """
 
     def __init__(self, name: str, *, seed: int, dtype: tf.DType) -> None:
-        self.dtype = tf.as_dtype(dtype)
         self.variables: dict[str, tf.Variable] = {}
-        self._name = name
-        self._seed = seed
-        self._path = ""
+        self._name, self._seed, self._dtype, self._path = name, seed, dtype, ""
 
     def scope(self, name: str) -> "Parameters":
         """The same collection, one name further down."""
-        below = Parameters(self._name, seed=self._seed, dtype=self.dtype)
-        below.variables = self.variables
+        below = copy.copy(self)
         below._path = f"{self._path}{name}/"
         return below
 
     def zeros(self, name: str, shape: Sequence[int]) -> tf.Variable:
-        """A trainable variable of zeros."""
         return self._add(name, np.zeros(shape))
 
     def normal(self, name: str, shape: Sequence[int], stddev: float) -> tf.Variable:
-        """A trainable variable, N(0, stddev)."""
         return self._add(name, self._generator(name).normal(0.0, stddev, shape))
 
     def glorot_uniform(self, name: str, size: int) -> tf.Variable:
-        """A trainable variable [size], uniform within ±sqrt(6 / (size + 1)).
+        """A variable [size], uniform within ±sqrt(6 / (size + 1)).
 
-        The bound is that of TF1's default initialiser for the shape (1, 1, 1, size) that the original gives its
-        actnorms: one input, `size` outputs.
+        That is TF1's default for the shape (1, 1, 1, size) of the original's actnorms: one input, `size` outputs.
         """
         bound = np.sqrt(6.0 / (size + 1))
         return self._add(name, self._generator(name).uniform(-bound, bound, size))
 
     def orthogonal_plu(self, size: int) -> tuple[tf.Variable, ...]:
-        """P, L, U, sign_S, log_S of a random orthogonal matrix P · L · (U + diag(sign_S · exp(log_S))).
-
-        L has ones on its diagonal and U zeros. P and sign_S are not trainable.
-        """
+        """P, L, U, sign_S, log_S of a random orthogonal matrix, see `LearnedPermutation`; P and sign_S do not learn."""
         gaussian = self._generator("orthogonal").normal(size=(size, size))
         p, lower, upper = scipy.linalg.lu(np.linalg.qr(gaussian)[0])
         diagonal = np.diag(upper)
@@ -74,6 +65,6 @@ class Parameters:
         scope, _, leaf = f"{self._name}/{path}".rpartition("/")
         # The closing slash makes the name absolute: a caller's own name scope must not end up in it.
         with tf.init_scope(), tf.name_scope(f"{scope}/"):
-            variable = tf.Variable(value, trainable=trainable, dtype=self.dtype, name=leaf)
+            variable = tf.Variable(value, trainable=trainable, dtype=self._dtype, name=leaf)
         self.variables[path] = variable
         return variable

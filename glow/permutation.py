@@ -13,10 +13,6 @@ class Reversal(VectorBijector):
     random permutation, the original's code reverses.
     """
 
-    def __init__(self, name: str = "reversal") -> None:
-        parameters = dict(locals())
-        super().__init__(is_constant_jacobian=True, parameters=parameters, name=name)
-
     def _forward(self, x: tf.Tensor) -> tf.Tensor:
         return tf.reverse(x, axis=[-1])
 
@@ -37,35 +33,13 @@ class LearnedPermutation(VectorBijector):
     U and the diagonal in one variable; TF1's checkpoints keep five. Multiplying the batch by each factor in turn takes
     three matrix products and never forms W.
 
-    #### References
-
-    [1]: Diederik P. Kingma, Prafulla Dhariwal. Glow: Generative Flow with Invertible 1x1 Convolutions. _NeurIPS_, 2018,
-         section 3.2.
-         https://arxiv.org/abs/1807.03039
+    Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.2, <https://arxiv.org/abs/1807.03039>.
     """
 
-    def __init__(
-        self,
-        p: tf.Variable,
-        lower: tf.Variable,
-        upper: tf.Variable,
-        sign_s: tf.Variable,
-        log_s: tf.Variable,
-        name: str = "learned_permutation",
-    ) -> None:
-        """Builds the bijector on variables p, lower, upper [event_size, event_size] and sign_s, log_s [event_size]."""
-        parameters = dict(locals())
-        self._p = p
-        self._lower = lower
-        self._upper = upper
-        self._sign_s = sign_s
-        self._log_s = log_s
-        super().__init__(is_constant_jacobian=True, dtype=p.dtype, parameters=parameters, name=name)
-
-    @classmethod
-    def create(cls, parameters: Parameters, size: int) -> "LearnedPermutation":
-        """A learned permutation of `size` channels with TF1's names below `parameters`; W starts orthogonal."""
-        return cls(*parameters.orthogonal_plu(size))
+    def __init__(self, parameters: Parameters, size: int) -> None:
+        """Creates the variables below `parameters`, under TF1's names; W starts orthogonal."""
+        self._p, self._lower, self._upper, self._sign_s, self._log_s = parameters.orthogonal_plu(size)
+        super().__init__(self._p.dtype)
 
     def _triangles(self) -> tuple[tf.Tensor, tf.Tensor]:
         lower = tf.linalg.set_diag(tf.linalg.band_part(self._lower, -1, 0), tf.ones_like(self._log_s))

@@ -23,7 +23,6 @@ def is_flow_name(name: str) -> bool:
 
 
 def _tf1_shape(path: str, variable: tf.Variable) -> tuple[int, ...]:
-    """The shape in which TF1 keeps the variable of that path."""
     axes = 1 if path.endswith("zeros/logs") else _LEADING_AXES.get(path.rpartition("/")[2], 0)
     return (1,) * axes + tuple(variable.shape)
 

@@ -18,18 +18,13 @@ Batches = Sequence[np.ndarray] | np.ndarray
 
 
 class FlowTrainer:
-    """Steps of the original's optimiser on a flow's loss.
+    """Steps of the original's optimiser on the loss of a flow, with a constant learning rate.
 
     A step's loss is that of pairs of sentences, as in the original: the mean loss of the first ones plus that of the
-    second ones, so twice the mean over the batch. Gradients are clipped to global norm 1; the rate is constant, weight
-    decay 0.01. Li et al. 2020, sections 3 and 4.
-
-    Args:
-      flow: the `Glow`.
-      learning_rate: constant.
+    second ones, so twice the mean over the batch. Li et al. 2020, sections 3 and 4.
 
     Attributes:
-      flow: that flow.
+      flow: the `Glow`.
       optimizer: its `AdamWeightDecay`.
     """
 
@@ -52,20 +47,16 @@ class FlowTrainer:
         count = tf.shape(u)[0]
 
         def step(i: tf.Tensor, losses: tf.TensorArray, norms: tf.TensorArray) -> tuple:
-            loss, norm = self._take_step(u[i])
-            return i + 1, losses.write(i, loss), norms.write(i, norm)
+            with tf.GradientTape() as tape:
+                bits_per_dim = tf.reduce_mean(self.flow.bits_per_dim(u[i]))
+                loss = 2.0 * bits_per_dim
+            norm = apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
+            return i + 1, losses.write(i, bits_per_dim), norms.write(i, norm)
 
         begin = (0, tf.TensorArray(u.dtype, count), tf.TensorArray(u.dtype, count))
         # One after the other, as each reads the variables that the one before has written.
         _, losses, norms = tf.while_loop(lambda i, *_: i < count, step, begin, parallel_iterations=1)
         return losses.stack(), norms.stack()
-
-    def _take_step(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            bits_per_dim = tf.reduce_mean(self.flow.bits_per_dim(u))
-            loss = 2.0 * bits_per_dim
-        norm = apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
-        return bits_per_dim, norm
 
     def train(self, X: np.ndarray, batches: Batches, show_progress_bar: bool | None = None) -> np.ndarray:
         """Loss before each step, in bits per dimension: float32 [number of batches].
@@ -80,40 +71,35 @@ class FlowTrainer:
         Raises:
           ValueError: a loss, a gradient or a weight is not finite.
         """
-        before, losses = self.state(), None
-        try:
-            losses = self._train(X, batches, show_progress_bar)
-        finally:
-            if losses is None:
-                self.restore(before)
-        return losses
-
-    def _train(self, X: np.ndarray, batches: Batches, show_progress_bar: bool | None) -> np.ndarray:
+        before = self.state()
         losses: list[float] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
-        with tqdm(total=len(batches), desc="flow", unit="step", disable=hidden) as progress:
-            for stack in _stacked(batches):
-                step_losses, norms = (values.numpy() for values in self._steps(tf.constant(X[stack])))
-                finite = np.isfinite(step_losses) & np.isfinite(norms)
-                if not finite.all():
-                    i = int(np.argmin(finite))
-                    raise ValueError(
-                        f"found a loss of {step_losses[i]} with a gradient of norm {norms[i]} at step "
-                        f"{len(losses) + i + 1} of {len(batches)}, expected finite ones (try a smaller learning rate, "
-                        "or embeddings of smaller norm)"
-                    )
-                losses.extend(step_losses)
-                progress.update(len(stack))
-        if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
-            raise ValueError("found weights of the flow that are not finite, expected a smaller learning rate")
+        try:
+            with tqdm(total=len(batches), desc="flow", unit="step", disable=hidden) as progress:
+                for stack in _stacked(batches):
+                    step_losses, norms = (values.numpy() for values in self._steps(tf.constant(X[stack])))
+                    finite = np.isfinite(step_losses) & np.isfinite(norms)
+                    if not finite.all():
+                        i = int(np.argmin(finite))
+                        raise ValueError(
+                            f"found a loss of {step_losses[i]} with a gradient of norm {norms[i]} at step "
+                            f"{len(losses) + i + 1} of {len(batches)}, expected finite ones (try a smaller learning "
+                            "rate, or embeddings of smaller norm)"
+                        )
+                    losses.extend(step_losses)
+                    progress.update(len(stack))
+            if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
+                raise ValueError("found weights of the flow that are not finite, expected a smaller learning rate")
+        except BaseException:
+            self.restore(before)
+            raise
         return np.asarray(losses, np.float32)
 
     def state(self) -> list[np.ndarray]:
-        """Arrays of the flow's variables and of the optimiser's, in order of creation."""
+        """Arrays of the flow's variables and of the optimiser's, in order of creation, for `restore`."""
         return [variable.numpy() for variable in (*self.flow.variables, *self.optimizer.variables)]
 
     def restore(self, state: Sequence[np.ndarray]) -> None:
-        """Gives flow and optimiser the values of an earlier `state()`."""
         for variable, value in zip((*self.flow.variables, *self.optimizer.variables), state, strict=True):
             variable.assign(value)
 

@@ -24,13 +24,7 @@ def check_bijector(bijector, event_size, seed=0):
 
 
 def check_density(bijector, event_size, seed=0):
-    """Asserts round trips, and the log-determinants against the autodiff Jacobian.
-
-    Args:
-      bijector: a float64 bijector of vectors.
-      event_size: their size.
-      seed: of the inputs.
-    """
+    """Asserts round trips of a float64 bijector of vectors, and its log-determinants against the autodiff Jacobian."""
     x = tf.constant(np.random.default_rng(seed).normal(size=(3, event_size)))
     y = bijector.forward(x)
     expected = np.linalg.slogdet(_jacobian(bijector, x))[1]
@@ -50,7 +44,7 @@ def check_density(bijector, event_size, seed=0):
 
 
 def check_shapes(bijector, event_size, seed=0):
-    """Asserts that any leading axes are kept, in a graph too; arguments as `check_density`."""
+    """Asserts that any leading axes are kept, in a graph too."""
     x = tf.constant(np.random.default_rng(seed).normal(size=(3, event_size)))
     for function in (bijector.forward, bijector.inverse):
         expected = function(tf.identity(x)).numpy()

@@ -38,16 +38,13 @@ def test_training_raises_the_likelihood(fitted):
     assert np.mean(fitted.losses_[-8:]) < np.mean(fitted.losses_[:8]) - 0.1
 
 
-def test_latents_are_the_flows_and_invert_to_the_embeddings(fitted):
+def test_latents_samples_and_densities_are_the_flows(fitted):
     X = embeddings()
     z = fitted.transform(X)
     assert z.dtype == np.float32
     np.testing.assert_allclose(z, fitted.flow_.forward(X), rtol=0, atol=1e-5)
     np.testing.assert_allclose(fitted.inverse_transform(z), X, rtol=0, atol=1e-4)
-
-
-def test_score_is_the_log_density_in_nats(fitted):
-    X = embeddings()
+    np.testing.assert_array_equal(fitted.sample(5, seed=4), fitted.flow_.sample(5, seed=4))
     np.testing.assert_allclose(fitted.score_samples(X), fitted.flow_.log_prob(X), rtol=1e-5)
     bits = fitted.flow_.bits_per_dim(X).numpy()
     np.testing.assert_allclose(fitted.score_samples(X), -bits * 8 * np.log(2), rtol=1e-5)
@@ -148,14 +145,12 @@ def test_failed_fit_leaves_the_flow_as_it_was(fitted):
 
 
 @pytest.mark.parametrize(("width", "levels"), [(2, 1), (7, 2), (25, 3)])
-def test_narrow_embeddings_get_as_many_levels_as_they_allow(eagerly, width, levels):
+def test_narrow_embeddings_get_as_many_levels_as_they_allow(eagerly, recwarn, width, levels):
     calibrator = FlowCalibrator(GlowConfig(n_levels=3, depth=1, coupling_width=2), batch_size=8, epochs=0.1)
     X = np.random.default_rng(1).normal(size=(80, width)).astype(np.float32)
-    if levels < 3:
-        with pytest.warns(UserWarning, match=f"found 3 levels with {width} channels, so there are {levels}"):
-            calibrator.fit(X)
-    else:
-        calibrator.fit(X)
+    calibrator.fit(X)
+    warned = [f"config: found 3 levels with {width} channels, so there are {levels}"] if levels < 3 else []
+    assert [str(one.message) for one in recwarn if one.category is UserWarning] == warned
     assert calibrator.config_ == dataclasses.replace(calibrator.config, n_levels=levels)
     np.testing.assert_allclose(calibrator.inverse_transform(calibrator.transform(X)), X, rtol=0, atol=1e-4)
 
@@ -164,13 +159,6 @@ def test_fewer_rows_than_a_batch_are_one_step_and_a_warning(eagerly):
     with pytest.warns(UserWarning, match="batch_size: found 8 with 5 samples"):
         calibrator = FlowCalibrator(**SMALL).fit(embeddings()[:5])
     assert calibrator.n_steps_ == 1
-
-
-def test_samples_are_drawn_from_the_density(fitted):
-    drawn = fitted.sample(500, seed=4)
-    assert drawn.shape == (500, 8)
-    np.testing.assert_array_equal(drawn, fitted.sample(500, seed=4))
-    np.testing.assert_allclose(fitted.transform(drawn).std(axis=0), 1.0, atol=0.15)
 
 
 def _with(value):

@@ -9,7 +9,7 @@ from tests.glow.bijector_checks import check_bijector, perturb
 
 def learned(size, dtype=tf.float64):
     parameters = Parameters("flow", seed=3, dtype=dtype)
-    return LearnedPermutation.create(parameters, size), parameters.variables
+    return LearnedPermutation(parameters, size), parameters.variables
 
 
 def test_reversal_is_a_bijector():
