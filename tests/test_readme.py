@@ -1,7 +1,6 @@
 """Every command of README.md is run: here on a small BERT, or by the tests of the script that it names."""
 
 import json
-import os
 import pathlib
 import re
 import shlex
@@ -11,7 +10,10 @@ import sys
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from bert_flow_tf.cli import main
+from bert_flow_tf.encoder import source
 from bert_flow_tf.recipe import run
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -24,10 +26,10 @@ _BASE = "uncased_L-12_H-768_A-12"
 
 
 @pytest.fixture(scope="module")
-def clone(documented_bert, tmp_path_factory):
+def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
     """A clone as a reader has it after set-up, with a small BERT in BERT base's place and STS-B of 36 pairs.
 
-    The cache holds that BERT converted; a command of its own converts it to a folder.
+    The cache holds that BERT converted, and it stands for the demo encoder too.
     """
     root = tmp_path_factory.mktemp("clone")
     shutil.copytree(_ROOT / "run_scripts", root / "run_scripts")
@@ -35,11 +37,6 @@ def clone(documented_bert, tmp_path_factory):
     (root / "run_scripts" / "setup_env.sh").write_text(f"VENV_PYTHON={shlex.quote(sys.executable)}\n")
     for package in ("bert_flow_tf", "glow"):
         (root / package).symlink_to(_ROOT / package)
-    (root / ".venv" / "bin").mkdir(parents=True)
-    for name, command in (("python", ""), ("bert-flow", " -m bert_flow_tf.cli")):
-        path = root / ".venv" / "bin" / name
-        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{command} "$@"\n')
-        path.chmod(0o755)
     shutil.copytree(documented_bert / "bert", root / "premodels" / _BASE)
     shutil.copytree(documented_bert / "cache", root / "cache")
     rng = np.random.default_rng(0)
@@ -55,22 +52,35 @@ def clone(documented_bert, tmp_path_factory):
         header = ["index", *["-"] * 6, "sentence1", "sentence2", "score"]
         (data / f"{split}.tsv").write_text("".join("\t".join(row) + "\n" for row in [header, *rows]))
     (data / "sts-test.csv").write_text("".join("\t".join(["-"] * 4 + [row[9], row[7], row[8]]) + "\n" for row in rows))
-    return root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.setenv("BERT_FLOW_CACHE", str(root / "cache"))
+        patch.setenv("PYTHONPATH", str(root))
+        for variable in ("BERT_HUB", "PREPROCESS_HUB", "INIT_CKPT"):
+            patch.delenv(variable, raising=False)
+        patch.setattr(source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
+        yield root
 
 
-def _run(clone, name, replacements=()):
-    """What a block of README.md prints, run in the clone."""
-    language, text = _BLOCKS[name]
-    for old, new in replacements:
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    command = ["bash", "-euc", text] if language == "bash" else [sys.executable, "-c", text]
-    environment = {**os.environ, "BERT_FLOW_CACHE": str(clone / "cache"), "PYTHONPATH": str(clone)}
-    for variable in ("BERT_HUB", "PREPROCESS_HUB", "INIT_CKPT"):
-        environment.pop(variable, None)
-    done = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+def _process(*command):
+    """What a process prints in the clone."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
+
+
+def _bert_flow(name):
+    """What each line of a block of `bert-flow` commands prints in the clone, run in this process."""
+    language, text = _BLOCKS[name]
+    assert language == "bash"
+    printed = []
+    for line in text.splitlines():
+        program, *arguments = shlex.split(line)
+        assert program == ".venv/bin/bert-flow"
+        outcome = CliRunner().invoke(main, arguments)
+        assert outcome.exit_code == 0, (line, outcome.output, outcome.exception)
+        printed.append(outcome.output.splitlines())
+    return printed
 
 
 def test_every_block_of_code_is_a_command_with_a_test():
@@ -84,22 +94,27 @@ def test_every_block_of_code_is_a_command_with_a_test():
 
 
 def test_commands_train_score_convert_export_and_serve(clone):
-    scores = _run(clone, "original")
+    scores = _process("bash", "-euc", _BLOCKS["original"][1])
     assert re.search(r"^Pearson: -?\d\.\d+, Spearman: -?\d\.\d+$", scores, re.MULTILINE)
-    _run(clone, "TF1 runs")
+    # 36 pairs of all splits in batches of 32.
+    # One batch of 32 of the 36 pairs of all splits.
+    assert (clone / "runs" / "stsb_flow" / "model.ckpt-1.index").is_file()
+    _bert_flow("TF1 runs")
     for name in ("stsb_flow", "from_tf1"):
         assert (clone / "runs" / name / "train_results.json").is_file()
-    said = _run(clone, "tables").splitlines()
-    assert said[-1].startswith("report written: report")
+    assert _bert_flow("tables")[-1][-1].startswith("report written: report")
     assert (clone / "report" / "report.html").read_text(encoding="utf-8").count("<img ") >= 2
-    said = _run(clone, "convert and export").splitlines()
-    assert said[0] == "encoder folder written: encoders/bert_base"
-    assert said[1].startswith("SavedModel written: exported/1 (reloaded: max difference ")
-    _run(clone, "client")
+    converted, exported = _bert_flow("convert and export")
+    assert converted == ["encoder folder written: encoders/bert_base"]
+    assert exported[0].startswith("SavedModel written: exported/1 (reloaded: max difference ")
+    # A process of its own: it imports only what it says.
+    _process(sys.executable, "-c", _BLOCKS["client"][1])
 
 
-def test_python_learns_a_flow_and_saves_it(clone, documented_encoder_dir):
-    _run(clone, "Python", replacements=[('"demo"', repr(str(documented_encoder_dir)))])
+def test_python_learns_a_flow_and_saves_it(clone):
+    names = {}
+    exec(compile(_BLOCKS["Python"][1], "README.md", "exec"), names)
+    assert names["embeddings"].shape == (64, 32)
     assert json.loads((clone / "my_model" / "bert_flow.json").read_text())["model"]["pooling"] == "avg-last-2"
 
 
