@@ -18,6 +18,7 @@ import tempfile
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
 from bert_flow_tf.files.atomic import write_atomically
+from bert_flow_tf.paper.original_runs import original_figure
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 
 FLOW_FLAGS = ("--flow=1", "--flow_loss=1", "--use_full_for_training=1", "--num_train_epochs=1.0", "--do_train=true")
@@ -50,6 +51,10 @@ def measure(args: argparse.Namespace, embedding_type: str, flow: bool, seed: int
         return results
 
 
+def mean_and_deviation(values: list[float]) -> str:
+    return f"{statistics.fmean(values):.4f}" + (f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else "")
+
+
 def main() -> None:
     parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--glue_dir", required=True, help="folder that holds STS-B")
@@ -76,8 +81,15 @@ def main() -> None:
         for kind in args.types:
             suffix = "" if cached else " uncached"
             values = [results[f"{args.bert_hub} {kind} flow seed {seed}{suffix}"]["spearman"] for seed in args.seeds]
-            deviation = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
-            print(f"{kind:12} flow{suffix:10} {statistics.fmean(values):.4f}{deviation}")
+            print(f"{kind:12} flow{suffix:10} {mean_and_deviation(values)}")
+    if args.bert_hub == "demo":
+        print("\nthe original's runs on these weights")
+        for kind in args.types:
+            for name, config in (("no flow", None), ("flow", "config_l3_d3_w32")):
+                values = original_figure(kind, config, [])["values_x100"]
+                print(
+                    f"{kind:12} {name:14} {mean_and_deviation([value / 100 for value in values])} ({len(values)} runs)"
+                )
 
 
 if __name__ == "__main__":
