@@ -46,10 +46,14 @@ class ArgumentParser(argparse.ArgumentParser):
 def quiet_libraries(log_level: str = "3") -> None:
     """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen.
 
+    It also keeps TensorFlow from importing Keras 3, which takes a quarter of the start of a process and which nothing
+    here uses: a command line is a process of our own, where `tf.keras` may be tf_keras.
+
     Args:
       log_level: least that TensorFlow's own code writes: "2" for errors, "3" for the end of the process alone.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", log_level)
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     for category in (FutureWarning, DeprecationWarning):
         warnings.simplefilter("ignore", category)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
