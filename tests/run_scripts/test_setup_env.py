@@ -55,6 +55,17 @@ def test_an_environment_without_pip_is_made_again(repository):
     assert repository.calls()[0].startswith("-m venv --clear")
 
 
+def test_python_keeps_what_it_compiled_where_the_environment_forbids_it(repository):
+    repository.run("test.sh")
+    python = repository.root / ".venv" / "bin" / "python"
+    python.write_text(
+        python.read_text().replace(
+            "root=", "[[ $* != '-m pytest'* || -z $PYTHONDONTWRITEBYTECODE ]] || exit 1\nroot=", 1
+        )
+    )
+    assert repository.run("test.sh", PYTHONDONTWRITEBYTECODE="1").returncode == 0
+
+
 def test_two_scripts_at_once_install_once(repository):
     command = ["bash", str(repository.root / "run_scripts" / "test.sh")]
     environment = repository.environment(STAND_IN_PIP_SECONDS="1")
