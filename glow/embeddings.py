@@ -32,3 +32,14 @@ def negligible_deviation(typical: np.ndarray, mean: np.ndarray) -> np.ndarray:
       mean: mean of each channel, [D] or a number.
     """
     return np.maximum(_NEGLIGIBLE_FRACTION * typical, _ROUNDING * np.abs(mean))
+
+
+def negligible(deviation: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """bool [D]: whether each channel's deviation is negligible, from deviations [D] and means [D]."""
+    return deviation <= negligible_deviation(np.sqrt(np.mean(deviation**2)), mean)
+
+
+def negligible_channels(X: np.ndarray) -> np.ndarray:
+    """bool [D]: the channels of `X` [n, D] whose deviation is negligible."""
+    X = np.asarray(X, np.float64)
+    return negligible(X.std(axis=0), X.mean(axis=0))

@@ -101,9 +101,8 @@ def calibrate(
         names = [name for name in compare.METHODS if name != "whitening-256" or matrix.shape[1] > 256]
     splits, start = {}, 0
     for split, one in examples.items():
-        rows = matrix[start : start + 2 * len(one)]
-        splits[split] = compare.Split(rows[::2], rows[1::2], getattr(one, "gold", None))
-        start += len(rows)
+        splits[split] = compare.Split(matrix[start : start + 2 * len(one)], getattr(one, "gold", None))
+        start += 2 * len(one)
     results = compare.compare(
         splits,
         metric=task.metric,

@@ -57,14 +57,13 @@ def evaluate(
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
     import msgspec
 
-    from bert_flow_tf.evaluation.evaluate import embed_tasks, score_tasks
+    from bert_flow_tf.evaluation.evaluate import evaluate as score
     from bert_flow_tf.results.records import Scores, TaskScores
     from bert_flow_tf.runs.record import made_by
 
     tasks = _read(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
     loaded = model.load()
-    embeddings = embed_tasks(lambda sentences: loaded.encode(sentences, show_progress_bar=False), tasks)
-    results = score_tasks(tasks, embeddings)
+    results = score(lambda sentences: loaded.encode(sentences, show_progress_bar=False), tasks)
     click.echo(scores_table(results).to_text())
     if path:
         scores = msgspec.convert(results, dict[str, TaskScores])
@@ -75,7 +74,7 @@ def scores_table(results: dict[str, dict]) -> Table:
     """A row per task: split, metric, number of pairs, and the score times 100 by each protocol.
 
     Args:
-      results: as `evaluation.evaluate.score_tasks` gives them.
+      results: as `evaluation.evaluate.evaluate` gives them.
     """
     rows = []
     for name, result in results.items():

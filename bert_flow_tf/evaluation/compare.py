@@ -1,18 +1,17 @@
 """Every calibration against the same embeddings of one task: the experiment of the paper's Table 5."""
 
-import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.calibration import (
+    MOST_K,
     TUNED,
-    TUNED_K,
     EmbeddingError,
     Identity,
     NullTopSingularVectors,
@@ -20,41 +19,25 @@ from bert_flow_tf.evaluation.calibration import (
     calibration,
     check_finite,
     check_name,
-    negligible_channels,
 )
 from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
 from glow.config import DEFAULT_CONFIG, GlowConfig
+from glow.embeddings import negligible_channels
 
-METHODS = (
-    "none",
-    "sn",
-    "natsv-1",
-    "natsv",
-    "sn+natsv-1",
-    "sn+natsv",
-    "whitening",
-    "whitening-256",
-    "flow",
-)
+METHODS = ("none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "whitening-256", "flow")
 FIT_ON = {"all": ("train", "dev", "test"), "train": ("train",)}
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Split:
-    """The embeddings of one split's pairs.
+class Split(NamedTuple):
+    """Embeddings of one split's n pairs.
 
     Attributes:
-      a, b: float [n, D], the first sentences' and the second ones'.
+      embeddings: float [2n, D], each pair's two sentences after one another.
       gold: [n] scores or labels; None where none are needed.
     """
 
-    a: np.ndarray
-    b: np.ndarray
+    embeddings: np.ndarray
     gold: np.ndarray | None = None
-
-    def rows(self) -> np.ndarray:
-        """Both sentences of each pair after one another, [2n, D]."""
-        return np.stack([self.a, self.b], axis=1).reshape(-1, self.a.shape[1])
 
 
 def compare(
@@ -82,13 +65,13 @@ def compare(
     Every sentence counts as often as it occurs, as in the original's training.
 
     Args:
-      splits: dict of `Split` by name: `train`, `dev`, `test`. `test` needs gold scores, and `dev` for tuned methods.
+      splits: `train`, `dev` and `test`; `test` needs gold scores, and so does `dev` for tuned methods.
       metric: "spearman" or "auc".
       methods: names, see `calibration.calibration`, tuned ones too.
       fit_on: key of `FIT_ON`: "all" splits, the paper's "target", or "train".
       seeds: of the flow.
-      flow_options: dict of further arguments of `glow.calibrator.FlowCalibrator`.
-      on_row: function that is given each row's dict as soon as it is there.
+      flow_options: further arguments of `glow.calibrator.FlowCalibrator`.
+      on_row: called with each row's dict as soon as it is there.
 
     Raises:
       UserError: an unknown method or none, no seed for the flow, embeddings that are not finite or do not fit a method,
@@ -102,9 +85,9 @@ def compare(
     if "flow" in methods and not seeds:
         raise UserError("--seeds: found none, expected at least one for the flow")
     for name, split in splits.items():
-        check_finite(split.a, f"embeddings of the first sentences of {name}")
-        check_finite(split.b, f"embeddings of the second sentences of {name}")
-    fit_rows = np.concatenate([splits[name].rows() for name in FIT_ON[fit_on]])
+        check_finite(split.embeddings[::2], f"embeddings of the first sentences of {name}")
+        check_finite(split.embeddings[1::2], f"embeddings of the second sentences of {name}")
+    fit_rows = np.concatenate([splits[name].embeddings for name in FIT_ON[fit_on]])
     rows, width = fit_rows.shape
     _check_shape(methods, rows, width, flow_options or {})
     results = {
@@ -137,7 +120,12 @@ def _check_shape(methods: Sequence[str], rows: int, width: int, flow_options: di
         most = width if kind == "whitening" else width - 1
         if number and int(number) > most:
             raise UserError(f"--methods: found {method} for embeddings of {width} dimensions, expected at most {most}")
-        if rows < (fewest := _fewest_rows(kind, number, width)):
+        fewest = 1 if kind == "none" else 2
+        if kind == "whitening":
+            fewest = int(number or width) + 1
+        elif kind in TUNED:
+            fewest = int(number or _largest_k(width)) + 2
+        if rows < fewest:
             raise UserError(f"--methods: found {method} for {rows} embeddings, expected {fewest} or more")
     if "flow" in methods:
         least = 2 ** GlowConfig.load(flow_options.get("config", DEFAULT_CONFIG)).n_levels
@@ -145,36 +133,26 @@ def _check_shape(methods: Sequence[str], rows: int, width: int, flow_options: di
             raise UserError(f"--methods: found flow for embeddings of {width} dimensions, expected {least} or more")
 
 
-def _fewest_rows(kind: str, number: str, width: int) -> int:
-    """How many rows `fit` of a kind of calibration asks for."""
-    if kind == "whitening":
-        return int(number or width) + 1
-    if kind in TUNED:
-        return int(number or max((k for k in TUNED_K if k < width), default=1)) + 2
-    return 1 if kind == "none" else 2
+def _largest_k(width: int) -> int:
+    """The largest k that embeddings of that width allow, of those that a tuned method chooses among."""
+    return min(MOST_K, max(width - 1, 1))
 
 
 def _scores(fitted: Any, split: Split, metric: str, place: str) -> dict[str, float]:
     assert split.gold is not None, "only splits with gold scores are scored"
-    similarities = cosines(fitted.transform(split.a), fitted.transform(split.b), place)
-    return score_pairs(similarities, split.gold, metric, place)
+    a, b = (fitted.transform(rows) for rows in (split.embeddings[::2], split.embeddings[1::2]))
+    return score_pairs(cosines(a, b, place), split.gold, metric, place)
 
 
 def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metric: str) -> dict[str, Any]:
     first = (StandardNormalization() if method == "sn+natsv" else Identity()).fit(fit_rows)
-    candidates = [k for k in TUNED_K if k < fit_rows.shape[1]]
     # The directions for fewer are the first of those for most.
-    most = NullTopSingularVectors(max(candidates, default=1)).fit(first.transform(fit_rows))
-    nulled = {k: make_pipeline(first, most.truncated(k)) for k in candidates}
+    most = NullTopSingularVectors(_largest_k(fit_rows.shape[1])).fit(first.transform(fit_rows))
+    nulled = {k: make_pipeline(first, most.truncated(k)) for k in range(1, most.k + 1)}
     dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in nulled.items()}
     k = max(dev_by_k, key=lambda k: dev_by_k[k])
-    by_k = {str(k): score for k, score in dev_by_k.items()}
-    return {
-        "k": k,
-        "dev": dev_by_k[k],
-        **_scores(nulled[k], splits["test"], metric, f"{method}-{k}, test"),
-        "dev_by_k": by_k,
-    }
+    scores = _scores(nulled[k], splits["test"], metric, f"{method}-{k}, test")
+    return {"k": k, "dev": dev_by_k[k], **scores, "dev_by_k": {str(k): score for k, score in dev_by_k.items()}}
 
 
 def _flow(
@@ -191,9 +169,5 @@ def _flow(
         by_seed.append({"seed": seed, **_scores(fitted, test, metric, f"flow of seed {seed}, test"), **seconds})
     means = {name: statistics.fmean(run[name] for run in by_seed) for name in METRICS[metric]}
     values = [run[metric] for run in by_seed]
-    return {
-        **means,
-        "std": statistics.stdev(values) if len(values) > 1 else None,
-        "median": statistics.median(values),
-        "by_seed": by_seed,
-    }
+    std = statistics.stdev(values) if len(values) > 1 else None
+    return {**means, "std": std, "median": statistics.median(values), "by_seed": by_seed}

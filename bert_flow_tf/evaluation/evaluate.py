@@ -1,6 +1,6 @@
 """Any encoder on any number of similarity tasks, each different sentence embedded once."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,78 +14,47 @@ from bert_flow_tf.evaluation.protocols import cosines, score_task
 _SENTENCES_PER_CALL = 1024
 
 
-class SentenceEmbeddings:
-    """Embeddings that are found by their sentence.
-
-    Args:
-      sentences: n different sentences.
-      values: [n, D].
-
-    Raises:
-      UserError: `values` is no matrix of n rows.
-    """
-
-    def __init__(self, sentences: Sequence[str], values: npt.ArrayLike):
-        self.values = np.asarray(values)
-        if self.values.ndim != 2 or len(self.values) != len(sentences):
-            raise UserError(
-                f"embeddings: found an array of shape {list(self.values.shape)} for {len(sentences)} sentences, "
-                f"expected [{len(sentences)}, D]"
-            )
-        self._rows = {sentence: row for row, sentence in enumerate(sentences)}
-
-    def of(self, sentences: Iterable[str]) -> np.ndarray:
-        """The embeddings [m, D] of m sentences, which may recur.
-
-        Raises:
-          KeyError: one of them was not embedded.
-        """
-        return self.values[[self._rows[sentence] for sentence in sentences]]
-
-
-def embed_tasks(encode: Callable[[list[str]], npt.ArrayLike], tasks: Iterable[SimilarityTask]) -> SentenceEmbeddings:
-    """Embeddings of every sentence of the tasks, each computed once.
+def evaluate(encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[SimilarityTask]) -> dict[str, dict]:
+    """The scores of every task, as a dict from the task's name to what `protocols.score_task` gives.
 
     Args:
       encode: function from m sentences to an array [m, D], such as `BertFlow.encode` or the `encode` of
-        sentence-transformers; called for up to 1024 sentences of like length at a time.
-      tasks: `SimilarityTask`s.
+        sentence-transformers; called for up to 1024 different sentences of like length at a time.
+      tasks: each with its gold scores.
 
     Raises:
-      UserError: `encode` gives something else.
+      UserError: `encode` gives something else, embeddings that are not finite, or similarities that leave a score
+        undefined; names task and sub-set.
     """
-    everything = (
-        sentence
-        for task in tasks
-        for subset in task.subsets
-        for sentences in (subset.sentences_a, subset.sentences_b)
-        for sentence in sentences
-    )
-    distinct = list(dict.fromkeys(everything))
-    values: np.ndarray | None = None
-    with tqdm(total=len(distinct), desc="embed", unit="sentence", disable=None) as bar:
-        for rows in length_batches(np.array([len(sentence) for sentence in distinct]), _SENTENCES_PER_CALL):
-            part = [distinct[i] for i in rows]
-            embeddings = SentenceEmbeddings(part, encode(part)).values
-            if values is None:
-                values = np.empty((len(distinct), embeddings.shape[1]), embeddings.dtype)
+    subsets = [subset for task in tasks for subset in task.subsets]
+    distinct = list(dict.fromkeys(s for subset in subsets for s in subset.sentences_a + subset.sentences_b))
+    embeddings, rows = _embed(encode, distinct), {sentence: row for row, sentence in enumerate(distinct)}
+
+    def embeddings_of(sentences: list[str]) -> np.ndarray:
+        return embeddings[[rows[sentence] for sentence in sentences]]
+
+    def similarities(task: SimilarityTask) -> list[np.ndarray]:
+        return [
+            cosines(embeddings_of(subset.sentences_a), embeddings_of(subset.sentences_b), task.place(subset))
+            for subset in task.subsets
+        ]
+
+    return {task.name: score_task(task, similarities(task)) for task in tasks}
+
+
+def _embed(encode: Callable[[list[str]], npt.ArrayLike], sentences: list[str]) -> np.ndarray:
+    """The embeddings [n, D] of n different sentences, in their order."""
+    values = np.empty((len(sentences), 0))
+    with tqdm(total=len(sentences), desc="embed", unit="sentence", disable=None) as bar:
+        for rows in length_batches(np.array([len(sentence) for sentence in sentences]), _SENTENCES_PER_CALL):
+            embeddings = np.asarray(encode([sentences[i] for i in rows]))
+            if embeddings.ndim != 2 or len(embeddings) != len(rows):
+                raise UserError(
+                    f"embeddings: found an array of shape {list(embeddings.shape)} for {len(rows)} sentences, "
+                    f"expected [{len(rows)}, D]"
+                )
+            if not values.size:
+                values = np.empty((len(sentences), embeddings.shape[1]), embeddings.dtype)
             values[rows] = embeddings
             bar.update(len(rows))
-    return SentenceEmbeddings(distinct, np.empty((0, 0)) if values is None else values)
-
-
-def score_tasks(tasks: Iterable[SimilarityTask], embeddings: SentenceEmbeddings) -> dict[str, dict]:
-    """The scores of every task, as a dict from the task's name to what `protocols.score_task` gives.
-
-    Raises:
-      UserError: embeddings that are not finite, or similarities that leave a score undefined; it names task and
-        sub-set.
-    """
-    return {task.name: score_task(task, _similarities(task, embeddings)) for task in tasks}
-
-
-def _similarities(task: SimilarityTask, embeddings: SentenceEmbeddings) -> list[np.ndarray]:
-    return [
-        cosines(embeddings.of(subset.sentences_a), embeddings.of(subset.sentences_b), task.place(subset))
-        for subset in task.subsets
-    ]
+    return values

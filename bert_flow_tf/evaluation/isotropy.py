@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
+from glow.embeddings import negligible_channels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Isotropy:
 
     Attributes:
       embeddings, channels: n, D.
-      constant_channels: channels that do not vary but for rounding, see `calibration.negligible_channels`.
+      constant_channels: channels that do not vary but for rounding, see `glow.embeddings.negligible_channels`.
       mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
       mean_share: share of the mean squared norm that the mean vector holds; near 0 when isotropic.
       top_share: share of the mean squared norm along the top singular vector; 1 / D when isotropic.
@@ -55,23 +56,27 @@ def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
       UserError: fewer than two embeddings, one that is zero or not finite, or embeddings that are all the same.
     """
     x = _checked(embeddings)
-    mean = x.mean(axis=0)
+    n, mean = len(x), x.mean(axis=0)
     singular, directions = _singular(x)
     spectrum = singular / np.sqrt(len(x))
     centred_spectrum = _singular(x - mean)[0] / np.sqrt(len(x))
     power, variance = spectrum**2, centred_spectrum**2
     shares = centred_spectrum / centred_spectrum.sum()
+    # The squared norm of the sum of n unit vectors is n plus their cosines over all ordered pairs.
+    total = (x / np.linalg.norm(x, axis=1, keepdims=True)).sum(axis=0)
+    projections = x @ directions / np.sqrt(power.sum())
+    z = np.concatenate([np.exp(projections).sum(axis=0), np.exp(-projections).sum(axis=0)])
     return Isotropy(
         embeddings=x.shape[0],
         channels=x.shape[1],
-        constant_channels=int(_negligible(x).sum()),
-        mean_cosine=_mean_pairwise_cosine(x),
+        constant_channels=int(negligible_channels(x).sum()),
+        mean_cosine=float((total @ total - n) / (n * (n - 1))),
         mean_share=float(mean @ mean / power.sum()),
         top_share=float(power[0] / power.sum()),
         centred_top_share=float(variance[0] / variance.sum()),
         participation_ratio=float(variance.sum() ** 2 / np.sum(variance**2)),
         effective_rank=float(np.exp(-np.sum(shares * np.log(np.where(shares > 0, shares, 1.0))))),
-        partition_ratio=_partition_ratio(x @ directions / np.sqrt(power.sum())),
+        partition_ratio=float(z.min() / z.max()),
         spectrum=spectrum.tolist(),
         centred_spectrum=centred_spectrum.tolist(),
     )
@@ -80,14 +85,13 @@ def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
     """Bits per dimension of the embeddings [n, D] under a Gaussian with diagonal covariance fitted to them.
 
-    That is the mean over varying channels of log2(2 pi e variance) / 2; constant channels have no density and are left
-    out.
+    That is the mean of log2(2 pi e variance) / 2 over the channels that vary; constant ones have no density.
 
     Raises:
       UserError: as `isotropy`.
     """
     x = _checked(embeddings)
-    variance = x.var(axis=0)[~_negligible(x)]
+    variance = x.var(axis=0)[~negligible_channels(x)]
     return float(np.mean(0.5 * np.log2(2 * np.pi * np.e * variance)))
 
 
@@ -99,34 +103,11 @@ def isotropic_reference(n: int, channels: int, seed: int = 0) -> Isotropy:
     return isotropy(np.random.default_rng(seed).normal(size=(n, channels)))
 
 
-def _negligible(x: np.ndarray) -> np.ndarray:
-    # scikit-learn, which this imports, takes a second to load: not for those who only read results.
-    from bert_flow_tf.evaluation.calibration import negligible_channels
-
-    return negligible_channels(x)
-
-
 def _singular(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Singular values, descending, and right singular vectors, as columns, of `x`: [min(n, D)] and [D, min(n, D)]."""
     # Of R, which is as small as D allows: the left singular vectors of tall embeddings cost most and are not needed.
     _, singular, rows = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
     return singular, rows.T
-
-
-def _mean_pairwise_cosine(x: np.ndarray) -> float:
-    """Mean cosine over all pairs of different rows of `x` [n, D]: exact, in O(n D).
-
-    The squared norm of the sum of the n unit vectors is n plus the sum over all ordered pairs.
-    """
-    n = len(x)
-    total = (x / np.linalg.norm(x, axis=1, keepdims=True)).sum(axis=0)
-    return float((total @ total - n) / (n * (n - 1)))
-
-
-def _partition_ratio(projections: np.ndarray) -> float:
-    """min Z(c) / max Z(c) over unit singular vectors c, from the scaled embeddings' coordinates [n, directions]."""
-    z = np.concatenate([np.exp(projections).sum(axis=0), np.exp(-projections).sum(axis=0)])
-    return float(z.min() / z.max())
 
 
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:

@@ -50,30 +50,21 @@ def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, np
     """
     distances = np.asarray(distances)
     values_of = {name: np.asarray(values, np.float64) for name, values in similarities.items()}
-    rows = {
-        name: {
-            "edit distance": 100 * _spearman(values, distances, name, "edit distance"),
-            "gold": 100 * _spearman(values, values_of[GOLD], name, "gold"),
-        }
-        for name, values in values_of.items()
-    }
-    return {"pairs": len(distances), "rows": rows, "close": _close_correlations(distances, values_of)}
-
-
-def _close_correlations(distances: np.ndarray, similarities: Mapping[str, np.ndarray]) -> dict:
     close = distances <= CLOSE_DISTANCE
-    others = {"edit distance": distances[close], "gold": similarities[GOLD][close]}
-    rows: dict[str, dict[str, float | None]] = {}
+    rows: dict[str, dict[str, float]] = {}
+    close_rows: dict[str, dict[str, float | None]] = {}
     undefined = []
-    for name, values in similarities.items():
-        rows[name] = {}
-        for column, other in others.items():
+    for name, values in values_of.items():
+        rows[name], close_rows[name] = {}, {}
+        for column, other in (("edit distance", distances), ("gold", values_of[GOLD])):
+            rows[name][column] = 100 * _spearman(values, other, name, column)
             try:
-                rows[name][column] = 100 * _spearman(values[close], other, name, column)
+                close_rows[name][column] = 100 * _spearman(values[close], other[close], name, column)
             except UserError as error:
-                rows[name][column] = None
+                close_rows[name][column] = None
                 undefined.append(str(error))
-    return {"max_distance": CLOSE_DISTANCE, "pairs": int(close.sum()), "rows": rows, "undefined": undefined}
+    of_close = {"max_distance": CLOSE_DISTANCE, "pairs": int(close.sum()), "rows": close_rows, "undefined": undefined}
+    return {"pairs": len(distances), "rows": rows, "close": of_close}
 
 
 def _spearman(values: np.ndarray, other: np.ndarray, name: str, column: str) -> float:

@@ -14,20 +14,14 @@ def pearson(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     """
     from scipy import stats
 
-    predictions, gold = _checked(predictions, gold, "Pearson's correlation")
-    return float(stats.pearsonr(predictions, gold).statistic)
+    return float(stats.pearsonr(*_checked(predictions, gold, "Pearson's correlation")).statistic)
 
 
 def spearman(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
-    """Spearman's rank correlation of two vectors [n]; ties share their mean rank.
-
-    Raises:
-      UserError: as `pearson`.
-    """
+    """Spearman's rank correlation of two vectors [n]; ties share their mean rank. Raises as `pearson`."""
     from scipy import stats
 
-    predictions, gold = _checked(predictions, gold, "Spearman's correlation")
-    return float(stats.spearmanr(predictions, gold).statistic)
+    return float(stats.spearmanr(*_checked(predictions, gold, "Spearman's correlation")).statistic)
 
 
 def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PNG_DPI = 150
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#767676"
 DASHED = (0, (4, 2))
-_LINE_COLOURS = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00")
 _STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
@@ -51,12 +50,10 @@ def lexical_figure(
 ) -> "Figure":
     """Figure 2 of Li et al. 2020: a panel per similarity, edit distance over it, close pairs highlighted.
 
-    Edit distances are whole numbers: points are spread by up to 0.35 around them, the same way in every panel.
-
     Args:
-      distances: int [n] of words, see `lexical.edit_distances`.
-      similarities: from a name, which becomes the axis' label, to [n]; the first is gold, the others are cosines.
-      correlations: from the same names to Spearman's correlation x100 with edit distance, printed above each panel.
+      distances: int [n] of words; points are spread by up to 0.35 around them, the same way in every panel.
+      similarities: dict of the axis' label -> [n]; the first is gold, the others are cosines.
+      correlations: dict of the same -> Spearman's correlation x100 with edit distance, printed above each panel.
     """
     distances = np.asarray(distances)
     spread = distances + np.random.default_rng(0).uniform(-0.35, 0.35, len(distances))
@@ -65,14 +62,15 @@ def lexical_figure(
         (~close, BLUE, f"edit distance > {CLOSE_DISTANCE}"),
         (close, VERMILION, f"edit distance ≤ {CLOSE_DISTANCE}"),
     )
+    points: dict[str, Any] = {"s": 13, "alpha": 0.45, "linewidths": 0, "rasterized": True}
     columns = len(similarities)
     with styled_figure(4.0 * columns + 0.4, 4.2, columns=columns, sharey=True, title=title) as (figure, panels):
         for panel, (name, values) in zip(panels, similarities.items(), strict=True):
             values = np.asarray(values)
             for chosen, colour, words in groups:
-                points: dict[str, Any] = {"s": 13, "color": colour, "alpha": 0.45, "linewidths": 0, "rasterized": True}
-                label = f"{words} ({chosen.sum():,} pairs)"
-                panel.scatter(values[chosen], spread[chosen], **points, label=label)
+                panel.scatter(
+                    values[chosen], spread[chosen], label=f"{words} ({chosen.sum():,} pairs)", color=colour, **points
+                )
             panel.set_xlabel(name)
             panel.set_title(f"Spearman × 100: {correlations[name]:.2f}".replace("-", "−"))
         for panel in panels[2:]:
@@ -127,9 +125,7 @@ def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str |
     return figure
 
 
-def spectrum_figure(
-    measures: Mapping[str, Isotropy], reference: Isotropy | None = None, *, title: str | None = None
-) -> "Figure":
+def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, title: str | None = None) -> "Figure":
     """Singular spectra, uncentred and centred: mean square along each direction, relative to the mean over directions.
 
     `measures` are those without the flow, and with it, by name; `reference` is an isotropic sample's.
@@ -138,22 +134,18 @@ def spectrum_figure(
 
     with styled_figure(9.6, 4.4, columns=2, sharey=True, title=title) as (figure, panels):
         lowest = []
-        for panel, spectrum, words in (
-            (panels[0], "spectrum", "As they are"),
-            (panels[1], "centred_spectrum", "Mean subtracted"),
-        ):
-            for (name, measure), colour in zip(measures.items(), _LINE_COLOURS, strict=False):
+        titles = {"spectrum": "As they are", "centred_spectrum": "Mean subtracted"}
+        for panel, (spectrum, words) in zip(panels, titles.items(), strict=True):
+            for (name, measure), colour in zip(measures.items(), (BLUE, VERMILION), strict=False):
                 power = _relative_power(getattr(measure, spectrum))
                 # Directions that nothing varies along have no place on a logarithmic axis.
                 power = power[power > 1e-9 * power[0]]
                 lowest.append(power[-1])
                 panel.plot(np.arange(1, len(power) + 1), power, color=colour, linewidth=2, label=name)
-            if reference is not None:
-                power = _relative_power(getattr(reference, spectrum))
-                line: dict[str, Any] = {"color": GREY, "linewidth": 1.4, "linestyle": DASHED}
-                panel.plot(np.arange(1, len(power) + 1), power, **line, label="standard normal, same number of draws")
-            panel.set_xscale("log")
-            panel.set_yscale("log")
+            power = _relative_power(getattr(reference, spectrum))
+            line: dict[str, Any] = {"color": GREY, "linewidth": 1.4, "linestyle": DASHED}
+            panel.plot(np.arange(1, len(power) + 1), power, **line, label="standard normal, same number of draws")
+            panel.set(xscale="log", yscale="log")
             panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             panel.set_title(words)

@@ -49,40 +49,28 @@ def read_predictions(path: str | os.PathLike) -> np.ndarray:
 def score_predictions(
     predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
 ) -> Scores:
-    """How well predictions [n] agree with the gold scores of one split of a task.
+    """How well predictions [n] agree with the gold scores of one split of a task, in the order of the split's file.
 
-    Args:
-      predictions: similarities in the order of the split's file.
-      task: a `tasks.Task` or its name.
-      glue_dir: the folder that holds the tasks' folders.
-      split: "train", "dev" or "test".
+    `glue_dir` is the folder that holds the tasks' folders, `split` "train", "dev" or "test".
 
     Raises:
       UserError: as `tasks.gold_scores` and the functions of `evaluation.metrics`.
     """
-    task = tasks.get_task(task) if isinstance(task, str) else task
+    task = tasks.get_task(task)
     gold = tasks.gold_scores(task, glue_dir, split)
     values = np.asarray(predictions, np.float64).reshape(-1)
     if values.size != gold.size:
         path = tasks.gold_path(task, glue_dir, split)
         raise UserError(f"found {values.size} predictions, expected {gold.size}, one per gold score of {path}")
-    return Scores(
-        pearson=metrics.pearson(values, gold),
-        spearman=metrics.spearman(values, gold),
-        auc=metrics.auc(values, gold) if task.metric == "auc" else None,
-    )
+    auc = metrics.auc(values, gold) if task.metric == "auc" else None
+    return Scores(metrics.pearson(values, gold), metrics.spearman(values, gold), auc)
 
 
 def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:
-    """The task's figures by metric and protocol, as `protocols.score_task` gives them.
-
-    Args:
-      task: its sub-sets in the order of the predictions.
-      path: file with a cosine per line.
+    """What `protocols.score_task` gives for a file with a cosine per line.
 
     Raises:
-      UserError: no such file, a line that is not a number, not one line per pair of the task, or a figure that
-        is undefined.
+      UserError: as `read_predictions`, not one line per pair of the task, or a figure that is undefined.
     """
     cosines = read_predictions(path)
     sizes = [len(subset) for subset in task.subsets]

@@ -36,14 +36,10 @@ _ROUNDING = 1e-6
 
 
 def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str) -> np.ndarray:
-    """The cosine [n], float64, of each pair of rows.
-
-    Args:
-      embeddings_a, embeddings_b: [n, D].
-      place: task and sub-set, to begin an error with.
+    """The cosine [n], float64, of each pair of rows of two matrices [n, D].
 
     Raises:
-      UserError: an embedding holds NaN or infinite values, or is zero.
+      UserError: an embedding holds NaN or infinite values, or is zero; the line begins with `place`.
     """
     a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
     squared_norms = []
@@ -65,9 +61,7 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
     """The task's figures by metric and protocol, and those of each sub-set: plain values, to be written as JSON.
 
-    Args:
-      task: `SimilarityTask`.
-      similarities: an array [n] for each sub-set, in the task's order.
+    `similarities` holds an array [n] for each sub-set, in the task's order.
 
     Returns:
       dict of `title`, `metric`, `split`, `source`, `pairs`; for each metric ("spearman" and "pearson", or "auc") a dict
@@ -85,32 +79,20 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
         np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets]), task.metric, task.name
     )
     sizes = [subset["pairs"] for subset in subsets.values()]
-    result: dict[str, Any] = {
-        "title": task.title,
-        "metric": task.metric,
-        "split": task.split,
-        "source": task.source,
-        "pairs": sum(sizes),
-    }
+    figures: dict[str, Any] = {}
     for metric in METRICS[task.metric]:
         values = [subset[metric] for subset in subsets.values()]
-        combined = {"all": everything[metric]}
-        if len(subsets) > 1:
-            combined = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values)), **combined}
-        result[metric] = combined
-    return result | {"subsets": subsets}
+        means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
+        figures[metric] = (means if len(subsets) > 1 else {}) | {"all": everything[metric]}
+    described = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
+    return described | {"pairs": sum(sizes)} | figures | {"subsets": subsets}
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: str) -> dict[str, float]:
-    """The figures of one set of pairs: `spearman` and `pearson`, or `auc`.
-
-    Args:
-      similarities, gold: [n].
-      metric: key of `METRICS`.
-      place: task and sub-set, to begin an error with.
+    """The figures of one set of pairs by name, for a key of `METRICS`; `similarities` and `gold` are [n].
 
     Raises:
-      UserError: a figure is undefined, as with constant similarities.
+      UserError: a figure is undefined, as with constant similarities; the line begins with `place`.
     """
     check_spread(similarities, place)
     try:
@@ -127,17 +109,6 @@ def check_spread(similarities: np.ndarray, place: str) -> None:
             f"{place}: found {len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding, expected "
             "similarities that differ (without them a correlation is undefined)"
         )
-
-
-def headline(result: Mapping) -> tuple[str, float]:
-    """The protocol and the value that stand for a task in the paper: `wmean` where it has sub-sets, else `all`.
-
-    Args:
-      result: as `score_task` gives.
-    """
-    combined = result[result["metric"]]
-    protocol = "wmean" if "wmean" in combined else "all"
-    return protocol, combined[protocol]
 
 
 def _inner_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:

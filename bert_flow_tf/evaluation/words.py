@@ -1,16 +1,16 @@
-"""How an encoder's word embeddings lie, from frequent words to rare ones.
+"""How an encoder's word embeddings lie in space, from frequent words to rare ones.
 
-Source: Li et al. 2020, section 3 (Table 1 and Figure 1). Where the paper leaves room:
+Source: Li et al. 2020, section 3 (Table 1 and Figure 1). The paper leaves some choices open; here
 
-- A word's rank is its place, from 1, among the vocabulary's whole words by the frequency that the package `wordfreq`
-  counted in English text; the paper counted a Wikipedia dump. Pieces that are not made of letters alone (`##s`,
-  `[MASK]`, `2010`, punctuation) and words that `wordfreq` has not seen get no rank. Equal frequencies go by the
-  vocabulary's order.
-- Neighbours are sought among all word embeddings of the vocabulary, with or without a rank, the word itself left out.
-- Distances are to the k nearest by l2 distance, dot products with the k largest by dot product. One set of neighbours
-  for both would contradict the paper's own figures: with a mean norm of 1.45, a 3-NN distance of 1.30 and a dot product
-  of 1.63, the neighbours' mean squared norm would be about 1.30^2 - 1.45^2 + 2 * 1.63 = 2.85, far above the words' own
-  2.10.
+- a word's rank, from 1, orders the whole words of the vocabulary by their frequency in English text, which the package
+  `wordfreq` counted; the paper counted a Wikipedia dump. Pieces that are not made of letters alone (`##s`, `[MASK]`,
+  `2010`, punctuation) and words that `wordfreq` does not know have no rank. Equal frequencies keep the vocabulary's
+  order.
+- the neighbours of a word are all other word embeddings of the vocabulary, with or without a rank.
+- distances are to the k nearest neighbours by l2 distance, dot products are with the k neighbours of largest dot
+  product. One set of neighbours for both contradicts the paper's own figures: with a mean norm of 1.45, a 3-NN distance
+  of 1.30 and a dot product of 1.63, the neighbours' mean squared norm would be about
+  1.30^2 - 1.45^2 + 2 * 1.63 = 2.85, far above the words' own 2.10.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ import numpy as np
 
 from bert_flow_tf.errors import UserError
 
-# The paper's (0,100), [100,500), [500,5K), [5K,10K): first rank of each, and the first of the next.
+# The paper's (0,100), [100,500), [500,5K), [5K,10K): the first rank of each, and of the next.
 RANK_BINS = ((1, 100), (100, 500), (500, 5_000), (5_000, 10_000))
 NEIGHBORS = (3, 5, 7)
 _ROWS_PER_BLOCK = 512
@@ -28,11 +28,10 @@ _ROWS_PER_BLOCK = 512
 
 @dataclasses.dataclass(frozen=True)
 class RankBin:
-    """Means over the words of one range of ranks; None where it holds no word.
+    """Means over the words of ranks first, ..., stop - 1; None where there is no such word.
 
     Attributes:
-      first, stop: ranks first, ..., stop - 1.
-      words: number of words in it.
+      words: number of words.
       mean_l2_norm: of their embeddings.
       mean_knn_l2_distance, mean_knn_dot_product: dict of k -> mean over words of the mean over the k neighbours.
     """
@@ -61,12 +60,14 @@ def english_frequencies() -> dict[str, float]:
 
 
 def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float]) -> np.ndarray:
-    """Frequency rank of each word piece, from 1; 0 for pieces that are no whole words or have no frequency: int64 [V].
+    """Frequency rank of each of the V word pieces, from 1; 0 for a piece without a rank: int64 [V].
 
-    `vocabulary` are V word pieces, `frequencies` go by lower-case word.
+    Args:
+      vocabulary: V word pieces.
+      frequencies: dict of lower-case word -> frequency.
 
     Raises:
-      UserError: no piece gets a rank.
+      UserError: no piece has a rank.
     """
     ids = [i for i, piece in enumerate(vocabulary) if piece.isalpha() and frequencies.get(piece.lower(), 0) > 0]
     if not ids:
@@ -79,50 +80,42 @@ def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float])
     return ranks
 
 
-def rank_statistics(
-    embeddings: np.ndarray,
-    ranks: np.ndarray,
-    *,
-    bins: Sequence[tuple[int, int]] = RANK_BINS,
-    neighbors: Sequence[int] = NEIGHBORS,
-) -> list[RankBin]:
-    """List of `RankBin`, one for each range of ranks: norms and nearest neighbours, as in Table 1.
+def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
+    """A `RankBin` for each of `RANK_BINS`: norms and `NEIGHBORS` nearest neighbours, as in Table 1.
 
     Args:
       embeddings: [V, D], one row per word piece.
       ranks: int [V], as `frequency_ranks` gives them.
-      bins: (first rank, first rank of the next) of each range.
-      neighbors: the numbers k of neighbours.
 
     Raises:
-      UserError: a shape does not fit, an embedding is not finite, or there are fewer than max(neighbors) + 1 rows.
+      UserError: a shape does not fit, an embedding is not finite, or there are not more embeddings than neighbours.
     """
     embeddings, ranks = _checked(embeddings), np.asarray(ranks)
     if ranks.shape != (len(embeddings),):
         raise UserError(f"{ranks.size} ranks for {len(embeddings)} word embeddings, expected equal numbers")
-    if len(embeddings) <= max(neighbors):
-        raise UserError(f"{len(embeddings)} word embeddings, expected more than the {max(neighbors)} neighbours")
+    if len(embeddings) <= max(NEIGHBORS):
+        raise UserError(f"{len(embeddings)} word embeddings, expected more than the {max(NEIGHBORS)} neighbours")
     statistics = []
-    for first, stop in bins:
+    for first, stop in RANK_BINS:
         ids = np.flatnonzero((first <= ranks) & (ranks < stop))
-        distances, products = _nearest(embeddings, ids, max(neighbors))
+        distances, products = _nearest(embeddings, ids, max(NEIGHBORS))
         statistics.append(
             RankBin(
                 first=first,
                 stop=stop,
                 words=len(ids),
                 mean_l2_norm=_mean(np.linalg.norm(embeddings[ids], axis=1)),
-                mean_knn_l2_distance={k: _mean(distances[:, :k]) for k in neighbors},
-                mean_knn_dot_product={k: _mean(products[:, :k]) for k in neighbors},
+                mean_knn_l2_distance={k: _mean(distances[:, :k]) for k in NEIGHBORS},
+                mean_knn_dot_product={k: _mean(products[:, :k]) for k in NEIGHBORS},
             )
         )
     return statistics
 
 
 def svd_projection(embeddings: np.ndarray) -> np.ndarray:
-    """Coordinates [n, 2] of the rows of `embeddings` [n, D] along their first two right singular vectors.
+    """Coordinates [n, 2] of the rows of `embeddings` [n, D], not centred, along their first two right singular vectors.
 
-    The embeddings are not centred. Each axis points to where the mean coordinate is positive.
+    The mean coordinate along each is positive.
 
     Raises:
       UserError: there are fewer than two rows or columns, or an embedding is not finite.
@@ -133,12 +126,12 @@ def svd_projection(embeddings: np.ndarray) -> np.ndarray:
     # Eigenvectors of the Gram matrix: the two largest are well apart from the rest, and it is far smaller than n x D.
     _, vectors = np.linalg.eigh(embeddings.T @ embeddings)
     points = embeddings @ vectors[:, :-3:-1]
-    # A singular vector's sign is arbitrary: fixed, so that a figure does not mirror from one machine to the next.
+    # A singular vector's sign is arbitrary: without a rule the figure would be mirrored on another machine.
     return points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)
 
 
 def _nearest(embeddings: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k smallest distances, ascending, and the k largest dot products, descending, of the rows `ids`: [n, k]."""
+    """Distances to the k nearest, ascending, and the k largest dot products, descending, of the rows `ids`: [n, k]."""
     squared_norms = np.sum(embeddings**2, axis=1)
     distances, products = np.empty((len(ids), k)), np.empty((len(ids), k))
     for start in range(0, len(ids), _ROWS_PER_BLOCK):

@@ -8,7 +8,7 @@ from scipy import stats
 
 from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.evaluate import SentenceEmbeddings, embed_tasks, score_tasks
+from bert_flow_tf.evaluation.evaluate import evaluate
 
 
 def hashed(sentences):
@@ -16,10 +16,6 @@ def hashed(sentences):
     return np.stack(
         [np.random.default_rng(zlib.crc32(s.encode())).normal(size=6).astype(np.float32) for s in sentences]
     )
-
-
-def evaluate(encode, tasks):
-    return score_tasks(tasks, embed_tasks(encode, tasks))
 
 
 def make_tasks():
@@ -56,17 +52,10 @@ def test_figures_are_those_of_each_pairs_own_cosine():
             assert found["pearson"] == pytest.approx(stats.pearsonr(cosine, subset.gold).statistic)
 
 
-def test_embeddings_are_found_by_their_sentences():
-    embeddings = SentenceEmbeddings(["a", "b"], [[1.0, 2.0], [3.0, 4.0]])
-    np.testing.assert_array_equal(embeddings.of(["b", "a", "b"]), [[3, 4], [1, 2], [3, 4]])
-    with pytest.raises(KeyError):
-        embeddings.of(["c"])
-
-
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (9, 2, 2)])
 def test_encoder_that_gives_no_row_a_sentence_is_refused(shape):
     with pytest.raises(UserError, match=r"found an array of shape .* for 9 sentences, expected \[9, D\]"):
-        embed_tasks(lambda sentences: np.zeros(shape), make_tasks())
+        evaluate(lambda sentences: np.zeros(shape), make_tasks())
 
 
 def test_nan_embeddings_are_refused_with_task_and_sub_set():

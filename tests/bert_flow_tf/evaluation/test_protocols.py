@@ -10,7 +10,7 @@ from scipy import stats
 
 from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.protocols import PROTOCOLS, cosines, headline, score_task
+from bert_flow_tf.evaluation.protocols import PROTOCOLS, cosines, score_task
 
 
 def subset(name, gold):
@@ -36,7 +36,6 @@ def test_three_combinations_of_two_sub_sets_worked_by_hand():
     assert result["spearman"]["mean"] == pytest.approx(0)
     assert result["spearman"]["all"] == pytest.approx(1 - 6 * 2 / (6 * 35))
     assert {name: s["spearman"] for name, s in result["subsets"].items()} == pytest.approx({"four": 1, "two": -1})
-    assert headline(result) == ("wmean", result["spearman"]["wmean"])
 
 
 def test_every_figure_says_what_it_was_computed_from():
@@ -65,7 +64,6 @@ def test_task_of_one_set_has_that_alone():
     result = score_task(*random_task([8], seed=2))
     assert list(result["spearman"]) == ["all"]
     assert result["spearman"]["all"] == result["subsets"]["set 0"]["spearman"]
-    assert headline(result) == ("all", result["spearman"]["all"])
 
 
 def test_task_with_two_labels_is_scored_by_auc_alone():
@@ -74,7 +72,6 @@ def test_task_with_two_labels_is_scored_by_auc_alone():
     # Three of the four pairs of a 1 and a 0 are in order.
     assert result["auc"] == {"all": 0.75}
     assert "spearman" not in result
-    assert headline(result) == ("all", 0.75)
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
@@ -109,21 +106,14 @@ def test_cosine_is_within_one_and_ignores_lengths(n, width, scale, seed):
     np.testing.assert_array_equal(cosines(a, a, "here"), 1)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_embedding_that_is_not_finite_is_refused_with_its_pair(value):
+@pytest.mark.parametrize(
+    ("value", "found"), [(np.nan, "with NaN or infinite"), (np.inf, "with NaN or infinite"), (0.0, "of norm 0")]
+)
+def test_embedding_without_a_direction_is_refused_with_its_pair(value, found):
     a, b = np.ones((2, 4, 3))
-    b[2:, 1] = value
-    with pytest.raises(
-        UserError, match=r"^sts12, MSRpar: 2 of the 4 second sentences .* NaN or infinite .* pair 3 first"
-    ):
+    b[2:, 1 if value else slice(None)] = value
+    with pytest.raises(UserError, match=f"^sts12, MSRpar: 2 of the 4 second sentences .* {found}.* pair 3 first"):
         cosines(a, b, "sts12, MSRpar")
-
-
-def test_embedding_of_norm_zero_is_refused_with_its_pair():
-    a, b = np.ones((2, 4, 3))
-    a[1] = 0
-    with pytest.raises(UserError, match=r"^stsb: 1 of the 4 first sentences .* of norm 0, that of pair 2"):
-        cosines(a, b, "stsb")
 
 
 @pytest.mark.parametrize("noise", [0, 1e-8])
@@ -135,12 +125,11 @@ def test_constant_similarity_is_refused_whatever_its_rounding(noise, metric):
         score_task(scored, [varied, constant])
 
 
-def test_constant_gold_is_refused_with_its_sub_set():
-    scored = task(subset("MSRpar", [1, 2, 3]), subset("MSRvid", [2, 2, 2]))
-    with pytest.raises(UserError, match=r"^sts12, MSRvid: .*all 3 gold scores are 2"):
-        score_task(scored, [np.array([0.3, 0.2, 0.1])] * 2)
-
-
-def test_single_pair_is_refused():
-    with pytest.raises(UserError, match=r"^sts12, MSRpar: 1 predictions found, at least 2 expected"):
-        score_task(task(subset("MSRpar", [1])), [np.array([0.3])])
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [([2, 2, 2], ".*all 3 gold scores are 2"), ([1], "1 predictions found, at least 2 expected")],
+)
+def test_gold_without_a_correlation_is_refused_with_its_sub_set(gold, message):
+    scored = task(subset("MSRpar", [1, 2, 3]), subset("MSRvid", gold))
+    with pytest.raises(UserError, match=f"^sts12, MSRvid: {message}"):
+        score_task(scored, [np.array([0.3, 0.2, 0.1]), np.array([0.3, 0.2, 0.1])[: len(gold)]])

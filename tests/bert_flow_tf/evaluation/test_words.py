@@ -23,12 +23,12 @@ def test_missing_package_is_named_with_how_to_install_it(monkeypatch):
         words.english_frequencies()
 
 
-def test_means_of_a_worked_example():
+def test_means_of_a_worked_example(monkeypatch):
+    monkeypatch.setattr(words, "RANK_BINS", ((1, 3), (3, 5), (5, 9)))
+    monkeypatch.setattr(words, "NEIGHBORS", (1, 2))
     # on a line at 1, 2, 4 and 8; the last has no rank but is a neighbour all the same
     embeddings = np.array([[1.0, 0], [2, 0], [4, 0], [8, 0]])
-    first, second, empty = words.rank_statistics(
-        embeddings, [1, 3, 2, 0], bins=((1, 3), (3, 5), (5, 9)), neighbors=(1, 2)
-    )
+    first, second, empty = words.rank_statistics(embeddings, [1, 3, 2, 0])
     assert (first.words, second.words, empty.words) == (2, 1, 0)
     assert first.mean_l2_norm == 2.5
     # of 1: distances 1, 3, products 8, 4; of 4: distances 2, 3, products 32, 8
@@ -39,11 +39,12 @@ def test_means_of_a_worked_example():
     assert empty.mean_knn_l2_distance == {1: None, 2: None}
 
 
-def test_neighbours_are_those_of_a_full_search():
+def test_neighbours_are_those_of_a_full_search(monkeypatch):
     # More than one block of rows.
     n = 600
     embeddings = np.random.default_rng(0).normal(size=(n, 3))
-    (found,) = words.rank_statistics(embeddings, np.arange(1, n + 1), bins=((1, n + 1),), neighbors=(3, 7))
+    monkeypatch.setattr(words, "RANK_BINS", ((1, n + 1),))
+    (found,) = words.rank_statistics(embeddings, np.arange(1, n + 1))
     others = ~np.eye(n, dtype=bool)
     distances = np.linalg.norm(embeddings[:, None] - embeddings, axis=-1)[others].reshape(n, n - 1)
     products = (embeddings @ embeddings.T)[others].reshape(n, n - 1)
@@ -54,7 +55,7 @@ def test_neighbours_are_those_of_a_full_search():
 
 def test_words_with_the_same_embedding_are_at_distance_zero():
     embeddings = np.full((9, 5), 0.1, np.float32)
-    (found,) = words.rank_statistics(embeddings, np.arange(9), bins=((1, 9),))
+    found = words.rank_statistics(embeddings, np.arange(9))[0]
     assert found.mean_knn_l2_distance[7] == pytest.approx(0, abs=1e-3)
 
 
