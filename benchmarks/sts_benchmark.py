@@ -18,7 +18,7 @@ import tempfile
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
 from bert_flow_tf.files.atomic import write_atomically
-from bert_flow_tf.paper.original_runs import original_figure
+from bert_flow_tf.paper.figures import original_figure
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 
 FLOW_FLAGS = ("--flow=1", "--flow_loss=1", "--use_full_for_training=1", "--num_train_epochs=1.0", "--do_train=true")
