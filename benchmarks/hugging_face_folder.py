@@ -29,6 +29,7 @@ def write_hugging_face_folder(bert_hub: str, out: str | pathlib.Path) -> None:
     Raises:
       UserError: the encoder cannot be found, or has no configuration.
     """
+    import msgspec
     import numpy as np
     import tensorflow as tf
     from safetensors.numpy import save_file
@@ -57,7 +58,7 @@ def write_hugging_face_folder(bert_hub: str, out: str | pathlib.Path) -> None:
     out.mkdir()
     save_file(weights, str(out / "model.safetensors"), metadata={"format": "pt"})
     shutil.copyfile(source.encoder_dir.parent / "vocab.txt", out / "vocab.txt")
-    fields = config.to_dict() | {
+    fields = msgspec.structs.asdict(config) | {
         "architectures": ["BertModel"],
         "model_type": "bert",
         "hidden_act": _ACTIVATIONS[config.hidden_act],

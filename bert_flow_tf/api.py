@@ -12,15 +12,16 @@ import tensorflow as tf
 from bert_flow_tf.encoder.bfloat16 import multiplies_bfloat16
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.stream import SentenceBatcher, sentence_list
+from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, encoder_record, flow_config, restore
 from bert_flow_tf.model.flow_learning import learn_flow
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import CONFIG_FILE, Model, flow_record, model_at, read_config
+from bert_flow_tf.runs.record import CONFIG_FILE, Model, flow_record, model_at
 from bert_flow_tf.serving import DTYPES
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
@@ -89,14 +90,15 @@ class BertFlow:
         self._fold()
         self._token_states = self._batcher(self.pooled.token_states, ())
         if self.flow is not None:
-            self._log_prob = self._batcher(self.pooled.embed, (), self.flow.log_prob)
+            flow = self.flow
+            self._log_prob = self._batcher(lambda tokens: flow.log_prob(self.pooled.embed(tokens)), ())
 
     def _fold(self) -> None:
         """Makes what `encode` computes from the flow's current variables."""
         foldable = self.flow is not None and can_fold(self.flow)
         folded = FoldedFlow(self.flow) if foldable else None
         self._embeddings = self._batcher(
-            self.pooled.embed, (self.embedding_size,), lambda u: self._after_encoder(u, folded)
+            lambda tokens: self._after_encoder(self.pooled.embed(tokens), folded), (self.embedding_size,)
         )
         # Last: another thread that finds it current finds the embeddings that go with it.
         self._folded = folded
@@ -107,13 +109,8 @@ class BertFlow:
             self._fold()
         return self._embeddings
 
-    def _batcher(
-        self,
-        encode: Callable[[dict[str, tf.Tensor]], tf.Tensor],
-        shape: tuple[int, ...],
-        then: Callable[[tf.Tensor], tf.Tensor] | None = None,
-    ) -> SentenceBatcher:
-        return SentenceBatcher(encode, self.tokenizer, then=then, shape=shape, max_seq_length=self.max_seq_length)
+    def _batcher(self, encode: Callable[[dict[str, tf.Tensor]], tf.Tensor], shape: tuple[int, ...]) -> SentenceBatcher:
+        return SentenceBatcher(encode, self.tokenizer, shape=shape, max_seq_length=self.max_seq_length)
 
     @classmethod
     def from_hub(
@@ -171,14 +168,8 @@ class BertFlow:
                     "that `save` wrote, or a run's"
                 )
             return cls.load(path, dtype=dtype)
-        config, arrays = saved_model.read(path)
-        # Absolute, since a folder may be called `demo` or `base`.
-        source = resolve_encoder(bert_hub=str(path.resolve()))
-        saved_model.check_encoder(config, source, path)
-        model = build_model(source, config.model)
-        if arrays is not None:
-            saved_model.assign_flow(model.flow, arrays, path / saved_model.FLOW_FILE)
-        return cls(model, source, record=config.model, dtype=dtype)
+        model, source, record = saved_model.load(path)
+        return cls(model, source, record=record, dtype=dtype)
 
     @classmethod
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
@@ -193,9 +184,7 @@ class BertFlow:
         _check_dtype(dtype)
         if saved_model.is_saved_model(run):
             return cls.from_pretrained(run, dtype=dtype)
-        checkpoint = run_checkpoint(run)
-        config = read_config(checkpoint.parent)
-        assert config is not None, "run_checkpoint looks for it"
+        checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
             raise UserError(
                 f"{checkpoint.parent}: found a run whose training has not finished, expected a finished one "

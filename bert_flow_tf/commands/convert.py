@@ -68,9 +68,9 @@ def convert(
     do_lower_case = None if cased is None else not cased
     # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
     if tf1_flow:
-        from bert_flow_tf.model.tf1_run import Tf1Run, convert_tf1_run
+        from bert_flow_tf.model.tf1_run import convert_tf1_run
 
-        convert_tf1_run(tf1_flow, out, Tf1Run(do_lower_case=do_lower_case, **of_the_flow), overwrite=overwrite)
+        convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **of_the_flow)
         click.echo(f"run written: {out}")
         return
     if run and to_tf1:
@@ -87,9 +87,9 @@ def convert(
 
         convert_hugging_face(huggingface, out, do_lower_case=do_lower_case, overwrite=overwrite)
     elif run:
-        from bert_flow_tf.encoder.convert.from_run import checkpoint_config, convert_run, run_checkpoint
+        from bert_flow_tf.encoder.convert.from_run import convert_run, run_checkpoint
         from bert_flow_tf.encoder.source import recorded_encoder
 
-        prefix = run_checkpoint(run)
-        convert_run(prefix, recorded_encoder(checkpoint_config(prefix)), out, overwrite=overwrite)
+        prefix, config = run_checkpoint(run)
+        convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
     click.echo(f"encoder folder written: {out}")

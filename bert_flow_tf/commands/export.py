@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.version_folder import check_destination
+from bert_flow_tf.serving.server_files import check_destination
 
 
 @click.command()

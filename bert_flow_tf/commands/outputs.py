@@ -47,7 +47,6 @@ def write_results_folder(path: pathlib.Path, record: Any, figure: "Figure", name
     from bert_flow_tf.results.records import RESULTS_FILE
 
     with new_folder(path) as folder:
-        folder.mkdir()
         write_json(folder / RESULTS_FILE, record)
         write_figure(figure, folder, name)
     click.echo(f"written: {path}/{RESULTS_FILE} and plots beside it")

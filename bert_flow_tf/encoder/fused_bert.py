@@ -1,7 +1,7 @@
 """BERT's forward pass over a TF-Hub encoder's own variables, in operations that TensorFlow fuses."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -14,8 +14,6 @@ _MASKED = -1e9
 # six layers, the error function instead of its approximation by tanh 2e-4 in the first.
 _TOLERANCE = 2e-5
 _PROBE_LENGTH = 16
-_DENSE = ("kernel", "bias")
-_NORM = ("gamma", "beta")
 
 Inputs = dict[str, tf.Tensor]
 Variables = dict[str, tf.Variable]
@@ -36,12 +34,8 @@ class FusedBert:
 
     def __init__(self, variables: Variables, *, approximate_gelu: bool) -> None:
         self.approximate_gelu = approximate_gelu
-        self._words = variables["word_embeddings/embeddings"]
-        self._positions = variables["position_embedding/embeddings"]
-        self._types = variables["type_embeddings/embeddings"]
-        self._norm = _parameters(variables, "embeddings/layer_norm", _NORM)
-        self._layers = [_Layer(variables, f"transformer/layer_{i}") for i in range(_num_layers(variables))]
-        self._pooler = _parameters(variables, "pooler_transform", _DENSE)
+        self._variables = variables
+        self._num_layers = _num_layers(variables)
 
     def __call__(self, inputs: Inputs, *, last_layer_first_token_only: bool = False) -> dict[str, Any]:
         """dict of `encoder_outputs`, a list of [batch, seq, width], `sequence_output`, its last, and `pooled_output`.
@@ -49,71 +43,68 @@ class FusedBert:
         Where `last_layer_first_token_only`, the last layer's states, [batch, 1, width], are computed at [CLS] alone.
         """
         ids, mask = inputs["input_word_ids"], inputs["input_mask"]
-        batch, length, width = tf.shape(ids)[0], tf.shape(ids)[1], self._words.shape[1]
-        states = tf.cast(tf.gather(self._words, ids), tf.float32)
-        states += tf.cast(tf.gather(self._types, inputs["input_type_ids"]), tf.float32)
-        states += tf.cast(tf.convert_to_tensor(self._positions)[:length], tf.float32)
-        rows = _layer_norm(tf.reshape(states, [batch * length, width]), self._norm)
+        words, positions, types = (
+            self._variables[f"{name}/embeddings"]
+            for name in ("word_embeddings", "position_embedding", "type_embeddings")
+        )
+        batch, length, width = tf.shape(ids)[0], tf.shape(ids)[1], words.shape[1]
+        states = tf.cast(tf.gather(words, ids), tf.float32)
+        states += tf.cast(tf.gather(types, inputs["input_type_ids"]), tf.float32)
+        states += tf.cast(tf.convert_to_tensor(positions)[:length], tf.float32)
+        rows = self._norm(tf.reshape(states, [batch * length, width]), "embeddings/layer_norm")
         # Added to the scores of what is attended to.
         bias = (1.0 - tf.cast(mask, rows.dtype))[:, tf.newaxis, tf.newaxis, :] * _MASKED
         outputs = []
-        for i, layer in enumerate(self._layers):
-            first_only = last_layer_first_token_only and i == len(self._layers) - 1
-            rows = layer(rows, bias, batch, length, first_only, self.approximate_gelu)
+        for i in range(self._num_layers):
+            first_only = last_layer_first_token_only and i == self._num_layers - 1
+            rows = self._layer(f"transformer/layer_{i}", rows, bias, batch, length, first_only)
             outputs.append(tf.reshape(rows, [batch, 1 if first_only else length, width]))
         return {
             "encoder_outputs": outputs,
             "sequence_output": outputs[-1],
-            "pooled_output": tf.tanh(_dense(outputs[-1][:, 0], self._pooler)),
+            "pooled_output": tf.tanh(self._dense(outputs[-1][:, 0], "pooler_transform")),
         }
 
-    def probe(self) -> Inputs:
-        """Inputs [2, seq] of many ids and all types, one sentence shorter than the other."""
-        length = min(self._positions.shape[0], _PROBE_LENGTH)
-        positions = tf.range(2 * length)
-        inputs = {
-            # Spread over the vocabulary by a prime.
-            "input_word_ids": positions * 7919 % self._words.shape[0],
-            "input_mask": tf.cast(positions < length + length // 2, tf.int32),
-            "input_type_ids": positions % self._types.shape[0],
-        }
-        return {name: tf.reshape(value, [2, length]) for name, value in inputs.items()}
-
-
-class _Layer:
-    """One layer: attention and a network of one hidden layer, a layer norm after the residual sum of each."""
-
-    def __init__(self, variables: Variables, path: str) -> None:
-        attention = f"{path}/self_attention"
-        self._query, self._key, self._value = (
-            _parameters(variables, f"{attention}/{name}", _DENSE) for name in ("query", "key", "value")
-        )
-        self._attended = _parameters(variables, f"{attention}/attention_output", _DENSE)
-        self._attention_norm = _parameters(variables, f"{attention}_layer_norm", _NORM)
-        self._intermediate = _parameters(variables, f"{path}/intermediate", _DENSE)
-        self._output = _parameters(variables, f"{path}/output", _DENSE)
-        self._output_norm = _parameters(variables, f"{path}/output_layer_norm", _NORM)
-
-    def __call__(
-        self, rows: tf.Tensor, bias: tf.Tensor, batch: tf.Tensor, length: tf.Tensor, first_only: bool, tanh_gelu: bool
+    def _layer(
+        self, path: str, rows: tf.Tensor, bias: tf.Tensor, batch: tf.Tensor, length: tf.Tensor, first_only: bool
     ) -> tf.Tensor:
         """States [batch * seq, width] after the layer, [batch, width] where `first_only`, of those before it."""
-        width, heads, size = self._query[0].shape
+        attention = f"{path}/self_attention"
+        width, heads, size = self._variables[f"{attention}/query/kernel"].shape
 
-        def split(x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        def split(x: tf.Tensor, name: str, positions: tf.Tensor) -> tf.Tensor:
             """[batch, heads, positions, size] of [batch * positions, width]."""
+            x = self._dense(x, f"{attention}/{name}")
             return tf.transpose(tf.reshape(x, [batch, positions, heads, size]), [0, 2, 1, 3])
 
         asking, positions = rows, length
         if first_only:
             asking, positions = tf.reshape(rows, [batch, length, width])[:, 0], 1
-        query = split(_dense(asking, self._query), positions) * size**-0.5
-        key, value = (split(_dense(rows, parameters), length) for parameters in (self._key, self._value))
+        query = split(asking, "query", positions) * size**-0.5
+        key, value = (split(rows, name, length) for name in ("key", "value"))
         weights = tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias)
         attended = tf.reshape(tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [batch * positions, width])
-        rows = _layer_norm(_dense(attended, self._attended) + asking, self._attention_norm)
-        hidden = tf.nn.gelu(_dense(rows, self._intermediate), approximate=tanh_gelu)
-        return _layer_norm(_dense(hidden, self._output) + rows, self._output_norm)
+        attended = self._dense(attended, f"{attention}/attention_output")
+        rows = self._norm(attended + asking, f"{attention}_layer_norm")
+        hidden = tf.nn.gelu(self._dense(rows, f"{path}/intermediate"), approximate=self.approximate_gelu)
+        return self._norm(self._dense(hidden, f"{path}/output") + rows, f"{path}/output_layer_norm")
+
+    def _dense(self, x: tf.Tensor, path: str) -> tf.Tensor:
+        """`x` [n, in] times a kernel, of which `in` is the size of the first axis or axes, plus its bias."""
+        kernel, bias = (tf.convert_to_tensor(self._variables[f"{path}/{name}"]) for name in ("kernel", "bias"))
+        outputs = bias.shape.num_elements()
+        product = tf.matmul(tf.cast(x, kernel.dtype), tf.reshape(kernel, [-1, outputs]))
+        # In this form TensorFlow makes one kernel of it.
+        return tf.nn.bias_add(tf.cast(product, bias.dtype), tf.reshape(bias, [-1]))
+
+    def _norm(self, x: tf.Tensor, path: str) -> tf.Tensor:
+        """Layer norm of the rows of `x` [n, width]: a row is a channel of one batch norm, which is one kernel."""
+        count = tf.shape(x)[0]
+        image = tf.reshape(x, [1, count, -1, 1])
+        scaled, _, _ = tf.compat.v1.nn.fused_batch_norm(
+            image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=_EPSILON, data_format="NCHW"
+        )
+        return tf.reshape(scaled, tf.shape(x)) * self._variables[f"{path}/gamma"] + self._variables[f"{path}/beta"]
 
 
 def fused_bert(reference: Callable[[Inputs], dict[str, Any]], variables: Variables) -> FusedBert | None:
@@ -123,10 +114,24 @@ def fused_bert(reference: Callable[[Inputs], dict[str, Any]], variables: Variabl
     """
     if set(variables) != set(keras_names(_num_layers(variables)).values()):
         return None
-    candidates = [FusedBert(variables, approximate_gelu=approximate) for approximate in (True, False)]
-    inputs = candidates[0].probe()
+    inputs = _probe(variables)
     expected = reference(inputs)
+    candidates = (FusedBert(variables, approximate_gelu=approximate) for approximate in (True, False))
     return next((fused for fused in candidates if _agree(fused(inputs), expected, inputs["input_mask"])), None)
+
+
+def _probe(variables: Variables) -> Inputs:
+    """Inputs [2, seq] of many ids and all types, one sentence shorter than the other."""
+    rows = {name: variables[f"{name}/embeddings"].shape[0] for name in ("word_embeddings", "type_embeddings")}
+    length = min(variables["position_embedding/embeddings"].shape[0], _PROBE_LENGTH)
+    positions = tf.range(2 * length)
+    inputs = {
+        # Spread over the vocabulary by a prime.
+        "input_word_ids": positions * 7919 % rows["word_embeddings"],
+        "input_mask": tf.cast(positions < length + length // 2, tf.int32),
+        "input_type_ids": positions % rows["type_embeddings"],
+    }
+    return {name: tf.reshape(value, [2, length]) for name, value in inputs.items()}
 
 
 def _num_layers(variables: Variables) -> int:
@@ -145,27 +150,3 @@ def _agree(found: dict[str, Any], expected: dict[str, Any], mask: tf.Tensor) -> 
         a.shape == b.shape and float(tf.reduce_max(tf.abs(a - b))) <= _TOLERANCE * float(tf.reduce_max(tf.abs(b)))
         for a, b in pairs
     )
-
-
-def _parameters(variables: Variables, path: str, names: Sequence[str]) -> list[tf.Variable]:
-    return [variables[f"{path}/{name}"] for name in names]
-
-
-def _dense(x: tf.Tensor, parameters: Sequence[tf.Variable]) -> tf.Tensor:
-    """`x` [n, in] times a kernel, of which `in` is the size of the first axis or axes, plus its bias."""
-    kernel, bias = (tf.convert_to_tensor(variable) for variable in parameters)
-    outputs = bias.shape.num_elements()
-    product = tf.matmul(tf.cast(x, kernel.dtype), tf.reshape(kernel, [-1, outputs]))
-    # In this form TensorFlow makes one kernel of it.
-    return tf.nn.bias_add(tf.cast(product, bias.dtype), tf.reshape(bias, [-1]))
-
-
-def _layer_norm(x: tf.Tensor, parameters: Sequence[tf.Variable]) -> tf.Tensor:
-    """Layer norm of the rows of `x` [n, width]: a row is a channel of one batch norm, which is one kernel."""
-    gamma, beta = parameters
-    count = tf.shape(x)[0]
-    image = tf.reshape(x, [1, count, -1, 1])
-    scaled, _, _ = tf.compat.v1.nn.fused_batch_norm(
-        image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=_EPSILON, data_format="NCHW"
-    )
-    return tf.reshape(scaled, tf.shape(x)) * gamma + beta

@@ -2,7 +2,10 @@
 
 import dataclasses
 import pathlib
-from typing import Any
+
+import msgspec
+
+from bert_flow_tf.runs.record import EncoderFiles
 
 DEMO = "demo"
 # Short name -> name of the BERT authors' checkpoint.
@@ -32,11 +35,7 @@ class EncoderSource:
     encoder_dir: pathlib.Path = dataclasses.field(compare=False)
     preprocess_dir: pathlib.Path = dataclasses.field(compare=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """dict of `bert_hub`, `preprocess_hub`, `do_lower_case`, `fingerprint`, as a run's `config.json` keeps it."""
-        return {
-            "bert_hub": self.bert_hub,
-            "preprocess_hub": self.preprocess_hub,
-            "do_lower_case": self.do_lower_case,
-            "fingerprint": self.fingerprint,
-        }
+    @property
+    def files(self) -> EncoderFiles:
+        """What a run's `config.json` keeps of it."""
+        return msgspec.convert(self, EncoderFiles, from_attributes=True)

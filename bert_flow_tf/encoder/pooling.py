@@ -28,7 +28,6 @@ class Pooling:
     the state at [CLS] where `first_token`; the layers' vectors are averaged, or put side by side where `concatenate`.
     """
 
-    name: str
     layers: tuple[int, ...]
     concatenate: bool = False
     first_token: bool = False
@@ -71,11 +70,11 @@ def pooling(name: str, num_layers: int) -> Pooling:
       ArgumentError: the name is unknown, or N is 0 or more than `num_layers`.
     """
     if name == "avg":
-        return Pooling(name, (-1,))
+        return Pooling((-1,))
     if name == "cls":
-        return Pooling(name, ())
+        return Pooling(())
     if name == "paper-cls":
-        return Pooling(name, (-1,), first_token=True)
+        return Pooling((-1,), first_token=True)
     match = re.fullmatch(r"(avg-last|avg-last-last|avg-last-concat|paper-avg-last|paper-concat-last)-([0-9]+)", name)
     if not match:
         raise ArgumentError(
@@ -91,9 +90,9 @@ def pooling(name: str, num_layers: int) -> Pooling:
     if not 1 <= n <= num_layers:
         raise ArgumentError(f"pooling: found {name!r}, expected N from 1 to {num_layers}, the encoder's layers")
     if kind == "avg-last-last":
-        return Pooling(name, (num_layers - n,))
+        return Pooling((num_layers - n,))
     if kind in ("avg-last", "avg-last-concat"):
         # First layer, then from the last one down: the original's loop starts at -0. Its test for "avg-last-" comes
         # before that for "avg-last-concat-", so the latter is never reached.
-        return Pooling(name, tuple(-i for i in range(n)))
-    return Pooling(name, tuple(range(num_layers - n, num_layers)), concatenate=kind == "paper-concat-last")
+        return Pooling(tuple(-i for i in range(n)))
+    return Pooling(tuple(range(num_layers - n, num_layers)), concatenate=kind == "paper-concat-last")

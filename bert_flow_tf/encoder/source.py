@@ -6,14 +6,13 @@ import pathlib
 import tarfile
 from typing import Any
 
+import msgspec
 import tensorflow as tf
 import tensorflow_hub as hub
 
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
-from bert_flow_tf.encoder.convert.cache import cache_root, cached_encoder
-from bert_flow_tf.encoder.convert.encoder_folder import CONVERSION_VERSION
-from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, read_encoder_record
-from bert_flow_tf.encoder.convert.from_run import checkpoint_config, convert_run, is_run_checkpoint
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, cache_root, cached_encoder, read_encoder_record
+from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
 from bert_flow_tf.encoder.demo import demo_encoder_dir
 from bert_flow_tf.encoder.handles import DEMO, HUB_HANDLES, UNCASED_PREPROCESS, EncoderSource
@@ -21,6 +20,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer, read_vocabulary, vocabular
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest, update_with_arrays
+from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.runs.record import RunConfig
 
 # Version of the fingerprint: bumping it invalidates existing runs and saved models.
@@ -78,23 +78,15 @@ def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | No
     bert_hub = HUB_HANDLES.get(bert_hub, bert_hub)
     if preprocess_hub is None and bert_hub in HUB_HANDLES.values():
         preprocess_hub = UNCASED_PREPROCESS
-    folder = demo_encoder_dir(cache_dir) if bert_hub == DEMO else pathlib.Path(bert_hub)
-    if bert_hub != DEMO and folder.is_dir():
-        bert_hub = str(folder.resolve())
-    if (folder / "encoder" / "saved_model.pb").is_file():
-        encoder_dir = folder / "encoder"
+    if bert_hub == DEMO:
+        encoder_dir = demo_encoder_dir(cache_dir) / "encoder"
     else:
-        encoder_dir = _reach(bert_hub, "bert_hub")
+        bert_hub, encoder_dir = _find(bert_hub, "encoder", "bert_hub")
+    beside = encoder_dir.parent / "preprocess"
     if preprocess_hub is not None:
-        folder, preprocess_hub = pathlib.Path(preprocess_hub), str(preprocess_hub)
-        if folder.is_dir():
-            preprocess_hub = str(folder.resolve())
-        if (folder / "preprocess" / "saved_model.pb").is_file():
-            preprocess_dir = folder / "preprocess"
-        else:
-            preprocess_dir = _reach(preprocess_hub, "preprocess_hub")
-    elif (encoder_dir.parent / "preprocess" / "saved_model.pb").is_file():
-        preprocess_dir = encoder_dir.parent / "preprocess"
+        preprocess_hub, preprocess_dir = _find(str(preprocess_hub), "preprocess", "preprocess_hub")
+    elif (beside / "saved_model.pb").is_file():
+        preprocess_dir = beside
     else:
         raise ArgumentError(
             f"preprocess_hub: missing, expected the handle or folder of the preprocess model of {bert_hub}"
@@ -105,8 +97,16 @@ def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | No
     return EncoderSource(bert_hub, preprocess_hub, do_lower_case, fingerprint, encoder_dir, preprocess_dir)
 
 
-def _reach(handle: str, argument: str) -> pathlib.Path:
-    """Folder of the SavedModel that a handle names, downloaded by TensorFlow Hub when it is not local."""
+def _find(handle: str, part: str, argument: str) -> tuple[str, pathlib.Path]:
+    """A handle, or the absolute path of a folder, and where its SavedModel is; TensorFlow Hub downloads a remote one.
+
+    The SavedModel is the folder itself, or the folder `part` in it.
+    """
+    folder = pathlib.Path(handle)
+    if folder.is_dir():
+        handle = str(folder.resolve())
+    if (folder / part / "saved_model.pb").is_file():
+        return handle, folder / part
     try:
         path = pathlib.Path(hub.resolve(handle))
     except (OSError, ValueError, tarfile.TarError) as error:
@@ -120,7 +120,7 @@ def _reach(handle: str, argument: str) -> pathlib.Path:
             f"{argument}={handle}: found no saved_model.pb in {path}, expected a SavedModel, an encoder folder or a "
             "TF-Hub handle"
         )
-    return path
+    return handle, path
 
 
 def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:
@@ -156,7 +156,7 @@ def _fingerprint(encoder_dir: pathlib.Path, tokenizer_fingerprint: str) -> str:
 
 
 def _started_from(encoder_dir: pathlib.Path) -> str | None:
-    """Fingerprint of the encoder that has this graph with other weights; None where there is none."""
+    """The `started_from` of an encoder's record; None without a record."""
     record = read_encoder_record(encoder_dir.parent)
     return None if record is None else record.started_from
 
@@ -173,8 +173,9 @@ def _from_trio(
         missing = next(name for name, value in trio.items() if not value)
         raise ArgumentError(f"{missing}: missing, expected all of {', '.join(trio)}, or bert_hub")
     prefix = checkpoint_prefix(checkpoint)
-    if is_run_checkpoint(prefix):
-        source = recorded_encoder(checkpoint_config(prefix), cache_dir)
+    run = config_of_checkpoint(prefix)
+    if run is not None:
+        source = recorded_encoder(run, cache_dir)
         if read_vocabulary(vocab_file) != read_vocabulary(vocabulary_asset(source.preprocess_dir)):
             raise ArgumentError(f"vocab_file={vocab_file}: expected the vocabulary of the run {prefix.parent}")
         return _with_run_weights(source, prefix, cache_dir)
@@ -184,7 +185,7 @@ def _from_trio(
 
     # Only the encoder's own weights count, not a flow, a classifier or moments that the checkpoint holds as well.
     config = read_tf1_config(config_file)
-    made_of = f"{CONVERSION_VERSION} {do_lower_case} {file_digest(vocab_file)} {config.to_dict()}\n"
+    made_of = f"{FORMAT_VERSION} {do_lower_case} {file_digest(vocab_file)} {msgspec.structs.asdict(config)}\n"
     key = hashlib.sha256(made_of.encode())
     update_with_arrays(key, sorted(read_tf1_weights(prefix, config).items()))
     folder = cached_encoder(cache_root(cache_dir) / "encoders" / key.hexdigest(), build)
@@ -217,12 +218,12 @@ def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> Encod
 
 def _with_run_weights(source: EncoderSource, prefix: pathlib.Path, cache_dir: _Path | None) -> EncoderSource:
     """The encoder `source` with the weights of a bert_flow_tf run."""
-    if not is_run_checkpoint(prefix):
+    config = config_of_checkpoint(prefix)
+    if config is None:
         raise ArgumentError(
-            f"init_checkpoint={prefix}: found no checkpoint of a bert_flow_tf run, expected one with bert_hub, or "
-            "bert_config_file and vocab_file instead of bert_hub"
+            f"init_checkpoint={prefix}: found no checkpoint of a bert_flow_tf run, expected one beside bert_hub (a "
+            "checkpoint of TF1 takes bert_config_file and vocab_file instead)"
         )
-    config = checkpoint_config(prefix)
     if not config.encoder_trained:
         if config.encoder.fingerprint == source.fingerprint:
             return source
@@ -234,7 +235,7 @@ def _with_run_weights(source: EncoderSource, prefix: pathlib.Path, cache_dir: _P
             f"init_checkpoint={prefix}: found a run on a frozen encoder, {config.encoder.bert_hub}, expected one on "
             f"{source.bert_hub}"
         )
-    key = hashlib.sha256(f"{CONVERSION_VERSION} {source.fingerprint}\n".encode())
+    key = hashlib.sha256(f"{FORMAT_VERSION} {source.fingerprint}\n".encode())
     for name, path in sorted(checkpoint_files(prefix).items()):
         # Not the checkpoint's own name, which has the number of a step.
         key.update(f"{name.rpartition('.')[2]} {file_digest(path)}\n".encode())

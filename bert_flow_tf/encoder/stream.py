@@ -4,7 +4,7 @@ import collections
 import concurrent.futures
 import hashlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
@@ -16,48 +16,11 @@ from bert_flow_tf.encoder.batches import length_batches
 from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.files.sentence_files import parts
 
-# Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
-PART = 16384
 # Sentences that are tokenized at once.
 _TOKENIZE_CHUNK = 4096
-
-
-def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
-    """list of the strings of an iterable, checked as `parts` checks them."""
-    return [sentence for part in parts(sentences, name) for sentence in part]
-
-
-def parts(sentences: Iterable[str], name: str = "sentences", size: int = PART) -> Iterator[list[str]]:
-    """Yields lists of up to `size` strings of the iterable, in its order.
-
-    Raises:
-      UserError: it is not an iterable of strings, or has no order; the line names the element.
-    """
-    if isinstance(sentences, (str, bytes, dict, Set)) or not isinstance(sentences, Iterable):
-        raise UserError(f"{name}: found {_found(sentences)}, expected strings in a list or another ordered iterable")
-    iterator = iter(sentences)
-    position = 0
-    while part := list(itertools.islice(iterator, size)):
-        for i, sentence in enumerate(part, start=position):
-            if not isinstance(sentence, str):
-                raise UserError(f"{name}[{i}]: found {_found(sentence)}, expected a string")
-            try:
-                sentence.encode()
-            except UnicodeEncodeError as error:
-                raise UserError(
-                    f"{name}[{i}]: found half of a surrogate pair at character {error.start}, expected text that "
-                    "UTF-8 can hold"
-                ) from None
-        position += len(part)
-        yield part
-
-
-def _found(value: Any) -> str:
-    shown = repr(value).splitlines()[0] if value is not None else ""
-    kind = "None" if value is None else f"{type(value).__name__} {shown}"
-    return kind if len(kind) <= 80 else f"{kind[:77]}..."
 
 
 def tokenize(
@@ -120,9 +83,9 @@ class SentenceBatcher:
     Sentences of like length share a batch, and one that recurs is computed once.
 
     Args:
-      encode: from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, ...]: an encoder's `embed`, say.
+      encode: from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape]: an encoder's `embed`,
+        say; it is traced once.
       tokenizer: `Tokenizer`.
-      then: from these to float32 [k, *shape], a flow's `forward`, say; traced once, together with `encode`.
       shape: of a sentence's value.
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
       pad_to_max: pad every sentence to `max_seq_length`, as the original does.
@@ -133,13 +96,11 @@ class SentenceBatcher:
         encode: Callable[[dict[str, tf.Tensor]], tf.Tensor],
         tokenizer: Tokenizer,
         *,
-        then: Callable[[tf.Tensor], tf.Tensor] | None = None,
         shape: Sequence[int],
         max_seq_length: int,
         pad_to_max: bool = False,
     ) -> None:
-        function = encode if then is None else lambda tokens: then(encode(tokens))
-        self._function = tf.function(function, input_signature=[TOKEN_SPECS], autograph=False)
+        self._function = tf.function(encode, input_signature=[TOKEN_SPECS], autograph=False)
         self._tokenizer = tokenizer
         self._shape = tuple(shape)
         self._max_seq_length = max_seq_length
@@ -151,53 +112,52 @@ class SentenceBatcher:
         """float32 [n, *shape] of all sentences of the iterable; one that recurs anywhere is computed once."""
         values = np.empty((0, *self._shape), np.float32)
         row_of: dict[bytes, int] = {}
-        with _progress(sentences, show_progress_bar) as progress:
-            for part in parts(sentences):
-                pieces, rows = self._distinct(part)
-                digests = [hashlib.blake2b(key, digest_size=16).digest() for key in row_keys(pieces)]
-                known = np.array([digest in row_of for digest in digests], bool)
-                part_values = np.empty((len(digests), *self._shape), np.float32)
-                part_values[known] = values[[row_of[digest] for digest in itertools.compress(digests, known)]]
-                new = np.flatnonzero(~known)
-                part_values[new] = self.encode_pieces(tf.gather(pieces, new), batch_size)
-                first_rows = np.unique(rows, return_index=True)[1]
-                row_of.update((digests[i], len(values) + int(first_rows[i])) for i in new)
-                before = len(values)
-                # In place: a copy would hold everything twice.
-                values.resize((before + len(part), *self._shape), refcheck=False)
-                values[before:] = part_values[rows]
-                progress.update(len(part))
+        for part, pieces, rows in self._parts(sentences, show_progress_bar):
+            digests = [hashlib.blake2b(key, digest_size=16).digest() for key in row_keys(pieces)]
+            known = np.array([digest in row_of for digest in digests], bool)
+            part_values = np.empty((len(digests), *self._shape), np.float32)
+            part_values[known] = values[[row_of[digest] for digest in itertools.compress(digests, known)]]
+            new = np.flatnonzero(~known)
+            part_values[new] = self.encode_pieces(tf.gather(pieces, new), batch_size)
+            first_rows = np.unique(rows, return_index=True)[1]
+            row_of.update((digests[i], len(values) + int(first_rows[i])) for i in new)
+            before = len(values)
+            # In place: a copy would hold everything twice.
+            values.resize((before + len(part), *self._shape), refcheck=False)
+            values[before:] = part_values[rows]
         return values
 
     def encode_parts(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yields pairs of a list of up to `PART` sentences and their float32 [k, *shape], and keeps nothing."""
-        with _progress(sentences, show_progress_bar) as progress:
-            for part in parts(sentences):
-                pieces, rows = self._distinct(part)
-                yield part, self.encode_pieces(pieces, batch_size)[rows]
-                progress.update(len(part))
+        for part, pieces, rows in self._parts(sentences, show_progress_bar):
+            yield part, self.encode_pieces(pieces, batch_size)[rows]
 
     def encode_tokens(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> list[np.ndarray]:
         """list of float32 [t_i, width]: what the function, here to [k, t, width], gives at each sentence's ids."""
         found: list[np.ndarray] = []
-        with _progress(sentences, show_progress_bar) as progress:
-            for part in parts(sentences):
-                pieces, rows = self._distinct(part)
-                lengths = self._lengths(pieces)
-                values: list[Any] = [None] * len(lengths)
-                for batch, computed in self._batches(pieces, batch_size):
-                    for i, value in zip(batch, computed, strict=True):
-                        values[i] = value[: lengths[i]].copy()
-                found += [values[row] for row in rows]
-                progress.update(len(part))
+        for _, pieces, rows in self._parts(sentences, show_progress_bar):
+            lengths = self._lengths(pieces)
+            values: list[Any] = [None] * len(lengths)
+            for batch, computed in self._batches(pieces, batch_size):
+                for i, value in zip(batch, computed, strict=True):
+                    values[i] = value[: lengths[i]].copy()
+            found += [values[row] for row in rows]
         return found
 
-    def _distinct(self, part: list[str]) -> tuple[tf.RaggedTensor, np.ndarray]:
-        return distinct(tokenize(self._tokenizer, part, self._max_seq_length))
+    def _parts(
+        self, sentences: Iterable[str], show_progress_bar: bool | None
+    ) -> Iterator[tuple[list[str], tf.RaggedTensor, np.ndarray]]:
+        """Yields each part of the sentences with its `distinct` word pieces; shows when it has been dealt with."""
+        total = len(sentences) if isinstance(sentences, Sized) else None
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        with tqdm(total=total, desc="encode", unit="sentence", disable=hidden) as progress:
+            for part in parts(sentences):
+                yield part, *distinct(tokenize(self._tokenizer, part, self._max_seq_length))
+                progress.update(len(part))
 
     def _lengths(self, pieces: tf.RaggedTensor) -> np.ndarray:
         """int64 [n]: number of ids of each sentence, [CLS] and [SEP] included."""
@@ -250,9 +210,3 @@ def embed(
     sentences, rows = distinct(pieces)
     with tqdm(total=int(sentences.nrows()), desc="embed", unit="sentence", disable=None) as progress:
         return batcher.encode_pieces(sentences, progress=progress)[rows]
-
-
-def _progress(sentences: Iterable[str], show_progress_bar: bool | None) -> tqdm:
-    total = len(sentences) if isinstance(sentences, Sized) else None
-    hidden = None if show_progress_bar is None else not show_progress_bar
-    return tqdm(total=total, desc="encode", unit="sentence", disable=hidden)

@@ -54,9 +54,9 @@ def make_directory(path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: str | os.PathLike, *, replace: bool = True) -> Iterator[pathlib.Path]:
-    """Gives the path of a folder to make, which gets the name `path` when the block ends well and is removed when not.
+    """Gives an empty folder to fill, which gets the name `path` when the block ends well and is removed when not.
 
-    The block makes the folder itself. If the block fails, folders above it that were made for it are removed again.
+    Folders above it are made; if the block fails, they are removed again.
 
     Raises:
       UserError: the place cannot be written to; or the name was taken meanwhile, and `replace` is false.
@@ -70,6 +70,7 @@ def new_folder(path: str | os.PathLike, *, replace: bool = True) -> Iterator[pat
         raise _not_writable(path, error) from error
     try:
         folder = workspace / "new"
+        folder.mkdir()
         yield folder
         if path.exists() and not replace:
             raise UserError(f"{path}: was made by another process meanwhile, expected a new name")

@@ -11,7 +11,8 @@ import msgspec
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 
-# Of every JSON file that this version writes and reads back.
+# Of every JSON file that this version writes and reads back, and part of the cache keys of converted encoders: to be
+# raised when a file, or the folder that a conversion makes of the same weights, changes.
 FORMAT_VERSION = 2
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Sentences in files: text, TSV, JSON lines or Parquet, read one at a time."""
+"""Sentences, checked: in files of text, TSV, JSON lines or Parquet, read one at a time, or in a Python iterable."""
 
 import codecs
 import itertools
@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from types import ModuleType
 from typing import Any, BinaryIO
 
@@ -15,6 +15,8 @@ from bert_flow_tf.errors import ArgumentError, UserError
 STDIN = "-"
 FORMATS = {".txt": "text", ".tsv": "tsv", ".jsonl": "jsonl", ".parquet": "parquet"}
 _COLUMN = "sentence"
+# Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
+PART = 16384
 
 Path = str | os.PathLike[str]
 
@@ -49,6 +51,42 @@ def read_sentences(
             rows = (row[0] for row in rows)
     first = list(itertools.islice(rows, 1))
     return itertools.chain(first, rows)
+
+
+def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
+    """list of the strings of an iterable, checked as `parts` checks them."""
+    return [sentence for part in parts(sentences, name) for sentence in part]
+
+
+def parts(sentences: Iterable[str], name: str = "sentences", size: int = PART) -> Iterator[list[str]]:
+    """Yields lists of up to `size` strings of the iterable, in its order.
+
+    Raises:
+      UserError: it is not an iterable of strings, or has no order; the line names the element.
+    """
+    if isinstance(sentences, (str, bytes, dict, Set)) or not isinstance(sentences, Iterable):
+        raise UserError(f"{name}: found {_found(sentences)}, expected strings in a list or another ordered iterable")
+    iterator = iter(sentences)
+    position = 0
+    while part := list(itertools.islice(iterator, size)):
+        for i, sentence in enumerate(part, start=position):
+            if not isinstance(sentence, str):
+                raise UserError(f"{name}[{i}]: found {_found(sentence)}, expected a string")
+            try:
+                sentence.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(
+                    f"{name}[{i}]: found U+{ord(sentence[error.start]):04X}, half of a surrogate pair, at character "
+                    f"{error.start}, expected text that UTF-8 can hold"
+                ) from None
+        position += len(part)
+        yield part
+
+
+def _found(value: Any) -> str:
+    shown = repr(value).splitlines()[0] if value is not None else ""
+    kind = "None" if value is None else f"{type(value).__name__} {shown}"
+    return kind if len(kind) <= 80 else f"{kind[:77]}..."
 
 
 def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:

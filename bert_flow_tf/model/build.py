@@ -6,12 +6,12 @@ import pathlib
 from typing import Any
 
 import msgspec
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.data.tasks import Task
-from bert_flow_tf.encoder.convert.from_run import is_run_checkpoint
+from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint
+from bert_flow_tf.encoder.convert.weights import check_arrays
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.errors import ArgumentError, UserError
@@ -20,7 +20,6 @@ from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.record import (
     Encoder,
-    EncoderFiles,
     Model,
     RunConfig,
     Setting,
@@ -30,7 +29,6 @@ from bert_flow_tf.runs.record import (
     flow_record,
     made_by,
     model_at,
-    read_config,
 )
 from bert_flow_tf.runs.settings import LossSettings, Settings
 from glow.config import GlowConfig
@@ -62,7 +60,7 @@ def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
     """What results say of an encoder; `flags` are what `resolve_encoder` was given for it, None for a handle alone."""
     checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
-    begun = model_begun_with(checkpoint)
+    begun = _model_begun_with(checkpoint)
     if begun is not None:
         return msgspec.structs.replace(begun.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
@@ -78,16 +76,13 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
     )
 
 
-def model_begun_with(init_checkpoint: str | None) -> Model | None:
+def _model_begun_with(init_checkpoint: str | None) -> Model | None:
     """The model of the bert_flow_tf run whose checkpoint this is; None for any other checkpoint, and for none."""
     if not init_checkpoint:
         return None
     prefix = checkpoint_prefix(init_checkpoint)
-    if not is_run_checkpoint(prefix):
-        return None
-    config = read_config(prefix.parent)
-    assert config is not None, "is_run_checkpoint looks for it"
-    return model_at(config, prefix)
+    config = config_of_checkpoint(prefix)
+    return None if config is None else model_at(config, prefix)
 
 
 def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any) -> RunConfig:
@@ -100,7 +95,7 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any)
     return RunConfig(
         made_by=made_by("run_siamese"),
         model=_model_of_run(settings, task, encoder_record(source, flags), data),
-        encoder=EncoderFiles(**source.to_dict()),
+        encoder=source.files,
         encoder_flags=absolute_flags(flags),
         encoder_trained=data is not None and not settings.losses.encoder_is_frozen,
         num_labels=None if task.is_regression else len(task.label_names),
@@ -147,7 +142,7 @@ def _model_of_run(settings: Settings, task: Task, encoder: Encoder, data: Any) -
 
 def _flow_training_of(init_checkpoint: str | None) -> Training | None:
     """`Training` of the flow in the checkpoint that a run begins with; None where it holds none."""
-    begun = model_begun_with(init_checkpoint)
+    begun = _model_begun_with(init_checkpoint)
     if begun is not None:
         return None if begun.flow is None else begun.flow.training
     if init_checkpoint and any(map(is_flow_name, Checkpoint(checkpoint_prefix(init_checkpoint)).shapes)):
@@ -220,7 +215,10 @@ def restore(model: SiameseBertFlow, checkpoint: str | os.PathLike, with_encoder:
     Raises:
       UserError: the checkpoint cannot be read, or lacks a part of the model.
     """
-    parts = checkpoint_of(model, with_encoder)
+    _restore(checkpoint_of(model, with_encoder), checkpoint)
+
+
+def _restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
     if not parts:
         return
     try:
@@ -244,29 +242,24 @@ def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]
     if not init_checkpoint:
         return []
     prefix = checkpoint_prefix(init_checkpoint)
-    begun = _begin_with_run(model, prefix) if is_run_checkpoint(prefix) else assign_tf1_learned(model, prefix)
+    old = config_of_checkpoint(prefix)
+    begun = assign_tf1_learned(model, prefix) if old is None else _begin_with_run(model, prefix, old)
     if begun:
         logging.info("%s begin with the values in %s", " and ".join(begun), prefix)
     return begun
 
 
-def _begin_with_run(model: SiameseBertFlow, prefix: pathlib.Path) -> list[str]:
-    old = read_config(prefix.parent)
-    assert old is not None, "is_run_checkpoint looks for it"
-    parts: dict[str, Any] = {}
-    if model.flow is not None and old.model.flow is not None:
+def _begin_with_run(model: SiameseBertFlow, prefix: pathlib.Path, old: RunConfig) -> list[str]:
+    parts = checkpoint_of(model, with_encoder=False)
+    if old.model.flow is None:
+        parts.pop("flow", None)
+    elif model.flow is not None:
         found, wanted = old.model.flow.config.to_dict(), model.flow.config.to_dict()
         if found != wanted:
-            raise UserError(f"--init_checkpoint={prefix}: found a flow of {found}, expected one of {wanted}")
-        parts["flow"] = model.flow
-    if model.output_weights is not None and old.num_labels:
-        parts["output_weights"] = model.output_weights
-    if parts:
-        try:
-            status = tf.train.Checkpoint(**parts).restore(str(prefix))
-            status.expect_partial().assert_existing_objects_matched()
-        except (ValueError, AssertionError, tf.errors.OpError) as error:
-            raise UserError(f"--init_checkpoint={prefix}: {' '.join(str(error).split())}") from error
+            raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected one of {wanted}")
+    if not old.num_labels:
+        parts.pop("output_weights", None)
+    _restore(parts, prefix)
     return list(parts)
 
 
@@ -287,11 +280,8 @@ def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) ->
         assigned.append("flow")
     if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in held:
         value = held[TF1_OUTPUT_WEIGHTS]
-        if value.shape != tuple(model.output_weights.shape) or not np.isfinite(value).all():
-            raise UserError(
-                f"{checkpoint}: {TF1_OUTPUT_WEIGHTS}: found shape {value.shape}, or values that are not finite, "
-                f"expected finite ones of shape {tuple(model.output_weights.shape)}"
-            )
+        variable = {TF1_OUTPUT_WEIGHTS: model.output_weights}
+        check_arrays({TF1_OUTPUT_WEIGHTS: value}, variable, checkpoint, "the classifier")
         model.output_weights.assign(value)
         assigned.append("output_weights")
     return assigned

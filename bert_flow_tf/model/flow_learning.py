@@ -6,6 +6,7 @@ from typing import Any
 
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.runs.record import Training
 from glow.calibrator import FlowCalibrator
 from glow.config import GlowConfig
@@ -27,7 +28,7 @@ def learn_flow(
       UserError: an element is not a string, there are too few for a step, an argument does not fit, or a loss is not
         finite.
     """
-    sentences = stream.sentence_list(sentences)
+    sentences = sentence_list(sentences)
     if len(sentences) < batch_size:
         raise UserError(
             f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step (see batch_size)"

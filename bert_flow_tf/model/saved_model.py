@@ -16,16 +16,15 @@ import numpy as np
 from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, SOURCE_FILE
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files import json_files
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.digest import file_digest
-from bert_flow_tf.files.json_files import FORMAT_VERSION
+from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.outputs import FolderKind, output_folder
 from bert_flow_tf.model.card import model_card
 from bert_flow_tf.runs.record import MadeBy, Model, Training, made_by
 
 if TYPE_CHECKING:
-    from glow.flow import Glow
+    from bert_flow_tf.model.siamese import SiameseBertFlow
 
 CONFIG_FILE = "bert_flow.json"
 FLOW_FILE = "flow.npz"
@@ -73,7 +72,7 @@ def save(bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False) ->
             embedding_size=bert_flow.embedding_size,
             files={file.relative_to(folder).as_posix(): file_digest(file) for file in files},
         )
-        json_files.write_json(folder / CONFIG_FILE, config)
+        write_json(folder / CONFIG_FILE, config)
         (folder / CARD_FILE).write_text(model_card(path.name, config), encoding="utf-8")
     return path
 
@@ -82,15 +81,14 @@ def _write_encoder(bert_flow: Any, folder: pathlib.Path) -> EncoderSource:
     """The encoder that it writes into the folder, from files that must be those of when it was loaded."""
     # TensorFlow takes seconds to load, and a command that only looks for a saved model does not need it.
     from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_record
-    from bert_flow_tf.encoder.convert.from_run import copy_beside_encoder, export_encoder
+    from bert_flow_tf.encoder.convert.from_run import copy_beside_encoder, write_with_weights
     from bert_flow_tf.encoder.source import resolve_encoder
 
     source = bert_flow.source
     if bert_flow.encoder_trained:
         values = {name: variable.numpy() for name, variable in bert_flow.encoder.variables_by_name.items()}
-        export_encoder(source, values, folder)
+        write_with_weights(folder, source, values, {"kind": "exported"})
         return resolve_encoder(bert_hub=str(folder))
-    folder.mkdir()
     try:
         shutil.copytree(source.encoder_dir, folder / "encoder")
         copy_beside_encoder(source, folder)
@@ -100,19 +98,12 @@ def _write_encoder(bert_flow: Any, folder: pathlib.Path) -> EncoderSource:
     record = source.encoder_dir.parent / SOURCE_FILE
     if record.is_file():
         # The encoder's own record knows nothing of a preprocess model from elsewhere.
-        made = json_files.read_json(record, dict[str, Any], expected="an encoder folder's record")
+        made = read_json(record, dict[str, Any], expected="an encoder folder's record")
         write_encoder_record(folder, made | {"do_lower_case": source.do_lower_case})
     written = resolve_encoder(bert_hub=str(folder))
     if (written.fingerprint, written.do_lower_case) != (source.fingerprint, source.do_lower_case):
         raise UserError(f"{source.bert_hub}: found other files than when it was loaded, expected the same encoder")
     return written
-
-
-def check_encoder(config: SavedModelConfig, source: EncoderSource, path: str | os.PathLike) -> None:
-    """Raises `UserError` if the encoder of a folder is not the one that its configuration names."""
-    recorded = (config.model.encoder.fingerprint, config.do_lower_case)
-    if recorded != (source.fingerprint, source.do_lower_case):
-        raise UserError(f"{path}: found an encoder with fingerprint {source.fingerprint}, expected {recorded[0]}")
 
 
 def _record(bert_flow: Any, source: EncoderSource) -> Model:
@@ -131,44 +122,39 @@ def _record(bert_flow: Any, source: EncoderSource) -> Model:
     return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
 
 
-def read(path: str | os.PathLike) -> tuple[SavedModelConfig, dict[str, np.ndarray] | None]:
-    """The `SavedModelConfig` of a folder, and the flow's arrays by path (None without a flow), both checked.
+def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Model]:
+    """The model of a folder that `save` wrote, its encoder and its record.
 
     Raises:
-      UserError: the configuration cannot be read or is of another version, or a file is missing or altered; the line
-        names it.
+      UserError: the configuration cannot be read or is of another version, or a file is missing, altered or does not
+        fit it; the line names it.
     """
+    from bert_flow_tf.encoder.convert.weights import check_arrays
+    from bert_flow_tf.encoder.source import resolve_encoder
+    from bert_flow_tf.model.build import build_model
+
     path = pathlib.Path(path)
-    config = json_files.read_json(path / CONFIG_FILE, SavedModelConfig, expected="a saved model's configuration")
+    config = read_json(path / CONFIG_FILE, SavedModelConfig, expected="a saved model's configuration")
     for name, digest in config.files.items():
         if not (path / name).is_file():
             raise UserError(f"{path / name}: missing, expected every file of the saved model")
         found = file_digest(path / name)
         if found != digest:
             raise UserError(f"{path / name}: found SHA-256 {found}, expected {digest}: the file was altered")
-    if config.model.flow is None:
-        return config, None
-    try:
-        with np.load(path / FLOW_FILE, allow_pickle=False) as arrays:
-            return config, dict(arrays)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise UserError(f"{path / FLOW_FILE}: cannot be read ({error}), expected the flow's arrays") from error
-
-
-def assign_flow(flow: "Glow", arrays: dict[str, np.ndarray], path: str | os.PathLike) -> None:
-    """Sets the flow's variables to the arrays of `read`; `path` names their file in errors.
-
-    Raises:
-      UserError: an array is missing, left over, of another shape or not finite.
-    """
-    variables = flow.variables_by_path
-    for name in sorted(variables.keys() ^ arrays.keys()):
-        raise UserError(f"{path}: variable {name} is {'left over' if name in arrays else 'missing'} for the flow")
-    for name, variable in variables.items():
-        value = arrays[name]
-        if value.shape != tuple(variable.shape) or not np.isfinite(value).all():
-            raise UserError(
-                f"{path}: variable {name}: found shape {list(value.shape)}, or values that are not finite, expected "
-                f"finite ones of shape {list(variable.shape)}"
-            )
-        variable.assign(value)
+    # Absolute, since a folder may be called `demo` or `base`.
+    source = resolve_encoder(bert_hub=str(path.resolve()))
+    recorded = config.model.encoder.fingerprint
+    if (source.fingerprint, source.do_lower_case) != (recorded, config.do_lower_case):
+        raise UserError(f"{path}: found an encoder with fingerprint {source.fingerprint}, expected {recorded}")
+    model = build_model(source, config.model)
+    if model.flow is not None:
+        try:
+            with np.load(path / FLOW_FILE, allow_pickle=False) as file:
+                arrays = dict(file)
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise UserError(f"{path / FLOW_FILE}: cannot be read ({error}), expected the flow's arrays") from error
+        variables = model.flow.variables_by_path
+        check_arrays(arrays, variables, path / FLOW_FILE, "the flow")
+        for name, variable in variables.items():
+            variable.assign(arrays[name])
+    return model, source, config.model

@@ -1,6 +1,5 @@
 """From a checkpoint that the original's training wrote to a bert_flow_tf run, and back."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -21,13 +20,13 @@ from bert_flow_tf.encoder.convert.folders import (
     TF1_RECORD_KEY,
     VOCAB_FILE,
 )
-from bert_flow_tf.encoder.convert.from_run import checkpoint_config, run_checkpoint, run_step
+from bert_flow_tf.encoder.convert.from_run import run_checkpoint, run_step
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, keras_names, to_tf1_shape
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files import atomic
+from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import write_json
@@ -43,16 +42,7 @@ from bert_flow_tf.model.build import (
     restore,
 )
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import (
-    CONFIG_FILE,
-    EncoderFiles,
-    Model,
-    RunConfig,
-    Training,
-    TrainingResults,
-    flow_record,
-    made_by,
-)
+from bert_flow_tf.runs.record import CONFIG_FILE, Model, RunConfig, Training, TrainingResults, flow_record, made_by
 from glow.config import DEFAULT_CONFIG
 from glow.tf1_checkpoint import FLOW_SCOPE, tf1_variables
 
@@ -60,29 +50,16 @@ from glow.tf1_checkpoint import FLOW_SCOPE, tf1_variables
 _TF1_GELU = {"gelu_tanh": "gelu"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Tf1Run:
-    """What a checkpoint of the original does not say of the run that wrote it; the names are those of its flags.
-
-    Attributes:
-      bert_hub, preprocess_hub: the encoder, where the checkpoint holds none.
-      bert_config_file, vocab_file: of the encoder that the checkpoint holds; None are the files beside it.
-      do_lower_case: whether that vocabulary is uncased; None decides by whether it has pieces with capitals.
-    """
-
-    sentence_embedding_type: str
-    flow_model_config: str = DEFAULT_CONFIG
-    max_seq_length: int = 64
-    low_dim: int = -1
-    bert_hub: str | None = None
-    preprocess_hub: str | None = None
-    bert_config_file: str | None = None
-    vocab_file: str | None = None
-    do_lower_case: bool | None = None
-
-
 def convert_tf1_run(
-    checkpoint: str | os.PathLike, out_dir: str | os.PathLike, tf1_run: Tf1Run, *, overwrite: bool = False
+    checkpoint: str | os.PathLike,
+    out_dir: str | os.PathLike,
+    *,
+    sentence_embedding_type: str,
+    flow_model_config: str = DEFAULT_CONFIG,
+    max_seq_length: int = 64,
+    low_dim: int = -1,
+    overwrite: bool = False,
+    **encoder: Any,
 ) -> pathlib.Path:
     """Path of the directory of a bert_flow_tf run with the flow, the classifier and the encoder of the original's run.
 
@@ -92,6 +69,10 @@ def convert_tf1_run(
     Args:
       checkpoint: folder of the original's run, for its last checkpoint, or the prefix of a checkpoint. It may hold
         BERT or none, a classifier or none, and the optimiser's moments, which are passed over.
+      sentence_embedding_type, flow_model_config, max_seq_length, low_dim: flags of the original's run.
+      **encoder: where the checkpoint holds no encoder, `bert_hub` and, if it needs one, `preprocess_hub`; where it has
+        one, `bert_config_file` and `vocab_file`, else the files beside it are taken, and `do_lower_case`, else a
+        vocabulary with capitals is cased.
 
     Raises:
       UserError: the checkpoint holds no flow; it, the flow's configuration and the encoder do not fit each other; or
@@ -104,25 +85,25 @@ def convert_tf1_run(
     shapes = held.shapes
     if not any(name.startswith(FLOW_SCOPE) for name in shapes):
         raise UserError(f"{prefix}: holds no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
-    flags = _encoder_flags(prefix, WORD_EMBEDDINGS in shapes, tf1_run)
+    flags = _encoder_flags(prefix, WORD_EMBEDDINGS in shapes, **encoder)
     source = resolve_encoder(**flags)
     named_step = re.search(r"-(\d+)$", prefix.name)
     step = int(held["global_step"] if "global_step" in shapes else named_step[1] if named_step else 0)
     index = checkpoint_files(prefix)[f"{prefix.name}.index"]
-    encoder = encoder_record(source, flags)
+    record = encoder_record(source, flags)
     if WORD_EMBEDDINGS in shapes:
         # The run may have trained the encoder that its checkpoint holds.
-        encoder = msgspec.structs.replace(encoder, fine_tuning=Training())
+        record = msgspec.structs.replace(record, fine_tuning=Training())
     config = RunConfig(
         made_by=made_by("bert-flow convert"),
         model=Model(
-            encoder=encoder,
-            pooling=tf1_run.sentence_embedding_type,
-            max_seq_length=tf1_run.max_seq_length,
-            low_dim=tf1_run.low_dim if tf1_run.low_dim > 0 else None,
-            flow=flow_record(flow_config(tf1_run.flow_model_config), Training()),
+            encoder=record,
+            pooling=sentence_embedding_type,
+            max_seq_length=max_seq_length,
+            low_dim=low_dim if low_dim > 0 else None,
+            flow=flow_record(flow_config(flow_model_config), Training()),
         ),
-        encoder=EncoderFiles(**source.to_dict()),
+        encoder=source.files,
         encoder_flags=absolute_flags(flags),
         # What the original trained of it is in the encoder that was converted from the same checkpoint.
         encoder_trained=False,
@@ -131,8 +112,7 @@ def convert_tf1_run(
     )
     model = build_model(source, config.model, num_labels=config.num_labels)
     assign_tf1_learned(model, prefix)
-    with atomic.new_folder(out_dir) as folder:
-        folder.mkdir()
+    with new_folder(out_dir) as folder:
         parts = {"step": tf.Variable(step, dtype=tf.int64), **checkpoint_of(model, with_encoder=False)}
         manager = tf.train.CheckpointManager(
             tf.train.Checkpoint(**parts), str(folder), max_to_keep=1, checkpoint_name=CHECKPOINT_NAME
@@ -155,8 +135,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     """
     out_dir = pathlib.Path(out_dir)
     output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
-    prefix = run_checkpoint(run)
-    config = checkpoint_config(prefix)
+    prefix, config = run_checkpoint(run)
     source = recorded_encoder(config)
     model = build_model(source, config.model, num_labels=config.num_labels)
     restore(model, prefix, with_encoder=config.encoder_trained)
@@ -168,8 +147,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     step = run_step(prefix)
     arrays["global_step"] = np.asarray(step, np.int64)
     name = f"{CHECKPOINT_NAME}-{step}"
-    with atomic.new_folder(out_dir) as folder:
-        folder.mkdir()
+    with new_folder(out_dir) as folder:
         tf.raw_ops.SaveV2(
             prefix=str(folder / name),
             tensor_names=list(arrays),
@@ -177,7 +155,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
             tensors=list(arrays.values()),
         )
         tf.compat.v1.train.update_checkpoint_state(str(folder), name)
-        write_json(folder / TF1_RECORD_FILE, {TF1_RECORD_KEY: prefix.name, "encoder": source.to_dict()})
+        write_json(folder / TF1_RECORD_FILE, {TF1_RECORD_KEY: prefix.name, "encoder": source.files})
         (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
         if config_file.is_file():
@@ -187,32 +165,46 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     return out_dir / name
 
 
-def _encoder_flags(prefix: pathlib.Path, holds_bert: bool, tf1_run: Tf1Run) -> dict[str, Any]:
+def _encoder_flags(
+    prefix: pathlib.Path,
+    holds_bert: bool,
+    *,
+    bert_hub: str | None = None,
+    preprocess_hub: str | None = None,
+    bert_config_file: str | None = None,
+    vocab_file: str | None = None,
+    do_lower_case: bool | None = None,
+) -> dict[str, Any]:
     """Arguments for `resolve_encoder`: the checkpoint's own encoder, or another where it holds none."""
     if holds_bert:
-        useless = ("bert_hub", "preprocess_hub")
+        useless = {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
         wanted = "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it"
     else:
-        useless, wanted = ("bert_config_file", "vocab_file"), "holds no encoder, expected bert_hub"
-    for flag in useless:
-        if getattr(tf1_run, flag):
-            raise ArgumentError(f"{flag}={getattr(tf1_run, flag)}: {prefix} {wanted}")
+        useless = {"bert_config_file": bert_config_file, "vocab_file": vocab_file}
+        wanted = "holds no encoder, expected bert_hub"
+    for flag, value in useless.items():
+        if value:
+            raise ArgumentError(f"{flag}={value}: {prefix} {wanted}")
     if not holds_bert:
-        if not tf1_run.bert_hub:
+        if not bert_hub:
             raise ArgumentError(f"bert_hub: missing, {prefix} holds a flow without its encoder")
-        if tf1_run.do_lower_case is not None:
+        if do_lower_case is not None:
             raise UserError(
-                f"{tf1_run.bert_hub}: knows the case of its vocabulary, expected no do_lower_case (--cased, --uncased)"
+                f"{bert_hub}: knows the case of its vocabulary, expected no do_lower_case (--cased, --uncased)"
             )
-        return {"bert_hub": tf1_run.bert_hub, "preprocess_hub": tf1_run.preprocess_hub}
-    flags = {"init_checkpoint": str(prefix)}
-    for flag, name in (("bert_config_file", BERT_CONFIG_FILE), ("vocab_file", VOCAB_FILE)):
-        path = pathlib.Path(getattr(tf1_run, flag) or prefix.parent / name)
+        return {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
+    flags: dict[str, Any] = {"init_checkpoint": str(prefix)}
+    for flag, given, name in (
+        ("bert_config_file", bert_config_file, BERT_CONFIG_FILE),
+        ("vocab_file", vocab_file, VOCAB_FILE),
+    ):
+        path = pathlib.Path(given or prefix.parent / name)
         if not path.is_file():
             raise ArgumentError(f"{flag}: found no {path}, expected that of the encoder in {prefix}")
-        flags[flag] = os.fspath(path)
-    lower = tf1_run.do_lower_case
-    return flags | {"do_lower_case": not has_capitals(read_vocabulary(flags["vocab_file"])) if lower is None else lower}
+        flags[flag] = str(path)
+    if do_lower_case is None:
+        do_lower_case = not has_capitals(read_vocabulary(flags["vocab_file"]))
+    return flags | {"do_lower_case": do_lower_case}
 
 
 def _encoder_arrays(encoder: SentenceEncoder) -> dict[str, np.ndarray]:

@@ -34,7 +34,6 @@ def write_report(out: pathlib.Path, report: dict, analysis_plots: Mapping[str, b
     title, parts, paragraphs = report["title"], sections(report), lead(report)
     page = html_page(title, paragraphs, parts, {**plots.own_plots(report), **analysis_plots}, report["figures"])
     with new_folder(out) as folder:
-        folder.mkdir()
         (folder / PAGE_FILE).write_text(page, encoding="utf-8")
         (folder / MARKDOWN_FILE).write_text(markdown_page(title, paragraphs, parts), encoding="utf-8")
         (folder / RESULTS_FILE).write_text(to_json(report), encoding="utf-8")

@@ -9,7 +9,8 @@ import numpy as np
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.serving.client_errors import (
     NoAnswerInTimeError,
     NotFoundError,
@@ -116,7 +117,7 @@ class ServingClient:
           UserError: an element is no string, or one that UTF-8 cannot hold.
           ServingError: the server gave no such embeddings.
         """
-        texts = _checked("sentences", sentences)
+        texts = sentence_list(sentences)
         return self._rows(signature, {"sentences": texts or [""]}, "embedding", batch_size, rank=2)[: len(texts)]
 
     def similarity(self, a: Iterable[str], b: Iterable[str], batch_size: int = 32) -> np.ndarray:
@@ -126,7 +127,7 @@ class ServingClient:
           UserError: as `encode`; or the lengths differ.
           ServingError: the server gave no such cosines.
         """
-        a, b = _checked("a", a), _checked("b", b)
+        a, b = sentence_list(a, "a"), sentence_list(b, "b")
         if len(a) != len(b):
             raise ArgumentError(f"b: found {len(b)} sentences, expected {len(a)}, the number in a")
         if not a:
@@ -268,21 +269,3 @@ def _check_seconds(name: str, value: Any) -> None:
 
 def _is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def _checked(name: str, sentences: Iterable[str]) -> list[str]:
-    """The sentences as a list, after a look at each."""
-    if isinstance(sentences, str):
-        raise UserError(f"{name}: found one str, expected a list of them")
-    sentences = list(sentences)
-    for i, sentence in enumerate(sentences):
-        if not isinstance(sentence, str):
-            raise UserError(f"{name}[{i}]: found {type(sentence).__name__}, expected str")
-        try:
-            sentence.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise UserError(
-                f"{name}[{i}]: found U+{ord(sentence[error.start]):04X} at character {error.start}, expected text "
-                "that UTF-8 can hold"
-            ) from None
-    return sentences

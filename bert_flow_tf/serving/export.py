@@ -15,8 +15,7 @@ from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.served_model import ServedBertFlow
-from bert_flow_tf.serving.server_files import edited_server_files, write_server_files
-from bert_flow_tf.serving.version_folder import check_destination
+from bert_flow_tf.serving.server_files import check_destination, edited_server_files, write_server_files
 from bert_flow_tf.serving.warmup import write_warmup_requests
 
 TOLERANCE = 1e-4

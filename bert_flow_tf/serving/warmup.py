@@ -37,9 +37,6 @@ def write_warmup_requests(
       signatures: `tf.saved_model.load(version_folder).signatures`. Their inputs are sentences, string [n], or tokens,
         int32 [n, t], of which those called `input_mask` are masks.
       max_seq_length: of the model.
-
-    Raises:
-      ValueError: a signature has an input of another kind.
     """
     records = []
     short = min(_SHORT, max_seq_length)
@@ -51,7 +48,7 @@ def write_warmup_requests(
             request.model_spec.name = model_name
             request.model_spec.signature_name = name
             for input_name, spec in specs.items():
-                tensor = tf.make_tensor_proto(_rows(name, input_name, spec, lengths), dtype=spec.dtype)
+                tensor = tf.make_tensor_proto(_rows(input_name, spec.dtype, lengths), dtype=spec.dtype)
                 request.inputs[input_name].CopyFrom(tensor)
             # The inputs are a protobuf map, whose order is otherwise not fixed.
             records.append(log.SerializeToString(deterministic=True))
@@ -60,13 +57,11 @@ def write_warmup_requests(
             writer.write(record)
 
 
-def _rows(signature: str, name: str, spec: tf.TensorSpec, lengths: Sequence[int]) -> np.ndarray:
-    """Array that fits `spec`: sentences of so many words (so at least so many word pieces), or rows of so many ids."""
-    if spec.dtype == tf.string and spec.shape.rank == 1:
+def _rows(name: str, dtype: tf.DType, lengths: Sequence[int]) -> np.ndarray:
+    """An input: sentences of so many words, so at least so many word pieces; or rows of so many ids."""
+    if dtype == tf.string:
         words = [itertools.islice(itertools.cycle(_TEXT.split()), row, row + k) for row, k in enumerate(lengths)]
         return np.array([" ".join(sentence) for sentence in words], object)
-    if spec.dtype == tf.int32 and spec.shape.rank == 2:
-        # Of all ids only 0, [PAD]'s, is one in every vocabulary; what is not masked is embedded, whatever it is.
-        is_word = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
-        return is_word.astype(np.int32) * (name == "input_mask")
-    raise ValueError(f"signature {signature}, input {name}: found {spec}, expected string [n] or int32 [n, t]")
+    # Of all ids only 0, [PAD]'s, is one in every vocabulary; what is not masked is embedded, whatever it is.
+    is_word = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
+    return is_word.astype(np.int32) * (name == "input_mask")

@@ -59,7 +59,7 @@ def run_config(source=None, **changes):
     fields = {
         "made_by": MADE_BY,
         "model": model(),
-        "encoder": EncoderFiles(**(files if source is None else source.to_dict())),
+        "encoder": EncoderFiles(**files) if source is None else source.files,
         "encoder_flags": {},
         "encoder_trained": False,
         "data": TrainingData(num_examples=5, fingerprint="b"),

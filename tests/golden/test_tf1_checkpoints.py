@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.data.tasks import read_split
 from bert_flow_tf.evaluation.predicted import score_predictions
-from bert_flow_tf.model.tf1_run import Tf1Run, convert_tf1_run, write_tf1_run
+from bert_flow_tf.model.tf1_run import convert_tf1_run, write_tf1_run
 
 CHECKPOINT = "flow_trained_minilm_cls/flow.ckpt-269"
 
@@ -16,8 +16,7 @@ CHECKPOINT = "flow_trained_minilm_cls/flow.ckpt-269"
 def run_dir(golden_dir, demo_dir, tmp_path_factory):
     """The original's flow over the demo encoder's `cls`, as a bert_flow_tf run."""
     out = tmp_path_factory.mktemp("tf1") / "run"
-    tf1_run = Tf1Run(sentence_embedding_type="cls", bert_hub=str(demo_dir))
-    return convert_tf1_run(golden_dir / CHECKPOINT, out, tf1_run)
+    return convert_tf1_run(golden_dir / CHECKPOINT, out, sentence_embedding_type="cls", bert_hub=str(demo_dir))
 
 
 def test_back_under_tf1s_names_it_holds_the_same_bits(run_dir, golden_dir, tmp_path):

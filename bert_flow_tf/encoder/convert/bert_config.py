@@ -1,7 +1,7 @@
 """The shape of a BERT, read from a TF1 `bert_config.json` or a Hugging Face `config.json`."""
 
 import os
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -9,15 +9,12 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
 
 # "gelu" is the tanh approximation in the TF1 code and the exact, erf form at Hugging Face: the names here say which.
-_TF1_ACTIVATIONS = {name: name for name in ("gelu_tanh", "gelu_erf", "relu", "tanh", "linear")} | {"gelu": "gelu_tanh"}
+_OTHERS = {name: name for name in ("relu", "tanh", "linear")}
+_TF1_ACTIVATIONS = {"gelu_tanh": "gelu_tanh", "gelu_erf": "gelu_erf", **_OTHERS, "gelu": "gelu_tanh"}
 _HUGGING_FACE_ACTIVATIONS = {
     "gelu": "gelu_erf",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-    "tanh": "tanh",
-    "linear": "linear",
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
+    **_OTHERS,
 }
 _LAYER_NORM_EPS = 1e-12
 _Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -39,10 +36,6 @@ class BertConfig(msgspec.Struct, frozen=True):
     attention_probs_dropout_prob: _Rate
     initializer_range: _Rate = 0.02
 
-    def to_dict(self) -> dict[str, Any]:
-        """dict of all fields, as written to `bert_config.json`."""
-        return {name: getattr(self, name) for name in BertConfig.__struct_fields__}
-
 
 class _File(BertConfig, frozen=True):
     """What a file may say besides, which only has one value that can be converted."""
@@ -56,17 +49,14 @@ def read_tf1_config(path: str | os.PathLike) -> BertConfig:
     """`BertConfig` of the `bert_config.json` of a TF1 checkpoint.
 
     Raises:
-      UserError: the file cannot be read, or a field is missing or has a value that no BERT here has.
+      UserError: the file cannot be read, it is no BERT with absolute positions, or a field is missing or has a value
+        that no BERT here has.
     """
     return _read(path, _TF1_ACTIVATIONS)
 
 
 def read_hugging_face_config(path: str | os.PathLike) -> BertConfig:
-    """`BertConfig` of a Hugging Face `config.json`.
-
-    Raises:
-      UserError: as `read_tf1_config`, or the model is not a BERT with absolute positions.
-    """
+    """`BertConfig` of a Hugging Face `config.json`; raises `UserError` as `read_tf1_config`."""
     return _read(path, _HUGGING_FACE_ACTIVATIONS)
 
 
@@ -81,4 +71,5 @@ def _read(path: str | os.PathLike, activations: dict[str, str]) -> BertConfig:
             f"{path}: hidden_size: found {file.hidden_size}, expected a multiple of num_attention_heads "
             f"{file.num_attention_heads}"
         )
-    return BertConfig(**(file.to_dict() | {"hidden_act": activations[file.hidden_act]}))
+    config = msgspec.convert(file, BertConfig, from_attributes=True)
+    return msgspec.structs.replace(config, hidden_act=activations[file.hidden_act])

@@ -8,21 +8,18 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert import weights as bert_weights
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
-from bert_flow_tf.encoder.convert.bert_saved_model import save_bert
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, SOURCE_FILE, VOCAB_FILE
+from bert_flow_tf.encoder.convert.weights import check_finite
 from bert_flow_tf.encoder.tokenizer import read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
 from bert_flow_tf.files.outputs import output_folder
-
-# Part of every cache key: to be raised when the same source would give another folder.
-CONVERSION_VERSION = 2
 
 
 def write_encoder_folder(
@@ -38,7 +35,7 @@ def write_encoder_folder(
     """Path of the encoder folder written.
 
     Args:
-      weights: dict of TF1 name -> array, checked by `check_variables`.
+      weights: dict of TF1 name -> array, checked by `check_shapes`.
       do_lower_case: whether the vocabulary is uncased; None decides by whether it has pieces with capitals.
       source: says where the weights came from, for `source.json`; no paths and no times, so that one source gives one
         folder.
@@ -53,15 +50,15 @@ def write_encoder_folder(
             f"{vocab_file}: found {len(vocab)} word pieces, expected the configuration's vocab_size, "
             f"{config.vocab_size}"
         )
-    bert_weights.check_finite(weights, source["kind"])
+    check_finite(weights, source["kind"])
     if do_lower_case is None:
         do_lower_case = not has_capitals(vocab)
     # tf-models takes seconds to import, and is needed only here.
-    from bert_flow_tf.encoder.convert.preprocess import Preprocess
+    from bert_flow_tf.encoder.convert.saved_models import Preprocess, save_bert
 
     with new_encoder_folder(out_dir, overwrite=overwrite) as folder:
         shutil.copyfile(vocab_file, folder / VOCAB_FILE)
-        write_json(folder / BERT_CONFIG_FILE, dict(sorted(config.to_dict().items())))
+        write_json(folder / BERT_CONFIG_FILE, dict(sorted(msgspec.structs.asdict(config).items())))
         write_encoder_record(folder, {"do_lower_case": do_lower_case, **source})
         with quiet_tensorflow():
             save_bert(folder / "encoder", config, weights, vocab_file=folder / VOCAB_FILE, do_lower_case=do_lower_case)
@@ -86,9 +83,7 @@ def new_encoder_folder(out_dir: str | os.PathLike, *, overwrite: bool = False) -
     Raises:
       UserError: `out_dir` exists and `overwrite` is false, or it is no encoder folder, or cannot be written to.
     """
-    out_dir = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
-    with new_folder(out_dir, replace=overwrite) as folder:
-        folder.mkdir()
+    with new_folder(output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite), replace=overwrite) as folder:
         yield folder
 
 

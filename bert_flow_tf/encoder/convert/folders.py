@@ -1,12 +1,15 @@
-"""The kinds of folders that a conversion writes, and the record in an encoder folder."""
+"""The kinds of folders that a conversion writes, the record in an encoder folder, and the user's cache of these."""
 
+import os
 import pathlib
 from collections.abc import Callable
 
 import msgspec
+import platformdirs
 
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.outputs import FolderKind
+from bert_flow_tf.files.outputs import FolderKind, check_writable
 
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
@@ -53,3 +56,34 @@ def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
     """
     path = folder / SOURCE_FILE
     return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None
+
+
+def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
+    """Folder for what can be made again: `cache_dir`, else the variable BERT_FLOW_CACHE, else the user's cache."""
+    return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
+
+
+def cached_encoder(folder: pathlib.Path, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
+    """The encoder folder `folder`, after `build(folder)`, which writes it whole or not at all, where it does not exist.
+
+    Two processes may do this at once: each builds, and the folder of the first to finish stays.
+
+    Raises:
+      UserError: the cache cannot be written to, or as `build`.
+    """
+
+    def is_built() -> bool:
+        return (folder / SOURCE_FILE).is_file()
+
+    if not is_built():
+        try:
+            check_writable(folder)
+        except UserError as error:
+            raise UserError(f"{error}; set BERT_FLOW_CACHE to another folder") from error
+        try:
+            build(folder)
+        except (UserError, OSError):
+            # Another process may have been faster: its folder is as good.
+            if not is_built():
+                raise
+    return folder

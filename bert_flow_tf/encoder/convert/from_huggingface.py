@@ -11,7 +11,7 @@ import safetensors
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_hugging_face_config
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
-from bert_flow_tf.encoder.convert.weights import check_variables, variable_shapes
+from bert_flow_tf.encoder.convert.weights import check_shapes, variable_shapes
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
@@ -86,14 +86,15 @@ def read_hugging_face_weights(path: str | os.PathLike, config: BertConfig) -> di
 
 def _read_tensors(path: str | os.PathLike, stored: dict[str, Any], config: BertConfig) -> dict[str, np.ndarray]:
     prefix = "bert." if any(key.startswith("bert.") for key in stored) else ""
-    keys = {name: _key_in(stored, prefix + hugging_face_name(name), name) for name in variable_shapes(config)}
+    expected = variable_shapes(config)
+    keys = {name: _key_in(stored, prefix + hugging_face_name(name), name) for name in expected}
     tf1_names = {key: name for name, key in keys.items()}
     shapes = {}
     for key, tensor in stored.items():
         name = tf1_names.get(key, key)
         # Hugging Face's kernels are [out, in].
         shapes[name] = tensor.get_shape()[:: -1 if name.endswith("/kernel") else 1]
-    check_variables(shapes, config, path, lambda name: keys.get(name, name))
+    check_shapes(shapes, expected, path, "this configuration", lambda name: keys.get(name, name))
     weights = {}
     for name, key in keys.items():
         if stored[key].get_dtype() not in ("F16", "F32", "F64"):

@@ -9,7 +9,7 @@ import numpy as np
 from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
-from bert_flow_tf.encoder.convert.weights import check_variables
+from bert_flow_tf.encoder.convert.weights import check_shapes, variable_shapes
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest
 from glow.tf1_checkpoint import FLOW_SCOPE
@@ -67,5 +67,5 @@ def read_tf1_weights(prefix: str | os.PathLike, config: BertConfig) -> dict[str,
     """
     checkpoint = Checkpoint(prefix)
     shapes = {name: shape for name, shape in checkpoint.shapes.items() if not _KNOWN_EXTRAS.match(name)}
-    check_variables(shapes, config, prefix)
+    check_shapes(shapes, variable_shapes(config), prefix, "this configuration")
     return checkpoint.read(shapes)

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from bert_flow_tf.errors import UserError
 
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 _LAYER_NORM = ("gamma", "beta")
+_MOST_LISTED = 5  # names in an error
 
 
 def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
@@ -68,45 +70,48 @@ def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-1]) if "attention/output" in tf1_name else array.reshape(len(array), -1)
 
 
-def check_variables(
-    found_shapes: Mapping[str, Sequence[int]],
-    config: BertConfig,
+def check_shapes(
+    found: Mapping[str, Sequence[int]],
+    expected: Mapping[str, Sequence[int]],
     source: str | os.PathLike,
+    holder: str,
     name_in_source: Callable[[str], str] = lambda name: name,
 ) -> None:
-    """Does nothing where a checkpoint holds the variables that the configuration asks for.
+    """Does nothing where arrays of the shapes `found`, by name, are just those that are expected.
 
-    Errors call the checkpoint `source`, and a variable by what `name_in_source` gives for its TF1 name.
+    Errors call what holds the arrays `source`, what they are for `holder`, and an array by what `name_in_source` gives
+    for its name.
 
     Raises:
-      UserError: a variable is missing, left over or of another shape; it names the variables.
+      UserError: an array is missing, left over or of another shape; it names the arrays.
     """
-    expected = variable_shapes(config)
-    missing = [name_in_source(name) for name in expected if name not in found_shapes]
-    if missing:
-        raise UserError(
-            f"{source}: {_listed('missing', missing)}, expected {len(expected)} variables for this configuration"
-        )
-    left_over = [name_in_source(name) for name in sorted(found_shapes) if name not in expected]
-    if left_over:
-        raise UserError(
-            f"{source}: {_listed('left over', left_over)}, expected the configuration's {len(expected)} variables only"
-        )
-    for name, shape in expected.items():
-        if tuple(found_shapes[name]) != shape:
+    for what, names in (("missing", expected.keys() - found.keys()), ("left over", found.keys() - expected.keys())):
+        if names:
+            listed = [name_in_source(name) for name in (*expected, *sorted(found)) if name in names]
+            more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
             raise UserError(
-                f"{source}: variable {name_in_source(name)}: found shape {list(found_shapes[name])}, expected "
-                f"{list(shape)} by the configuration"
+                f"{source}: {len(names)} variable{'s' if len(names) > 1 else ''} {what}: "
+                f"{', '.join(listed[:_MOST_LISTED])}{more}, expected the {len(expected)} variables of {holder}"
+            )
+    for name, shape in expected.items():
+        if list(found[name]) != list(shape):
+            raise UserError(
+                f"{source}: variable {name_in_source(name)}: found shape {list(found[name])}, expected {list(shape)}, "
+                f"that of {holder}"
             )
 
 
-def check_finite(weights: Mapping[str, np.ndarray], source: str) -> None:
-    """Raises `UserError`, naming the variable, where an array of the dict `weights` holds NaN or infinity."""
-    for name, value in weights.items():
+def check_arrays(
+    arrays: Mapping[str, np.ndarray], variables: Mapping[str, Any], source: str | os.PathLike, holder: str
+) -> None:
+    """`check_shapes` of arrays that are to be assigned to TensorFlow's variables, and `check_finite`."""
+    shapes = {name: np.shape(array) for name, array in arrays.items()}
+    check_shapes(shapes, {name: variable.shape for name, variable in variables.items()}, source, holder)
+    check_finite(arrays, source)
+
+
+def check_finite(arrays: Mapping[str, np.ndarray], source: str | os.PathLike) -> None:
+    """Raises `UserError`, naming the variable, where an array of the dict holds NaN or infinity."""
+    for name, value in arrays.items():
         if not np.isfinite(value).all():
             raise UserError(f"{source}: variable {name} holds NaN or infinity, expected finite numbers")
-
-
-def _listed(what: str, names: list[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{len(names)} variable{'s' if len(names) > 1 else ''} {what}: {', '.join(names[:most])}{more}"

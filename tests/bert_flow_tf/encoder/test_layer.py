@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import threading
 
+import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -322,10 +323,10 @@ def test_hub_takes_the_encoder_that_a_run_used_when_an_earlier_run_had_trained_i
     frozen = tmp_path / "frozen"
     frozen.mkdir()
     config = json.loads((folder / "config.json").read_text()) | {"encoder_trained": False}
-    (frozen / "config.json").write_text(json.dumps(config | {"encoder": trained.to_dict()}))
+    (frozen / "config.json").write_text(json.dumps(config | {"encoder": msgspec.to_builtins(trained.files)}))
     tf.train.Checkpoint(step=tf.Variable(3)).write(str(frozen / "model.ckpt-3"))
     assert resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3") == trained
-    stranger = dataclasses.replace(trained, fingerprint="f" * 64).to_dict()
+    stranger = msgspec.to_builtins(trained.files) | {"fingerprint": "f" * 64}
     (frozen / "config.json").write_text(json.dumps(config | {"encoder": stranger}))
     with pytest.raises(UserError, match="found an encoder with fingerprint"):
         resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3")

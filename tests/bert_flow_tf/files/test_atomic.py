@@ -20,7 +20,6 @@ def test_a_folder_takes_its_name_when_the_block_ends_and_replaces_the_one_of_tha
     path = tmp_path / "above" / "folder"
     for name in ("old", "new"):
         with new_folder(path) as folder:
-            folder.mkdir()
             (folder / name).write_text("")
             assert not (path / name).exists()
         assert list(path.parent.rglob("*")) == [path, path / name]
@@ -30,7 +29,6 @@ def test_a_folder_takes_its_name_when_the_block_ends_and_replaces_the_one_of_tha
 def test_a_block_that_fails_leaves_everything_as_it_was(tmp_path, parent):
     (tmp_path / "kept").mkdir()
     with pytest.raises(ZeroDivisionError), new_folder(tmp_path / parent / "kept") as folder:
-        folder.mkdir()
         (folder / "a").write_text("new")
         raise ZeroDivisionError
     assert list(tmp_path.rglob("*")) == [tmp_path / "kept"]
@@ -45,7 +43,6 @@ def test_a_file_in_the_way_is_named(tmp_path):
 def test_folder_that_came_meanwhile_is_kept_where_it_is_not_to_be_replaced(tmp_path):
     def write(replace):
         with new_folder(tmp_path / "1", replace=replace) as folder:
-            folder.mkdir()
             (folder / "model").write_text("ours")
             (tmp_path / "1").mkdir(exist_ok=True)
             (tmp_path / "1" / "model").write_text("theirs")

@@ -142,7 +142,7 @@ def test_training_begins_with_the_checkpoints_flow_and_classifier(workplace, arr
         (
             lambda a: a | {"loss/output_weights": np.zeros([3, 5], np.float32)},
             {},
-            "loss/output_weights: found shape (3, 5)",
+            "loss/output_weights: found shape [3, 5]",
         ),
         (dict, {"flow_model_config": "config_l9"}, "--flow_model_config"),
         (dict, {"sentence_embedding_type": None}, "--sentence_embedding_type: missing"),

@@ -1,6 +1,6 @@
 """A SavedModel that needs nothing beside it and answers as the model it was made of.
 
-What its signatures answer is checked in `test_c_api.py`, without Python, as a server runs them.
+What its signatures answer is checked in `test_session.py`, as a server runs them.
 """
 
 import copy

@@ -59,12 +59,3 @@ def test_token_rows_end_in_masked_padding(asked):
 def test_bytes_are_the_same_in_any_order_of_the_signatures(sts_version, version, signatures):
     write_warmup_requests(version, "sts", dict(reversed(list(signatures.items()))), 8)
     assert (version / _FILE).read_bytes() == (sts_version / _FILE).read_bytes()
-
-
-def test_input_of_another_kind_is_named(version):
-    class Signature:
-        structured_input_signature = ((), {"pixels": tf.TensorSpec([None, 3], tf.float32)})
-
-    with pytest.raises(ValueError, match="signature image, input pixels: found TensorSpec"):
-        write_warmup_requests(version, "sts", {"image": Signature}, 8)
-    assert list((version / "assets.extra").iterdir()) == []

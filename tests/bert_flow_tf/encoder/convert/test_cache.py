@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from bert_flow_tf.encoder.convert.cache import cache_root, cached_encoder
 from bert_flow_tf.encoder.convert.encoder_folder import new_encoder_folder
+from bert_flow_tf.encoder.convert.folders import cache_root, cached_encoder
 from bert_flow_tf.errors import UserError
 
 

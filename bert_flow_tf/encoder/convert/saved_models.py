@@ -1,4 +1,7 @@
-"""Writes a BERT as a SavedModel with TF-Hub's interface of text encoders, and nothing that the interface lacks."""
+"""An encoder's two SavedModels as TF-Hub publishes them: BERT, and the preprocess model with the exact tokenizer.
+
+tf-models takes seconds to import: import this module where a model is written.
+"""
 
 import contextlib
 import os
@@ -7,14 +10,20 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from official.legacy.bert import configs
+from official.nlp.modeling import layers
+from official.nlp.tools import export_tfhub_lib
 
-from bert_flow_tf.encoder.convert import weights as bert_weights
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
+from bert_flow_tf.encoder.convert.weights import keras_names
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, Tokenizer, read_vocabulary
 
+_SEQ_LENGTH = 128  # as TF-Hub's own preprocess models
+_SENTENCES = tf.TensorSpec([None], tf.string, name="sentences")
 _ACTIVATIONS = {
     "gelu_tanh": "gelu",  # tf-models' own name for it
     "gelu_erf": tf_keras.activations.gelu,
@@ -41,11 +50,7 @@ def save_bert(
 
     `weights` are by TF1 name; the vocabulary becomes an asset.
     """
-    # tf-models takes seconds to import, and is needed only here.
-    from official.legacy.bert import configs
-    from official.nlp.tools import export_tfhub_lib
-
-    fields = config.to_dict() | {"hidden_act": _ACTIVATIONS[config.hidden_act]}
+    fields = msgspec.structs.asdict(config) | {"hidden_act": _ACTIVATIONS[config.hidden_act]}
     with _dropout_from_state_variables():
         encoder = export_tfhub_lib.get_bert_encoder(configs.BertConfig(**fields))
     _assign(encoder, config, weights)
@@ -89,9 +94,43 @@ def _dropout_from_state_variables() -> Iterator[None]:
 
 def _assign(encoder: tf_keras.Model, config: BertConfig, weights: dict[str, np.ndarray]) -> None:
     variables = {variable.name.removesuffix(":0"): variable for variable in encoder.variables}
-    for tf1_name, keras_name in bert_weights.keras_names(config.num_hidden_layers).items():
+    for tf1_name, keras_name in keras_names(config.num_hidden_layers).items():
         variable = variables.pop(keras_name)
         # tf-models splits the heads into an axis of their own; the order of the numbers is the same.
         variable.assign(weights[tf1_name].reshape(variable.shape))
     if variables:
         raise ValueError(f"tf-models' encoder: found variables without a weight: {', '.join(variables)}")
+
+
+class Preprocess(tf.Module):
+    """Preprocess model: sentences, a string tensor [n], to the dict of int32 [n, 128] that a text encoder takes.
+
+    It has the parts of TF-Hub's preprocess models: `tokenize` (string [n] -> ragged int32 [n, (words), (pieces)]),
+    `tokenize.get_special_tokens_dict()` and `bert_pack_inputs(list of one or two such tensors, seq_length)`.
+    The vocabulary becomes an asset of the SavedModel.
+    """
+
+    def __init__(self, vocab_file: str | os.PathLike, do_lower_case: bool) -> None:
+        super().__init__(name="preprocess")
+        self._tokenizer = tokenizer = Tokenizer(read_vocabulary(vocab_file), do_lower_case)
+        special_tokens = {
+            "start_of_sequence_id": tokenizer.cls_id,
+            "end_of_segment_id": tokenizer.sep_id,
+            "padding_id": tokenizer.pad_id,
+            "mask_id": tokenizer.mask_id,
+            "vocab_size": tokenizer.vocab_size,
+        }
+        self.vocab_file = tf.saved_model.Asset(str(vocab_file))
+        self.do_lower_case = tf.Variable(do_lower_case, trainable=False)
+        constants = tf.function(
+            lambda: {name: tf.constant(i) for name, i in special_tokens.items()}, input_signature=[]
+        )
+        self.tokenize = tf.train.Checkpoint(get_special_tokens_dict=constants)
+        self.tokenize.__call__ = tf.function(tokenizer.tokenize_words, input_signature=[_SENTENCES])
+        self.bert_pack_inputs = export_tfhub_lib.BertPackInputsSavedModelWrapper(
+            layers.BertPackInputs(seq_length=_SEQ_LENGTH, special_tokens_dict=special_tokens)
+        )
+
+    @tf.function(input_signature=[_SENTENCES])
+    def __call__(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
+        return self._tokenizer(sentences, _SEQ_LENGTH, pad_to_max=True)
