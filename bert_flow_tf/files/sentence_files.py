@@ -76,8 +76,8 @@ def parts(sentences: Iterable[str], name: str = "sentences", size: int = PART) -
                 sentence.encode()
             except UnicodeEncodeError as error:
                 raise UserError(
-                    f"{name}[{i}]: found U+{ord(sentence[error.start]):04X}, half of a surrogate pair, at character "
-                    f"{error.start}, expected text that UTF-8 can hold"
+                    f"{name}[{i}]: found U+{ord(sentence[error.start]):04X} at character {error.start}, expected text "
+                    "that UTF-8 can hold"
                 ) from None
         position += len(part)
         yield part

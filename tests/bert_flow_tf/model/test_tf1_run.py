@@ -8,6 +8,8 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.model import tf1_run
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.tf1_checkpoint import tf1_variables
@@ -160,20 +162,23 @@ def test_what_does_not_fit_is_one_line_and_leaves_nothing(
     assert not (workplace / "run").exists()
 
 
-def test_a_vocabulary_with_capitals_is_cased_unless_told_otherwise(workplace, arrays, write_tf1_checkpoint):
-    # Of one layer: each of the two vocabularies takes a conversion of its own.
-    upper = ("bert/encoder/layer_1/", "bert/encoder/layer_2/")
-    first_layer = {name: value for name, value in arrays.items() if not name.startswith(upper)}
-    write_tf1_checkpoint(workplace / "tf1" / "model.ckpt-7", first_layer)
-    config = json.loads((workplace / "tf1" / "bert_config.json").read_text())
-    (workplace / "tf1" / "bert_config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+def test_a_vocabulary_with_capitals_is_cased_unless_told_otherwise(
+    workplace, arrays, write_tf1_checkpoint, monkeypatch
+):
+    found = []
+
+    def resolve(do_lower_case, **flags):
+        found.append(do_lower_case)
+        raise UserError("seen")
+
+    monkeypatch.setattr(tf1_run, "resolve_encoder", resolve)
+    write_tf1_checkpoint(workplace / "tf1" / "model.ckpt-7", arrays)
+    refused("convert", *flags(workplace))
     vocab = (workplace / "tf1" / "vocab.txt").read_text()
     (workplace / "tf1" / "vocab.txt").write_text(vocab.replace("w1\n", "W1\n", 1))
-    for name, kind in (("by its pieces", ()), ("told", ("--uncased",))):
-        changes = {"out": workplace / name, "sentence_embedding_type": "avg"}
-        succeeds("convert", *flags(workplace, **changes), *kind)
-    told = [BertFlow.load(workplace / name).tokenizer.do_lower_case for name in ("by its pieces", "told")]
-    assert told == [False, True]
+    for kind in ((), ("--uncased",), ("--cased",)):
+        refused("convert", *flags(workplace), *kind)
+    assert found == [True, False, True, False]
 
 
 def test_flags_that_do_not_belong_together_are_named(workplace):

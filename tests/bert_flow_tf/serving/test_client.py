@@ -167,10 +167,7 @@ def test_argument_that_cannot_be_is_named(name, values):
     [
         ("one", "sentences: found str 'one', expected strings in a list or another ordered iterable"),
         (["one", b"two"], "sentences[1]: found bytes b'two', expected a string"),
-        (
-            ["one", "tw\udcffo"],
-            "sentences[1]: found U+DCFF, half of a surrogate pair, at character 2, expected text that UTF-8 can hold",
-        ),
+        (["one", "tw\udcffo"], "sentences[1]: found U+DCFF at character 2, expected text that UTF-8 can hold"),
     ],
 )
 def test_sentences_that_are_no_text_are_named_before_any_request(sentences, line):

@@ -5,6 +5,7 @@ What its signatures answer is checked in `test_session.py`, as a server runs the
 
 import copy
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.export import CHECKED_SENTENCES
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -42,27 +44,26 @@ def test_signatures_take_and_give_what_they_promise(sts_version):
     }
 
 
-def test_versions_follow_each_other_and_stay_unless_overwritten(sts_model, tmp_path):
+def test_version_stays_unless_overwritten_by_one_of_the_options(sts_model, tmp_path):
     (tmp_path / "4").mkdir()
     (tmp_path / "4" / "saved_model.pb").write_text("old")
     (tmp_path / "batching_parameters.txt").write_text("mine\n")
-    exported = sts_model.export(tmp_path)
-    assert exported.path == tmp_path / "5"
-    assert exported.kept == (tmp_path / "batching_parameters.txt",)
-    assert (tmp_path / "batching_parameters.txt").read_text() == "mine\n"
-    assert f'name: "{tmp_path.name}"' in (tmp_path / "models.config").read_text()
     message = message_of(UserError, sts_model.export, tmp_path, version=4)
     assert message == f"{tmp_path / '4'}: exists, expected a new folder, or overwrite=True"
     assert (tmp_path / "4" / "saved_model.pb").read_text() == "old"
 
     options = {"low_dim": 8, "max_seq_length": 4, "normalize": True}
-    path = sts_model.export(tmp_path, version=4, overwrite=True, **options).path
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["4", "5"]
+    exported = sts_model.export(tmp_path, version=4, overwrite=True, **options)
+    assert exported.path == tmp_path / "4"
+    assert exported.kept == (tmp_path / "batching_parameters.txt",)
+    assert (tmp_path / "batching_parameters.txt").read_text() == "mine\n"
+    assert f'name: "{tmp_path.name}"' in (tmp_path / "models.config").read_text()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["4"]
     expected = sts_model.encode(["w1 w2", "", "W4,", "w5 w6"]).reshape(4, 8, -1).mean(axis=-1)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    found = embeddings_of(path, ["w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13"])
+    found = embeddings_of(exported.path, ["w1 w2 w3", "", "W4, w5!", "w5 w6 w7 w8 w9 w10 w11 w12 w13"])
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-    description = json.loads((path / "assets.extra" / "config.json").read_text())
+    description = json.loads((exported.path / "assets.extra" / "config.json").read_text())
     assert [description[name] for name in ("embedding_size", "max_seq_length", "normalized")] == [8, 4, True]
 
 
@@ -127,6 +128,20 @@ def scale_a_matrix(path, factor):
     )
 
 
+@pytest.fixture
+def save_again(monkeypatch, tmp_path):
+    """Function (version's folder, change): what `tf.saved_model.save` writes from now on is that version, changed."""
+
+    def patch(version, change):
+        def save(module, folder, **options):
+            shutil.copytree(version, folder, dirs_exist_ok=True, ignore=lambda *_: ["assets.extra"])
+            change(tmp_path / folder)
+
+        monkeypatch.setattr(tf.saved_model, "save", save)
+
+    return patch
+
+
 @pytest.mark.parametrize(
     ("corrupt", "dtype", "line"),
     [
@@ -136,24 +151,20 @@ def scale_a_matrix(path, factor):
     ],
 )
 def test_export_that_the_disk_changed_is_refused_and_leaves_nothing(
-    sts_model, tmp_path, monkeypatch, corrupt, dtype, line
+    sts_model, sts_version, bfloat16_export, save_again, tmp_path, corrupt, dtype, line
 ):
-    save = tf.saved_model.save
-
-    def save_and_corrupt(module, folder, **options):
-        save(module, folder, **options)
-        corrupt(tmp_path / folder)
-
-    monkeypatch.setattr(tf.saved_model, "save", save_and_corrupt)
+    save_again(sts_version if dtype == "float32" else bfloat16_export.path, corrupt)
     assert line in message_of(UserError, sts_model.export, tmp_path / "some" / "model", dtype=dtype)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_model_that_gives_no_finite_numbers_is_refused(sts_model, tmp_path):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_model_that_gives_no_finite_numbers_is_refused(sts_model, sts_version, save_again, tmp_path, dtype):
+    save_again(sts_version, lambda path: None)
     broken = copy.copy(sts_model)
     broken.flow = Glow(sts_model.flow.config, sts_model.encoder.embedding_size, seed=0)
     broken.flow.trainable_variables[0].assign(broken.flow.trainable_variables[0] * np.nan)
-    assert "nothing was written" in message_of(UserError, broken.export, tmp_path / "model")
+    assert "nothing was written" in message_of(UserError, broken.export, tmp_path / "model", dtype=dtype)
     assert list(tmp_path.iterdir()) == []
 
 

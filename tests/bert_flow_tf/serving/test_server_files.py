@@ -6,7 +6,7 @@ import pytest
 from google.protobuf import empty_pb2, text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
-from bert_flow_tf.serving.server_files import write_server_files
+from bert_flow_tf.serving.server_files import check_destination, write_server_files
 from tests.refusals import user_error
 
 
@@ -62,6 +62,13 @@ def test_edited_file_stays_and_the_others_are_written(folder):
         *("models.config", "batching_parameters.txt", "monitoring.config")
     }
     assert (folder / "models.config").read_text() == "# mine\n"
+
+
+def test_next_version_is_one_above_the_highest(tmp_path):
+    assert check_destination(tmp_path / "new", None, overwrite=False) == tmp_path / "new" / "1"
+    for name in ("4", "10", "²", "latest"):
+        (tmp_path / name).mkdir()
+    assert check_destination(tmp_path, None, overwrite=False) == tmp_path / "11"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", 'a"b', "..", "modèle", "a\n"])
