@@ -32,7 +32,6 @@ class RoundedEncoder:
         pooling: Pooling,
         variables: dict[str, tf.Variable],
         embedding_size: int,
-        *,
         multiply_in_bfloat16: bool,
     ) -> None:
         self.variables_by_name = dict(variables)

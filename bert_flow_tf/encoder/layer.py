@@ -128,13 +128,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
             raise ArgumentError(
                 f"dtype: found bfloat16 with {self.source.bert_hub}, expected it with a BERT of tf-models-official"
             )
-        return RoundedEncoder(
-            fused,
-            self._pooling,
-            self.variables_by_name,
-            self.embedding_size,
-            multiply_in_bfloat16=multiply_in_bfloat16,
-        )
+        variables = self.variables_by_name
+        return RoundedEncoder(fused, self._pooling, variables, self.embedding_size, multiply_in_bfloat16)
 
     @property
     def variables_by_name(self) -> dict[str, tf.Variable]:

@@ -22,6 +22,12 @@ def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
     return tf.reduce_mean(tf.reshape(embedding, [-1, low_dim, width // low_dim]), axis=-1)
 
 
+def check_low_dim(low_dim: int, embedding_size: int) -> None:
+    """Raises `ArgumentError` unless embeddings of this size can be reduced so."""
+    if low_dim > 0 and embedding_size % low_dim:
+        raise ArgumentError(f"low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}")
+
+
 def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     """Cosine of each pair of rows, [n] for two [n, D] tensors."""
     return tf.reduce_sum(tf.nn.l2_normalize(a, axis=-1) * tf.nn.l2_normalize(b, axis=-1), axis=-1)
@@ -62,8 +68,7 @@ class SiameseBertFlow(tf_keras.Model):
         seed: int = 1234,
     ) -> None:
         super().__init__(name="siamese_bert_flow")
-        if low_dim > 0 and embedding_size % low_dim:
-            raise ArgumentError(f"low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}")
+        check_low_dim(low_dim, embedding_size)
         # The step's logs are of the global batch on every replica: Keras would add them up.
         self.distribute_reduction_method = "first"
         self.encoder: Any = encoder

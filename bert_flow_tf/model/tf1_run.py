@@ -78,8 +78,7 @@ def convert_tf1_run(
       UserError: the checkpoint holds no flow; it, the flow's configuration and the encoder do not fit each other; or
         `out_dir` exists.
     """
-    out_dir = pathlib.Path(out_dir)
-    output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
+    out_dir = output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
     prefix = checkpoint_prefix(checkpoint)
     held = Checkpoint(prefix)
     shapes = held.shapes
@@ -133,8 +132,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     Raises:
       UserError: it is no run, or its encoder has variables that no TF1 BERT has; or `out_dir` exists.
     """
-    out_dir = pathlib.Path(out_dir)
-    output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
+    out_dir = output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
     prefix, config = run_checkpoint(run)
     source = recorded_encoder(config)
     model = build_model(source, config.model, num_labels=config.num_labels)

@@ -104,21 +104,16 @@ class ServingClient:
     def encode(
         self, sentences: Iterable[str], batch_size: int = 32, *, signature: str = "serving_default"
     ) -> np.ndarray:
-        """Embeddings float32 [n, D] of the sentences, in their order.
+        """Embeddings float32 [n, D] of the sentences, `batch_size` per request; before the flow by signature `pooled`.
 
         For no sentences it is [0, D]: D comes from the embedding of one empty sentence.
-
-        Args:
-          sentences: list of str.
-          batch_size: sentences per request.
-          signature: `serving_default`, or `pooled` for embeddings before the flow.
 
         Raises:
           UserError: an element is no string, or one that UTF-8 cannot hold.
           ServingError: the server gave no such embeddings.
         """
         texts = sentence_list(sentences)
-        return self._rows(signature, {"sentences": texts or [""]}, "embedding", batch_size, rank=2)[: len(texts)]
+        return self._rows(signature, {"sentences": texts or [""]}, batch_size)[: len(texts)]
 
     def similarity(self, a: Iterable[str], b: Iterable[str], batch_size: int = 32) -> np.ndarray:
         """Cosines float32 [n] of the embeddings of a[i] and b[i]; for no pairs [0], without a request.
@@ -132,7 +127,7 @@ class ServingClient:
             raise ArgumentError(f"b: found {len(b)} sentences, expected {len(a)}, the number in a")
         if not a:
             return np.zeros([0], np.float32)
-        return self._rows("similarity", {"sentence_a": a, "sentence_b": b}, "cosine", batch_size, rank=1)
+        return self._rows("similarity", {"sentence_a": a, "sentence_b": b}, batch_size)
 
     def status(self) -> list[VersionState]:
         """List of (version, state), by version, of all versions of the model that the server knows.
@@ -171,10 +166,8 @@ class ServingClient:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_POLL)
 
-    def _rows(
-        self, signature: str, inputs: dict[str, list[str]], output: str, batch_size: int, rank: int
-    ) -> np.ndarray:
-        """The output for all the inputs, which are lists of one length that is not 0, from one version."""
+    def _rows(self, signature: str, inputs: dict[str, list[str]], batch_size: int) -> np.ndarray:
+        """The signature's output for all the inputs, which are lists of one length that is not 0, from one version."""
         if not _is_whole(batch_size) or batch_size < 1:
             raise ArgumentError(f"batch_size: found {batch_size!r}, expected a positive whole number")
         n = len(next(iter(inputs.values())))
@@ -184,15 +177,15 @@ class ServingClient:
                 batches = []
                 for start in range(0, n, batch_size):
                     batch = {name: values[start : start + batch_size] for name, values in inputs.items()}
-                    batches.append(self._batch(signature, batch, output, version, rank, start))
+                    batches.append(self._batch(signature, batch, version, start))
                 break
             except NotFoundError:
                 # Out of service before the last batch: all of them once more, from the version that replaced it.
                 if version == self._version or change == _VERSION_CHANGES:
                     raise
-        widths = sorted({batch.shape[1] for batch in batches if rank == 2})
+        widths = sorted({batch.shape[1] for batch in batches if batch.ndim == 2})
         if len(widths) > 1:
-            found = f"{output} of widths {widths[0]} and {widths[1]} in one call"
+            found = f"embedding of widths {widths[0]} and {widths[1]} in one call"
             raise self._model.unexpected(signature, found, "one width")
         return np.concatenate(batches)
 
@@ -202,9 +195,9 @@ class ServingClient:
             raise NotFoundError(f"{self._model}: no version AVAILABLE, found {_listed(states)}")
         return max(available)
 
-    def _batch(
-        self, signature: str, inputs: dict[str, list[str]], output: str, version: int | None, rank: int, start: int
-    ) -> np.ndarray:
+    def _batch(self, signature: str, inputs: dict[str, list[str]], version: int | None, start: int) -> np.ndarray:
+        """The output for the inputs of one request, whose first row is number `start` of the call."""
+        output, rank = ("cosine", 1) if signature == "similarity" else ("embedding", 2)
         deadline = time.monotonic() + self._timeout
         try:
             values = self._open().predict(signature, inputs, output, version=version, timeout=self._timeout)

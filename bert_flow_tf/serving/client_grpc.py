@@ -1,7 +1,4 @@
-"""TensorFlow Serving's gRPC interface.
-
-Its messages are made of TensorFlow's, so the first client of this kind imports TensorFlow, which takes seconds.
-"""
+"""TensorFlow Serving's gRPC interface."""
 
 from typing import Any
 
@@ -31,7 +28,7 @@ class GrpcTransport:
     """Calls of one model at `host:port` by gRPC, which itself sends a request again that finds it unavailable."""
 
     def __init__(self, model: ServedModel, address: str) -> None:
-        # TensorFlow takes seconds to load, and REST needs none of it.
+        # The messages are made of TensorFlow's, which takes seconds to load, and REST needs none of it.
         import grpc
         import tensorflow as tf
         from tensorflow_serving.apis import get_model_status_pb2 as status_pb2

@@ -42,13 +42,9 @@ class RestTransport:
     def predict(
         self, signature: str, inputs: Inputs, output: str, *, version: int | None, timeout: float
     ) -> np.ndarray:
-        """The output's values, a float32 array of the shape that the server gave them.
+        """The values of a signature's output, a float32 array of the shape that the server gave them.
 
-        Args:
-          signature, inputs: what is asked.
-          output: the output's name. Where a signature has one output, the server's answer does not name it.
-          version: of the model, or None for the newest that the server has.
-          timeout: seconds until there must be an answer, further tries included.
+        `version` is None for the newest that the server has; `timeout` is in seconds, further tries included.
 
         Raises:
           ServingError: there is no such answer; `UnavailableError`, `NotFoundError` and `NoAnswerInTimeError` say why.
@@ -58,6 +54,7 @@ class RestTransport:
         values = answer.get("outputs")
         if values is None:
             raise self._model.unexpected(signature, f"an answer with {_names(answer)}", "outputs")
+        # Where a signature has one output, the server's answer does not name it.
         if isinstance(values, dict):
             if output not in values:
                 raise self._model.unexpected(signature, f"outputs {_names(values)}", output)

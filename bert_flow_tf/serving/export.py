@@ -13,6 +13,7 @@ from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
+from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.served_model import ServedBertFlow
 from bert_flow_tf.serving.server_files import check_destination, edited_server_files, write_server_files
@@ -36,14 +37,12 @@ CHECKED_SENTENCES = (
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What was written, and how far the model that was loaded again is from the live one.
+    """The version's folder, and how far the model that was loaded again from it is from the live one.
 
     Attributes:
-      path: the version's folder.
-      max_difference: largest absolute difference over the `CHECKED_SENTENCES`.
-      max_value: largest absolute value of the live model's embeddings there.
+      max_difference, max_value: largest absolute difference over the `CHECKED_SENTENCES`, and value of the live model.
       min_cosine: smallest cosine of a sentence's embedding with the live model's.
-      kept: paths of the server's files that somebody has edited, which stay as they are.
+      kept: the server's files that somebody has edited, which stay as they are.
     """
 
     path: pathlib.Path
@@ -66,12 +65,10 @@ def export(
 ) -> Exported:
     """`Exported`, after writing `<out_dir>/<version>` and comparing it, loaded again, with the live model.
 
-    The SavedModel needs nothing beside it: encoder, vocabulary, flow and pooling are inside. Its signatures are
-    `serving_default`, `similarity`, `tokens` and `pooled`, see `served_model.ServedBertFlow`.
+    The SavedModel needs nothing beside it; its signatures are those of `served_model.ServedBertFlow`.
     `assets.extra/config.json` says what it was made of, and `assets.extra/tf_serving_warmup_requests` holds requests
-    that a server makes of it first. Beside the versions lie the files that `run_scripts/serve.sh` starts a server with;
-    those that were edited stay as they are. Loading it in Python needs `import tensorflow_text` before, which registers
-    the tokenizer's operations.
+    that a server makes of it first. Beside the versions lie the files that `run_scripts/serve.sh` starts a server with.
+    Loading it in Python needs `import tensorflow_text` before, which registers the tokenizer's operations.
 
     Args:
       bert_flow: `api.BertFlow`.
@@ -130,10 +127,7 @@ def _check(bert_flow: Any, low_dim: int, max_seq_length: int, dtype: str) -> Non
     encoder = bert_flow.encoder
     if dtype not in DTYPES:
         raise ArgumentError(f"dtype: found {dtype}, expected {' or '.join(DTYPES)}")
-    if low_dim > 0 and encoder.embedding_size % low_dim:
-        raise ArgumentError(
-            f"low_dim: found {low_dim}, expected a divisor of the embedding size {encoder.embedding_size}"
-        )
+    check_low_dim(low_dim, encoder.embedding_size)
     most = encoder.max_seq_length
     if max_seq_length < 3 or (most is not None and max_seq_length > most):
         expected = "3 or more" if most is None else f"3 to {most}, the positions that the encoder has"

@@ -23,9 +23,7 @@ class ServedBertFlow(tf.Module):
 
     Args:
       bert_flow: `api.BertFlow`.
-      normalize: whether embeddings are scaled to norm 1.
-      low_dim: see `model.reduce_dimension`.
-      max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
+      normalize, low_dim, max_seq_length: as `export.export`'s.
       bfloat16: whether the encoder multiplies matrices, and keeps them, in bfloat16.
     """
 

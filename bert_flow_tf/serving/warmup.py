@@ -27,16 +27,11 @@ _TEXT = (
 def write_warmup_requests(
     version_folder: str | os.PathLike, model_name: str, signatures: Mapping[str, Any], max_seq_length: int
 ) -> None:
-    """Writes the file of requests into a version's folder; the same bytes for the same signatures.
+    """Writes the file of requests into a version's `assets.extra`; the same bytes for the same signatures.
 
-    Every signature gets three: one short row, one of `max_seq_length` word pieces, and 32 of both kinds.
-
-    Args:
-      version_folder: the SavedModel's folder, which has an `assets.extra`.
-      model_name: name that the server knows the model by.
-      signatures: `tf.saved_model.load(version_folder).signatures`. Their inputs are sentences, string [n], or tokens,
-        int32 [n, t], of which those called `input_mask` are masks.
-      max_seq_length: of the model.
+    Every signature gets three: one short row, one of `max_seq_length` word pieces, and 32 of both kinds. `signatures`
+    are `tf.saved_model.load(version_folder).signatures`, whose inputs are sentences, string [n], or tokens, int32
+    [n, t]; the server knows the model as `model_name`.
     """
     records = []
     short = min(_SHORT, max_seq_length)

@@ -56,14 +56,15 @@ def write_encoder_folder(
     # tf-models takes seconds to import, and is needed only here.
     from bert_flow_tf.encoder.convert.saved_models import Preprocess, save_bert
 
-    with new_encoder_folder(out_dir, overwrite=overwrite) as folder:
+    out_dir = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
+    with new_folder(out_dir, replace=overwrite) as folder:
         shutil.copyfile(vocab_file, folder / VOCAB_FILE)
         write_json(folder / BERT_CONFIG_FILE, dict(sorted(msgspec.structs.asdict(config).items())))
         write_encoder_record(folder, {"do_lower_case": do_lower_case, **source})
         with quiet_tensorflow():
             save_bert(folder / "encoder", config, weights, vocab_file=folder / VOCAB_FILE, do_lower_case=do_lower_case)
             tf.saved_model.save(Preprocess(folder / VOCAB_FILE, do_lower_case), str(folder / "preprocess"))
-    return pathlib.Path(out_dir)
+    return out_dir
 
 
 def write_encoder_record(folder: pathlib.Path, record: dict[str, Any]) -> None:
@@ -74,17 +75,6 @@ def write_encoder_record(folder: pathlib.Path, record: dict[str, Any]) -> None:
 def has_capitals(vocab: list[str]) -> bool:
     """Whether a vocabulary has pieces with capitals, not counting special tokens in brackets: then it is cased."""
     return any(piece != piece.lower() for piece in vocab if not (piece.startswith("[") and piece.endswith("]")))
-
-
-@contextlib.contextmanager
-def new_encoder_folder(out_dir: str | os.PathLike, *, overwrite: bool = False) -> Iterator[pathlib.Path]:
-    """Gives a folder to fill, which gets the name `out_dir` when the block ends well and is removed when not.
-
-    Raises:
-      UserError: `out_dir` exists and `overwrite` is false, or it is no encoder folder, or cannot be written to.
-    """
-    with new_folder(output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite), replace=overwrite) as folder:
-        yield folder
 
 
 @contextlib.contextmanager

@@ -10,13 +10,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_hub as hub
 
-from bert_flow_tf.encoder.convert.encoder_folder import new_encoder_folder, quiet_tensorflow, write_encoder_record
-from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
+from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow, write_encoder_record
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import check_arrays
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.files.outputs import output_folder
 from bert_flow_tf.runs.record import CONFIG_FILE, RunConfig, read_config
 
 # Where a run's tf.train.Checkpoint keeps `SentenceEncoder.variables_by_name`: its keyword is `encoder`.
@@ -77,9 +79,10 @@ def convert_run(
     variables = run_variables(prefix)
     if not variables:
         raise UserError(f"{prefix}: the run did not train its encoder; the one it used is {source.bert_hub}")
-    with new_encoder_folder(out_dir, overwrite=overwrite) as folder:
+    out_dir = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
+    with new_folder(out_dir, replace=overwrite) as folder:
         write_with_weights(folder, source, variables, {"kind": "run", "name": prefix.name})
-    return pathlib.Path(out_dir)
+    return out_dir
 
 
 def write_with_weights(

@@ -28,7 +28,19 @@ def test_cached_embeddings_are_read_not_computed_whatever_their_order(tokenizer,
     assert len(list((tmp_path / "new").iterdir())) == 1
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """Embeddings that take no encoder: a sentence's are its first id and its length."""
+
+    def embed(encoder, tokenizer, pieces, max_seq_length, pad_to_max):
+        values = np.stack([pieces[:, :1].to_tensor(shape=[None, 1])[:, 0], pieces.row_lengths()], axis=1)
+        return np.repeat(values, encoder.embedding_size // 2, axis=1).astype(np.float32)
+
+    monkeypatch.setattr(cache, "embed", embed)
+
+
 @pytest.mark.differs("No cache of records")
+@pytest.mark.usefixtures("quick")
 def test_no_other_encoder_pooling_padding_length_or_text_reads_them(tokenizer, encoder, tmp_path, monkeypatch):
     pairs = make_pairs(tokenizer)
     cached(encoder, tokenizer, pairs, tmp_path)
@@ -79,6 +91,7 @@ def test_a_part_of_the_sentences_is_read_from_the_file_of_all_not_computed(token
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_cache_file_that_is_not_whole_is_made_again(tokenizer, encoder, tmp_path):
     pairs = make_pairs(tokenizer)
     whole = cached(encoder, tokenizer, pairs, tmp_path)

@@ -3,10 +3,8 @@
 import dataclasses
 import functools
 import http.server
-import io
 import json
 import shutil
-import tarfile
 import threading
 
 import msgspec
@@ -17,7 +15,7 @@ import tensorflow as tf
 from bert_flow_tf.encoder import source as encoder_source
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
-from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
 from tests.bert_flow_tf import records
@@ -145,27 +143,14 @@ def test_a_training_checkpoint_of_the_same_encoder_is_not_converted_again(
 
 
 @pytest.fixture
-def hub_server(tiny_encoder_dir):
-    """URL of a server that gives an encoder and its preprocess model the way TF-Hub does."""
-    archives = {}
+def hub_server(tiny_encoder_dir, tmp_path):
+    """URL of a server that gives an encoder and its preprocess model the way TF-Hub does, as archives."""
     for name in ("encoder", "preprocess"):
-        stream = io.BytesIO()
-        with tarfile.open(fileobj=stream, mode="w:gz", compresslevel=1) as archive:
-            archive.add(tiny_encoder_dir / name, arcname=".")
-        archives[f"/tiny/{name}/1?tf-hub-format=compressed"] = stream.getvalue()
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            body = archives.get(self.path)
-            self.send_response(200 if body else 404)
-            self.send_header("Content-Length", str(len(body or b"")))
-            self.end_headers()
-            self.wfile.write(body or b"")
-
-        def log_message(self, *args):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        (tmp_path / "tiny" / name).mkdir(parents=True)
+        archive = shutil.make_archive(str(tmp_path / name), "gztar", tiny_encoder_dir / name)
+        shutil.move(archive, tmp_path / "tiny" / name / "1")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/tiny"
@@ -238,11 +223,7 @@ def test_flags_that_name_no_encoder_are_refused(
 
 
 class EncoderWithoutLayers(tf.Module):
-    @tf.function(
-        input_signature=[
-            {name: tf.TensorSpec([None, None], tf.int32) for name in ("input_word_ids", "input_mask", "input_type_ids")}
-        ]
-    )
+    @tf.function(input_signature=[TOKEN_SPECS])
     def __call__(self, inputs):
         states = tf.cast(inputs["input_word_ids"], tf.float32)[:, :, tf.newaxis]
         return {"sequence_output": states, "pooled_output": states[:, 0]}

@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
-from bert_flow_tf.encoder.convert.encoder_folder import new_encoder_folder
 from bert_flow_tf.encoder.convert.folders import cache_root, cached_encoder
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import new_folder
 
 
 def write(folder):
-    with new_encoder_folder(folder) as new:
+    with new_folder(folder, replace=False) as new:
         (new / "source.json").write_text("built")
 
 
@@ -31,7 +31,7 @@ def test_of_two_builders_at_once_the_first_to_finish_wins(tmp_path):
     found = []
 
     def build(folder):
-        with new_encoder_folder(folder) as new:
+        with new_folder(folder, replace=False) as new:
             (new / "source.json").write_text("built")
             both_building.wait()
 
