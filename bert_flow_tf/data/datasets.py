@@ -61,27 +61,18 @@ SCORED_NAMES = tuple(name for name, dataset in _DATASETS.items() if tasks.get_ta
 
 
 def is_dataset_name(name: str) -> bool:
-    """Whether a name is that of a TensorFlow dataset: whether it begins with `tfds:`."""
     return name.lower().startswith(_PREFIX)
 
 
 def get_dataset(name: str) -> Dataset:
-    """The dataset of that name.
-
-    Raises:
-      UserError: there is none.
-    """
+    """The dataset of that name; a `UserError` for an unknown one lists the known ones."""
     if name.lower() not in _DATASETS:
         raise UserError(f"unknown dataset {name!r}, expected one of {', '.join(DATASET_NAMES)}")
     return _DATASETS[name.lower()]
 
 
 def split_name(dataset: Dataset, split: str) -> str:
-    """TensorFlow Datasets' name of a split; "dev" is its "validation", of MNLI the matched one.
-
-    Raises:
-      UserError: there is none.
-    """
+    """TensorFlow Datasets' name of a split, "validation" for "dev", the matched one for MNLI; else a `UserError`."""
     wanted = "validation" if split == "dev" else split
     for name in (wanted, f"{wanted}_matched"):
         if name in dataset.splits:
@@ -92,11 +83,8 @@ def split_name(dataset: Dataset, split: str) -> str:
 def read_dataset(name: str, split: str) -> tasks.Examples:
     """The pairs of one split with labels as those of `bert_flow_tf.data.tasks`, in the order of GLUE's file.
 
-    SNLI's order is that of TensorFlow Datasets, which has no other.
-
-    Pairs without a label are left out, as SNLI's on which the annotators did not agree; a split without any label is
-    given whole, with stand-in labels as `bert_flow_tf.data.tasks.read_split` gives.
-
+    SNLI has the order of TensorFlow Datasets. Pairs without a label, such as SNLI's on which the annotators did not
+    agree, are left out; a split without any label keeps them all, with the stand-in labels of `tasks.read_split`.
     `split` is "train", "dev", "test", or TensorFlow Datasets' own name.
 
     Raises:

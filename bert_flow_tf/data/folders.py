@@ -27,7 +27,7 @@ def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
 
 
 def _written_names(marker: pathlib.Path) -> list[str]:
-    """Names of what this module wrote beside the marker file; empty where the file is missing or something else."""
+    """Names of what this module wrote, from its marker; empty where that is missing or something else."""
     try:
         return [MARKER_FILE, *json.loads(marker.read_text(encoding="utf-8"))["files"]]
     except (OSError, ValueError, KeyError, TypeError):
@@ -60,11 +60,7 @@ def keep_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source:
 
 
 def dataset_folder(name: str) -> str:
-    """Name of the folder of a dataset of TensorFlow Datasets in GLUE's layout: MNLI, SNLI, STS-B, …
-
-    Raises:
-      UserError: there is no dataset of that name.
-    """
+    """Name of the folder of a dataset of TensorFlow Datasets in GLUE's layout: MNLI, SNLI, STS-B, …"""
     return _layout_of(name).directory
 
 
@@ -78,17 +74,12 @@ def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
       UserError: as `datasets.read_dataset`.
     """
     task = _layout_of(name)
-    files, pairs = {}, {}
-    for split in tasks.SPLITS:
-        examples = datasets.read_dataset(name, split)
-        pairs[split] = len(examples)
-        layouts = [getattr(task, split)]
-        if split == "test" and examples.has_labels and task.gold_test is not None:
-            layouts.append(task.gold_test)
-        for layout in layouts:
-            files[layout.name] = _rows(task, layout, examples)
+    parts = {split: datasets.read_dataset(name, split) for split in tasks.SPLITS}
+    files = {task.layout(split).name: _rows(task, task.layout(split), parts[split]) for split in tasks.SPLITS}
+    if parts["test"].has_labels and task.gold_test is not None:
+        files[task.gold_test.name] = _rows(task, task.gold_test, parts["test"])
     _write(folder, files, name)
-    return pairs
+    return {split: len(examples) for split, examples in parts.items()}
 
 
 def senteval_names(name: str) -> list[str]:
@@ -108,13 +99,11 @@ def _rows(task: tasks.Task, layout: tasks.FileLayout, examples: tasks.Examples) 
     """Lists of cells, the header's first: columns other than the sentences' and the label's hold a dash."""
     last = layout.label_column is not None and layout.label_column < 0
     width = layout.min_columns - last
-    columns = [*layout.sentence_columns]
-    if layout.label_column is not None:
-        columns.append(width if last else layout.label_column)
+    columns = [column if column >= 0 else width for column in layout.columns]
     labels = [_label_text(task, label) for label in examples.labels]
+    pairs = zip(examples.sentences_a, examples.sentences_b, labels, strict=True)
     rows = [] if layout.header is None else [layout.header]
-    for a, b, label in zip(examples.sentences_a, examples.sentences_b, labels, strict=True):
-        rows.append((_one_field(a), _one_field(b), label))
+    rows += [(_one_field(a), _one_field(b), label) for a, b, label in pairs]
     # Without a label column the label has no place.
     placed = [dict(zip(columns, row, strict=False)) for row in rows]
     return [[cells.get(column, "-") for column in range(width + last)] for cells in placed]

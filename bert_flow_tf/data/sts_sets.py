@@ -30,18 +30,17 @@ SENTEVAL_SUBSETS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     }
 )
 
-# Name here -> task of `bert_flow_tf.data.tasks`, and the split that is scored unless another is asked for.
+# Name here -> task of `bert_flow_tf.data.tasks`, and the split that is scored unless another is given.
 _GLUE_TASKS = {
-    "stsb": ("sts-b", "test"),
-    "sickr": ("sick-r", "test"),
-    "mrpc": ("mrpc-regression", "test"),
-    "qnli": ("qnli-regression", "dev"),
-    "qqp": ("qqp", "dev"),
+    "stsb": (tasks.TASKS["sts-b"], "test"),
+    "sickr": (tasks.TASKS["sick-r"], "test"),
+    "mrpc": (tasks.TASKS["mrpc-regression"], "test"),
+    "qnli": (tasks.TASKS["qnli-regression"], "dev"),
+    "qqp": (tasks.TASKS["qqp"], "dev"),
 }
+TASK_NAMES = (*SENTEVAL_SUBSETS, *_GLUE_TASKS)
 
 Folder = str | os.PathLike
-
-TASK_NAMES = (*SENTEVAL_SUBSETS, *_GLUE_TASKS)
 
 _TITLES = {"stsb": "STS-B", "sickr": "SICK-R"} | {name: f"STS-{name[3:]}" for name in SENTEVAL_SUBSETS}
 
@@ -90,11 +89,7 @@ class SimilarityTask:
 
 
 def read_task(
-    name: str,
-    *,
-    glue_dir: Folder | None = None,
-    senteval_dir: Folder | None = None,
-    split: str | None = None,
+    name: str, *, glue_dir: Folder | None = None, senteval_dir: Folder | None = None, split: str | None = None
 ) -> SimilarityTask:
     """The task of that name with its gold scores.
 
@@ -103,8 +98,8 @@ def read_task(
         `QNLI-regression`), or the name of a TensorFlow dataset, such as `tfds:glue/stsb`.
       glue_dir: folder of the folders `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression`, `QQP`.
       senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
-      split: "train", "dev" or "test"; None for the usual one: test, and dev where the test labels
-        are not public (QNLI, QQP, and all of GLUE in TensorFlow Datasets).
+      split: "train", "dev" or "test"; None for the usual one: test, and dev where the test labels are not public (QNLI,
+        QQP, and all of GLUE in TensorFlow Datasets).
 
     Raises:
       UserError: an unknown task, a missing folder, file or flag, a split without gold scores, files of different
@@ -117,15 +112,14 @@ def read_task(
         if split not in (None, "test"):
             raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
         return _senteval_task(key, glue_dir, senteval_dir)
-    if key in _GLUE_TASKS:
-        if glue_dir is None:
-            raise ArgumentError(
-                f"glue_dir: missing, expected the folder of {tasks.get_task(_GLUE_TASKS[key][0]).directory}"
-            )
-        return _glue_task(key, glue_dir, split)
-    raise ArgumentError(
-        f"tasks: unknown task {name!r}, expected some of {', '.join((*TASK_NAMES, *datasets.SCORED_NAMES))}"
-    )
+    if key not in _GLUE_TASKS:
+        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {_scored_names()}")
+    task, usual_split = _GLUE_TASKS[key]
+    if glue_dir is None:
+        raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")
+    split, folder = split or usual_split, str(pathlib.Path(glue_dir) / task.directory)
+    pairs = read_scored_split(task, glue_dir, split, key)
+    return SimilarityTask(key, task_title(key), task.metric, split, folder, [pairs])
 
 
 def task_key(name: str) -> str:
@@ -140,20 +134,7 @@ def task_title(name: str) -> str:
 
 def glue_task(name: str) -> tasks.Task:
     """The task of `bert_flow_tf.data.tasks` that one of `TASK_NAMES` reads; none of STS-12 to STS-16."""
-    return tasks.get_task(_GLUE_TASKS[name][0])
-
-
-def read_senteval(name: str, folder: str | os.PathLike) -> list[ScoredPairs]:
-    """The sub-sets of one of `SENTEVAL_SUBSETS` from the folder of its files, such as `STS/STS12-en-test`.
-
-    Raises:
-      UserError: as `read_task`.
-    """
-    folder = pathlib.Path(folder)
-    return [
-        read_scored_pairs(folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt", subset)
-        for subset in SENTEVAL_SUBSETS[name]
-    ]
+    return _GLUE_TASKS[name][0]
 
 
 def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLike, name: str) -> ScoredPairs:
@@ -193,7 +174,7 @@ def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str,
     """The pairs of one split of a task with their gold scores, in file order.
 
     Raises:
-      UserError: as `tasks.read_split` and `tasks.gold_scores`, or there are more or fewer gold scores than pairs.
+      UserError: as `tasks.read_split` and `tasks.gold_scores`, or their numbers differ.
     """
     gold = tasks.gold_scores(task, glue_dir, split)
     folder = pathlib.Path(glue_dir) / task.directory
@@ -211,7 +192,11 @@ def _senteval_task(key: str, glue_dir: Folder | None, senteval_dir: Folder | Non
     folders = [] if senteval_dir is None else [pathlib.Path(senteval_dir, part, name) for part in ("", "downstream")]
     for folder in folders:
         if folder.is_dir():
-            return SimilarityTask(key, title, "spearman", "test", str(folder), read_senteval(key, folder))
+            pairs = [
+                read_scored_pairs(folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt", subset)
+                for subset in SENTEVAL_SUBSETS[key]
+            ]
+            return SimilarityTask(key, title, "spearman", "test", str(folder), pairs)
     for directory in (glue_dir, senteval_dir):
         if directory is not None and (full := pathlib.Path(directory, title, "full.txt")).is_file():
             raise UserError(
@@ -223,12 +208,8 @@ def _senteval_task(key: str, glue_dir: Folder | None, senteval_dir: Folder | Non
     raise UserError(f"{folders[0]}: no such folder, expected SentEval's files of {title}")
 
 
-def _glue_task(key: str, glue_dir: Folder, split: str | None) -> SimilarityTask:
-    task_name, usual_split = _GLUE_TASKS[key]
-    task, split = tasks.get_task(task_name), split or usual_split
-    pairs = read_scored_split(task, glue_dir, split, key)
-    folder = str(pathlib.Path(glue_dir) / task.directory)
-    return SimilarityTask(key, task_title(key), task.metric, split, folder, [pairs])
+def _scored_names() -> str:
+    return ", ".join((*TASK_NAMES, *datasets.SCORED_NAMES))
 
 
 def _dataset_task(name: str, split: str | None) -> SimilarityTask:
@@ -236,8 +217,7 @@ def _dataset_task(name: str, split: str | None) -> SimilarityTask:
     task = tasks.get_task(dataset.task)
     if not task.is_regression:
         raise ArgumentError(
-            f"tasks: {name} has classes that no cosine can be scored against, expected some of "
-            f"{', '.join((*TASK_NAMES, *datasets.SCORED_NAMES))}"
+            f"tasks: {name} has classes that no cosine can be scored against, expected some of {_scored_names()}"
         )
     split = datasets.split_name(dataset, split or "dev")
     examples = datasets.read_dataset(name, split)

@@ -16,6 +16,7 @@ import dataclasses
 import logging
 import math
 import os
+import pathlib
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,6 @@ class FileLayout:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The columns of the sentences and, if the file has one, of the label."""
         return self.sentence_columns if self.label_column is None else (*self.sentence_columns, self.label_column)
 
     @property
@@ -96,6 +96,12 @@ class Task:
     sibling: str | None = None
     skips_incomplete_rows: bool = False
 
+    def layout(self, split: str) -> FileLayout:
+        """Layout of the split's file; a `UserError` for an unknown split."""
+        if split not in SPLITS:
+            raise UserError(f"unknown split {split!r}, expected one of {', '.join(SPLITS)}")
+        return getattr(self, split)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
@@ -116,93 +122,61 @@ class Examples:
         return len(self.sentences_a)
 
 
-_STSB_HEADER = ("sentence1", "sentence2", "score")
-_SICK_HEADER = ("sentence_A", "sentence_B", "relatedness_score")
-_MNLI_HEADER = ("sentence1", "sentence2", "label1")
-_SNLI_HEADER = ("sentence1", "sentence2", "gold_label")
-_QQP_HEADER = ("question1", "question2", "is_duplicate")
-_MRPC_HEADER = ("#1 String", "#2 String", "Quality")
-_QNLI_HEADER = ("question", "sentence", "label")
-
-
 _NLI: dict[str, Any] = {"is_regression": False, "label_names": _NLI_LABELS, "label_max": 1.0, "metric": "accuracy"}
 _BINARY: dict[str, Any] = {"label_max": 1.0, "metric": "auc"}
-_TSV_FILES = ("train.tsv", "dev.tsv", "test.tsv")
+_MNLI_HEADER = ("sentence1", "sentence2", "label1")
 _MNLI_FILES = ("train.tsv", "dev_matched.tsv", "test_matched.tsv")
-_SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+_SICK_HEADER = ("sentence_A", "sentence_B", "relatedness_score")
+_SICK_GOLD = FileLayout("SICK_test_annotated.txt", (1, 2), 3, _SICK_HEADER)
+_SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", _SICK_GOLD.name)
+_QQP_HEADER = ("question1", "question2", "is_duplicate")
+_MRPC_HEADER = ("#1 String", "#2 String", "Quality")
+_MRPC_GOLD = FileLayout("msr_paraphrase_test.txt", (3, 4), 0, _MRPC_HEADER)
+_QNLI_SCORES = types.MappingProxyType({"not_entailment": 0.0, "entailment": 1.0})
+_QNLI: dict[str, Any] = {"label_scores": _QNLI_SCORES, "skips_incomplete_rows": True, **_BINARY}
 
 
 def _task(
     name: str,
-    directory: str,
     sentences: tuple[int, int],
     label: int,
     header: tuple[str, str, str],
     *,
-    files: tuple[str, str, str] = _TSV_FILES,
+    directory: str | None = None,
+    files: tuple[str, str, str] = ("train.tsv", "dev.tsv", "test.tsv"),
     test_sentences: tuple[int, int] | None = None,
     **options: Any,
 ) -> Task:
     """A task whose train and dev files have the same columns, and whose test file is read without labels."""
     train, dev = (FileLayout(file, sentences, label, header) for file in files[:2])
     test = FileLayout(files[2], test_sentences or sentences, None, header[:2])
-    return Task(name, directory, train, dev, test, **options)
-
-
-def _full_text_task(name: str) -> Task:
-    full = FileLayout("full.txt", (0, 1))
-    return Task(name, name.upper(), full, full, full)
+    return Task(name, directory or name.upper(), train, dev, test, **options)
 
 
 # Not in TASKS: the original reads SNLI only as a part of ALLNLI.
-SNLI = _task("snli", "SNLI", (7, 8), -1, _SNLI_HEADER, sibling="SNLI", **_NLI)
+SNLI = _task("snli", (7, 8), -1, ("sentence1", "sentence2", "gold_label"), sibling="SNLI", **_NLI)
 
+_FULL_TEXT = FileLayout("full.txt", (0, 1))
 _TASKS = (
-    _task("sts-b", "STS-B", (7, 8), 9, _STSB_HEADER, gold_test=FileLayout("sts-test.csv", (5, 6), 4)),
-    _task(
-        "sick-r",
-        "SICK-R",
-        (1, 2),
-        3,
-        _SICK_HEADER,
-        files=_SICK_FILES,
-        gold_test=FileLayout(_SICK_FILES[2], (1, 2), 3, _SICK_HEADER),
+    _task("sts-b", (7, 8), 9, ("sentence1", "sentence2", "score"), gold_test=FileLayout("sts-test.csv", (5, 6), 4)),
+    _task("sick-r", (1, 2), 3, _SICK_HEADER, files=_SICK_FILES, gold_test=_SICK_GOLD),
+    *(
+        Task(name, name.upper(), _FULL_TEXT, _FULL_TEXT, _FULL_TEXT)
+        for name in ("sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")
     ),
-    *(_full_text_task(name) for name in ("sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")),
-    _task("mnli", "MNLI", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, **_NLI),
+    _task("mnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, **_NLI),
     # The original replaces the last part of ALLNLI's data folder by MNLI.
-    _task("allnli", "ALLNLI", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, sibling="MNLI", **_NLI),
-    _task("qqp", "QQP", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
-    _task(
-        "mrpc-regression",
-        "MRPC-Regression",
-        (3, 4),
-        0,
-        _MRPC_HEADER,
-        gold_test=FileLayout("msr_paraphrase_test.txt", (3, 4), 0, _MRPC_HEADER),
-        **_BINARY,
-    ),
-    _task(
-        "qnli-regression",
-        "QNLI-Regression",
-        (1, 2),
-        -1,
-        _QNLI_HEADER,
-        label_scores=types.MappingProxyType({"not_entailment": 0.0, "entailment": 1.0}),
-        skips_incomplete_rows=True,
-        **_BINARY,
-    ),
+    _task("allnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, sibling="MNLI", **_NLI),
+    _task("qqp", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
+    _task("mrpc-regression", (3, 4), 0, _MRPC_HEADER, directory="MRPC-Regression", gold_test=_MRPC_GOLD, **_BINARY),
+    _task("qnli-regression", (1, 2), -1, ("question", "sentence", "label"), directory="QNLI-Regression", **_QNLI),
 )
 
 TASKS: Mapping[str, Task] = types.MappingProxyType({task.name: task for task in _TASKS})
 
 
 def get_task(name: Task | str) -> Task:
-    """The task of that name, in any case; a `Task` is given back.
-
-    Raises:
-      UserError: there is no such task.
-    """
+    """The task of that name, in any case; a `Task` is given back. An unknown name is a `UserError`."""
     if isinstance(name, Task):
         return name
     if name.lower() not in TASKS:
@@ -223,7 +197,7 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
         columns, a label that is no number, out of range or no class of the task, or a file without examples.
     """
     task = get_task(task)
-    layout = _layout(task, split)
+    layout = task.layout(split)
     path = os.path.join(_folder(task, data_dir), layout.name)
     rows = _read_rows(path, layout, task.skips_incomplete_rows)
     column_a, column_b = layout.sentence_columns
@@ -265,11 +239,7 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
 
 
 def gold_path(task: Task | str, glue_dir: str | os.PathLike, split: str) -> str:
-    """Path of the file that `gold_scores` reads.
-
-    Raises:
-      UserError: unknown task or split, or a task or split without gold scores.
-    """
+    """Path of the file that `gold_scores` reads; a task or split without gold scores is a `UserError`."""
     task, layout = _gold_layout(task, split)
     return os.path.join(os.fspath(glue_dir), task.directory, layout.name)
 
@@ -299,20 +269,15 @@ def read_lines(path: str | os.PathLike, *, keeps_empty_end: bool = False) -> lis
       UserError: no such file, a folder, an unreadable file, or bytes that are not UTF-8.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = pathlib.Path(path).read_bytes()
+        lines = [line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n")]
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    try:
-        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{path}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8, which is expected"
-        ) from None
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise UserError(f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8, which is expected") from None
     if not lines[-1]:
         lines.pop()
     while lines and not lines[-1] and not keeps_empty_end:
@@ -321,11 +286,7 @@ def read_lines(path: str | os.PathLike, *, keeps_empty_end: bool = False) -> lis
 
 
 def parse_number(text: str, place: str) -> float:
-    """The finite number that `text` spells.
-
-    Raises:
-      UserError: `text` is no number, or NaN or infinite; the line begins with `place`.
-    """
+    """The finite number that `text` spells; anything else is a `UserError` that begins with `place`."""
     try:
         number = float(text)
     except ValueError:
@@ -335,15 +296,9 @@ def parse_number(text: str, place: str) -> float:
     return number
 
 
-def _layout(task: Task, split: str) -> FileLayout:
-    if split not in SPLITS:
-        raise UserError(f"unknown split {split!r}, expected one of {', '.join(SPLITS)}")
-    return getattr(task, split)
-
-
 def _gold_layout(task: Task | str, split: str) -> tuple[Task, FileLayout]:
     task = get_task(task)
-    layout: FileLayout | None = _layout(task, split)
+    layout: FileLayout | None = task.layout(split)
     if not task.is_regression:
         raise UserError(f"{task.name} has classes, not scores; expected a regression task")
     if split == "test":
@@ -355,7 +310,7 @@ def _gold_layout(task: Task | str, split: str) -> tuple[Task, FileLayout]:
 
 def _check_order(task: Task, path: str, layout: FileLayout, rows: list[tuple[int, list[str]]], split: str) -> None:
     """Raises `UserError` if the gold file's pairs are not those of the split's own file, where both are there."""
-    own = _layout(task, split)
+    own = task.layout(split)
     own_path = os.path.join(os.path.dirname(path), own.name)
     if own.name == layout.name or not os.path.isfile(own_path):
         return
@@ -419,7 +374,6 @@ def _check_header(path: str, layout: FileLayout, found: list[str]) -> None:
 
 
 def _labels(task: Task, column: int, path: str, rows: list[tuple[int, list[str]]]) -> list[float]:
-    """The rows' labels: scores, or ids of classes."""
     by_text = task.label_scores or {name: number for number, name in enumerate(task.label_names)}
     labels = []
     for line, row in rows:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_scored_pairs, read_senteval, read_task
+from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_scored_pairs, read_task
 from bert_flow_tf.sample_data import sample_glue_dir
 from tests.refusals import user_error
 
@@ -14,11 +14,16 @@ PAIRS = [
 ]
 
 
-def write_set(folder, name, gold, pairs=PAIRS):
+def write(path, rows):
+    """Writes the rows with tabs between, and gives the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def write_set(folder, name, gold):
     """Writes a sub-set's two files, the gold lines as they are, and gives their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
-    paths[0].write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    paths = write(folder / f"STS.input.{name}.txt", PAIRS), folder / f"STS.gs.{name}.txt"
     paths[1].write_text(gold, encoding="utf-8")
     return paths
 
@@ -108,18 +113,11 @@ def test_a_task_that_cannot_be_read_is_named(name, options, said):
         read_task(name, **options)
 
 
-def test_full_txt_of_the_original_is_refused_because_it_has_no_gold(tmp_path):
-    folder = tmp_path / "STS-12"
-    folder.mkdir()
-    (folder / "full.txt").write_text("A kettle is whistling.\tThe kettle whistles.\n")
+def test_full_txt_of_the_original_is_refused_because_it_has_no_gold_unless_scored_files_are_there(tmp_path):
+    write(tmp_path / "STS-12" / "full.txt", PAIRS[:1])
     for directories in ({"glue_dir": tmp_path}, {"senteval_dir": tmp_path}):
-        with user_error(f"{folder / 'full.txt'}: two columns without gold scores, only for learning the flow"):
+        with user_error(f"{tmp_path / 'STS-12/full.txt'}: two columns without gold scores, only for learning the flow"):
             read_task("sts12", **directories)
-
-
-def test_scored_files_win_over_a_full_txt(tmp_path):
-    (tmp_path / "STS-12").mkdir()
-    (tmp_path / "STS-12" / "full.txt").write_text("A kettle is whistling.\tThe kettle whistles.\n")
     assert len(read_task("sts12", glue_dir=tmp_path, senteval_dir=write_senteval(tmp_path, "sts12")).subsets) == 5
 
 
@@ -133,55 +131,41 @@ def test_stsb_is_one_set_with_scores_for_every_split(split, expected):
 
 
 def test_gold_file_of_another_length_than_the_test_split_is_refused(tmp_path):
-    header = "\t".join(["index", *"abcdef", "sentence1", "sentence2"])
-    (tmp_path / "STS-B").mkdir()
-    rows = ["\t".join(["0", *"abcdef", *pair]) for pair in PAIRS]
-    (tmp_path / "STS-B" / "test.tsv").write_text("\n".join([header, *rows]) + "\n")
-    gold = ["\t".join([*"abcd", "2.5", *pair]) for pair in PAIRS[:2]]
-    (tmp_path / "STS-B" / "sts-test.csv").write_text("\n".join(gold) + "\n")
-    with user_error(f"{tmp_path / 'STS-B/sts-test.csv'}: 2 gold scores found for the 3 pairs of"):
+    folder = tmp_path / "STS-B"
+    header = ["index", *"abcdef", "sentence1", "sentence2"]
+    write(folder / "test.tsv", [header, *(["0", *"abcdef", *pair] for pair in PAIRS)])
+    write(folder / "sts-test.csv", [[*"abcd", "2.5", *pair] for pair in PAIRS[:2]])
+    with user_error(f"{folder / 'sts-test.csv'}: 2 gold scores found for the 3 pairs of"):
         read_task("stsb", glue_dir=tmp_path)
 
 
 def test_qnli_is_scored_on_dev_with_entailment_as_one(tmp_path):
-    (tmp_path / "QNLI-Regression").mkdir()
-    rows = [["index", "question", "sentence", "label"]]
-    rows += [["0", *PAIRS[0], "entailment"], ["1", *PAIRS[1], "not_entailment"]]
-    (tmp_path / "QNLI-Regression" / "dev.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+    header = ["index", "question", "sentence", "label"]
+    rows = [["0", *PAIRS[0], "entailment"], ["1", *PAIRS[1], "not_entailment"]]
+    write(tmp_path / "QNLI-Regression" / "dev.tsv", [header, *rows])
     task = read_task("qnli", glue_dir=tmp_path)
     assert (task.metric, task.split, task.title) == ("auc", "dev", "QNLI")
     np.testing.assert_array_equal(task.subsets[0].gold, [1.0, 0.0])
-    (tmp_path / "QNLI-Regression" / "test.tsv").write_text("index\tquestion\tsentence\n0\ta b\tc d\n")
+    write(tmp_path / "QNLI-Regression" / "test.tsv", [header[:3], ["0", "a b", "c d"]])
     with user_error("no gold scores for its test split"):
         read_task("qnli", glue_dir=tmp_path, split="test")
 
 
 def test_mrpc_takes_the_gold_of_its_published_test_file(tmp_path):
-    folder = tmp_path / "MRPC-Regression"
-    folder.mkdir()
-    rows = [["index", "#1 ID", "#2 ID", "#1 String", "#2 String"]] + [[str(i), "1", "2", *PAIRS[i]] for i in range(2)]
-    (folder / "test.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
-    rows = [["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]]
-    rows += [[gold, "1", "2", *pair] for gold, pair in zip("10", PAIRS[:2], strict=True)]
-    (folder / "msr_paraphrase_test.txt").write_text("".join("\t".join(row) + "\n" for row in rows))
+    folder, columns = tmp_path / "MRPC-Regression", ["#1 ID", "#2 ID", "#1 String", "#2 String"]
+    write(folder / "test.tsv", [["index", *columns], *([str(i), "1", "2", *PAIRS[i]] for i in range(2))])
+    gold = [[label, "1", "2", *pair] for label, pair in zip("10", PAIRS[:2], strict=True)]
+    write(folder / "msr_paraphrase_test.txt", [["Quality", *columns], *gold])
     task = read_task("mrpc", glue_dir=tmp_path)
     assert (task.metric, task.split, task.title) == ("auc", "test", "MRPC")
     np.testing.assert_array_equal(task.subsets[0].gold, [1.0, 0.0])
 
 
-def test_sts12_has_the_published_sizes(reference_data):
+def test_published_sets_have_their_published_sizes(reference_data):
     # SentEval's own counts of STS 2012: 3,108 pairs, all of them with a gold score.
-    subsets = read_senteval("sts12", reference_data / "data/senteval/data/downstream/STS/STS12-en-test")
-    assert {subset.name: len(subset) for subset in subsets} == {
-        "MSRpar": 750,
-        "MSRvid": 750,
-        "SMTeuroparl": 459,
-        "surprise.OnWN": 750,
-        "surprise.SMTnews": 399,
-    }
+    subsets = read_task("sts12", senteval_dir=reference_data / "data/senteval/data").subsets
+    sizes = {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399}
+    assert {subset.name: len(subset) for subset in subsets} == sizes
     assert subsets[0].gold[0] == 4.4
-
-
-def test_sick_r_test_has_its_published_size(reference_data):
     task = read_task("sick-r", glue_dir=reference_data / "data/glue")
     assert (task.title, len(task.subsets[0])) == ("SICK-R", 4927)

@@ -73,10 +73,8 @@ def test_quotes_are_ordinary_characters(tmp_path):
 
 
 def test_qqp_has_other_columns_in_its_test_file(tmp_path):
-    write(
-        tmp_path / "dev.tsv",
-        [["id", "qid1", "qid2", "question1", "question2", "is_duplicate"], ["0", "1", "2", "a", "b", "1"]],
-    )
+    header = ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"]
+    write(tmp_path / "dev.tsv", [header, ["0", "1", "2", "a", "b", "1"]])
     write(tmp_path / "test.tsv", [["id", "question1", "question2"], ["0", "c", "d"]])
     assert tasks.read_split("qqp", tmp_path, "dev").labels.tolist() == [1.0]
     assert tasks.read_split("qqp", tmp_path, "test").sentences_b == ["d"]
