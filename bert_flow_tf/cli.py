@@ -49,7 +49,7 @@ class _Commands(click.Group):
         sys.exit(2)
 
 
-@click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="bert-flow")
 def main() -> None:
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""

@@ -37,11 +37,11 @@ def _data_options(help_of_task: str, splits: Sequence[str]) -> list[Decorator]:
     return [
         task_option(help_of_task),
         click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders."),
-        click.option("--split", type=click.Choice(splits), default="dev", show_default=True),
+        click.option("--split", type=click.Choice(splits), default="dev"),
     ]
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group()
 def analyze() -> None:
     """Lexical similarity, word frequency and isotropy: a table, results.json and plots each."""
 
@@ -178,11 +178,11 @@ def _finish(
     folder: pathlib.Path, result: "Lexical | Words | Isotropy", headline: str, figure: "Figure", plot: str
 ) -> None:
     """Prints the result below its headline, and writes it with its figure."""
-    from bert_flow_tf.report.tables import ANALYSIS_TABLES
+    from bert_flow_tf.report.tables import MEASURED_TABLES
     from bert_flow_tf.results.collect import analysis
 
     click.echo(headline)
-    click.echo(ANALYSIS_TABLES[str(result.__struct_config__.tag)](analysis(result)).to_text())
+    click.echo(MEASURED_TABLES[str(result.__struct_config__.tag)](analysis(result)).to_text())
     write_results_folder(folder, result, figure, plot)
 
 

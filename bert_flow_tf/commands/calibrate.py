@@ -12,7 +12,7 @@ from bert_flow_tf.commands.options import FlowConfigName, ModelOptions, Seeds, m
 from bert_flow_tf.commands.outputs import made_result, pooled_embeddings, write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import output_file
-from bert_flow_tf.results.table import METRIC_NAMES, Cell, Table, number, x100
+from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
 from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -29,23 +29,13 @@ if TYPE_CHECKING:
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
 @click.option("--methods", metavar="LIST", help="Calibrations, commas between.  [default: all of them]")
-@click.option(
-    "--seeds",
-    type=Seeds(),
-    default="3",
-    show_default=True,
-    metavar="N|LIST",
-    help="Of the flow: 1 to N, or a list: 7,8.",
-)
-@click.option(
-    "--fit_on", type=click.Choice(["all", "train"]), default="all", show_default=True, help="Splits to fit on."
-)
+@click.option("--seeds", type=Seeds(), default="3", metavar="N|LIST", help="Of the flow: 1 to N, or a list: 7,8.")
+@click.option("--fit_on", type=click.Choice(["all", "train"]), default="all", help="Splits to fit on.")
 @click.option(
     "--flow_model_config",
     type=FlowConfigName(),
     metavar="NAME|FILE",
     default=DEFAULT_CONFIG,
-    show_default=True,
     help="Of the flow.",
 )
 @click.option("--out", metavar="FILE.json", help="File for the results.")
@@ -133,7 +123,7 @@ def scores_table(result: "Calibrations", paper: Mapping[str, dict]) -> Table:
     names = ["auc"] if result.metric == "auc" else ["spearman", "pearson"]
     rows = []
     for row in result.rows:
-        cells: list[Cell | str | None] = [row.method, *(x100(getattr(row, name)) for name in names), number(row.k, 0)]
+        cells: list[Entry] = [row.method, *(x100(getattr(row, name)) for name in names), number(row.k, 0)]
         cells += [x100(row.dev), x100(row.std), number(row.seconds, 1)]
         if paper:
             theirs = paper.get(row.method)

@@ -23,7 +23,6 @@ from bert_flow_tf.serving.server_files import check_destination
     "--dtype",
     type=click.Choice(DTYPES),
     default=DTYPES[0],
-    show_default=True,
     help="Of the encoder's matrices and their products.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace this version; a server that has loaded it keeps it.")

@@ -26,20 +26,11 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @with_options(ENCODER_OPTIONS)
 @input_options
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@click.option(
-    "--flow_model_config", type=FlowConfigName(), default=DEFAULT_CONFIG, show_default=True, metavar="NAME|FILE"
-)
-@click.option("--num_train_epochs", type=_POSITIVE, default=1.0, show_default=True, metavar="X")
-@click.option(
-    "--train_batch_size",
-    type=click.IntRange(1),
-    default=64,
-    show_default=True,
-    metavar="N",
-    help="Sentences per step.",
-)
-@click.option("--flow_learning_rate", type=_POSITIVE, default=1e-3, show_default=True, metavar="X")
-@click.option("--seed", type=click.IntRange(0), default=1234, show_default=True, metavar="N")
+@click.option("--flow_model_config", type=FlowConfigName(), default=DEFAULT_CONFIG, metavar="NAME|FILE")
+@click.option("--num_train_epochs", type=_POSITIVE, default=1.0, metavar="X")
+@click.option("--train_batch_size", type=click.IntRange(1), default=64, metavar="N", help="Sentences per step.")
+@click.option("--flow_learning_rate", type=_POSITIVE, default=1e-3, metavar="X")
+@click.option("--seed", type=click.IntRange(0), default=1234, metavar="N")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
     source: SentenceInput,

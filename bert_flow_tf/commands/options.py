@@ -6,7 +6,7 @@ Everything here is checked before TensorFlow loads, which takes seconds.
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +24,9 @@ Decorator = Callable[[Command], Command]
 _MOST_SEEDS = 1000
 _LARGEST_SEED = 999_999_999
 
+SENTEVAL_OPTION = click.option(
+    "--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on."
+)
 ENCODER_OPTIONS = [
     click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one."),
     click.option(
@@ -160,16 +163,24 @@ def input_options(function: Command) -> Command:
 
 
 class Names(click.ParamType):
-    """A list of names with commas between, each once."""
+    """A list of names with commas between, each once; where they are `known`, another or a repeated one is refused."""
 
     name = "names"
 
+    def __init__(self, known: Collection[str] = ()):
+        self._known = known
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        """The names in their order."""
-        names = list(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        names = [name.strip() for name in value.split(",") if name.strip()]
+        expected = f"some of {', '.join(self._known)}" if self._known else "names with commas between"
         if not names:
-            raise UserError(f"{_flag(param)}: found none, expected names with commas between")
-        return names
+            raise UserError(f"{_flag(param)}: found none, expected {expected}")
+        for name in names if self._known else ():
+            if name not in self._known:
+                raise UserError(f"{_flag(param)}: found {name}, expected {expected}")
+            if names.count(name) > 1:
+                raise UserError(f"{_flag(param)}: found {name} twice, expected each once")
+        return list(dict.fromkeys(names))
 
 
 class Seeds(click.ParamType):
@@ -178,7 +189,6 @@ class Seeds(click.ParamType):
     name = "seeds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        """The seeds, different and not too large or many."""
         flag = _flag(param)
         parts = [part.strip() for part in value.split(",") if part.strip()]
         if not parts or not all(part.isascii() and part.isdigit() for part in parts):
@@ -205,7 +215,6 @@ class FlowConfigName(click.ParamType):
     name = "flow"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The value itself."""
         from glow.config import GlowConfig
 
         try:
@@ -221,39 +230,34 @@ class TaskName(click.ParamType):
     name = "task"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Task":
-        """The task of that name."""
+        from bert_flow_tf.data.sts_sets import task_key
         from bert_flow_tf.data.tasks import TASKS
 
-        by_key = {_key(name): task for name, task in TASKS.items()}
-        if _key(value) not in by_key:
+        found = next((task for name, task in TASKS.items() if task_key(name) == task_key(value)), None)
+        if found is None:
             raise UserError(f"{_flag(param)}: unknown task {value!r}, expected one of {', '.join(TASKS)}")
-        return by_key[_key(value)]
+        return found
 
 
 def task_option(words: str) -> Decorator:
     """Decorator that adds `--task`, STS-B by default; `words` are its help."""
-    return click.option("--task", default="STS-B", type=TaskName(), metavar="NAME", show_default=True, help=words)
+    return click.option("--task", default="STS-B", type=TaskName(), metavar="NAME", help=words)
 
 
 def require_gold(task: "Task", splits: Sequence[str]) -> None:
     """Raises `UserError` unless these splits of the task have gold scores; it names the tasks that have them."""
     from bert_flow_tf.data.tasks import TASKS
 
+    def has_gold(task: "Task", split: str) -> bool:
+        layout = task.gold_test if split == "test" else getattr(task, split)
+        return task.is_regression and layout is not None and layout.label_column is not None
+
     for split in splits:
-        if not _has_gold(task, split):
-            scored = [name for name, other in TASKS.items() if all(_has_gold(other, one) for one in splits)]
+        if not has_gold(task, split):
+            scored = [name for name, other in TASKS.items() if all(has_gold(other, one) for one in splits)]
             raise UserError(
                 f"--task: {task.name} has no gold scores for its {split} split, expected one of {', '.join(scored)}"
             )
-
-
-def _has_gold(task: "Task", split: str) -> bool:
-    layout = task.gold_test if split == "test" else getattr(task, split)
-    return task.is_regression and layout is not None and layout.label_column is not None
-
-
-def _key(name: str) -> str:
-    return name.lower().replace("-", "").removesuffix("regression")
 
 
 def _flag(param: click.Parameter | None) -> str:

@@ -4,13 +4,13 @@ import pathlib
 
 import click
 
-from bert_flow_tf.commands.options import Names
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, Names
 from bert_flow_tf.errors import UserError
 
 
 @click.command()
 @click.option("--data", "names", type=Names(), required=True, metavar="LIST", help="What to write, see above.")
-@click.option("--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on.")
+@SENTEVAL_OPTION
 @click.option("--out", required=True, metavar="DIR", help="GLUE folder in which a folder of each is made.")
 @click.option("--overwrite", is_flag=True, help="Replace folders that this command made.")
 def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: bool) -> None:

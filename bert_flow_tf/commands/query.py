@@ -30,17 +30,8 @@ _DEFAULT_SIGNATURE = "serving_default"
     type=click.Choice([_DEFAULT_SIGNATURE, "pooled"]),
     help=f"pooled: embeddings before the flow.  [default: {_DEFAULT_SIGNATURE}]",
 )
-@click.option(
-    "--timeout", type=float, default=10.0, show_default=True, metavar="S", help="Seconds that a request may take."
-)
-@click.option(
-    "--batch_size",
-    type=click.IntRange(min=1),
-    default=32,
-    show_default=True,
-    metavar="N",
-    help="Rows per request.",
-)
+@click.option("--timeout", type=float, default=10.0, metavar="S", help="Seconds that a request may take.")
+@click.option("--batch_size", type=click.IntRange(min=1), default=32, metavar="N", help="Rows per request.")
 @click.option("--input", "input_file", metavar="FILE", help="Sentences, one per line, in UTF-8; - is standard input.")
 @click.option("--pair", "pairs", nargs=2, multiple=True, metavar="A B", help="Two sentences to compare; may recur.")
 @click.option("--similarity", metavar="FILE", help="Pairs to compare: two columns, a tab between; - is standard input.")

@@ -12,7 +12,7 @@ from bert_flow_tf.errors import UserError
 @click.option("--runs", "first", required=True, multiple=True, metavar="PATH…", help="What to report on, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--out", required=True, metavar="FOLDER", help="Folder to make.")
-@click.option("--title", default="BERT-flow: results compared", show_default=True, metavar="TEXT", help="Of the page.")
+@click.option("--title", default="BERT-flow: results compared", metavar="TEXT", help="Of the page.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier report.")
 def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, overwrite: bool) -> None:
     """Compare results with their baselines, the paper's figures and the original code's.
@@ -29,7 +29,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
     comparable is left empty. The same results give the same bytes; SOURCE_DATE_EPOCH adds a date.
     """
     from bert_flow_tf.files.outputs import output_folder
-    from bert_flow_tf.report.report import PAGE_FILE, REPORT_FOLDER, write_report
+    from bert_flow_tf.report.page import PAGE_FILE, REPORT_FOLDER, write_report
     from bert_flow_tf.results.collect import analysis_plots, collect
     from bert_flow_tf.results.sources import find_sources
 

@@ -9,50 +9,44 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bert_flow_tf.commands.options import Seeds
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, Names, Seeds
 from bert_flow_tf.commands.outputs import write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import check_writable
-from bert_flow_tf.results.table import METRIC_NAMES, Table, number
+from bert_flow_tf.paper.presets import PRESETS
+from bert_flow_tf.results import REPRODUCTION_FILE
+from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
 
 if TYPE_CHECKING:
     from bert_flow_tf.data.sts_sets import SimilarityTask
-    from bert_flow_tf.paper.presets import Preset
-    from bert_flow_tf.recipe.preset_stages import PresetStages
-    from bert_flow_tf.recipe.stages import Recipe, Stage, Target
+    from bert_flow_tf.recipe.stages import Stage, Target
     from bert_flow_tf.results.records import Reproduction
 
-RESULTS_FILE = "reproduction.json"
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
 
 
 @click.command()
-@click.option("--rows", default="avg,last2avg,flow-target", show_default=True, metavar="LIST", help="Rows, see above.")
 @click.option(
-    "--seeds",
-    type=Seeds(),
-    default="1",
-    show_default=True,
-    metavar="N|LIST",
-    help="How many seeds, 1 to N, or a list.",
+    "--rows", type=Names(PRESETS), default="avg,last2avg,flow-target", metavar="LIST", help="Rows, see above."
 )
+@click.option("--seeds", type=Seeds(), default="1", metavar="N|LIST", help="How many seeds, 1 to N, or a list.")
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3): 1 epoch, 2e-5, batches of 16.")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, large, a TF-Hub handle or a folder.")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub, where it does not tell.")
 @click.option("--bert_premodels", metavar="DIR", help="Folder of TF1 BERT checkpoints, instead of --bert_hub.")
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, …, and of MNLI and SNLI for NLI.")
-@click.option("--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on.")
-@click.option("--tasks", "names", default="stsb", show_default=True, metavar="LIST", help="Tasks, see above.")
+@SENTEVAL_OPTION
+@click.option("--tasks", "names", type=Names(), default="stsb", metavar="LIST", help="Tasks, see above.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results; begun ones go on.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
 def reproduce(
-    rows: str,
+    rows: list[str],
     seeds: list[int],
     nli: bool,
     glue_dir: str,
     senteval_dir: str | None,
-    names: str,
+    names: list[str],
     out: str,
     overwrite: bool,
     **encoder: str | None,
@@ -80,30 +74,41 @@ def reproduce(
     OUT/reproduction.json have mean, standard deviation and median over seeds, and beside them the figures of the paper
     (and its Table 8) and of the original code where encoder, data and training are the same.
     """
-    presets, task_names = _presets(rows), _names(names)
-    folder = pathlib.Path(out)
+    # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
+    from bert_flow_tf.data.sts_sets import read_tasks, task_key
+    from bert_flow_tf.recipe.environment import encoder_of, read_environment
+    from bert_flow_tf.recipe.reproduction import reproduction_record
+    from bert_flow_tf.recipe.stages import stages_of_presets
+
+    for name in names:
+        if task_key(name) not in _TASKS:
+            raise UserError(f"--tasks: unknown task {name!r}, expected some of {', '.join(_TASKS)}")
+    presets, folder = [PRESETS[row] for row in rows], pathlib.Path(out)
     environ = _environment(encoder, glue_dir=glue_dir, out=folder, nli=nli)
-    tasks = _read_tasks(task_names, glue_dir, senteval_dir)
-    _check_kept(folder / RESULTS_FILE, presets, seeds, tasks, nli, environ, overwrite)
-    targets = _targets(tasks, presets, glue_dir, folder, overwrite)
+    # With their gold scores, which are used last and are not to be missed after hours.
+    tasks = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir)
+    if (folder / REPRODUCTION_FILE).exists() and not overwrite:
+        _check_kept(folder / REPRODUCTION_FILE, rows, seeds, tasks, encoder_of(environ)[1], nli)
+    targets = _targets(tasks, rows, glue_dir, folder, overwrite)
     done: dict[str, dict[str, list]] = {task.name: {preset.name: [] for preset in presets} for task in tasks}
     stages: dict[str, Stage] = {}
     for seed in seeds:
-        recipe, planned, of_task = _plan(environ, seed, presets, targets, only_random=not nli and seed != min(seeds))
+        # Where nothing is trained, no seed plays a part.
+        needed = [preset for preset in presets if nli or preset.flow is not None or seed == min(seeds)]
         note = f", seed {seed}" if len(seeds) > 1 else ""
-        stages |= {name: dataclasses.replace(stage, title=stage.title + note) for name, stage in planned.items()}
-        for name, of_preset in of_task.items():
+        for name, target in targets.items():
+            recipe = read_environment({**environ, "RANDOM_SEED": str(seed)}, target)
+            planned, of_preset = stages_of_presets(recipe, needed)
+            # NLI fine-tuning and the flow on NLI are those of every task.
+            stages |= {stage.name: dataclasses.replace(stage, title=stage.title + note) for stage in planned}
             for preset, made in of_preset.items():
                 done[name][preset].append((seed, made))
     # All seeds at once: what cannot be resumed is refused before the first, and an interrupted --overwrite knows all
     # that is old.
     _run(list(stages.values()), folder, overwrite)
-    # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
-    from bert_flow_tf.recipe.reproduction import reproduction_record
-
-    record = reproduction_record(recipe, nli, tasks, seeds, done)
+    record = reproduction_record(recipe, tasks, seeds, done)
     click.echo(f"\n{rows_table(record).to_text()}")
-    write_results(folder / RESULTS_FILE, record)
+    write_results(folder / REPRODUCTION_FILE, record)
 
 
 def rows_table(record: "Reproduction") -> Table:
@@ -116,57 +121,21 @@ def rows_table(record: "Reproduction") -> Table:
         for name, row in task.rows.items():
             scores = getattr(row, task.metric)
             seeds, paper, original = row.paper_seeds, row.paper, row.original
-            rows.append(
-                (
-                    task.title,
-                    " ".join(filter(None, (METRIC_NAMES[task.metric], task.protocol))),
-                    name,
-                    number(100 * scores.mean),
-                    number(None if scores.std is None else 100 * scores.std),
-                    number(100 * scores.median),
-                    number(paper["mean_x100"] if paper else None),
-                    number(seeds["mean_x100"], spread=seeds["std_x100"]) if seeds else None,
-                    number(original["mean_x100"] if original else None),
-                )
-            )
+            metric = " ".join(filter(None, (METRIC_NAMES[task.metric], task.protocol)))
+            cells: list[Entry] = [task.title, metric, name]
+            cells += [x100(one) for one in (scores.mean, scores.std, scores.median)]
+            cells += [
+                number(paper["mean_x100"] if paper else None),
+                number(seeds["mean_x100"], spread=seeds["std_x100"]) if seeds else None,
+                number(original["mean_x100"] if original else None),
+            ]
+            rows.append(cells)
     nli = ", fine-tuned on NLI" if record.with_nli else ""
     return Table(
         ("task", "metric", "row", "mean", "std", "median", "paper", "Table 8", "TF1 code"),
         rows,
         title=f"x100, {record.encoder}{nli}, seeds {', '.join(map(str, record.seeds))}",
     )
-
-
-def _presets(rows: str) -> list["Preset"]:
-    from bert_flow_tf.paper.presets import PRESETS
-
-    names = [name.strip() for name in rows.split(",") if name.strip()]
-    for name in names:
-        if name not in PRESETS:
-            raise UserError(f"--rows: found {name}, expected some of {', '.join(PRESETS)}")
-        if names.count(name) > 1:
-            raise UserError(f"--rows: found {name} twice, expected each once")
-    if not names:
-        raise UserError(f"--rows: found none, expected some of {', '.join(PRESETS)}")
-    return [PRESETS[name] for name in names]
-
-
-def _names(text: str) -> list[str]:
-    """The tasks as `evaluate` names them, each once."""
-    from bert_flow_tf.data.sts_sets import task_key
-
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise UserError("--tasks: found none, expected some, commas between")
-    keys = []
-    for name in names:
-        key = task_key(name)
-        if key not in _TASKS:
-            raise UserError(f"--tasks: unknown task {name!r}, expected some of {', '.join(_TASKS)}")
-        if key in keys:
-            raise UserError(f"--tasks: {name} names {key} once more, expected every task once")
-        keys.append(key)
-    return keys
 
 
 def _environment(encoder: Mapping[str, str | None], *, glue_dir: str, out: pathlib.Path, nli: bool) -> dict[str, str]:
@@ -182,20 +151,13 @@ def _environment(encoder: Mapping[str, str | None], *, glue_dir: str, out: pathl
             raise UserError(f"--{flag}: found it with --{other}, expected one of them")
     if not os.path.isdir(glue_dir):
         raise UserError(f"--glue_dir={glue_dir}: no such folder, expected the one that holds the tasks' folders")
-    check_writable(out / RESULTS_FILE, f"--out={out}")
+    check_writable(out / REPRODUCTION_FILE, f"--out={out}")
     variables = {name.upper(): value for name, value in encoder.items() if value}
     return variables | {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": str(out), "SKIP_NLI": "0" if nli else "1"}
 
 
-def _read_tasks(names: Sequence[str], glue_dir: str, senteval_dir: str | None) -> list["SimilarityTask"]:
-    """The `SimilarityTask`s with their gold scores: these come last, and are not to be missed after hours."""
-    from bert_flow_tf.data.sts_sets import read_task
-
-    return [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
-
-
 def _targets(
-    tasks: Sequence["SimilarityTask"], presets: Sequence["Preset"], glue_dir: str, out: pathlib.Path, overwrite: bool
+    tasks: Sequence["SimilarityTask"], rows: Sequence[str], glue_dir: str, out: pathlib.Path, overwrite: bool
 ) -> dict[str, "Target"]:
     """dict of task name -> `Target`, after writing what SentEval's tasks learn on.
 
@@ -212,38 +174,12 @@ def _targets(
             directory = glue_task(task.name).directory
             targets[task.name] = Target(directory, pathlib.Path(glue_dir) / directory, task.split)
             continue
-        if any(preset.name == "flow-train" for preset in presets):
+        if "flow-train" in rows:
             raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
         folder = out / "data" / task.title
         keep_full_text(folder, task.subsets, task.source, overwrite=overwrite)
         targets[task.name] = Target(task.title, folder, task.split, has_gold=False)
     return targets
-
-
-def _plan(
-    environ: Mapping[str, str],
-    seed: int,
-    presets: Sequence["Preset"],
-    targets: Mapping[str, "Target"],
-    *,
-    only_random: bool,
-) -> tuple["Recipe", dict[str, "Stage"], dict[str, dict[str, "PresetStages"]]]:
-    """A recipe, all stages of a seed by name in their order, and `PresetStages` by task and preset.
-
-    Where nothing is trained, no seed plays a part: `only_random` leaves these rows out.
-    """
-    from bert_flow_tf.recipe.environment import read_environment
-    from bert_flow_tf.recipe.preset_stages import stages_of_presets
-
-    stages: dict[str, Stage] = {}
-    of_task = {}
-    needed = [preset for preset in presets if preset.flow is not None or not only_random]
-    recipes = {name: read_environment({**environ, "RANDOM_SEED": str(seed)}, one) for name, one in targets.items()}
-    for name, recipe in recipes.items():
-        made, of_task[name] = stages_of_presets(recipe, needed)
-        # NLI fine-tuning and the flow on NLI are those of every task.
-        stages |= {stage.name: stage for stage in made}
-    return next(iter(recipes.values())), stages, of_task
 
 
 def _run(stages: Sequence["Stage"], out: pathlib.Path, overwrite: bool) -> None:
@@ -259,32 +195,31 @@ def _run(stages: Sequence["Stage"], out: pathlib.Path, overwrite: bool) -> None:
 
 def _check_kept(
     path: pathlib.Path,
-    presets: Sequence["Preset"],
+    rows: Sequence[str],
     seeds: Sequence[int],
     tasks: Sequence["SimilarityTask"],
+    encoder_flags: Mapping[str, str],
     nli: bool,
-    environ: Mapping[str, str],
-    overwrite: bool,
 ) -> None:
     """Refuses to replace results of another encoder or of other data, rows, seeds or tasks than are asked for."""
-    if overwrite or not path.exists():
-        return
     from bert_flow_tf.files.json_files import read_json
-    from bert_flow_tf.recipe.environment import encoder_of
     from bert_flow_tf.results.records import Reproduction
 
-    with_nli = {True: "an encoder after NLI", False: "an encoder without NLI"}
     try:
         earlier = read_json(path, Reproduction, expected="results of `reproduce`")
     except UserError as error:
         raise UserError(f"{path}: found no results of `reproduce`, expected them, or --overwrite ({error})") from error
+    with_nli = {True: "an encoder after NLI", False: "an encoder without NLI"}
+    flags, new_flags = (
+        {f"--{name}={value}" for name, value in one.items()} for one in (earlier.encoder_flags, encoder_flags)
+    )
     data = {name: f"{task.pairs} pairs of {task.source}" for name, task in earlier.tasks.items()}
     new = {task.name: f"{sum(map(len, task.subsets))} pairs of {task.source}" for task in tasks}
     held = {
-        "--bert_hub": _words(earlier.encoder_flags) - _words(encoder_of(environ)[1]),
+        "--bert_hub": flags - new_flags,
         "--tasks": set(data) - set(new),
         "--glue_dir": {data[name] for name in data.keys() & new.keys()} - set(new.values()),
-        "--rows": {name for task in earlier.tasks.values() for name in task.rows} - {preset.name for preset in presets},
+        "--rows": {name for task in earlier.tasks.values() for name in task.rows} - set(rows),
         "--seeds": {str(seed) for seed in earlier.seeds} - {str(seed) for seed in seeds},
         "--nli": {with_nli[earlier.with_nli]} - {with_nli[nli]},
     }
@@ -294,7 +229,3 @@ def _check_kept(
                 f"{flag}: {path} holds results of {', '.join(sorted(lost))}, which would be lost; expected the same, "
                 "another --out, or --overwrite"
             )
-
-
-def _words(flags: Mapping[str, str]) -> set[str]:
-    return {f"--{name}={value}" for name, value in flags.items()}

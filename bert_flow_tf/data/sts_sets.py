@@ -14,6 +14,7 @@ import os
 import pathlib
 import types
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -122,9 +123,20 @@ def read_task(
     return SimilarityTask(key, task_title(key), task.metric, split, folder, [pairs])
 
 
+def read_tasks(names: Sequence[str], **options: Any) -> list[SimilarityTask]:
+    """The tasks of these names, each once; options and errors are those of `read_task`."""
+    found: dict[str, SimilarityTask] = {}
+    for name in names:
+        task = read_task(name, **options)
+        if task.name in found:
+            raise ArgumentError(f"tasks: {name} names {task.name} once more, expected every task once")
+        found[task.name] = task
+    return list(found.values())
+
+
 def task_key(name: str) -> str:
     """A task's name as in `TASK_NAMES` from the paper's or the original's spelling; any other in lower case."""
-    return name.lower().removesuffix("-regression").replace("-", "")
+    return name.lower().replace("-", "").removesuffix("regression")
 
 
 def task_title(name: str) -> str:

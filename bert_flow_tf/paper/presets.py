@@ -5,21 +5,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Preset:
-    """One row.
+    """One row."""
 
-    Attributes:
-      name: what a user calls it.
-      title: the row's words in the paper, after the encoder's name.
-      pooling: `sentence_embedding_type`.
-      flow: None without a flow; else the flags in which it differs from the flow on the target's sentences.
-      on_nli: whether the flow is learned on NLI sentences.
-    """
-
-    name: str
-    title: str
-    pooling: str
-    flow: dict | None
-    on_nli: bool
+    name: str  # What a user calls it.
+    title: str  # The row's words in the paper, after the encoder's name.
+    pooling: str  # `sentence_embedding_type`.
+    flow: dict | None  # None without a flow; else the flags that differ from those of the flow on the target.
+    on_nli: bool  # Whether the flow is learned on NLI sentences.
 
 
 # Li et al. 2020, section 4.1, Tables 2 and 3. The settings are those of the original's README,

@@ -130,9 +130,14 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
     return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **results)
 
 
+def predictions_record(path: pathlib.Path) -> Predictions:
+    """What `run_siamese` wrote beside a file of predictions; a `UserError` if it is missing or broken."""
+    return read_json(path.with_suffix(".json"), Predictions, expected="a record of predictions")
+
+
 def _record(scores: Scores, task: Target, predictions: pathlib.Path) -> ScoresRecord:
     """What is written of a stage's scores, for reports."""
-    predicted = read_json(predictions.with_suffix(".json"), Predictions, expected="a record of predictions")
+    predicted = predictions_record(predictions)
     by_metric = {name: {"all": score} for name, score in vars(scores).items() if score is not None}
     task_scores = TaskScores(
         title=task_title(task.name),

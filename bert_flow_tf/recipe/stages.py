@@ -4,12 +4,13 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bert_flow_tf.encoder.handles import ENCODER_NAMES
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.paper.presets import Preset
 from glow.config import DEFAULT_CONFIG
 
 EMBEDDING_TYPES = ("avg", "avg-last-2")
@@ -28,52 +29,33 @@ _FLOW_FLAGS = {
     "train_batch_size": "32",
     "use_full_for_training": "1",
 }
-_COMMON_FLAGS = {"max_seq_length": "64"}
 _TRAIN = {"do_train": "true", "do_eval": "true"}
 _PREDICT = {"test": {"do_predict": "true"}, "dev": {"do_predict": "true", "do_predict_on_dev": "true"}}
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The task that a flow is learned on and that everything is scored on.
+    """The task that a flow is learned on and that everything is scored on."""
 
-    Attributes:
-      name: the name of its folder in GLUE's layout, also the `--task_name`.
-      folder: its files.
-      split: the split that is predicted: "test", or "dev" where the test labels are not public.
-      has_gold: whether the folder's files hold the gold scores of the split.
-    """
-
-    name: str
+    name: str  # Of its folder in GLUE's layout, also the `--task_name`.
     folder: pathlib.Path
-    split: str = "test"
-    has_gold: bool = True
+    split: str = "test"  # That is predicted; "dev" where the test labels are not public.
+    has_gold: bool = True  # Whether the folder's files hold the gold scores of the split.
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What the environment asks for.
+    """What the environment asks for."""
 
-    Attributes:
-      encoder_name: the encoder's part of the directory names.
-      encoder_flags: the flags of `run_siamese` that name the encoder and its own weights.
-      init_checkpoint: checkpoint to begin with instead of them, or None.
-      glue_dir: folder of the tasks.
-      target: the task to learn the flow on and to score.
-      output_dir, cached_dir: where runs and caches are written.
-      seed: seed of every stage, a whole number in digits.
-      with_nli: whether to fine-tune on NLI first.
-    """
-
-    encoder_name: str
-    encoder_flags: Mapping[str, str]
-    init_checkpoint: str | None
+    encoder_name: str  # The encoder's part of the directory names.
+    encoder_flags: Mapping[str, str]  # Flags of `run_siamese` that name the encoder and its own weights.
+    init_checkpoint: str | None  # Checkpoint to begin with instead of them.
     glue_dir: pathlib.Path
     target: Target
     output_dir: pathlib.Path
     cached_dir: pathlib.Path
-    seed: str
-    with_nli: bool
+    seed: str  # Of every stage, a whole number in digits.
+    with_nli: bool  # Whether to fine-tune on NLI first.
 
     @property
     def nli_name(self) -> str:
@@ -88,30 +70,18 @@ class Recipe:
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """One row of the table.
+    """One row of the table."""
 
-    Attributes:
-      name: name of its stamp, and of its directory unless that of another stage is used.
-      title: what it does, for the table and the progress line.
-      module, flags: the command, `python -m MODULE FLAGS`.
-      settings: all that its result depends on, by name; another value of one gives another result.
-      run_dir: directory of the run it belongs to.
-      makes: the directory that it makes, deleted under --overwrite; None if it adds to another stage's.
-      resumes: whether the command resumes what an interrupted one left.
-      begins_with: directory of the run whose last checkpoint it begins with; None for the recipe's own.
-      predicts: the task whose cosines it writes, into `prediction_path`; None if it predicts none.
-    """
-
-    name: str
-    title: str
+    name: str  # Of its stamp, and of its directory unless that of another stage is used.
+    title: str  # What it does, for the table and the progress line.
     module: str
-    flags: tuple[str, ...]
-    settings: Mapping[str, str]
-    run_dir: pathlib.Path
-    makes: pathlib.Path | None = None
-    resumes: bool = True
-    begins_with: pathlib.Path | None = None
-    predicts: Target | None = None
+    flags: tuple[str, ...]  # The command is `python -m MODULE FLAGS`.
+    settings: Mapping[str, str]  # All that its result depends on: another value of one gives another result.
+    run_dir: pathlib.Path  # Of the run that it belongs to.
+    makes: pathlib.Path | None = None  # Deleted under --overwrite; None if it adds to another stage's directory.
+    resumes: bool = True  # Whether the command resumes what an interrupted one left.
+    begins_with: pathlib.Path | None = None  # Run whose last checkpoint it begins with; None for the recipe's own.
+    predicts: Target | None = None  # Whose cosines it writes, into `prediction_path`.
 
     @property
     def prediction_path(self) -> pathlib.Path | None:
@@ -135,6 +105,40 @@ def stages_of(recipe: Recipe) -> list[Stage]:
     return [*stages, builder.exports(learned[EXPORTED_TYPE], f"SavedModel of {EXPORTED_TYPE} + flow")]
 
 
+class PresetStages(NamedTuple):
+    """The stages of one row on one task: what learns the flow, if any, and what predicts the task's cosines."""
+
+    learned: Stage | None
+    scored: Stage
+
+
+def stages_of_presets(recipe: Recipe, presets: Sequence[Preset]) -> tuple[list[Stage], dict[str, PresetStages]]:
+    """All stages in the order they are run in, and those of each preset by its name.
+
+    Raises:
+      UserError: a folder of data is missing.
+    """
+    builder = StageBuilder(recipe)
+    stages = [builder.nli] if builder.nli is not None else []
+    of_preset = {}
+    for preset in presets:
+        title = f"{recipe.target.name}, {preset.name}"
+        if preset.flow is None:
+            made = PresetStages(None, builder.scores(preset.pooling, title))
+        elif preset.on_nli:
+            # Learned once, whatever it is scored on.
+            learned = builder.learns_flow(preset.pooling, f"{preset.name}: learn", on_nli=True, **preset.flow)
+            made = PresetStages(learned, builder.scores_flow(learned, title, elsewhere="_nli"))
+        else:
+            # The directory of the recipe's own flow is the target's.
+            suffix = "" if preset.name == "flow-target" else f"_{preset.name.removeprefix('flow-')}"
+            learned = builder.learns_flow(preset.pooling, f"{title}: learn", suffix=suffix, **preset.flow)
+            made = PresetStages(learned, builder.scores_flow(learned, title))
+        stages += filter(None, made)
+        of_preset[preset.name] = made
+    return stages, of_preset
+
+
 class StageBuilder:
     """Stages of one recipe; `nli` fine-tunes what the others begin with, and is None where the recipe skips it.
 
@@ -143,40 +147,27 @@ class StageBuilder:
 
     def __init__(self, recipe: Recipe):
         self._recipe = recipe
-        self._common = {**_COMMON_FLAGS, "seed": recipe.seed}
+        self._common = {"max_seq_length": "64", "seed": recipe.seed}
         self._weights = _encoder_settings(recipe)
         self._target_data = {"data": _digest_of_data(recipe.target.folder)}
         self.nli: Stage | None = None
         if recipe.with_nli:
-            flags = {**self._common, **_NLI_FLAGS}
-            self.nli = self._siamese(
-                "NLI fine-tuning", self._all_nli, recipe.nli_name, {**_TRAIN, **flags}, {**flags, **self._nli_data()}
-            )
+            self.nli = self._siamese("NLI fine-tuning", recipe.nli_name, _NLI_FLAGS, on_nli=True)
             self._weights = {"NLI fine-tuning": _digest(self.nli.settings)}
 
     def scores(self, kind: str, title: str) -> Stage:
         """The stage that scores the encoder as it is, under the pooling `kind`."""
-        target = self._recipe.target
-        flags = {**self._common, **_NO_FLOW_FLAGS, "sentence_embedding_type": kind}
-        return self._siamese(
-            title,
-            target,
-            self._recipe.run_name(kind, flow=False),
-            {**_PREDICT[target.split], **flags},
-            {**flags, **self._target_data},
-            predicts=target,
-        )
+        flags = {**_NO_FLOW_FLAGS, "sentence_embedding_type": kind}
+        return self._siamese(title, self._recipe.run_name(kind, flow=False), flags, predicts=True)
 
     def learns_flow(self, kind: str, title: str, *, suffix: str = "", on_nli: bool = False, **changes: str) -> Stage:
         """The stage that learns a flow over the pooling `kind`, on the target task or on ALLNLI.
 
         `suffix` tells its directory from that of another flow, `changes` are flags other than the recipe's.
         """
-        flags = {**self._common, **_FLOW_FLAGS, **changes, "sentence_embedding_type": kind}
-        task = self._all_nli if on_nli else self._recipe.target
-        data = self._nli_data() if on_nli else self._target_data
-        name = f"{self._recipe.run_name(kind, True, task.name)}{suffix}"
-        return self._siamese(title, task, name, {**_TRAIN, **flags}, {**flags, **data})
+        flags = {**_FLOW_FLAGS, **changes, "sentence_embedding_type": kind}
+        name = f"{self._recipe.run_name(kind, True, 'ALLNLI' if on_nli else None)}{suffix}"
+        return self._siamese(title, name, flags, on_nli=on_nli)
 
     def scores_flow(self, learned: Stage, title: str, *, elsewhere: str | None = None) -> Stage:
         """The stage that scores a flow on the target task.
@@ -184,16 +175,14 @@ class StageBuilder:
         It does so in the directory of `learned`, or in one whose name ends in `elsewhere`, for a flow that was learned
         on another task's sentences and may be scored on many tasks.
         """
-        target = self._recipe.target
-        flags = {name: learned.settings[name] for name in (*self._common, *_FLOW_FLAGS, "sentence_embedding_type")}
-        settings = {**learned.settings, **self._target_data}
+        flags = {name: learned.settings[name] for name in (*_FLOW_FLAGS, "sentence_embedding_type")}
+        where: dict[str, Any] = {"name": f"{learned.name}_scores"}
         run_name = learned.name
-        fields: dict[str, Any] = {"name": f"{learned.name}_scores"}
         if elsewhere is not None:
             run_name = f"{self._recipe.run_name(flags['sentence_embedding_type'], flow=True)}{elsewhere}"
-            fields = {"begins_with": learned.run_dir}
-        flags = {**_PREDICT[target.split], **flags}
-        return self._siamese(title, target, run_name, flags, settings, predicts=target, **fields)
+            where = {"begins_with": learned.run_dir}
+        data = {**learned.settings, **self._target_data}
+        return self._siamese(title, run_name, flags, data=data, predicts=True, **where)
 
     def exports(self, learned: Stage, title: str) -> Stage:
         """The stage that writes the SavedModel of a flow."""
@@ -209,26 +198,26 @@ class StageBuilder:
             resumes=False,
         )
 
-    @property
-    def _all_nli(self) -> Target:
-        return Target("ALLNLI", self._recipe.glue_dir / "ALLNLI")
-
-    def _nli_data(self) -> dict[str, str]:
-        return {f"data of {part}": _digest_of_data(self._recipe.glue_dir / part) for part in ("MNLI", "SNLI")}
-
     def _siamese(
         self,
         title: str,
-        task: Target,
         run_name: str,
         flags: Mapping[str, str],
-        settings: Mapping[str, str],
         *,
+        on_nli: bool = False,
+        predicts: bool = False,
+        data: Mapping[str, str] | None = None,
         name: str | None = None,
-        **fields: Any,
+        begins_with: pathlib.Path | None = None,
     ) -> Stage:
-        """A stage of `run_siamese`; with a `name` of its own, it adds to the directory of another stage."""
-        recipe = self._recipe
+        """A stage of `run_siamese`, whose result depends on its flags, weights and data.
+
+        With a `name` of its own, it adds to the directory of another stage.
+        """
+        recipe, task = self._recipe, self._recipe.target
+        if on_nli:
+            task = Target("ALLNLI", recipe.glue_dir / "ALLNLI")
+            data = {f"data of {part}": _digest_of_data(recipe.glue_dir / part) for part in ("MNLI", "SNLI")}
         all_flags: dict[str, str | pathlib.Path] = {
             "task_name": task.name,
             "data_dir": task.folder,
@@ -236,6 +225,8 @@ class StageBuilder:
             "exp_name": run_name,
             "cached_dir": recipe.cached_dir,
             **recipe.encoder_flags,
+            **(_PREDICT[task.split] if predicts else _TRAIN),
+            **self._common,
             **flags,
             **({} if self.nli else _checkpoint(recipe)),
         }
@@ -245,10 +236,11 @@ class StageBuilder:
             title=title,
             module="bert_flow_tf.run_siamese",
             flags=tuple(f"--{flag}={value}" for flag, value in all_flags.items()),
-            settings={**self._weights, **settings},
+            settings={**self._weights, **self._common, **flags, **(data or self._target_data)},
             run_dir=run_dir,
             makes=None if name else run_dir,
-            **{"begins_with": self.nli and self.nli.run_dir, **fields},
+            begins_with=begins_with or (self.nli.run_dir if self.nli else None),
+            predicts=task if predicts else None,
         )
 
 

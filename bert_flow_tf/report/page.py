@@ -1,10 +1,21 @@
-"""A report's sections as one HTML page that needs nothing but itself."""
+"""A report's files: one HTML page that needs nothing but itself, the same as Markdown, and the data."""
 
 import base64
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from bert_flow_tf.report.sections import Section
-from bert_flow_tf.results.table import html_note, html_text
+from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.json_files import to_json
+from bert_flow_tf.files.outputs import FolderKind
+from bert_flow_tf.report.plots import own_plots
+from bert_flow_tf.report.sections import Section, lead, sections
+from bert_flow_tf.results.records import REPORT, RESULTS_FILE, is_of_kind
+from bert_flow_tf.results.table import html_note, html_text, markdown_text
+
+PAGE_FILE, MARKDOWN_FILE = "report.html", "report.md"
+REPORT_FOLDER = FolderKind(
+    "a report", RESULTS_FILE, (PAGE_FILE, MARKDOWN_FILE, RESULTS_FILE), lambda path: is_of_kind(path, REPORT)
+)
 
 # Nothing may be loaded, whatever a result file smuggles in: styles and images are in the page.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -53,13 +64,31 @@ dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 """
 
 
+def write_report(out: pathlib.Path, report: dict, analysis_plots: Mapping[str, bytes]) -> None:
+    """Makes the folder of a report, whole or not at all: `report.html`, `report.md` and `results.json`.
+
+    The same report and plots give the same bytes.
+
+    Args:
+      out: the folder.
+      report: as `bert_flow_tf.results.collect.collect` gives it.
+      analysis_plots: SVG documents of the analyses, as `bert_flow_tf.results.collect.analysis_plots` gives them.
+
+    Raises:
+      UserError: the place cannot be written to.
+    """
+    title, parts, paragraphs = report["title"], sections(report), lead(report)
+    page = html_page(title, paragraphs, parts, {**own_plots(report), **analysis_plots}, report["figures"])
+    with new_folder(out) as folder:
+        (folder / PAGE_FILE).write_text(page, encoding="utf-8")
+        (folder / MARKDOWN_FILE).write_text(markdown_page(title, paragraphs, parts), encoding="utf-8")
+        (folder / RESULTS_FILE).write_text(to_json(report), encoding="utf-8")
+
+
 def html_page(
     title: str, lead: Sequence[str], parts: Sequence[Section], plots: Mapping[str, bytes], captions: Mapping[str, str]
 ) -> str:
-    """The page as text: tables, plots and style inside it, no script, nothing to load.
-
-    `plots` holds the SVG documents that the sections name, `captions` goes by the same names.
-    """
+    """The page as text; `plots` holds the SVG documents that the sections name, `captions` goes by the same names."""
     contents = "".join(f'<li><a href="#{part.name}">{html_text(part.title)}</a></li>' for part in parts)
     return "\n".join(
         [
@@ -106,3 +135,15 @@ def _section(part: Section, plots: Mapping[str, bytes], captions: Mapping[str, s
 
 def _paragraphs(texts: Sequence[str]) -> list[str]:
     return [f"<p>{html_text(text)}</p>" for text in texts]
+
+
+def markdown_page(title: str, lead: Sequence[str], parts: Sequence[Section]) -> str:
+    """The report as text: headings, paragraphs, tables and lists. The plots are on the HTML page alone."""
+    blocks = [f"# {markdown_text(title)}", *map(markdown_text, lead)]
+    for section in parts:
+        blocks += [f"## {markdown_text(section.title)}", *map(markdown_text, section.paragraphs)]
+        blocks += [table.to_markdown() for table in section.tables]
+        for terms in section.terms:
+            blocks.append(f"### {markdown_text(terms.title)}")
+            blocks.append("\n".join(f"- {markdown_text(term)}: {markdown_text(text)}" for term, text in terms.pairs))
+    return "\n\n".join(blocks) + "\n"

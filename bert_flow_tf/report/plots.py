@@ -1,7 +1,7 @@
 """A report's own plots: calibrations side by side, and the scores of several seeds."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from bert_flow_tf.evaluation import plots
 from bert_flow_tf.results.collect import seed_groups
@@ -11,12 +11,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _ROW_HEIGHT = 0.34
-
-
-class _Row(NamedTuple):
-    label: str
-    scores: Sequence[float]
-    originals: Sequence[float] = ()
 
 
 def own_plots(report: dict) -> dict[str, bytes]:
@@ -30,7 +24,7 @@ def own_plots(report: dict) -> dict[str, bytes]:
 def calibration_figure(record: dict) -> "Figure":
     """Scores on the test split of one of a report's `calibrations`: a row each, a dot per seed of the flow."""
     rows = [
-        _Row(one["method"] if one["k"] is None else f"{one['method']} (k={one['k']})", one["values_x100"])
+        (one["method"] if one["k"] is None else f"{one['method']} (k={one['k']})", one["values_x100"], ())
         for one in record["rows"]
     ]
     none = next((one["mean_x100"] for one in record["rows"] if one["method"] == "none"), None)
@@ -46,14 +40,17 @@ def seeds_figure(scores: Sequence[dict]) -> "Figure":
     for one in scores:
         embedding = one["pooling"] + (" + flow" if one["flow"] else "")
         originals = one["original"]["values_x100"] if one["original"] else ()
-        rows.append(_Row(f"{embedding}\n{one['name']}", one["this_run"]["values_x100"], originals))
+        rows.append((f"{embedding}\n{one['name']}", one["this_run"]["values_x100"], originals))
     baselines = {one["baseline"]["mean_x100"] for one in scores if one["baseline"]}
     return _dots(rows, baselines.pop() if len(baselines) == 1 else None, "without flow", scores[0])
 
 
-def _dots(rows: Sequence[_Row], reference: float | None, reference_label: str, scored: dict) -> "Figure":
-    """Rows of dots with their means, and a vertical line for a reference; `scored` has `metric`, `task`, `split`."""
-    lines = sum(row.label.count("\n") + 1 for row in rows)
+def _dots(rows: Sequence[tuple], reference: float | None, reference_label: str, scored: dict) -> "Figure":
+    """Rows of dots with their means, and a vertical line for a reference; `scored` has `metric`, `task`, `split`.
+
+    A row is a label, scores, and those of the original.
+    """
+    lines = sum(label.count("\n") + 1 for label, _, _ in rows)
     with plots.styled_figure(7.2, 1.3 + _ROW_HEIGHT * lines) as (figure, (panel,)):
         for place, (_, scores, originals) in enumerate(rows):
             if originals:
@@ -66,7 +63,7 @@ def _dots(rows: Sequence[_Row], reference: float | None, reference_label: str, s
         if reference is not None:
             line: dict[str, Any] = {"color": plots.VERMILION, "linewidth": 1.2, "linestyle": plots.DASHED, "zorder": 0}
             panel.axvline(reference, **line, label=reference_label)
-        panel.set_yticks(range(len(rows)), [row.label for row in rows])
+        panel.set_yticks(range(len(rows)), [label for label, _, _ in rows])
         panel.set_ylim(len(rows) - 0.4, -0.6)
         panel.grid(axis="y", visible=False)
         panel.margins(x=0.06)

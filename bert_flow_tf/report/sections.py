@@ -1,7 +1,7 @@
 """A report's sections: their words, their tables and where their figures come from; neither HTML nor Markdown yet."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bert_flow_tf.report import tables
 from bert_flow_tf.results.sources import KINDS
@@ -12,6 +12,33 @@ _FINE_TUNING = {
     "NLI": ", fine-tuned on NLI",
     "other": ", fine-tuned",
     "unknown": ", its training is not recorded",
+}
+_FITTED = {"all": "on train, dev and test", "train": "on train alone"}
+# Kind of what was measured -> heading, title of its tables, and a note.
+_MEASURED = {
+    "calibrations": (
+        "Calibrations",
+        "{x100} on {task}, {split} ({pairs:,} pairs), by calibration fitted {fitted}",
+        "Table 5 is of BERT-base, mean of the last layer, whichever encoder is calibrated here; the difference is left "
+        "empty for any other. k is chosen on dev among 1 to 20. The flow is learned on single sentences in a random "
+        "order, the TF1 code's on pairs.",
+    ),
+    "lexical": (
+        "Lexical similarity",
+        "Spearman × 100 of each similarity with edit distance and with gold; {task}, {split} ({pairs:,} pairs)",
+        "Edit distance counts words. The paper's figures stand beside those of the dev set of STS-B; they differ in "
+        "the encoder, except for the gold scores, where no encoder takes part.",
+    ),
+    "words": (
+        "Word frequency",
+        "Word embeddings by frequency rank: {ranked_words:,} words among {pieces:,} pieces, ranked by {frequencies}",
+        "Table 1 is of BERT; its ranks were counted in other text.",
+    ),
+    "isotropy": (
+        "Isotropy",
+        "Isotropy of {sentences:,} sentences of {task}, {split}",
+        "The paper prints no such figures. Standard normal: the same number of draws, as isotropic embeddings look.",
+    ),
 }
 
 
@@ -48,33 +75,27 @@ def lead(report: dict) -> list[str]:
 
 def sections(report: dict) -> list[Section]:
     """The sections of a report, as `bert_flow_tf.results.collect.collect` gives it, that have something to show."""
-    kinds = (_scores, _seeds, _calibrations, _lexical, _words, _isotropy, _training, _sources)
-    return [section for section in (kind(report) for kind in kinds) if section.tables or section.terms]
+    found = [_scores(report), _seeds(report), *_measured(report), _training(report), _sources(report)]
+    return [section for section in found if section.tables or section.terms]
 
 
 def _scores(report: dict) -> Section:
-    places: dict[tuple, int] = {}
-    for row in report["scores"]:
-        places.setdefault(_place(row), len(places))
+    places = list(dict.fromkeys(_place(row) for row in report["scores"]))
     by_encoder: dict[tuple[str, str], list[dict]] = {}
     by_task: dict[tuple, list[dict]] = {}
     # A run and its baseline below one another: by task, then in the order in which they came.
-    for row in sorted(report["scores"], key=lambda row: places[_place(row)]):
-        by_encoder.setdefault((encoder_in_words(row["encoder"]), row["metric"]), []).append(row)
+    for row in sorted(report["scores"], key=lambda row: places.index(_place(row))):
+        by_encoder.setdefault((encoder_in_words(row["encoder"]), _x100(row["metric"])), []).append(row)
     for row in report["scores"]:
         if row["subsets"]:
-            by_task.setdefault((row["task"], row["metric"], tuple(row["subsets"])), []).append(row)
+            by_task.setdefault((row["task"], _x100(row["metric"]), tuple(row["subsets"])), []).append(row)
     shown = [
-        _titled(tables.scores_table(rows), f"{_x100(metric)} of the cosine. Encoder: {encoder}.")
+        _titled(tables.scores_table(rows), f"{metric} of the cosine. Encoder: {encoder}.")
         for (encoder, metric), rows in by_encoder.items()
     ]
-    shown += [
-        _titled(
-            tables.subsets_table(rows, [encoder_in_words(row["encoder"]) for row in rows]),
-            f"{task} by its sets: {_x100(metric)}, the mean where there are several seeds.",
-        )
-        for (task, metric, _), rows in by_task.items()
-    ]
+    for (task, metric, _), rows in by_task.items():
+        table = tables.subsets_table(rows, [encoder_in_words(row["encoder"]) for row in rows])
+        shown.append(_titled(table, f"{task} by its sets: {metric}, the mean where there are several seeds."))
     original = report["original"]
     compared = (
         "An empty cell means that there is nothing comparable; Δ is this run less the other. Baseline: the same "
@@ -101,59 +122,18 @@ def _seeds(report: dict) -> Section:
     return Section("seeds", "Over seeds", tables=shown, plots=_plots(report, "seeds"))
 
 
-def _calibrations(report: dict) -> Section:
-    shown = []
-    for record in report["calibrations"]:
-        fitted = {"all": "on train, dev and test", "train": "on train alone"}.get(record["fit_on"], record["fit_on"])
-        what = f"{_x100(record['metric'])} on {record['task']}, {record['split']} ({record['pairs']:,} pairs), by "
-        shown.append(_titled(tables.calibration_table(record), f"{what}calibration fitted {fitted}. {_origin(record)}"))
-    note = (
-        "Table 5 is of BERT-base, mean of the last layer, whichever encoder is calibrated here; the difference is left "
-        "empty for any other. k is chosen on dev among 1 to 20. The flow is learned on single sentences in a random "
-        "order, the TF1 code's on pairs."
-    )
-    return Section("calibrations", "Calibrations", (note,), shown, _plots(report, "calibration"))
-
-
-def _lexical(report: dict) -> Section:
-    shown = [
-        _titled(
-            tables.lexical_table(record),
-            f"Spearman × 100 of each similarity with edit distance and with gold; {record['task']}, {record['split']} "
-            f"({record['pairs']:,} pairs). {_origin(record)}",
-        )
-        for record in report["lexical"]
-    ]
-    note = (
-        "Edit distance counts words. The paper's figures stand beside those of the dev set of STS-B; they differ in "
-        "the encoder, except for the gold scores, where no encoder takes part."
-    )
-    return Section("lexical", "Lexical similarity", (note,), shown, _plots(report, "lexical"))
-
-
-def _words(report: dict) -> Section:
-    shown = [
-        _titled(
-            tables.words_table(record),
-            f"Word embeddings by frequency rank: {record['ranked_words']:,} words among {record['pieces']:,} pieces, "
-            f"ranked by {record['frequencies']}. {_origin(record)}",
-        )
-        for record in report["words"]
-    ]
-    note = "Table 1 is of BERT; its ranks were counted in other text."
-    return Section("words", "Word frequency", (note,), shown, _plots(report, "words"))
-
-
-def _isotropy(report: dict) -> Section:
-    shown = [
-        _titled(
-            tables.isotropy_table(record),
-            f"Isotropy of {record['sentences']:,} sentences of {record['task']}, {record['split']}. {_origin(record)}",
-        )
-        for record in report["isotropy"]
-    ]
-    note = "The paper prints no such figures. Standard normal: the same number of draws, as isotropic embeddings look."
-    return Section("isotropy", "Isotropy", (note,), shown, _plots(report, "isotropy"))
+def _measured(report: dict) -> Iterator[Section]:
+    """Calibrations and analyses: a table each, whose title ends with where it comes from."""
+    for kind, (heading, title, note) in _MEASURED.items():
+        shown = []
+        for record in report[kind]:
+            metric, fitted = record.get("metric", ""), _FITTED.get(record.get("fit_on", ""), "")
+            words = title.format(**record, x100=metric and _x100(metric), fitted=fitted)
+            encoder = record["encoder"]
+            pooling = f", {encoder['pooling']}" if encoder.get("pooling") else ""
+            origin = f"Encoder: {encoder_in_words(encoder)}{pooling}. Source: {record['source']}."
+            shown.append(_titled(tables.MEASURED_TABLES[kind](record), f"{words}. {origin}"))
+        yield Section(kind, heading, (note,), shown, _plots(report, kind))
 
 
 def _training(report: dict) -> Section:
@@ -231,13 +211,6 @@ def encoder_in_words(encoder: Mapping) -> str:
     return words
 
 
-def _origin(record: Mapping) -> str:
-    """The end of a table's title: encoder, pooling and source."""
-    encoder = record["encoder"]
-    pooling = f", {encoder['pooling']}" if encoder.get("pooling") else ""
-    return f"Encoder: {encoder_in_words(encoder)}{pooling}. Source: {record['source']}."
-
-
 def _x100(metric: str) -> str:
     return f"{METRIC_NAMES[metric]} × 100"
 
@@ -248,4 +221,5 @@ def _titled(table: Table, title: str) -> Table:
 
 def _plots(report: dict, kind: str) -> list[str]:
     """Names of the report's plots of one kind."""
-    return [name for name in report["figures"] if name.startswith(kind)]
+    # The figures of `calibrations` are `calibration-1`, …
+    return [name for name in report["figures"] if kind.startswith(name.rpartition("-")[0])]

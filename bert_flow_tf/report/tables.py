@@ -6,7 +6,7 @@ Their arguments are parts of the dict that `bert_flow_tf.results.collect.collect
 from collections.abc import Sequence
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.results.table import Cell, Table, count, difference, number
+from bert_flow_tf.results.table import Cell, Entry, Table, count, difference, number
 from glow.config import DEFAULT_CONFIG
 
 # Words, key of the measure, decimals.
@@ -32,18 +32,10 @@ def scores_table(rows: Sequence[dict]) -> Table:
         columns,
         [
             (
-                _embedding(row),
-                row["task"],
-                row["split"],
-                row["protocol"] or "",
-                count(row["pairs"]),
-                _score(row["this_run"]),
-                _score(row["baseline"]),
-                difference(row["difference_from_baseline_x100"]),
-                _published(row["paper"]),
-                difference(row["difference_from_paper_x100"]),
-                _original(row["original"]),
-                difference(row["difference_from_original_x100"]),
+                *(_embedding(row), row["task"], row["split"], row["protocol"] or "", count(row["pairs"])),
+                *(_score(row["this_run"]), _score(row["baseline"]), _difference(row, "baseline")),
+                *(_published(row["paper"]), _difference(row, "paper")),
+                *(_original(row["original"]), _difference(row, "original")),
             )
             for row in rows
         ],
@@ -58,18 +50,11 @@ def subsets_table(rows: Sequence[dict], encoders: Sequence[str]) -> Table:
       encoders: each row's encoder in words.
     """
     names = list(rows[0]["subsets"])
-    return Table(
-        ("Embedding", "Encoder", *names, "wmean"),
-        [
-            (
-                _embedding(row),
-                encoder,
-                *(number(row["subsets"][name]) for name in names),
-                number(row["this_run"]["mean_x100"]),
-            )
-            for row, encoder in zip(rows, encoders, strict=True)
-        ],
-    )
+    cells: list[Sequence[Entry]] = []
+    for row, encoder in zip(rows, encoders, strict=True):
+        scores = [*(row["subsets"][name] for name in names), row["this_run"]["mean_x100"]]
+        cells.append((_embedding(row), encoder, *map(number, scores)))
+    return Table(("Embedding", "Encoder", *names, "wmean"), cells)
 
 
 def seeds_table(rows: Sequence[dict]) -> Table:
@@ -108,12 +93,12 @@ def calibration_table(record: dict) -> Table:
                 number(row["k"], 0),
                 number(row["dev_x100"]),
                 _score(row),
-                difference(row["difference_from_none_x100"]),
+                _difference(row, "none"),
                 number(paper.get("mean_x100")),
                 paper.get("row", ""),
-                difference(row["difference_from_paper_x100"]),
+                _difference(row, "paper"),
                 _original(row["original"]),
-                difference(row["difference_from_original_x100"]),
+                _difference(row, "original"),
             )
         )
     return Table(columns, rows)
@@ -139,7 +124,7 @@ def lexical_table(record: dict) -> Table:
 def words_table(record: dict) -> Table:
     """Norms and neighbours of word embeddings, a column per range of frequency ranks; Table 1 below each row."""
     bins = [f"{one['first']:,} to {one['stop'] - 1:,}" for one in record["bins"]]
-    rows: list[list[Cell | str | None]] = [["words", "here", *(count(one["words"]) for one in record["bins"])]]
+    rows: list[list[Entry]] = [["words", "here", *(count(one["words"]) for one in record["bins"])]]
     for row in record["rows"]:
         rows.append([row["measure"], "here", *map(number, row["values"])])
         rows.append([row["measure"], "Table 1", *map(number, row["paper"])])
@@ -149,7 +134,7 @@ def words_table(record: dict) -> Table:
 def isotropy_table(record: dict) -> Table:
     """A measure per row, without the flow, with it, and of a standard normal; then bits per dimension."""
     measures = record["measures"]
-    rows: list[list[Cell | str | None]] = [
+    rows: list[list[Entry]] = [
         [words, *(number(one[key], digits) for one in measures.values())] for words, key, digits in _ISOTROPY_MEASURES
     ]
     # The bits are those of the embeddings without the flow, under each density.
@@ -160,7 +145,12 @@ def isotropy_table(record: dict) -> Table:
     return Table(("Measure", *measures), rows)
 
 
-ANALYSIS_TABLES = {"lexical": lexical_table, "words": words_table, "isotropy": isotropy_table}
+MEASURED_TABLES = {
+    "calibrations": calibration_table,
+    "lexical": lexical_table,
+    "words": words_table,
+    "isotropy": isotropy_table,
+}
 
 
 def training_table(records: Sequence[dict]) -> Table:
@@ -186,6 +176,10 @@ def training_table(records: Sequence[dict]) -> Table:
 def listed(values: Sequence[int]) -> str:
     """The numbers with commas between."""
     return ", ".join(map(str, values))
+
+
+def _difference(row: dict, other: str) -> Cell:
+    return difference(row[f"difference_from_{other}_x100"])
 
 
 def _embedding(row: dict) -> Cell:

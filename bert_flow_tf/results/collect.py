@@ -36,7 +36,7 @@ from bert_flow_tf.results.rows import Row, score_rows, summary_x100
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.results.table import METRIC_NAMES
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
-from bert_flow_tf.runs.record import Model, Training, TrainingResults
+from bert_flow_tf.runs.record import Model, TrainingResults
 
 _PAPER = "Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020"
 # Kind of an analysis -> its plot, beside its results, and the plot's caption.
@@ -209,7 +209,7 @@ def _calibration_row(row: CalibrationRow, metric: Metric, path: pathlib.Path) ->
 
 def _training(result: TrainingResults, source: Source) -> dict:
     """What a run learned on, its steps and seconds of these, and its own evaluation on dev; None if not recorded."""
-    model, stage, training = result.model, result.stages.get("train"), _training_of(result.model)
+    model, stage, training = result.model, result.stages.get("train"), result.model.training
     task = training and training.task
     return {
         "source": source.label,
@@ -222,10 +222,6 @@ def _training(result: TrainingResults, source: Source) -> dict:
         "seconds": stage and stage.seconds,
         "on_dev": _evaluation_lines(source.path / DEV_RESULTS_FILE),
     }
-
-
-def _training_of(model: Model) -> Training | None:
-    return model.flow.training if model.flow else model.encoder.fine_tuning
 
 
 def _evaluation_lines(path: pathlib.Path) -> dict[str, float]:
@@ -295,7 +291,7 @@ def _data(result: Result) -> list[dict]:
     keys = ("task", "split", "pairs", "path", "digest")
     found: list[tuple] = []
     if isinstance(result, TrainingResults):
-        training = _training_of(result.model)
+        training = result.model.training
         if training is not None and training.task is not None:
             whole = training.settings.get("use_full_for_training") == 1
             split = "train, dev and test, to learn from" if whole else "train, to learn from"

@@ -18,8 +18,6 @@ from bert_flow_tf.runs.record import Encoder, Model, Result, TrainingResults
 
 # What the recipe scored, in a run's folder.
 SCORES_FILE = "recipe_scores.json"
-EVALUATION_FILE = "evaluation.json"
-REPRODUCTION_FILE = "reproduction.json"
 RESULTS_FILE = "results.json"
 # The kind of a report's own results.json.
 REPORT = "report"
@@ -39,23 +37,14 @@ class SubsetScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one task, as `evaluation.protocols.score_task` gives them.
+    """Scores of one task, as `evaluation.protocols.score_task` gives them."""
 
-    Attributes:
-      title: the task as the paper prints it.
-      metric: the one that stands for the task.
-      split: that was scored.
-      source: where the pairs were read.
-      pairs: number of them.
-      spearman, pearson, auc: by protocol; "all" alone for a task of one set.
-      subsets: each set's, by name.
-    """
-
-    title: str
-    metric: Metric
+    title: str  # As the paper prints it.
+    metric: Metric  # The one that stands for the task.
     split: str
-    source: str
+    source: str  # Where the pairs were read.
     pairs: int
+    # By protocol; "all" alone for a task of one set.
     spearman: dict[str, Score] = {}
     pearson: dict[str, Score] = {}
     auc: dict[str, Score] = {}

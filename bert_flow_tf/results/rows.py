@@ -10,7 +10,8 @@ import msgspec
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.results.records import EVALUATION_FILE, REPRODUCTION_FILE, Reproduction, Scores, TaskScores
+from bert_flow_tf.results import EVALUATION_FILE, REPRODUCTION_FILE
+from bert_flow_tf.results.records import Reproduction, Scores, TaskScores
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.runs.record import Model
 
@@ -20,34 +21,20 @@ _ROUNDING_X100 = 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One score of one model, or of several that differ in their seed alone.
+    """One score of one model, or of several that differ in their seed alone."""
 
-    Attributes:
-      source: label of where it comes from.
-      name: of the row in its source; the source's label where that has one model only.
-      folder: where the source lies; a baseline in the same folder goes before others.
-      model: what was scored, with the first seed.
-      seeds: of all that is random; empty where nothing is.
-      task: as the paper prints it; the data set's name of TensorFlow Datasets.
-      split, metric: of the task; "spearman" or "auc".
-      protocol: "wmean", "mean" or "all" for a task of several sets; None for one set.
-      pairs: number of them.
-      values_x100: the score times 100, of every seed.
-      subsets: for the paper's protocol of a task of several sets, each set's name and its score times 100, the mean
-        over seeds; else empty.
-    """
-
-    source: str
-    name: str
-    folder: pathlib.Path
-    model: Model
-    seeds: Sequence[int]
-    task: str
+    source: str  # Label of where it comes from.
+    name: str  # Of the row in its source; the source's label where that has one model only.
+    folder: pathlib.Path  # Where the source lies; a baseline in the same folder goes before others.
+    model: Model  # What was scored, with the first seed.
+    seeds: Sequence[int]  # Of all that is random; empty where nothing is.
+    task: str  # As the paper prints it; the data set's name of TensorFlow Datasets.
     split: str
-    metric: str
-    protocol: str | None
+    metric: str  # "spearman" or "auc".
+    protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set.
     pairs: int
-    values_x100: Sequence[float]
+    values_x100: Sequence[float]  # The score of every seed.
+    # For the paper's protocol of a task of several sets: each set's score, times 100, the mean over seeds.
     subsets: dict[str, float] = dataclasses.field(default_factory=dict)
 
     @property

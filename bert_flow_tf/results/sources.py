@@ -6,10 +6,8 @@ import pathlib
 from collections.abc import Iterable, Mapping
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.results import EVALUATION_FILE, REPRODUCTION_FILE
 from bert_flow_tf.results.records import (
-    EVALUATION_FILE,
-    REPRODUCTION_FILE,
     RESULTS_FILE,
     SCORES_FILE,
     AnyResult,
@@ -18,7 +16,7 @@ from bert_flow_tf.results.records import (
     read_result,
 )
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import CONFIG_FILE
+from bert_flow_tf.runs.record import is_run
 
 # Kind of a source, and what it is in words.
 KINDS = {
@@ -43,19 +41,12 @@ _EXPECTED = (
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One thing to report on.
+    """One thing to report on."""
 
-    Attributes:
-      kind: key of `KINDS`.
-      path: its folder; for an evaluation and a calibration, its file.
-      results: what its files hold; the first says what it is.
-      label: short name, different from that of every other source.
-    """
-
-    kind: str
-    path: pathlib.Path
-    results: Mapping[pathlib.Path, AnyResult]
-    label: str = ""
+    kind: str  # Key of `KINDS`.
+    path: pathlib.Path  # Its folder; for an evaluation and a calibration, its file.
+    results: Mapping[pathlib.Path, AnyResult]  # What its files hold; the first says what it is.
+    label: str = ""  # Short, and different from that of every other source.
 
     @property
     def result(self) -> AnyResult:
@@ -106,7 +97,7 @@ def _source(path: pathlib.Path) -> Source | None:
         if result is not None and not isinstance(result, Predictions):
             results[file] = result
     if not results:
-        if _is_run(path):
+        if is_run(path):
             raise UserError(
                 f"{path}: found a run without results, expected a finished one, or {EVALUATION_FILE} of bert-flow "
                 "evaluate"
@@ -119,14 +110,6 @@ def _source(path: pathlib.Path) -> Source | None:
         kind = "predictions" if result.model.flow is None else "run"
     places = {"evaluation": first, "calibration": first, "run": path, "predictions": path}
     return Source(kind, places.get(kind, first.parent), results)
-
-
-def _is_run(folder: pathlib.Path) -> bool:
-    if not (folder / CONFIG_FILE).is_file():
-        return False
-    # A folder of an encoder from Hugging Face has a file of that name as well.
-    found = read_json(folder / CONFIG_FILE, object, expected="a run's configuration", versioned=False)
-    return isinstance(found, dict) and "encoder_trained" in found
 
 
 def _refuse_repeats(sources: Iterable[Source]) -> None:

@@ -12,33 +12,25 @@ _GAP, _MINUS = "  ", "−"
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """Words or a figure, and how they are printed.
+    """Words or a figure, and how they are printed."""
 
-    Attributes:
-      value: words, a number, or None for what is missing.
-      spec: Python's format specification of a number, such as ".2f".
-      spread: the number's standard deviation, printed after ±; None for none.
-      note: what a reader should know of the value, printed small or in brackets.
-    """
-
-    value: str | float | None
-    spec: str = ""
-    spread: float | None = None
-    note: str = ""
+    value: str | float | None  # None for what is missing.
+    spec: str = ""  # Python's format specification of a number, such as ".2f".
+    spread: float | None = None  # The number's standard deviation, printed after ±.
+    note: str = ""  # What a reader should know of the value, printed small or in brackets.
 
     def text(self, *, missing: str, minus: str) -> str:
-        """The value as text.
-
-        Args:
-          missing: text for a value of None.
-          minus: sign of negative numbers.
-        """
+        """The value as text: `missing` for None, `minus` before negative numbers."""
         if self.value is None:
             return missing
         if isinstance(self.value, str):
             return self.value
         text = _formatted(self.value, self.spec, minus)
         return text if self.spread is None else f"{text} ± {_formatted(self.spread, self.spec, minus)}"
+
+
+# Words stand for their cell, None for one that is missing.
+Entry = Cell | str | None
 
 
 def number(value: float | None, digits: int = 2, *, spread: float | None = None, note: str = "") -> Cell:
@@ -63,25 +55,16 @@ def count(value: int | None) -> Cell:
 
 @dataclasses.dataclass
 class Table:
-    """A table. A column whose cells are all words goes to the left, one of figures to the right.
+    """A table; a `ValueError` if a row has more or fewer cells than there are columns.
 
-    Attributes:
-      columns: the headings.
-      rows: of one cell per column, the first of which is the row's heading; words may stand for a `Cell`, and None for
-        one that is missing.
-      title: what the table shows; may be empty.
-      notes: lines below the table.
-      has_total: whether the last row sums up the others.
-
-    Raises:
-      ValueError: a row has more or fewer cells than there are columns.
+    A column whose cells are all words goes to the left, one of figures to the right.
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell | str | None]]
+    rows: Sequence[Sequence[Entry]]  # The first entry of each is the row's heading.
     title: str = ""
-    notes: Sequence[str] = ()
-    has_total: bool = False
+    notes: Sequence[str] = ()  # Lines below the table.
+    has_total: bool = False  # Whether the last row sums up the others.
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -133,8 +116,7 @@ class Table:
     def to_html(self, name: str) -> str:
         """A `<table>` in a region that scrolls on its own, with the keyboard too; its notes are paragraphs below.
 
-        Args:
-          name: id of the table's caption, different from every other id of the page.
+        `name` is the id of its caption, different from every other id of the page.
         """
         kinds = ["" if of_words else ' class="figure"' for of_words in self._of_words]
         heads = [

@@ -10,7 +10,7 @@ from typing import Any
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import make_directory, write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, read_config
+from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
 TRAIN_RESULTS_FILE = "train_results.json"
@@ -26,13 +26,7 @@ _RESULT = re.compile(
 
 
 def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None) -> None:
-    """Writes a result file; one that is there already with other contents stays, unless `overwrite`.
-
-    Args:
-      path: the file.
-      text: its contents.
-      overwrite: whether other contents may be replaced.
-      record: what the file is of, written beside it as `.json`; None for nothing.
+    """Writes a result file, and beside it, as `.json`, what it is of.
 
     Raises:
       UserError: the file exists, differs, and `overwrite` is false.
@@ -68,16 +62,11 @@ def open_run(
     """
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
+    if overwrite and is_run(run_dir):
+        shutil.rmtree(run_dir)
     old = read_config(run_dir)
     left = list(run_dir.iterdir()) if run_dir.exists() else []
-    if old is None and overwrite and all(path.is_file() and _RESULT.fullmatch(path.name) for path in left):
-        for path in left:
-            path.unlink()
-    elif old is None and left:
-        raise UserError(
-            f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a new one"
-        )
-    if old is not None and not overwrite:
+    if old is not None:
         differing = differences(old.identity, config.identity)
         if differing:
             raise UserError(
@@ -89,8 +78,12 @@ def open_run(
                 f"{run_dir}: found a finished run of these settings, expected none (use --overwrite to train again)"
             )
         return True
-    if old is not None:
-        shutil.rmtree(run_dir)
+    if left and not (overwrite and all(path.is_file() and _RESULT.fullmatch(path.name) for path in left)):
+        raise UserError(
+            f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a new one"
+        )
+    for path in left:
+        path.unlink()
     make_directory(run_dir)
     write_json(run_dir / CONFIG_FILE, config)
     return False

@@ -36,81 +36,54 @@ _LIBRARIES = (
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
-    """What an encoder or a flow learned on, and how; without any argument, a training of which nothing is recorded.
+    """What an encoder or a flow learned on, and how; without any argument, a training of which nothing is recorded."""
 
-    Attributes:
-      task: name of the task; None for one's own sentences.
-      pairs: number of pairs in an epoch, one that recurs counted every time; None for one's own sentences.
-      settings: flags of `run_siamese`, or arguments of `BertFlow.fit`, that the result depends on.
-      seed: of everything random.
-      began_with: the training that made the weights which this one began with; None where it is the first.
-    """
-
-    task: str | None = None
-    pairs: int | None = None
-    settings: dict[str, Setting] = {}
-    seed: int | None = None
-    began_with: "Training | None" = None
+    task: str | None = None  # None for one's own sentences.
+    pairs: int | None = None  # Of an epoch, one that recurs counted every time; None for one's own sentences.
+    settings: dict[str, Setting] = {}  # Flags of `run_siamese`, or arguments of `BertFlow.fit`, that it depends on.
+    seed: int | None = None  # Of everything random.
+    began_with: "Training | None" = None  # What made the weights that it began with; None where it is the first.
 
 
 class Encoder(msgspec.Struct, frozen=True, kw_only=True):
-    """The encoder of a model.
+    """The encoder of a model."""
 
-    Attributes:
-      name: "demo", "base" or "large" where it is, or was fine-tuned from, that one; else None.
-      handle: TF-Hub handle, name or folder that names it; of a fine-tuned one, the encoder that this began with.
-      preprocess_handle: that of its preprocess model; None where `handle` names both.
-      fingerprint: digest of weights, graph and vocabulary; None where a run trained it and it was not converted since.
-      weights: key that is equal for equal weights; None in the `config.json` of a run that is to train them.
-      fine_tuning: None for an encoder as it was published.
-    """
-
-    name: str | None
-    handle: str
-    preprocess_handle: str | None
+    name: str | None  # "demo", "base" or "large" where it is, or was fine-tuned from, that one; else None.
+    handle: str  # TF-Hub handle, name or folder; of a fine-tuned one, of the encoder that this began with.
+    preprocess_handle: str | None  # None where `handle` names both.
+    # Digest of weights, graph and vocabulary; None where a run trained it and it was not converted since.
     fingerprint: str | None
-    weights: str | None
-    fine_tuning: Training | None = None
+    weights: str | None  # Equal for equal weights; None in the `config.json` of a run that is to train them.
+    fine_tuning: Training | None = None  # None for an encoder as it was published.
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
-    """The flow of a model.
+    """The flow of a model."""
 
-    Attributes:
-      name: of the shipped configuration; None for any other.
-      config: its architecture.
-      training: what it learned on.
-    """
-
-    name: str | None
+    name: str | None  # Of the shipped configuration; None for any other.
     config: GlowConfig
     training: Training
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the embeddings of a sentence depend on.
-
-    Attributes:
-      encoder: see `Encoder`.
-      pooling: `sentence_embedding_type`.
-      max_seq_length: word pieces that a sentence is cut to.
-      low_dim: number of channels that neighbouring ones are averaged to; None where they are not.
-      flow: None without one.
-      checkpoint: of the run that the values are from; None for an encoder alone, and in a run's own `config.json`.
-    """
+    """All that the embeddings of a sentence depend on."""
 
     encoder: Encoder
-    pooling: str
-    max_seq_length: int
-    low_dim: int | None = None
+    pooling: str  # `sentence_embedding_type`.
+    max_seq_length: int  # Word pieces that a sentence is cut to.
+    low_dim: int | None = None  # Channels that neighbouring ones are averaged to; None where they are not.
     flow: Flow | None = None
-    checkpoint: str | None = None
+    checkpoint: str | None = None  # Of the run; None for an encoder alone, and in a run's own `config.json`.
+
+    @property
+    def training(self) -> Training | None:
+        """The last training that the embeddings depend on."""
+        return self.flow.training if self.flow is not None else self.encoder.fine_tuning
 
     @property
     def seed(self) -> int | None:
         """The seed that the embeddings depend on; None where nothing was learned, or it is not recorded."""
-        training = self.flow.training if self.flow is not None else self.encoder.fine_tuning
-        return None if training is None else training.seed
+        return None if self.training is None else self.training.seed
 
 
 class MadeBy(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,34 +111,20 @@ class TrainingData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The `config.json` of a run: all that its use takes, and all that decides whether a run is the same.
-
-    Attributes:
-      made_by: what opened the run.
-      model: what the run makes.
-      encoder: the encoder that it begins with.
-      encoder_flags: what `encoder.source.resolve_encoder` was given for it; paths are absolute.
-      encoder_trained: whether the run trains the encoder, and so its checkpoints hold it.
-      num_labels: of the classifier; None without one.
-      task_name: the task it learns on; None where a checkpoint of the original was converted.
-      data: what it learns on.
-      begins_with: digest of the checkpoint it begins with; None for none.
-      replicas: number of these where results depend on it.
-      flags: settings that training depends on.
-    """
+    """The `config.json` of a run: all that its use takes, and all that decides whether a run is the same."""
 
     format_version: int = FORMAT_VERSION
     made_by: MadeBy
-    model: Model
-    encoder: EncoderFiles
-    encoder_flags: dict[str, Setting]
-    encoder_trained: bool
-    num_labels: int | None = None
-    task_name: str | None = None
+    model: Model  # What the run makes.
+    encoder: EncoderFiles  # What it begins with.
+    encoder_flags: dict[str, Setting]  # What `encoder.source.resolve_encoder` was given for it; paths are absolute.
+    encoder_trained: bool  # Whether checkpoints hold the encoder, which the run trains.
+    num_labels: int | None = None  # Of the classifier; None without one.
+    task_name: str | None = None  # None where a checkpoint of the original was converted.
     data: TrainingData = TrainingData()
-    begins_with: str | None = None
-    replicas: int | None = None
-    flags: dict[str, Setting]
+    begins_with: str | None = None  # Digest of the checkpoint that it begins with.
+    replicas: int | None = None  # Number of these where results depend on it.
+    flags: dict[str, Setting]  # Settings that training depends on.
 
     @property
     def identity(self) -> dict:
@@ -195,25 +154,15 @@ class StageCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
-    """The `train_results.json` of a finished run.
+    """The `train_results.json` of a finished run."""
 
-    Attributes:
-      model: of the last checkpoint.
-      data: what the run learned on.
-      steps: number of them.
-      stages: "load", "embed" and "train".
-      replicas: number of them; None of a checkpoint of the original.
-      losses: of the last step, by name.
-      converted_from: name of the original's checkpoint; None of a run that was trained here.
-    """
-
-    model: Model
+    model: Model  # Of the last checkpoint.
     data: TrainingData = TrainingData()
     steps: int
-    stages: dict[str, StageCost] = {}
-    replicas: int | None = None
-    losses: dict[str, float] = {}
-    converted_from: str | None = None
+    stages: dict[str, StageCost] = {}  # "load", "embed" and "train".
+    replicas: int | None = None  # None of a checkpoint of the original.
+    losses: dict[str, float] = {}  # Of the last step, by name.
+    converted_from: str | None = None  # The original's checkpoint; None of a run that was trained here.
 
 
 def read_config(run_dir: str | pathlib.Path) -> RunConfig | None:
@@ -226,13 +175,16 @@ def read_config(run_dir: str | pathlib.Path) -> RunConfig | None:
     return read_json(path, RunConfig, expected="a run's configuration") if path.exists() else None
 
 
-def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> Model:
-    """The model that a run's checkpoint holds.
+def is_run(folder: pathlib.Path) -> bool:
+    """Whether a folder's `config.json` is a run's, of whatever format version; a `UserError` if it cannot be read."""
+    path = folder / CONFIG_FILE
+    # A folder of an encoder from Hugging Face has a file of that name as well.
+    found = read_json(path, object, expected="a run's configuration", versioned=False) if path.is_file() else None
+    return isinstance(found, dict) and "encoder_trained" in found
 
-    Args:
-      config: of the run.
-      checkpoint: prefix of the checkpoint.
-    """
+
+def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> Model:
+    """The model that a run's checkpoint, of this prefix, holds."""
     model = msgspec.structs.replace(config.model, checkpoint=str(checkpoint))
     if not config.encoder_trained:
         return model
@@ -254,10 +206,7 @@ def made_by(command: str) -> MadeBy:
 def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | None:
     """ "demo", "base" or "large" where a handle or a folder's name says so; None for any other.
 
-    Args:
-      handle: of the encoder.
-      preprocess_handle: of its preprocess model where that is another one: with other word pieces, an encoder is
-        another one.
+    With another preprocess model, and so other word pieces, an encoder is another one.
     """
     if preprocess_handle is not None and _UNCASED_PREPROCESS not in preprocess_handle:
         return None
@@ -270,10 +219,8 @@ def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | Non
 
 def flow_record(config: GlowConfig, training: Training) -> Flow:
     """`Flow` of an architecture and what it learned on."""
-    name = next((name for name, shipped in _shipped_configs().items() if shipped == config), None)
+    name = next((name for name in GlowConfig.names() if _shipped(name) == config), None)
     return Flow(name=name, config=config, training=training)
 
 
-@functools.cache
-def _shipped_configs() -> dict[str, GlowConfig]:
-    return {name: GlowConfig.from_name(name) for name in GlowConfig.names()}
+_shipped = functools.cache(GlowConfig.from_name)

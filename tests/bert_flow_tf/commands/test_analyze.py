@@ -43,6 +43,16 @@ def results_of(folder, *plots):
     return json.loads(files["results.json"])
 
 
+def check_made_of(written, analysis, run, checkpoint):
+    """The record names the command, its libraries and the run's model."""
+    made_by, model = written["made_by"], written["model"]
+    assert (written["kind"], made_by["command"]) == (analysis, f"bert-flow analyze {analysis}")
+    assert "tensorflow" in made_by["libraries"]
+    assert model["encoder"]["fingerprint"] == run.source.fingerprint
+    assert model["flow"]["config"] == run.flow.config.to_dict()
+    assert (model["pooling"], model["max_seq_length"], model["checkpoint"]) == ("avg-last-2", 8, str(checkpoint))
+
+
 def cosines(model, pairs):
     a, b = (model.encode(sentences).astype(np.float64) for sentences in (pairs.sentences_a, pairs.sentences_b))
     values = np.sum(a * b, axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
@@ -69,6 +79,7 @@ def test_lexical_correlates_distance_with_gold_bert_and_flow(sts_run, models, sm
     assert (written["pairs"], written["task"], written["split"]) == (PAIRS["dev"], "sts-b", "dev")
     # The paper's figure is of 1,500 pairs.
     assert "-24.61" not in printed
+    check_made_of(written, "lexical", run, sts_run / "model.ckpt-3")
 
 
 def test_lexical_of_an_encoder_has_no_row_of_a_flow_and_of_another_split_no_figure_of_the_paper(
@@ -81,21 +92,6 @@ def test_lexical_of_an_encoder_has_no_row_of_a_flow_and_of_another_split_no_figu
     assert list(written["rows"]) == ["Gold similarity", "BERT-induced similarity"]
     assert written["model"]["flow"] is None
     assert "-24.61" not in printed
-
-
-def test_results_say_which_model_it_was(sts_run, models, small_glue_dir, tmp_path):
-    run, _ = models
-    flags = ("--model", sts_run, "--glue_dir", small_glue_dir)
-    for analysis in ("lexical", "isotropy"):
-        succeeds("analyze", analysis, *flags, "--out", tmp_path / analysis)
-        written = json.loads((tmp_path / analysis / "results.json").read_text())
-        assert (written["kind"], written["made_by"]["command"]) == (analysis, f"bert-flow analyze {analysis}")
-        model = written["model"]
-        assert model["encoder"]["fingerprint"] == run.source.fingerprint
-        assert model["checkpoint"] == str(sts_run / "model.ckpt-3")
-        assert model["flow"]["config"] == run.flow.config.to_dict()
-        assert (model["pooling"], model["max_seq_length"]) == ("avg-last-2", 8)
-        assert "tensorflow" in written["made_by"]["libraries"]
 
 
 def test_isotropy_is_measured_before_and_after_the_flow_of_different_sentences(
@@ -118,6 +114,7 @@ def test_isotropy_is_measured_before_and_after_the_flow_of_different_sentences(
     assert written["bits_per_dim"]["flow"] == pytest.approx(run.bits_per_dim(sentences).mean(), abs=1e-4)
     assert f"{written['bits_per_dim']['flow']:.4f}" in printed
     assert [line for line in printed.splitlines() if "standard normal" in line]
+    check_made_of(written, "isotropy", run, sts_run / "model.ckpt-3")
 
 
 def test_words_are_binned_by_frequency_and_their_norms_are_the_encoders(
@@ -147,21 +144,6 @@ def test_an_encoder_without_english_words_is_refused(tiny_encoder_dir, tmp_path)
     assert files_below(tmp_path) == {}
 
 
-def test_overwrite_replaces_an_analysis_of_the_same_kind_alone(small_encoder_dir, tmp_path):
-    out = tmp_path / "words"
-    command = ("analyze", "words", "--bert_hub", small_encoder_dir, "--out", out)
-    succeeds(*command)
-    before = files_below(tmp_path)
-    assert refused(*command) == f"--out={out}: exists, expected a new folder, or --overwrite"
-    flags = ("--bert_hub", small_encoder_dir, "--glue_dir", ".", "--out", out, "--overwrite")
-    line = refused("analyze", "isotropy", *flags)
-    assert line.startswith(f"--out={out}: holds no results.json of an `analyze isotropy` folder")
-    assert files_below(tmp_path) == before
-    (out / "words.png").unlink()
-    succeeds(*command, "--overwrite")
-    results_of(out, "words")
-
-
 @pytest.fixture
 def line_of(small_glue_dir, tmp_path):
     """Function of an analysis and further arguments that gives its last line, nothing having been written.
@@ -170,44 +152,26 @@ def line_of(small_glue_dir, tmp_path):
     """
 
     def line(analysis, *arguments, glue_dir=small_glue_dir, model=("--bert_hub", tmp_path / "no_encoder")):
-        before = files_below(tmp_path)
-        said = refused("analyze", analysis, *model, "--glue_dir", glue_dir, "--out", tmp_path / "out", *arguments)
-        assert files_below(tmp_path) == before
-        return said
+        flags = ("--glue_dir", glue_dir, "--out", tmp_path / "out", *arguments)
+        return refused("analyze", analysis, *model, *flags, unchanged=tmp_path)
 
     return line
 
 
-@pytest.mark.parametrize("analysis", ["lexical", "isotropy"])
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("analysis", "arguments", "message"),
     [
-        (["--task", "sts-17"], "--task: unknown task 'sts-17', expected one of sts-b, sick-r"),
-        (["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r"),
-        (["--split", "validation"], "Invalid value for '--split': 'validation' is not one of"),
-        (["--model", "."], "found --model and --bert_hub, expected one of --model, --bert_hub"),
-        (["--max_seq_length", "2"], "Invalid value for '--max_seq_length'"),
-        (["--out", "/proc/none"], "--out=/proc/none: /proc cannot be written to"),
+        ("lexical", [], "no_encoder"),
+        ("lexical", ["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r"),
+        ("isotropy", ["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r"),
+        ("lexical", ["--task", "mnli"], "--task: mnli has no gold scores for its dev split"),
+        ("lexical", ["--split", "all"], "Invalid value for '--split': 'all' is not one of"),
+        ("isotropy", ["--split", "validation"], "Invalid value for '--split': 'validation' is not one of"),
+        ("isotropy", ["--out", "/proc/none"], "--out=/proc/none: /proc cannot be written to"),
     ],
 )
-def test_a_slip_in_the_flags_is_one_line_and_nothing_is_written(line_of, analysis, arguments, message):
+def test_a_slip_is_one_line_and_nothing_is_written(line_of, analysis, arguments, message):
     assert message in line_of(analysis, *arguments)
-
-
-def test_an_encoder_that_cannot_be_reached_is_named(line_of, tmp_path):
-    assert str(tmp_path / "no_encoder") in line_of("lexical")
-
-
-def test_a_task_without_gold_scores_has_no_lexical_similarity(line_of):
-    assert line_of("lexical", "--task", "mnli").startswith("--task: mnli has no gold scores for its dev split")
-
-
-def test_gold_that_does_not_fit_its_pairs_names_both_files_and_counts(line_of, small_glue_dir, tmp_path):
-    glue_dir = shutil.copytree(small_glue_dir, tmp_path / "glue")
-    gold, n = glue_dir / "STS-B" / "sts-test.csv", PAIRS["test"]
-    gold.write_text("".join(gold.read_text().splitlines(keepends=True)[1:]))
-    line = line_of("lexical", "--split", "test", glue_dir=glue_dir)
-    assert line == f"{gold}: {n - 1} gold scores found for the {n} pairs of {glue_dir / 'STS-B' / 'test.tsv'}"
 
 
 def test_pairs_of_like_sentences_leave_the_correlation_undefined(line_of, tiny_encoder_dir, small_glue_dir, tmp_path):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from scipy import stats
 from bert_flow_tf.evaluation.calibration import calibration
 from glow.config import GlowConfig
 from tests.bert_flow_tf.commands.conftest import PAIRS
-from tests.refusals import bert_flow, files_below, refused, succeeds
+from tests.refusals import refused, succeeds
 
 WIDTH = 24
 ROWS = 2 * sum(PAIRS.values())
@@ -69,6 +68,17 @@ def test_every_row_is_fitted_on_all_splits_and_scored_on_test(npy, vectors, smal
     }
     # Of other pairs than the paper's.
     assert "paper" not in printed and "paper" not in written["rows"][0]
+    assert (written["model"], written["embeddings"]) == (None, str(npy))
+    lines = [
+        line for split in PAIRS for line in (small_glue_dir / "STS-B" / f"{split}.tsv").read_text().splitlines()[1:]
+    ]
+    sentences = [sentence for line in lines for sentence in line.split("\t")[7:9]]
+    assert written["data"] == {
+        "task": "sts-b",
+        "glue_dir": str(small_glue_dir),
+        "pairs": PAIRS,
+        "sentences_sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
+    }
 
 
 def test_on_the_papers_pairs_table_5_stands_beside(npy, small_glue_dir, monkeypatch):
@@ -158,46 +168,14 @@ def test_of_a_run_the_encoder_is_calibrated_not_its_flow(sts_run, tiny_trio, sma
     assert "tensorflow" in written["made_by"]["libraries"]
 
 
-def test_results_say_what_was_embedded(npy, small_glue_dir, tmp_path):
-    out = tmp_path / "results.json"
-    succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none", "--out", out)
-    written = json.loads(out.read_text())
-    assert (written["model"], written["embeddings"]) == (None, str(npy))
-    sentences = [
-        sentence
-        for split in PAIRS
-        for line in (small_glue_dir / "STS-B" / f"{split}.tsv").read_text().splitlines()[1:]
-        for sentence in line.split("\t")[7:9]
-    ]
-    assert written["data"] == {
-        "task": "sts-b",
-        "glue_dir": str(small_glue_dir),
-        "pairs": PAIRS,
-        "sentences_sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
-    }
-
-
-def test_results_that_are_there_are_kept_without_overwrite(npy, small_glue_dir, tmp_path):
-    out = tmp_path / "results.json"
-    out.write_text("old")
-    command = ("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none", "--out", out)
-    assert refused(*command).startswith(f"--out={out}: exists, expected a new file")
-    assert out.read_text() == "old"
-    succeeds(*command, "--overwrite")
-    assert json.loads(out.read_text())["rows"]
-
-
 @pytest.fixture
 def line_of(npy, small_glue_dir, tmp_path):
     """Function of further arguments that gives the line with which the command ends, having written nothing."""
 
-    def line(*arguments, glue_dir=small_glue_dir, embeddings=npy):
-        before = files_below(tmp_path)
-        common = ["--glue_dir", glue_dir, "--out", tmp_path / "folder" / "results.json"]
+    def line(*arguments, embeddings=npy):
+        common = ["--glue_dir", small_glue_dir, "--out", tmp_path / "folder" / "results.json"]
         common += ["--embeddings", embeddings] if embeddings else []
-        said = refused("calibrate", *common, *arguments)
-        assert files_below(tmp_path) == before
-        return said
+        return refused("calibrate", *common, *arguments, unchanged=tmp_path)
 
     return line
 
@@ -206,21 +184,10 @@ def line_of(npy, small_glue_dir, tmp_path):
     ("arguments", "message"),
     [
         (["--methods", "none,zca"], "--methods: unknown calibration 'zca', expected some of none, sn, natsv"),
-        (["--methods", "natsv-0"], "--methods: unknown calibration 'natsv-0'"),
         (["--methods", ","], "--methods: found none"),
-        (
-            ["--methods", "whitening-25"],
-            "--methods: found whitening-25 for embeddings of 24 dimensions",
-        ),
         (["--methods", "none,sn+natsv-24"], "--methods: found sn+natsv-24 for embeddings of 24 dimensions"),
-        (["--seeds", "0"], "--seeds: found 0, expected at least one"),
-        (["--seeds", "4,4"], "--seeds: found '4,4', expected different seeds"),
-        (["--task", "sts-17"], "--task: unknown task 'sts-17', expected one of sts-b, sick-r"),
         (["--task", "sts-12"], "--task: sts-12 has no gold scores for its dev split"),
         (["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r"),
-        (["--flow_model_config", "config_l9"], "--flow_model_config: unknown flow config 'config_l9'"),
-        (["--model", "."], "found --model and --embeddings, expected one of --model, --bert_hub, --embeddings"),
-        (["--max_seq_length", "8"], "--max_seq_length: found --embeddings, expected --bert_hub"),
         (["--out", "/proc/none/results.json"], "--out=/proc/none/results.json: /proc cannot be written to"),
         (["--out", "."], "--out=.: found a folder, expected a file's name"),
     ],
@@ -232,8 +199,7 @@ def test_a_slip_in_the_flags_is_one_line_and_nothing_is_written(line_of, argumen
 def test_two_models_or_none_are_refused(line_of):
     wanted = "expected one of --model, --bert_hub, --embeddings"
     assert line_of(embeddings=None) == f"bert-flow calibrate: found no model, {wanted}"
-    line = line_of("--model", ".", "--bert_hub", "demo", embeddings=None)
-    assert line == f"bert-flow calibrate: found --model and --bert_hub, {wanted}"
+    assert line_of("--model", ".") == f"bert-flow calibrate: found --model and --embeddings, {wanted}"
 
 
 @pytest.mark.parametrize(
@@ -243,21 +209,13 @@ def test_two_models_or_none_are_refused(line_of):
         (lambda rows: rows[0], "found float32 (24,), expected one matrix of floating-point numbers"),
         (lambda rows: rows.astype(int), f"found int64 ({ROWS}, 24), expected one matrix"),
         (lambda rows: rows.astype(object), "not a .npy file of numbers"),
+        (lambda rows: np.where(rows == rows[3, 5], np.nan, rows), "found NaN in row 3, column 5 (from 0)"),
     ],
 )
 def test_embeddings_that_do_not_fit_are_named(line_of, npy, vectors, change, message):
     np.save(npy, change(vectors))
     line = line_of()
     assert line.startswith(f"--embeddings={npy}: {message}")
-
-
-@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "inf")])
-def test_embeddings_that_are_not_finite_are_named_by_row_and_column(line_of, npy, vectors, value, word):
-    broken = vectors.copy()
-    broken[[3, 9], 5] = value
-    np.save(npy, broken)
-    message = f"--embeddings={npy}: found {word} in row 3, column 5 (from 0), 2 such values in all"
-    assert line_of().startswith(message)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no archive", b"0.1 0.2\n"])
@@ -276,28 +234,3 @@ def test_constant_similarity_is_said_to_leave_the_correlation_undefined(line_of,
     line = line_of("--methods", "none,sn")
     assert line.startswith(f"none, test: found {PAIRS['test']} cosines that are all 1 up to rounding, expected")
     assert "a correlation is undefined" in line
-
-
-def test_embedding_without_a_direction_names_calibration_and_pair(npy, vectors, small_glue_dir):
-    broken = vectors.copy()
-    broken[-1] = 0
-    np.save(npy, broken)
-    outcome = bert_flow("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none")
-    assert outcome.exit_code == 2
-    message = f"error: none, test: 1 of the {PAIRS['test']} second sentences have an embedding of norm 0, that of pair"
-    assert outcome.stderr.startswith(message)
-
-
-def test_gold_that_does_not_fit_its_pairs_names_both_files_and_counts(line_of, small_glue_dir, tmp_path):
-    glue_dir = shutil.copytree(small_glue_dir, tmp_path / "glue")
-    gold = glue_dir / "STS-B" / "sts-test.csv"
-    gold.write_text("".join(gold.read_text().splitlines(keepends=True)[:-3]))
-    n = PAIRS["test"]
-    pairs = glue_dir / "STS-B" / "test.tsv"
-    assert line_of(glue_dir=glue_dir) == f"{gold}: {n - 3} gold scores found for the {n} pairs of {pairs}"
-
-
-def test_an_empty_gold_file_is_named(line_of, small_glue_dir, tmp_path):
-    glue_dir = shutil.copytree(small_glue_dir, tmp_path / "glue")
-    (glue_dir / "STS-B" / "sts-test.csv").write_text("")
-    assert line_of(glue_dir=glue_dir).startswith(f"{glue_dir / 'STS-B' / 'sts-test.csv'}: ")

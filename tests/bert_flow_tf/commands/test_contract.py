@@ -203,6 +203,7 @@ def inputs(tiny_encoder_dir, small_glue_dir, tmp_path_factory):
         (senteval / f"STS.gs.{subset}.txt").write_text("2.5\n")
     return {
         "analyze isotropy": task,
+        "calibrate": [*task, "--methods", "none"],
         "encode": [*encoder, "--input", sentences],
         "evaluate": scored,
         "prepare": ["--data", "sts13", "--senteval_dir", folder],
@@ -211,7 +212,9 @@ def inputs(tiny_encoder_dir, small_glue_dir, tmp_path_factory):
     }
 
 
-@pytest.mark.parametrize("name", ["analyze isotropy", "encode", "evaluate", "prepare", "project", "report"])
+@pytest.mark.parametrize(
+    "name", ["analyze isotropy", "calibrate", "encode", "evaluate", "prepare", "project", "report"]
+)
 def test_a_result_is_kept_without_overwrite_and_replaced_with_it(inputs, name, tmp_path):
     out = tmp_path / (COMMANDS[name].out or COMMANDS[name].writes)
     result = tmp_path / COMMANDS[name].writes

@@ -6,8 +6,7 @@ import pytest
 
 from bert_flow_tf.paper.presets import PRESETS
 from bert_flow_tf.recipe.environment import read_environment
-from bert_flow_tf.recipe.preset_stages import stages_of_presets
-from bert_flow_tf.recipe.stages import Target, stages_of
+from bert_flow_tf.recipe.stages import Target, stages_of, stages_of_presets
 from tests.bert_flow_tf.recipe.workplace import Workplace
 
 

@@ -6,8 +6,7 @@ import json
 import pytest
 from hypothesis import given, settings
 
-from bert_flow_tf.report.page import html_page
-from bert_flow_tf.report.report import markdown_page, write_report
+from bert_flow_tf.report.page import html_page, markdown_page, write_report
 from bert_flow_tf.report.sections import Section, Terms
 from tests.bert_flow_tf.markup import ANY_TEXT, Page, markdown_as_html
 from tests.bert_flow_tf.report import collected

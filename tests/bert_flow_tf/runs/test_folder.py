@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, open_run, write_result
 from bert_flow_tf.runs.record import TrainingData, read_config
 from glow.config import GlowConfig
@@ -55,8 +56,9 @@ def test_a_finished_run_is_refused_unless_one_of_its_results_is_missing(tmp_path
     assert open_run(tmp_path / "run", CONFIG, overwrite=False, missing_outputs=["test_results.tsv"])
 
 
-def test_overwrite_starts_again(tmp_path):
-    open_run(tmp_path / "run", CONFIG, overwrite=False)
+@pytest.mark.parametrize("old", [CONFIG, {"format_version": 1, "encoder_trained": False}])
+def test_overwrite_starts_again(tmp_path, old):
+    write_json(tmp_path / "run" / "config.json", old)
     (tmp_path / "run" / "old").write_text("")
     assert open_run(tmp_path / "run", run_config(flags={}), overwrite=True) is False
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
