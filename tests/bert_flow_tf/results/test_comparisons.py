@@ -182,6 +182,9 @@ def test_a_seed_is_no_difference():
     assert paper_figure(row(**STS12, encoder=TUNED)) is not None
     assert paper_figure(row(**(STS12 | {"protocol": "mean"}), encoder=TUNED)) is None
     assert paper_figure(row(**(STS12 | {"protocol": None}), encoder=TUNED)) is None
+    qnli = {"encoder": TUNED, "flow": flow(task="qnli-regression", pairs=115_669), **QNLI}
+    assert paper_figure(row(**qnli)) is not None
+    assert [paper_figure(row(**(qnli | {key: "test"}))) for key in ("split", "metric")] == [None, None]
 
 
 def test_a_flow_on_nli_is_not_that_on_the_target():
