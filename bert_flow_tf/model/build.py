@@ -85,11 +85,8 @@ def _model_begun_with(init_checkpoint: str | None) -> Model | None:
     return None if config is None else model_at(config, prefix)
 
 
-def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any) -> RunConfig:
-    """`RunConfig` of a run, its `config.json`.
-
-    `data` has `num_examples` and `fingerprint` of what it learns on; it is None where nothing is trained.
-    """
+def run_config(settings: Settings, task: Task, source: EncoderSource, data: TrainingData | None) -> RunConfig:
+    """`RunConfig` of a run, its `config.json`; `data` is None where nothing is trained."""
     flags = dataclasses.asdict(settings.encoder)
     begins_with = settings.encoder.init_checkpoint
     return RunConfig(
@@ -100,16 +97,14 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any)
         encoder_trained=data is not None and not settings.losses.encoder_is_frozen,
         num_labels=None if task.is_regression else len(task.label_names),
         task_name=task.name,
-        data=TrainingData()
-        if data is None
-        else TrainingData(num_examples=data.num_examples, fingerprint=data.fingerprint),
+        data=data or TrainingData(),
         # The index holds every tensor's checksum.
         begins_with=file_digest(f"{checkpoint_prefix(begins_with)}.index") if begins_with else None,
         flags=settings.what_training_depends_on(),
     )
 
 
-def _model_of_run(settings: Settings, task: Task, encoder: Encoder, data: Any) -> Model:
+def _model_of_run(settings: Settings, task: Task, encoder: Encoder, data: TrainingData | None) -> Model:
     """`Model` that a run makes of the encoder; without data, the one that it begins with."""
     learned: dict[str, Any] = {
         "task": task.name,

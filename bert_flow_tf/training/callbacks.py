@@ -52,41 +52,30 @@ class Saver(tf_keras.callbacks.Callback):
         raise UserError(f"step {int(self.step)}: found {found}; the last good state is {good}")
 
 
-class Summaries(tf_keras.callbacks.Callback):
-    """Writes the steps' losses and gradient norms for TensorBoard."""
+class Progress(tf_keras.callbacks.Callback):
+    """Writes losses and gradient norms for TensorBoard every so many steps, and logs about ten lines without a bar."""
 
-    def __init__(self, step: tf.Variable, output_dir: pathlib.Path, every: int):
+    def __init__(self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, has_bar: bool):
         super().__init__()
         self.step = step
+        self.total_steps = total_steps
         self.every = every
+        self.has_bar = has_bar
         self.writer = tf.summary.create_file_writer(str(output_dir))
         self.last: dict[str, Any] = {}
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
-        self.last = dict(logs)
-        if int(self.step) % self.every == 0:
-            with self.writer.as_default(step=int(self.step)):
+        self.last, step = dict(logs), int(self.step)
+        if step % self.every == 0:
+            with self.writer.as_default(step=step):
                 for name, value in logs.items():
                     tf.summary.scalar(name, value)
+        if not self.has_bar and (step % max(1, self.total_steps // 10) == 0 or step == self.total_steps):
+            shown = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
+            logging.info("  step %d of %d  %s", step, self.total_steps, shown)
 
     def on_train_end(self, logs: Mapping[str, Any]) -> None:
         self.writer.flush()
-
-
-class LogProgress(tf_keras.callbacks.Callback):
-    """Logs about ten lines of progress, where there is no terminal for a bar."""
-
-    def __init__(self, step: tf.Variable, total_steps: int):
-        super().__init__()
-        self.step = step
-        self.total_steps = total_steps
-        self.every = max(1, total_steps // 10)
-
-    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
-        step = int(self.step)
-        if step % self.every == 0 or step == self.total_steps:
-            shown = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
-            logging.info("  step %d of %d  %s", step, self.total_steps, shown)
 
 
 class EarlyStopping(tf_keras.callbacks.Callback):

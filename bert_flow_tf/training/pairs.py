@@ -30,17 +30,8 @@ class Pairs:
         return len(self.labels)
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingData:
-    """What the steps are made of: `pairs` as the original orders them, `num_examples` of them before duplication."""
-
-    pairs: Pairs
-    num_examples: int
-    fingerprint: str
-
-
-def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> TrainingData:
-    """The pairs of a task: read, tokenized, labels masked, shuffled and duplicated as the original does.
+def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> tuple[Pairs, int]:
+    """The pairs of a task with masked labels, shuffled and duplicated as in the original; their number before that.
 
     Raises:
       UserError: a mistake in the files, or too few examples for `early_stopping`.
@@ -57,7 +48,7 @@ def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> 
         labels = mask_labels(labels, settings.losses.num_examples, task, seed)
     pairs = tokenize_pairs(tokenizer, examples, labels, settings.embedding.max_seq_length)
     pairs = duplicated(permuted(pairs, seed), settings.data.dupe_factor, tokenizer.mask_id, seed)
-    return TrainingData(pairs, len(examples), fingerprint(pairs))
+    return pairs, len(examples)
 
 
 def scaled_labels(examples: Examples, task: Task) -> np.ndarray:

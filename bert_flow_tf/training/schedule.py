@@ -32,10 +32,3 @@ class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
         if not self.warmup_steps:
             return decayed
         return tf.where(step < self.warmup_steps, self.learning_rate * step / self.warmup_steps, decayed)
-
-    def get_config(self) -> dict[str, float]:
-        return {
-            "learning_rate": self.learning_rate,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-        }

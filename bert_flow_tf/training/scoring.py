@@ -30,21 +30,17 @@ from bert_flow_tf.training import pairs
 _PAIRS_PER_BATCH = 1024
 
 
+@dataclasses.dataclass
 class Scorer:
     """A model, its tokenizer, and the folder of cached embeddings; None if the encoder was trained further."""
 
-    def __init__(
-        self,
-        model: SiameseBertFlow,
-        embedding: EmbeddingSettings,
-        cache_dir: str | os.PathLike | None = None,
-        record: Model | None = None,
-    ):
-        self.model = model
-        self.record = record
-        self.embedding = embedding
-        self.cache_dir = cache_dir
-        self.tokenizer = Tokenizer.from_source(model.encoder.source)
+    model: SiameseBertFlow
+    embedding: EmbeddingSettings
+    cache_dir: str | os.PathLike | None = None
+    record: Model | None = None
+
+    def __post_init__(self) -> None:
+        self.tokenizer = Tokenizer.from_source(self.model.encoder.source)
 
     def outputs(self, examples: Examples, labels: np.ndarray) -> dict[str, np.ndarray]:
         """Dictionary of arrays [n, ...]: the model's outputs for every pair, and their supervised `example_loss`."""
@@ -223,12 +219,9 @@ def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
     examples = concatenate([read_split(task, settings.data.data_dir, split) for split in splits])
     outputs = scorer.outputs(examples, pairs.scaled_labels(examples, task))
     if settings.scoring.predict_pool:
-        names = ("embedding_a", "embedding_b")
-        both = zip(*(outputs[name] for name in names), strict=True)
-        lines = [
-            json.dumps({name: [round(float(x), 6) for x in u] for name, u in zip(names, pair, strict=True)})
-            for pair in both
-        ]
+        names, rows = ("embedding_a", "embedding_b"), range(len(examples))
+        both = ({name: [round(float(x), 6) for x in outputs[name][i]] for name in names} for i in rows)
+        lines = [json.dumps(pair) for pair in both]
     else:
         lines = [str(cosine) for cosine in outputs["cos_similarity"]]
     path = settings.prediction_path

@@ -1,11 +1,11 @@
 """Training a run: its data, `fit`, checkpoints, resume."""
 
+import functools
 import resource
 import sys
 import time
 
 import msgspec
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -18,8 +18,8 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, open_run
-from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingResults, model_at
-from bert_flow_tf.runs.settings import Settings, TrainingSettings
+from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingData, TrainingResults, model_at
+from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training import pairs as input_pipeline
 from bert_flow_tf.training.schedule import WarmupLinearDecay
@@ -43,9 +43,10 @@ def train(
     """
     training, stages = settings.training, _Stages()
     tokenizer = Tokenizer.from_source(source)
-    data = input_pipeline.read_training_data(settings, task, tokenizer)
+    pairs, num_examples = input_pipeline.read_training_data(settings, task, tokenizer)
+    data = TrainingData(num_examples=num_examples, fingerprint=input_pipeline.fingerprint(pairs))
     config = run_config(settings, task, source, data)
-    total_steps = int(data.num_examples / training.train_batch_size * training.num_train_epochs)
+    total_steps = int(num_examples / training.train_batch_size * training.num_train_epochs)
     if not total_steps:
         raise UserError(
             f"--num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps, expected more"
@@ -75,19 +76,30 @@ def train(
     if trained:
         return model, model_at(config, manager.latest_checkpoint), int(step)
     stages.end("load")
-    features = _features(settings, model, tokenizer, data.pairs)
+    batches = functools.partial(
+        input_pipeline.training_batches,
+        _features(settings, model, tokenizer, pairs),
+        pairs.labels,
+        batch_size=training.train_batch_size,
+        seed=training.seed,
+    )
     if settings.caches_embeddings:
         stages.end("embed")
     if int(step) == 0:
         if settings.flow.flow_ddi:
-            _initialize_flow(model, features, data.pairs.labels, training)
+            inputs, _ = next(iter(batches()))
+            try:
+                model.flow.initialize_from_data(model.embed(inputs, training=False))
+            except ValueError as error:
+                raise UserError(f"--flow_ddi: {error}") from error
         if not manager.latest_checkpoint:
             manager.save(checkpoint_number=0)
     logging.info("***** Running training *****")
-    logging.info("  Num examples = %d", data.num_examples)
+    logging.info("  Num examples = %d", num_examples)
     logging.info("  Batch size = %d on %d replica(s)", training.train_batch_size, strategy.num_replicas_in_sync)
     logging.info("  Num steps = %d", total_steps)
-    last = _fit(settings, model, manager, step, features, data, total_steps, evaluate)
+    steps_per_epoch = num_examples // training.train_batch_size
+    last = _fit(settings, model, manager, step, batches(skip_steps=int(step)), steps_per_epoch, total_steps, evaluate)
     stages.end("train")
     record = model_at(config, manager.latest_checkpoint)
     results = TrainingResults(
@@ -167,25 +179,18 @@ def _fit(
     model: SiameseBertFlow,
     manager: tf.train.CheckpointManager,
     step: tf.Variable,
-    features: input_pipeline.Features,
-    data: input_pipeline.TrainingData,
+    batches: tf.data.Dataset,
+    steps_per_epoch: int,
     total_steps: int,
     evaluate: callbacks.Evaluate,
 ) -> dict[str, float]:
     """Trains up to `total_steps`, or to an earlier end; gives the last step's logs, {} after no step."""
     training = settings.training
-    batches = input_pipeline.training_batches(
-        features, data.pairs.labels, batch_size=training.train_batch_size, seed=training.seed, skip_steps=int(step)
-    )
-    steps_per_epoch = data.num_examples // training.train_batch_size
-    saver = callbacks.Saver(
-        model, step, manager, steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
-    )
-    summaries = callbacks.Summaries(step, settings.output_dir, training.log_every_step)
-    used = [saver, summaries]
+    save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
+    saver = callbacks.Saver(model, step, manager, save_every)
     on_terminal = sys.stdout.isatty()
-    if not on_terminal:
-        used.append(callbacks.LogProgress(step, total_steps))
+    progress = callbacks.Progress(step, total_steps, settings.output_dir, training.log_every_step, on_terminal)
+    used = [saver, progress]
     has_stopped = False
     if training.early_stopping:
         early_stopping = callbacks.EarlyStopping(step, steps_per_epoch, evaluate, settings.output_dir)
@@ -193,18 +198,14 @@ def _fit(
         has_stopped = int(step) < total_steps and early_stopping.stops(model)
     if int(step) < total_steps and not has_stopped:
         with callbacks.StopOnSignal() as stop:
-            model.fit(
-                batches,
-                steps_per_epoch=total_steps - int(step),
-                callbacks=[*used, stop],
-                verbose=int(on_terminal),
-            )
+            steps = total_steps - int(step)
+            model.fit(batches, steps_per_epoch=steps, callbacks=[*used, stop], verbose=int(on_terminal))
         if saver.saved_at != int(step):
             saver.save()
         if stop.signal:
             logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", stop.signal, int(step))
             raise KeyboardInterrupt
-    return {name: float(value) for name, value in summaries.last.items()}
+    return {name: float(value) for name, value in progress.last.items()}
 
 
 class _Stages:
@@ -219,17 +220,3 @@ class _Stages:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         self.ended[name] = StageCost(seconds=round(now - self._since, 3), peak_memory_mib=peak)
         self._since = now
-
-
-def _initialize_flow(
-    model: SiameseBertFlow, features: input_pipeline.Features, labels: np.ndarray, training: TrainingSettings
-) -> None:
-    """Data-dependent initialisation from the first training batch, both sentences, dropout off."""
-    batches = input_pipeline.training_batches(
-        features, labels, batch_size=training.train_batch_size, seed=training.seed
-    )
-    inputs, _ = next(iter(batches))
-    try:
-        model.flow.initialize_from_data(model.embed(inputs, training=False))
-    except ValueError as error:
-        raise UserError(f"--flow_ddi: {error}") from error
