@@ -6,6 +6,9 @@ import tensorflow as tf
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.siamese import SiameseBertFlow, cosine_similarity, reduce_dimension
+from glow.config import GlowConfig
+from glow.flow import Glow
+from glow.optimizer import AdamWeightDecay
 
 
 def test_low_dim_averages_neighbouring_channels():
@@ -17,6 +20,16 @@ def test_low_dim_averages_neighbouring_channels():
 def test_low_dim_must_divide_the_embedding():
     with pytest.raises(UserError, match=r"^low_dim: found 5, expected a divisor of the embedding size 32"):
         SiameseBertFlow(None, None, embedding_size=32, low_dim=5)
+
+
+@pytest.mark.parametrize("l2_penalty", [-1.0, 0.1])
+def test_where_no_label_counts_a_penalty_alone_is_learned_from(l2_penalty):
+    flow = Glow(GlowConfig(n_levels=1, depth=1, coupling_width=2), 4, seed=0)
+    model = SiameseBertFlow(None, flow, embedding_size=4, num_examples=0, l2_penalty=l2_penalty)
+    model.compile(AdamWeightDecay(0.1))
+    before = flow.forward(tf.ones([1, 4]))
+    model.train_step(({"embedding": tf.ones([1, 2, 4])}, tf.ones([1])))
+    assert np.array_equal(flow.forward(tf.ones([1, 4])), before) == (l2_penalty <= 0)
 
 
 def test_cosine_of_each_pair():

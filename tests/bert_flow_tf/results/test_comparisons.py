@@ -304,7 +304,13 @@ def test_an_encoder_is_the_same_before_and_after_it_was_converted():
 
 def test_a_mean_over_fine_tuned_encoders_is_the_baseline_of_the_same_ones_alone():
     tuned = {"encoder": encoder("demo", fine_tuning=nli())}
-    for seeds, other, same in (([1], [1, 2], False), ([1, 2], [1], False), ([1, 2], [1, 2], True), ([1], [7], True)):
+    for seeds, other, same in (
+        ([1], [1, 2], False),
+        ([1, 2], [1], False),
+        ([1, 2], [3, 4], False),
+        ([1, 2], [1, 2], True),
+        ([1], [7], True),
+    ):
         plain = row(**tuned, seeds=seeds, values_x100=[80.0] * len(seeds))
         *_, last = compared([plain, row(**tuned, flow=flow(), seeds=other, values_x100=[81.0] * len(other))])
         assert (last["baseline"] is not None) == same

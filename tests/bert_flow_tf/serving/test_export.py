@@ -158,6 +158,14 @@ def test_export_that_the_disk_changed_is_refused_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_large_channel_does_not_hide_that_the_others_are_wrong(sts_model, save_again, tmp_path):
+    large = copy.copy(sts_model)
+    large.flow = Glow(sts_model.flow.config, sts_model.encoder.embedding_size, seed=0)
+    large.flow.variables_by_path["revnet_0/revnet_step_0/actnorm/actnorm_center/b"].assign([1e6, *[0.0] * 31])
+    save_again(large.export(tmp_path / "good").path, lambda path: scale_a_matrix(path, 1.01))
+    assert "differs from the model by " in message_of(UserError, large.export, tmp_path / "bad")
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_model_that_gives_no_finite_numbers_is_refused(sts_model, sts_version, save_again, tmp_path, dtype):
     save_again(sts_version, lambda path: None)

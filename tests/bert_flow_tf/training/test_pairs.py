@@ -21,6 +21,8 @@ def batch_labels(pairs, tokenizer, steps, **options):
 def test_scores_are_scaled_to_the_cosines_range_and_classes_are_ids():
     examples = Examples(["a"] * 3, ["b"] * 3, np.float32([1, 3, 5]), has_labels=True)
     np.testing.assert_allclose(input_pipeline.scaled_labels(examples, get_task("sick-r")), np.float32([0.2, 0.6, 1.0]))
+    labels = Examples(["a"] * 2, ["b"] * 2, np.float32([0, 1]), has_labels=True)
+    np.testing.assert_array_equal(input_pipeline.scaled_labels(labels, get_task("qnli-regression")), [0, 1])
     classes = Examples(["a"] * 2, ["b"] * 2, np.int32([2, 0]), has_labels=True)
     assert input_pipeline.scaled_labels(classes, get_task("mnli")).tolist() == [2, 0]
     assert input_pipeline.scaled_labels(classes, get_task("mnli")).dtype == np.int32
