@@ -97,9 +97,7 @@ class BertFlow:
         """Makes what `encode` computes from the flow's current variables."""
         foldable = self.flow is not None and can_fold(self.flow)
         folded = FoldedFlow(self.flow) if foldable else None
-        self._embeddings = self._batcher(
-            lambda tokens: self._after_encoder(self.pooled.embed(tokens), folded), (self.embedding_size,)
-        )
+        self._embeddings = self._batcher(lambda tokens: self.embed_tokens(tokens, folded), (self.embedding_size,))
         # Last: another thread that finds it current finds the embeddings that go with it.
         self._folded = folded
 
@@ -196,12 +194,12 @@ class BertFlow:
         record = model_at(config, checkpoint)
         return cls(model, source, record=record, encoder_trained=config.encoder_trained, dtype=dtype)
 
-    def embed_tokens(self, tokens: dict[str, tf.Tensor]) -> tf.Tensor:
-        """Embeddings [n, embedding_size] of token tensors, dict of int32 [n, t] as `Tokenizer.pack` gives it."""
-        return self._after_encoder(self.pooled.embed(tokens))
+    def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
+        """Embeddings [n, embedding_size] of token tensors, dict of int32 [n, t] as `Tokenizer.pack` gives it.
 
-    def _after_encoder(self, u: tf.Tensor, folded: FoldedFlow | None = None) -> tf.Tensor:
-        """Embeddings [n, embedding_size] of the encoder's [n, D]: the flow, folded or as it is, and `low_dim`."""
+        `folded` is taken in place of the flow.
+        """
+        u = self.pooled.embed(tokens)
         if self.flow is not None:
             u = (folded or self.flow.forward)(u)
         return reduce_dimension(u, self.low_dim)
@@ -247,24 +245,24 @@ class BertFlow:
             )
         single = isinstance(sentences, str)
         sentences = [sentences] if isinstance(sentences, str) else sentences
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         as_tensors = convert_to_tensor or not convert_to_numpy
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        found: Any
         if output_value == "token_embeddings":
             if normalize_embeddings:
                 raise ArgumentError(
                     "normalize_embeddings: found True with token embeddings, expected sentence embeddings"
                 )
             found = self._token_states.encode_tokens(sentences, **options)
-            found = [tf.constant(states) for states in found] if as_tensors else found
-            return found[0] if single else found
-        embeddings = self._current_embeddings().encode(sentences, **options)
-        if normalize_embeddings:
-            embeddings = tf.nn.l2_normalize(embeddings, axis=-1).numpy()
+        else:
+            found = self._current_embeddings().encode(sentences, **options)
+            if normalize_embeddings:
+                found = tf.nn.l2_normalize(found, axis=-1).numpy()
+            if convert_to_tensor and not single:
+                return tf.constant(found)
         if single:
-            return tf.constant(embeddings[0]) if as_tensors else embeddings[0]
-        if convert_to_tensor:
-            return tf.constant(embeddings)
-        return embeddings if convert_to_numpy else [tf.constant(embedding) for embedding in embeddings]
+            return tf.constant(found[0]) if as_tensors else found[0]
+        return [tf.constant(one) for one in found] if as_tensors else found
 
     def encode_parts(
         self,
@@ -387,11 +385,7 @@ class BertFlow:
         Args:
           sentences: each counts as often as it occurs.
           flow_model_config: name of a shipped configuration, or a JSON file.
-          epochs: how often each sentence is seen, may be a fraction.
-          batch_size: sentences per step; 64 are the 32 pairs of the original.
-          learning_rate: constant, as in the original.
-          seed: of the order of the sentences and of the flow's initial values.
-          show_progress_bar: None shows it on a terminal only.
+          epochs, batch_size, learning_rate, seed, show_progress_bar: as of `glow.FlowCalibrator`.
 
         Raises:
           UserError: too few sentences for a step, an invalid argument, or a loss that is not finite.
