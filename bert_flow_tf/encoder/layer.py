@@ -36,10 +36,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         embeddings, or the pooling does not exist.
     """
 
-    def __init__(
-        self, source: EncoderSource, sentence_embedding_type: str, *, trainable: bool, name: str = "sentence_encoder"
-    ) -> None:
-        super().__init__(trainable=trainable, name=name)
+    def __init__(self, source: EncoderSource, sentence_embedding_type: str, *, trainable: bool) -> None:
+        super().__init__(trainable=trainable, name="sentence_encoder")
         self.source = source
         self.sentence_embedding_type = sentence_embedding_type
         try:
@@ -158,8 +156,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def dropout_state(self) -> list[tf.Variable]:
         """The variables that drive dropout, one per layer and replica; empty when the SavedModel exposes none.
 
-        Saving and restoring them, say as `tf.train.Checkpoint(dropout=encoder.dropout_state)`, makes an interrupted run
-        end in the same bits.
+        A run whose checkpoints hold them ends in the same bits when it is interrupted.
         """
         return [component for variable in self._dropout_variables for component in _replicas(variable)]
 

@@ -52,11 +52,7 @@ def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versione
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Writes a value that msgspec encodes as an indented JSON file, whole or not at all.
-
-    Raises:
-      ValueError: a number in it is not finite.
-    """
+    """Writes `to_json` of a value that msgspec encodes, whole or not at all."""
     write_atomically(path, to_json(value))
 
 

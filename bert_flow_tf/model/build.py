@@ -156,11 +156,8 @@ def build_model(
 ) -> SiameseBertFlow:
     """The Keras model of a record on the encoder of `source`, its own weights not yet loaded.
 
-    Args:
-      num_labels: of the classifier; None for none.
-      losses: which losses count; None to apply the model only.
-      seed: of everything drawn at the start.
-      trainable: whether the encoder is to be trained.
+    `num_labels` are the classifier's, None for none; without `losses` the model is only to be applied; `trainable` says
+    whether the encoder is to be trained.
 
     Raises:
       UserError: flow, `low_dim` or `max_seq_length` do not fit the encoder.

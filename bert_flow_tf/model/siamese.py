@@ -107,12 +107,9 @@ class SiameseBertFlow(tf_keras.Model):
         return list(self.flow.trainable_variables) if self.flow is not None and self.flow_loss else []
 
     def compile(self, optimizer: Any = None, flow_optimizer: Any = None, **kwargs: Any) -> None:
-        """Takes the two optimisers of the original, and builds them, so that a checkpoint can be restored right away.
+        """Takes the optimisers of the supervised and of the flow's loss; builds them, so that they can be restored.
 
-        Args:
-          optimizer: of the supervised loss (warm-up and decay).
-          flow_optimizer: of the flow's loss (constant rate); needed where `flow_loss`.
-          **kwargs: as of `tf_keras.Model.compile`.
+        The latter is needed where `flow_loss`; `kwargs` are those of `tf_keras.Model.compile`.
         """
         super().compile(optimizer=optimizer, **kwargs)
         self.flow_optimizer = flow_optimizer
