@@ -418,11 +418,10 @@ class BertFlow:
                 "than none: use more sentences, or more epochs",
                 stacklevel=2,
             )
-        settings |= {"sentences": len(sentences), "steps": steps, "dtype": self.dtype}
-        training = Training(settings=settings, seed=seed)
+        learned = {"sentences": len(sentences), "steps": steps, "dtype": self.dtype, **settings}
+        training = Training(settings=learned, seed=seed)
         record = msgspec.structs.replace(self.record, flow=flow_record(flow.config, training))
-        size = self.encoder.embedding_size
-        self._use(SiameseBertFlow(self.encoder, flow, embedding_size=size, low_dim=self.low_dim), record)
+        self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
         return self
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:

@@ -179,7 +179,6 @@ def build_model(
     return SiameseBertFlow(
         encoder,
         flow,
-        embedding_size=encoder.embedding_size,
         num_labels=num_labels,
         low_dim=model.low_dim or -1,
         num_examples=losses.num_examples,

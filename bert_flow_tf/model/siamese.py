@@ -41,8 +41,6 @@ class SiameseBertFlow(tf_keras.Model):
     regression and int32 [n] class ids otherwise. Labels of at most -1 are masked where `num_examples` > 0.
 
     Args:
-      encoder: None where every batch has embeddings.
-      embedding_size: D, width of the encoder's embeddings.
       num_labels: classes of a classification task; None for regression on cosine similarity.
       low_dim: see `reduce_dimension`.
       num_examples: -1 all labels count, 0 the supervised loss is zero, n > 0 masked labels do not count.
@@ -56,10 +54,9 @@ class SiameseBertFlow(tf_keras.Model):
 
     def __init__(
         self,
-        encoder: SentenceEncoder | None,
+        encoder: SentenceEncoder,
         flow: Glow | None,
         *,
-        embedding_size: int,
         num_labels: int | None = None,
         low_dim: int = -1,
         num_examples: int = -1,
@@ -68,7 +65,7 @@ class SiameseBertFlow(tf_keras.Model):
         seed: int = 1234,
     ) -> None:
         super().__init__(name="siamese_bert_flow")
-        check_low_dim(low_dim, embedding_size)
+        check_low_dim(low_dim, encoder.embedding_size)
         # The step's logs are of the global batch on every replica: Keras would add them up.
         self.distribute_reduction_method = "first"
         self.encoder: Any = encoder
@@ -78,7 +75,7 @@ class SiameseBertFlow(tf_keras.Model):
         self.num_examples = num_examples
         self.l2_penalty = l2_penalty
         self.flow_loss = flow_loss
-        self.output_size = low_dim if low_dim > 0 else embedding_size
+        self.output_size = low_dim if low_dim > 0 else encoder.embedding_size
         self.output_weights = None
         if num_labels:
             initial = tf.random.stateless_truncated_normal(
@@ -94,7 +91,7 @@ class SiameseBertFlow(tf_keras.Model):
     @property
     def supervised_variables(self) -> list[tf.Variable]:
         """Variables that the supervised loss trains: encoder, classifier, and a flow without a loss of its own."""
-        variables = self.encoder.pooled_variables if self.encoder is not None else []
+        variables = self.encoder.pooled_variables
         if self.output_weights is not None:
             variables.append(self.output_weights)
         if self.flow is not None and not self.flow_loss:

@@ -174,12 +174,11 @@ def _encoder_flags(
     do_lower_case: bool | None = None,
 ) -> dict[str, Any]:
     """Arguments for `resolve_encoder`: the checkpoint's own encoder, or another where it holds none."""
+    own = {"bert_config_file": bert_config_file, "vocab_file": vocab_file}
+    other = {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
+    useless, wanted = own, "holds no encoder, expected bert_hub"
     if holds_bert:
-        useless = {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
-        wanted = "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it"
-    else:
-        useless = {"bert_config_file": bert_config_file, "vocab_file": vocab_file}
-        wanted = "holds no encoder, expected bert_hub"
+        useless, wanted = other, "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it"
     for flag, value in useless.items():
         if value:
             raise ArgumentError(f"{flag}={value}: {prefix} {wanted}")
@@ -190,12 +189,9 @@ def _encoder_flags(
             raise UserError(
                 f"{bert_hub}: knows the case of its vocabulary, expected no do_lower_case (--cased, --uncased)"
             )
-        return {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
+        return other
     flags: dict[str, Any] = {"init_checkpoint": str(prefix)}
-    for flag, given, name in (
-        ("bert_config_file", bert_config_file, BERT_CONFIG_FILE),
-        ("vocab_file", vocab_file, VOCAB_FILE),
-    ):
+    for (flag, given), name in zip(own.items(), (BERT_CONFIG_FILE, VOCAB_FILE), strict=True):
         path = pathlib.Path(given or prefix.parent / name)
         if not path.is_file():
             raise ArgumentError(f"{flag}: found no {path}, expected that of the encoder in {prefix}")
