@@ -91,7 +91,7 @@ class SiameseBertFlow(tf_keras.Model):
     @property
     def supervised_variables(self) -> list[tf.Variable]:
         """Variables that the supervised loss trains: encoder, classifier, and a flow without a loss of its own."""
-        variables = self.encoder.pooled_variables
+        variables = [*self.encoder.pooled_variables]
         if self.output_weights is not None:
             variables.append(self.output_weights)
         if self.flow is not None and not self.flow_loss:

@@ -178,7 +178,10 @@ def _encoder_flags(
     other = {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
     useless, wanted = own, "holds no encoder, expected bert_hub"
     if holds_bert:
-        useless, wanted = other, "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it"
+        useless, wanted = (
+            other,
+            "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it",
+        )
     for flag, value in useless.items():
         if value:
             raise ArgumentError(f"{flag}={value}: {prefix} {wanted}")

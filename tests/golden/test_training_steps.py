@@ -37,7 +37,6 @@ def build(settings, arrays, source):
     model = SiameseBertFlow(
         encoder,
         flow,
-        embedding_size=encoder.embedding_size,
         num_labels=None if settings["is_regression"] else 3,
         num_examples=flags["num_examples"],
         l2_penalty=flags.get("l2_penalty", -1.0),

@@ -1,5 +1,7 @@
 """What the model computes of embeddings (tests/golden has whole training steps of TF1)."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,7 +21,7 @@ def test_low_dim_averages_neighbouring_channels():
 
 def test_low_dim_must_divide_the_embedding():
     with pytest.raises(UserError, match=r"^low_dim: found 5, expected a divisor of the embedding size 32"):
-        SiameseBertFlow(None, None, embedding_size=32, low_dim=5)
+        SiameseBertFlow(types.SimpleNamespace(embedding_size=32), None, low_dim=5)
 
 
 @pytest.mark.parametrize("l2_penalty", [-1.0, 0.1])

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import types
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.training import callbacks
 
+_ENCODER = types.SimpleNamespace(embedding_size=2, pooled_variables=())
+
 
 @pytest.mark.differs("not finite")
 def test_nothing_that_is_not_finite_is_saved(tmp_path):
     step = tf.Variable(3, dtype=tf.int64)
     manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), str(tmp_path), max_to_keep=3)
-    model = SiameseBertFlow(None, None, embedding_size=2, num_labels=3)
+    model = SiameseBertFlow(_ENCODER, None, num_labels=3)
     saver = callbacks.Saver(model, step, manager, every=2)
     saver.on_train_batch_end(0, {"loss": 1.0})
     with pytest.raises(UserError, match=r"step 5: found flow_loss nan, expected a finite number.*ckpt-4$"):
@@ -31,7 +34,7 @@ def test_nothing_that_is_not_finite_is_saved(tmp_path):
 def test_a_signal_ends_training_after_the_running_step(number):
     before = signal.getsignal(number)
     with callbacks.StopOnSignal() as stop:
-        stop.set_model(SiameseBertFlow(None, None, embedding_size=2, num_labels=3))
+        stop.set_model(SiameseBertFlow(_ENCODER, None, num_labels=3))
         stop.on_train_batch_end(0, {})
         assert not stop.model.stop_training
         os.kill(os.getpid(), number)
