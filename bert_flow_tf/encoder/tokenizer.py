@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_text as text
 
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.sentence_files import read_sentences
 
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
 _WHITE_SPACE = r"[\s\p{Z}]"
@@ -42,15 +43,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
       UserError: the file is missing or not UTF-8, a line is empty or repeats an earlier one, or a special token is
       missing.
     """
-    try:
-        content = pathlib.Path(path).read_bytes().decode("utf-8")
-    except OSError as error:
-        raise UserError(f"{path}: vocabulary cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: byte {error.start} is not UTF-8, expected a vocabulary of one word piece per line"
-        ) from error
-    vocab = [line.strip(" \t\r") for line in content.removesuffix("\n").split("\n")]
+    vocab = [line.strip(" \t\r") for line in read_sentences(path, file_format="text")]
     first_line: dict[str, int] = {}
     for number, piece in enumerate(vocab, start=1):
         if not piece:

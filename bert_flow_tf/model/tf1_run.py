@@ -27,7 +27,7 @@ from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_folder
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.outputs import output_folder
@@ -88,7 +88,6 @@ def convert_tf1_run(
     source = resolve_encoder(**flags)
     named_step = re.search(r"-(\d+)$", prefix.name)
     step = int(held["global_step"] if "global_step" in shapes else named_step[1] if named_step else 0)
-    index = checkpoint_files(prefix)[f"{prefix.name}.index"]
     record = encoder_record(source, flags)
     if WORD_EMBEDDINGS in shapes:
         # The run may have trained the encoder that its checkpoint holds.
@@ -107,7 +106,7 @@ def convert_tf1_run(
         # What the original trained of it is in the encoder that was converted from the same checkpoint.
         encoder_trained=False,
         num_labels=shapes[TF1_OUTPUT_WEIGHTS][0] if TF1_OUTPUT_WEIGHTS in shapes else None,
-        flags={CONVERTED_KEY: f"{prefix.name} {file_digest(index)}"},
+        flags={CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
     )
     model = build_model(source, config.model, num_labels=config.num_labels)
     assign_tf1_learned(model, prefix)
@@ -178,10 +177,8 @@ def _encoder_flags(
     other = {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
     useless, wanted = own, "holds no encoder, expected bert_hub"
     if holds_bert:
-        useless, wanted = (
-            other,
-            "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it",
-        )
+        useless = other
+        wanted = "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it"
     for flag, value in useless.items():
         if value:
             raise ArgumentError(f"{flag}={value}: {prefix} {wanted}")

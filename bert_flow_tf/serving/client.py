@@ -58,7 +58,7 @@ def connect(target: str, model: str, version: int | None = None, *, timeout: flo
         raise ArgumentError(f"model: found {model!r}, expected a model's name")
     if version is not None and not (_is_whole(version) and 0 <= version < 1 << 63):
         raise ArgumentError(f"version: found {version!r}, expected a whole number from 0 on, or None for the newest")
-    _check_seconds("timeout", timeout)
+    _check_timeout(timeout)
     served = ServedModel(target, model)
     try:
         url = parse_url(target if isinstance(target, str) else "")
@@ -147,7 +147,7 @@ class ServingClient:
           NoAnswerInTimeError: it was not in time; the message has the last that was seen.
           ServingError: what answers there is no model server.
         """
-        _check_seconds("timeout", timeout)
+        _check_timeout(timeout)
         deadline, pause, seen = time.monotonic() + timeout, _FIRST_POLL, ""
         while True:
             left = max(deadline - time.monotonic(), 1e-3)
@@ -252,11 +252,11 @@ def _listed(states: list[VersionState]) -> str:
     return ", ".join(f"version {version} {state}" for version, state in states) or "no version"
 
 
-def _check_seconds(name: str, value: Any) -> None:
+def _check_timeout(value: Any) -> None:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not number or not 0 < value <= _LONGEST_TIMEOUT:
         raise ArgumentError(
-            f"{name}: found {value!r}, expected a positive number of seconds, at most {_LONGEST_TIMEOUT}"
+            f"timeout: found {value!r}, expected a positive number of seconds, at most {_LONGEST_TIMEOUT}"
         )
 
 

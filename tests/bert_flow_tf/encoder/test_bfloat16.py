@@ -6,12 +6,7 @@ import tensorflow as tf
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import ArgumentError
-
-INPUTS = {
-    "input_word_ids": tf.constant([[2, 7, 9, 4, 3], [2, 10, 3, 0, 0]]),
-    "input_mask": tf.constant([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]),
-    "input_type_ids": tf.constant([[0, 0, 1, 1, 1], [0, 0, 0, 0, 0]]),
-}
+from tests.bert_flow_tf.encoder.test_fused_bert import INPUTS
 
 
 def test_matrices_are_rounded_and_biases_and_norms_are_not(encoder):
