@@ -11,19 +11,8 @@ from bert_flow_tf.errors import UserError, command_line_message, quiet_libraries
 
 # Each command is the function of its own name in the module of its own name.
 _COMMANDS = (
-    "analyze",
-    "calibrate",
-    "convert",
-    "encode",
-    "evaluate",
-    "export",
-    "fit",
-    "prepare",
-    "project",
-    "query",
-    "report",
-    "reproduce",
-    "similarity",
+    *("analyze", "calibrate", "convert", "encode", "evaluate", "export", "fit", "prepare", "project", "query"),
+    *("report", "reproduce", "similarity"),
 )
 
 

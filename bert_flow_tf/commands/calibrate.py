@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bert_flow_tf.commands.options import FlowConfigName, ModelOptions, Seeds, model_options, require_gold, task_option
+from bert_flow_tf.commands.options import (
+    ModelOptions,
+    flow_config_name,
+    model_options,
+    require_gold,
+    seed_list,
+    task_option,
+)
 from bert_flow_tf.commands.outputs import made_result, pooled_embeddings, write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import output_file
@@ -29,11 +36,11 @@ if TYPE_CHECKING:
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
 @click.option("--methods", metavar="LIST", help="Calibrations, commas between.  [default: all of them]")
-@click.option("--seeds", type=Seeds(), default="3", metavar="N|LIST", help="Of the flow: 1 to N, or a list: 7,8.")
+@click.option("--seeds", callback=seed_list, default="3", metavar="N|LIST", help="Of the flow: 1 to N, or a list: 7,8.")
 @click.option("--fit_on", type=click.Choice(["all", "train"]), default="all", help="Splits to fit on.")
 @click.option(
     "--flow_model_config",
-    type=FlowConfigName(),
+    callback=flow_config_name,
     metavar="NAME|FILE",
     default=DEFAULT_CONFIG,
     help="Of the flow.",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, Names, model_options
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import made_result, write_results
 from bert_flow_tf.files.outputs import output_file
 from bert_flow_tf.results import EVALUATION_FILE
@@ -19,7 +19,14 @@ _PROTOCOLS = ("wmean", "mean", "all")
 
 @click.command()
 @model_options()
-@click.option("--tasks", "names", type=Names(), required=True, metavar="LIST", help="Tasks, commas between, see above.")
+@click.option(
+    "--tasks",
+    "names",
+    callback=name_list(),
+    required=True,
+    metavar="LIST",
+    help="Tasks, commas between, see above.",
+)
 @click.option("--glue_dir", metavar="DIR", help="Folder of the folders STS-B, SICK-R, QNLI-Regression, …")
 @SENTEVAL_OPTION
 @click.option(

@@ -7,9 +7,9 @@ import click
 
 from bert_flow_tf.commands.options import (
     ENCODER_OPTIONS,
-    FlowConfigName,
     ModelOptions,
     SentenceInput,
+    flow_config_name,
     input_options,
     with_options,
 )
@@ -26,7 +26,7 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @with_options(ENCODER_OPTIONS)
 @input_options
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@click.option("--flow_model_config", type=FlowConfigName(), default=DEFAULT_CONFIG, metavar="NAME|FILE")
+@click.option("--flow_model_config", callback=flow_config_name, default=DEFAULT_CONFIG, metavar="NAME|FILE")
 @click.option("--num_train_epochs", type=_POSITIVE, default=1.0, metavar="X")
 @click.option("--train_batch_size", type=click.IntRange(1), default=64, metavar="N", help="Sentences per step.")
 @click.option("--flow_learning_rate", type=_POSITIVE, default=1e-3, metavar="X")

@@ -162,86 +162,81 @@ def input_options(function: Command) -> Command:
     return with_options(options)(command)
 
 
-class Names(click.ParamType):
-    """A list of names with commas between, each once; where they are `known`, another or a repeated one is refused."""
+def _callback(convert: Callable[[str, str], Any]) -> Callable[[click.Context, click.Option, str | None], Any]:
+    """A callback for `click.option` of a function from a flag and its text to a value."""
 
-    name = "names"
+    def callback(ctx: click.Context, option: click.Option, text: str | None) -> Any:
+        return None if text is None else convert(option.opts[0], text)
 
-    def __init__(self, known: Collection[str] = ()):
-        self._known = known
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
-        names = [name.strip() for name in value.split(",") if name.strip()]
-        expected = f"some of {', '.join(self._known)}" if self._known else "names with commas between"
-        if not names:
-            raise UserError(f"{_flag(param)}: found none, expected {expected}")
-        for name in names if self._known else ():
-            if name not in self._known:
-                raise UserError(f"{_flag(param)}: found {name}, expected {expected}")
-            if names.count(name) > 1:
-                raise UserError(f"{_flag(param)}: found {name} twice, expected each once")
-        return list(dict.fromkeys(names))
+    return callback
 
 
-class Seeds(click.ParamType):
-    """Seeds: 1 to N for a number, the numbers themselves for a list (`7,` for one)."""
+def name_list(known: Collection[str] = ()) -> Callable:
+    """Callback: names with commas between, each once; where they are `known`, another or a repeated one is refused."""
+    expected = f"some of {', '.join(known)}" if known else "names with commas between"
 
-    name = "seeds"
+    @_callback
+    def convert(flag: str, text: str) -> list[str]:
+        found = [name.strip() for name in text.split(",") if name.strip()]
+        if not found:
+            raise UserError(f"{flag}: found none, expected {expected}")
+        for name in found if known else ():
+            if name not in known:
+                raise UserError(f"{flag}: found {name}, expected {expected}")
+            if found.count(name) > 1:
+                raise UserError(f"{flag}: found {name} twice, expected each once")
+        return list(dict.fromkeys(found))
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
-        flag = _flag(param)
-        parts = [part.strip() for part in value.split(",") if part.strip()]
-        if not parts or not all(part.isascii() and part.isdigit() for part in parts):
-            raise UserError(f"{flag}: found {value!r}, expected a number of seeds, or a list of seeds from 0: 7,8,9")
-        seeds = [int(part) for part in parts]
-        if "," not in value:
-            if not seeds[0]:
-                raise UserError(f"{flag}: found 0, expected at least one (write 0, with its comma for the seed 0)")
-            if seeds[0] > _MOST_SEEDS:
-                raise UserError(
-                    f"{flag}: found {value}, expected at most {_MOST_SEEDS} (write {value}, for that one seed)"
-                )
-            return list(range(1, seeds[0] + 1))
-        if len(set(seeds)) < len(seeds):
-            raise UserError(f"{flag}: found {value!r}, expected different seeds")
-        if max(seeds) > _LARGEST_SEED:
-            raise UserError(f"{flag}: found {max(seeds)}, expected seeds up to {_LARGEST_SEED}")
-        return seeds
+    return convert
 
 
-class FlowConfigName(click.ParamType):
-    """Name of a shipped flow configuration, or a JSON file that holds one."""
+@_callback
+def seed_list(flag: str, text: str) -> list[int]:
+    """Callback: seeds 1 to N for a number, the numbers themselves for a list (`7,` for one)."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isascii() and part.isdigit() for part in parts):
+        raise UserError(f"{flag}: found {text!r}, expected a number of seeds, or a list of seeds from 0: 7,8,9")
+    found = [int(part) for part in parts]
+    if "," not in text:
+        if not found[0]:
+            raise UserError(f"{flag}: found 0, expected at least one (write 0, with its comma for the seed 0)")
+        if found[0] > _MOST_SEEDS:
+            raise UserError(f"{flag}: found {text}, expected at most {_MOST_SEEDS} (write {text}, for that one seed)")
+        return list(range(1, found[0] + 1))
+    if len(set(found)) < len(found):
+        raise UserError(f"{flag}: found {text!r}, expected different seeds")
+    if max(found) > _LARGEST_SEED:
+        raise UserError(f"{flag}: found {max(found)}, expected seeds up to {_LARGEST_SEED}")
+    return found
 
-    name = "flow"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from glow.config import GlowConfig
+@_callback
+def flow_config_name(flag: str, text: str) -> str:
+    """Callback: name of a shipped flow configuration, or a JSON file that holds one."""
+    from glow.config import GlowConfig
 
-        try:
-            GlowConfig.load(value)
-        except (ValueError, OSError) as error:
-            raise UserError(f"{_flag(param)}: {error}") from error
-        return value
+    try:
+        GlowConfig.load(text)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{flag}: {error}") from error
+    return text
 
 
-class TaskName(click.ParamType):
-    """A `tasks.Task` by any of its names: `STS-B`, `stsb`, `QNLI-Regression`, `qnli`, in any case."""
+@_callback
+def task_name(flag: str, text: str) -> "Task":
+    """Callback: a `tasks.Task` by any of its names: `STS-B`, `stsb`, `QNLI-Regression`, `qnli`, in any case."""
+    from bert_flow_tf.data.sts_sets import task_key
+    from bert_flow_tf.data.tasks import TASKS
 
-    name = "task"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Task":
-        from bert_flow_tf.data.sts_sets import task_key
-        from bert_flow_tf.data.tasks import TASKS
-
-        found = next((task for name, task in TASKS.items() if task_key(name) == task_key(value)), None)
-        if found is None:
-            raise UserError(f"{_flag(param)}: unknown task {value!r}, expected one of {', '.join(TASKS)}")
-        return found
+    found = next((task for name, task in TASKS.items() if task_key(name) == task_key(text)), None)
+    if found is None:
+        raise UserError(f"{flag}: unknown task {text!r}, expected one of {', '.join(TASKS)}")
+    return found
 
 
 def task_option(words: str) -> Decorator:
     """Decorator that adds `--task`, STS-B by default; `words` are its help."""
-    return click.option("--task", default="STS-B", type=TaskName(), metavar="NAME", help=words)
+    return click.option("--task", default="STS-B", callback=task_name, metavar="NAME", help=words)
 
 
 def require_gold(task: "Task", splits: Sequence[str]) -> None:
@@ -258,7 +253,3 @@ def require_gold(task: "Task", splits: Sequence[str]) -> None:
             raise UserError(
                 f"--task: {task.name} has no gold scores for its {split} split, expected one of {', '.join(scored)}"
             )
-
-
-def _flag(param: click.Parameter | None) -> str:
-    return param.opts[0] if param else "value"

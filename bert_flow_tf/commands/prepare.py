@@ -4,12 +4,12 @@ import pathlib
 
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, Names
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list
 from bert_flow_tf.errors import UserError
 
 
 @click.command()
-@click.option("--data", "names", type=Names(), required=True, metavar="LIST", help="What to write, see above.")
+@click.option("--data", "names", callback=name_list(), required=True, metavar="LIST", help="What to write, see above.")
 @SENTEVAL_OPTION
 @click.option("--out", required=True, metavar="DIR", help="GLUE folder in which a folder of each is made.")
 @click.option("--overwrite", is_flag=True, help="Replace folders that this command made.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, Names, Seeds
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list, seed_list
 from bert_flow_tf.commands.outputs import write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import check_writable
@@ -27,9 +27,13 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 
 @click.command()
 @click.option(
-    "--rows", type=Names(PRESETS), default="avg,last2avg,flow-target", metavar="LIST", help="Rows, see above."
+    "--rows",
+    callback=name_list(PRESETS),
+    default="avg,last2avg,flow-target",
+    metavar="LIST",
+    help="Rows, see above.",
 )
-@click.option("--seeds", type=Seeds(), default="1", metavar="N|LIST", help="How many seeds, 1 to N, or a list.")
+@click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="How many seeds, 1 to N, or a list.")
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3): 1 epoch, 2e-5, batches of 16.")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, large, a TF-Hub handle or a folder.")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub, where it does not tell.")
@@ -37,7 +41,7 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, …, and of MNLI and SNLI for NLI.")
 @SENTEVAL_OPTION
-@click.option("--tasks", "names", type=Names(), default="stsb", metavar="LIST", help="Tasks, see above.")
+@click.option("--tasks", "names", callback=name_list(), default="stsb", metavar="LIST", help="Tasks, see above.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results; begun ones go on.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
 def reproduce(

@@ -1,4 +1,4 @@
-"""The rows of the paper's tables: what each trains, on what, and its figure."""
+"""The rows of the paper's tables: what each trains, on what, and how, as flags of `run_siamese`."""
 
 import dataclasses
 
@@ -14,6 +14,17 @@ class Preset:
     on_nli: bool  # Whether the flow is learned on NLI sentences.
 
 
+# 1 epoch of MNLI and SNLI (Li et al. 2020, section 4.1, and the original's README).
+NLI_FLAGS = {"num_train_epochs": "1.0", "learning_rate": "2e-5", "train_batch_size": "16"}
+# The flow on all sentences of the target task (the original's README).
+FLOW_FLAGS = {
+    "flow_loss": "1",
+    "flow_learning_rate": "1e-3",
+    "num_examples": "0",
+    "num_train_epochs": "1.0",
+    "train_batch_size": "32",
+    "use_full_for_training": "1",
+}
 # Li et al. 2020, section 4.1, Tables 2 and 3. The settings are those of the original's README,
 # and the paper's for the flow on NLI, which that leaves out.
 PRESETS = {

@@ -10,25 +10,15 @@ from typing import Any, NamedTuple
 from bert_flow_tf.encoder.handles import ENCODER_NAMES
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
-from bert_flow_tf.paper.presets import Preset
+from bert_flow_tf.paper.presets import FLOW_FLAGS, NLI_FLAGS, Preset
 from glow.config import DEFAULT_CONFIG
 
 EMBEDDING_TYPES = ("avg", "avg-last-2")
 EXPORTED_TYPE = "avg-last-2"  # The paper's best on STS-B.
 
-_NLI_FLAGS = {"num_train_epochs": "1.0", "learning_rate": "2e-5", "train_batch_size": "16"}
 # No label is used and nothing is trained: the way the original's README scores an encoder as it is.
 _NO_FLOW_FLAGS = {"flow": "0", "flow_loss": "0", "num_examples": "0", "num_train_epochs": "1e-10"}
-_FLOW_FLAGS = {
-    "flow": "1",
-    "flow_loss": "1",
-    "flow_model_config": DEFAULT_CONFIG,
-    "flow_learning_rate": "1e-3",
-    "num_examples": "0",
-    "num_train_epochs": "1.0",
-    "train_batch_size": "32",
-    "use_full_for_training": "1",
-}
+_FLOW_FLAGS = {"flow": "1", "flow_model_config": DEFAULT_CONFIG, **FLOW_FLAGS}
 _TRAIN = {"do_train": "true", "do_eval": "true"}
 _PREDICT = {"test": {"do_predict": "true"}, "dev": {"do_predict": "true", "do_predict_on_dev": "true"}}
 
@@ -152,7 +142,7 @@ class StageBuilder:
         self._target_data = {"data": _digest_of_data(recipe.target.folder)}
         self.nli: Stage | None = None
         if recipe.with_nli:
-            self.nli = self._siamese("NLI fine-tuning", recipe.nli_name, _NLI_FLAGS, on_nli=True)
+            self.nli = self._siamese("NLI fine-tuning", recipe.nli_name, NLI_FLAGS, on_nli=True)
             self._weights = {"NLI fine-tuning": _digest(self.nli.settings)}
 
     def scores(self, kind: str, title: str) -> Stage:

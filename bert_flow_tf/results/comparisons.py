@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.paper.figures import original_figure, original_runs, paper_tables
-from bert_flow_tf.paper.presets import PRESETS, Preset
+from bert_flow_tf.paper.presets import FLOW_FLAGS, NLI_FLAGS, PRESETS, Preset
 from bert_flow_tf.results.records import Calibrations
 from bert_flow_tf.results.rows import Row
 from bert_flow_tf.runs.record import Encoder, Flow, Model, Setting, Training
@@ -33,11 +33,13 @@ _QNLI_PAIRS = (5463, 5732)
 # Pairs of MNLI's training split and of SNLI, with its dev and test splits or without (961,735 and 942,069), give or
 # take those without a label.
 _NLI_PAIRS = range(935_000, 965_000)
-# 1 epoch of MNLI and SNLI at 2e-5, batches of 16 (Li et al. 2020, section 4.1, and the original's README).
-_NLI_TRAINING: dict[str, Setting] = {
-    "num_train_epochs": 1,
-    "learning_rate": 2e-5,
-    "train_batch_size": 16,
+
+
+def _values(flags: Mapping[str, str]) -> dict[str, Setting]:
+    return {name: float(value) for name, value in flags.items()}
+
+
+_NLI_TRAINING = _values(NLI_FLAGS) | {
     "num_examples": -1,
     "max_seq_length": 64,
     "flow": 0,
@@ -45,17 +47,7 @@ _NLI_TRAINING: dict[str, Setting] = {
     "l2_penalty": -1,
     "sentence_embedding_type": "avg",
 }
-# How the paper's flow is learned, on all sentences of the target task (the original's README).
-_FLOW_TRAINING: dict[str, Setting] = {
-    "num_examples": 0,
-    "num_train_epochs": 1.0,
-    "train_batch_size": 32,
-    "flow_learning_rate": 1e-3,
-    "use_full_for_training": 1,
-    "dupe_factor": 1,
-    "flow_loss": 1,
-    "flow_ddi": False,
-}
+_FLOW_TRAINING = _values(FLOW_FLAGS) | {"dupe_factor": 1, "flow_ddi": False}
 # Pairs that a flow on the target learns on, by --use_full_for_training: the training split, or all. Of QNLI, those
 # of the old and of the new version; STS-12 to STS-16 have one split, which is all three to the original.
 _LEARNED_PAIRS: dict[str, dict[Setting, tuple[int, ...]]] = {
@@ -239,7 +231,7 @@ def _preset(row: Row) -> Preset | None:
         return next((one for one in PRESETS.values() if (one.flow, one.pooling) == (None, model.pooling)), None)
     for preset in PRESETS.values():
         if preset.flow is not None and preset.pooling == model.pooling and flow.name in _PAPER_FLOWS:
-            wanted = _FLOW_TRAINING | {name: float(value) for name, value in preset.flow.items()}
+            wanted = _FLOW_TRAINING | _values(preset.flow)
             if _learned_as(flow.training, wanted, "ALLNLI" if preset.on_nli else row.task):
                 return preset
     return None

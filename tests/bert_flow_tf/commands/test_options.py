@@ -6,14 +6,14 @@ import click
 import pytest
 
 from bert_flow_tf.commands.options import (
-    FlowConfigName,
     ModelOptions,
-    Names,
-    Seeds,
-    TaskName,
+    flow_config_name,
     input_options,
     model_options,
+    name_list,
     require_gold,
+    seed_list,
+    task_name,
 )
 from bert_flow_tf.data.tasks import TASKS, get_task
 from tests.refusals import user_error
@@ -42,10 +42,10 @@ def read(source):
 
 
 @click.command("values")
-@click.option("--seeds", type=Seeds())
-@click.option("--names", type=Names())
-@click.option("--task", type=TaskName())
-@click.option("--flow", type=FlowConfigName())
+@click.option("--seeds", callback=seed_list)
+@click.option("--names", callback=name_list())
+@click.option("--task", callback=task_name)
+@click.option("--flow", callback=flow_config_name)
 def values(**values):
     """Stands for a command with the other options."""
     return values

@@ -8,25 +8,30 @@ from hypothesis import given, settings
 
 from bert_flow_tf.report.page import html_page, markdown_page, write_report
 from bert_flow_tf.report.sections import Section, Terms
+from bert_flow_tf.results.collect import analysis_plots
 from tests.bert_flow_tf.markup import ANY_TEXT, Page, markdown_as_html
-from tests.bert_flow_tf.report import collected
 
 
-def written(out):
-    write_report(out, collected.report(), collected.PLOTS)
+def written(out, report, plots):
+    write_report(out, report, plots)
     return {path.name: path.read_text(encoding="utf-8") for path in out.iterdir()}
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
+def plots(sources):
+    return analysis_plots(sources) | {"lexical-1": b"<svg><script>alert(1)</script></svg>"}
+
+
+@pytest.fixture(scope="module")
+def files(report, plots, tmp_path_factory):
     """The text of a report's files by name."""
-    return written(tmp_path_factory.mktemp("report") / "out")
+    return written(tmp_path_factory.mktemp("report") / "out", report, plots)
 
 
-def test_the_same_results_give_the_same_files(files, tmp_path):
+def test_the_same_results_give_the_same_files(report, plots, files, tmp_path):
     assert set(files) == {"report.html", "report.md", "results.json"}
-    assert written(tmp_path / "again") == files
-    assert json.loads(files["results.json"]) == collected.report()
+    assert written(tmp_path / "again", report, plots) == files
+    assert json.loads(files["results.json"]) == report
 
 
 def test_page_and_markdown_hold_the_same_tables(files):
@@ -39,11 +44,11 @@ def test_page_and_markdown_hold_the_same_tables(files):
         assert all(text.startswith(start) for text, start in zip(row, other, strict=True))
 
 
-def test_plots_are_images_within_the_page_with_their_captions(files):
+def test_plots_are_images_within_the_page_with_their_captions(report, plots, files):
     images = Page(files["report.html"]).all("img")
-    assert [image["alt"] for image in images] == ["Every seed.", "Every calibration.", "Every pair."]
+    assert [image["alt"] for image in images] == list(report["figures"].values())
     kind, _, data = images[2]["src"].partition(",")
-    assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", collected.PLOTS["lexical-1"])
+    assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", plots["lexical-1"])
 
 
 def test_the_page_loads_and_runs_nothing(files):

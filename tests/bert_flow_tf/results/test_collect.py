@@ -12,26 +12,14 @@ from hypothesis import strategies as st
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.report.sections import sections
 from bert_flow_tf.results.collect import analysis_plots, collect
-from bert_flow_tf.results.records import SubsetScores
 from bert_flow_tf.results.sources import find_sources
-from tests.bert_flow_tf import records
 from tests.bert_flow_tf.results import written
-from tests.bert_flow_tf.results.written import task_scores, write
+from tests.bert_flow_tf.results.written import write
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """A folder with a run, its baseline, and a file or folder of every other kind but a reproduction."""
-    folder = tmp_path_factory.mktemp("shared") / "results"
-    subsets = {"MSRpar": SubsetScores(pairs=750, spearman=0.6543), "MSRvid": SubsetScores(pairs=750, spearman=0.8)}
-    sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108, subsets=subsets)
-    written.write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632))
-    write(folder / "demo.json", written.scores(sts12=sts12, stsb=task_scores(score=0.73)))
-    write(folder / "calibration.json", written.calibrations())
-    write(folder / "lexical" / "results.json", written.lexical(), "lexical.svg")
-    write(folder / "words" / "results.json", written.words(), "words.svg")
-    write(folder / "isotropy" / "results.json", written.isotropies(), "spectrum.svg")
-    return folder
+    return written.write_all(tmp_path_factory.mktemp("shared") / "results")
 
 
 @pytest.fixture(scope="module")
@@ -75,31 +63,6 @@ def test_any_slip_in_any_file_is_one_line_or_does_not_matter(results, data):
         path.write_text(text, encoding="utf-8")
 
 
-def test_a_run_stands_beside_its_baseline_and_the_tf1_code(report):
-    (row,) = [one for one in report["scores"] if one["flow"] and one["task"] == "STS-B"]
-    assert row["difference_from_baseline_x100"] == pytest.approx(5.4632)
-    assert (row["paper"], row["difference_from_paper_x100"]) == (None, None)
-    assert row["original"]["values_x100"] == [pytest.approx(78.4632)]
-
-
-def test_the_protocols_of_a_task_stand_apart_and_its_sets_with_one(report):
-    rows = [one for one in report["scores"] if one["flow"] and one["task"] == "STS-12"]
-    assert [(one["protocol"], one["this_run"]["mean_x100"]) for one in rows] == [
-        ("wmean", pytest.approx(70)),
-        ("mean", pytest.approx(69)),
-        ("all", pytest.approx(72)),
-    ]
-    assert [one["subsets"].get("MSRpar") for one in rows] == [pytest.approx(65.43), None, None]
-
-
-def test_where_it_comes_from_is_recorded(report):
-    (run,) = [one for one in report["sources"] if one["kind"] == "run"]
-    assert (run["pooling"], run["seeds"], run["flow"]["config"]) == (["cls"], [1234], "config_l3_d3_w32")
-    assert run["versions"] == records.MADE_BY.libraries
-    assert {one["task"] for one in run["data"]} == {"STS-B", "STS-12"}
-    assert run["protocol"].startswith("cosine; wmean, mean and all")
-
-
 def test_a_run_that_was_only_trained_has_no_scores_and_no_protocol(tmp_path):
     written.write_run(tmp_path / "run")
     record = collect(find_sources([tmp_path / "run"])[0], "Results")
@@ -139,32 +102,6 @@ def test_lexical_correlations_stand_beside_table_6_on_the_dev_set_of_stsb_alone(
     for task, split in (("sts-b", "test"), ("sick-r", "dev")):
         rows = collected(write(path, written.lexical(task, split)), "lexical")["rows"]
         assert {cell["paper_x100"] for row in rows for cell in (row["gold"], row["edit distance"])} == {None}
-
-
-def test_words_stand_beside_table_1_bin_by_bin(report):
-    assert [(row["measure"], row["values"][0], row["paper"][0]) for row in report["words"][0]["rows"]] == [
-        ("mean ℓ2 norm", 0.9, 0.95),
-        ("mean 3-NN ℓ2 distance", 0.7, 0.77),
-        ("mean 5-NN ℓ2 distance", 0.75, 0.83),
-        ("mean 7-NN ℓ2 distance", 0.8, 0.87),
-        ("mean 3-NN dot product", 0.7, 0.73),
-        ("mean 5-NN dot product", 0.75, 0.73),
-        ("mean 7-NN dot product", 0.8, 0.72),
-    ]
-
-
-def test_isotropy_is_what_was_measured_beside_the_standard_normal(report):
-    (record,) = report["isotropy"]
-    assert list(record["measures"]) == ["without flow", "standard normal"]
-    measured = written.isotropies().measures["without flow"]
-    assert record["measures"]["without flow"]["mean_cosine"] == measured.mean_cosine
-    assert (record["task"], record["encoder"]["name"], record["encoder"]["pooling"]) == ("STS-B", "demo", "avg-last-2")
-
-
-def test_training_is_what_the_run_left(report):
-    (record,) = report["trainings"]
-    assert (record["steps"], record["seconds"], record["pairs"], record["seed"]) == (269, 12.5, 8628, 1234)
-    assert record["on_dev"] == {"eval_loss_flow": -0.68, "eval_pearsonr": 0.837, "global_step": 269}
 
 
 def test_a_correlation_that_was_undefined_is_left_out_and_any_other_line_refused(tmp_path):

@@ -1,7 +1,5 @@
 """Every kind of result is known by what is in it, and what is none is refused or left out."""
 
-import json
-
 import pytest
 
 from bert_flow_tf.errors import UserError
@@ -118,9 +116,3 @@ def test_an_earlier_report_is_no_result(results):
     write(results / "report" / "results.json", {"format_version": 2, "kind": "report"})
     assert [source.kind for source in find_sources([results])[0]] == KINDS
     assert "report: found a folder without results" in refused(results / "report")
-
-
-def test_what_is_written_is_read_again(results):
-    (source,), _ = find_sources([results / "b_evaluation.json"])
-    assert source.result == written.scores()
-    assert json.loads((results / "b_evaluation.json").read_text())["model"]["encoder"]["name"] == "demo"

@@ -63,6 +63,22 @@ def write_run(folder, model=CLS_FLOW, **tasks):
     return folder
 
 
+def write_all(folder):
+    """The folder, with a run, its baseline, and a file or folder of every other kind but a reproduction."""
+    subsets = {
+        "MSRpar": results.SubsetScores(pairs=750, spearman=0.6543),
+        "MSRvid": results.SubsetScores(pairs=750, spearman=0.8),
+    }
+    sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108, subsets=subsets)
+    write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632))
+    write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73)))
+    write(folder / "calibration.json", calibrations())
+    write(folder / "lexical" / "results.json", lexical(), "lexical.svg")
+    write(folder / "words" / "results.json", words(), "words.svg")
+    write(folder / "isotropy" / "results.json", isotropies(), "spectrum.svg")
+    return folder
+
+
 def reproduction(rows, models, title="STS-B", **task):
     """What `reproduce` writes: for each row's name its scores over the seeds, and its first seed's model."""
     made = {}
