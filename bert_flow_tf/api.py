@@ -177,8 +177,7 @@ class BertFlow:
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a finished run of `run_siamese`, or of a folder that `save` wrote.
 
-        Args:
-          run: the run's directory, for its last checkpoint, or the prefix of one of its checkpoints.
+        `run` is the run's directory, for its last checkpoint, or the prefix of one of its checkpoints.
 
         Raises:
           UserError: it is not a run, its training has not finished, or its encoder cannot be found.
@@ -277,10 +276,8 @@ class BertFlow:
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yields pairs of a list of sentences and their embeddings, float32 [k, embedding_size], in order.
 
-        For streams whose embeddings do not fit into memory: nothing is kept from one part to the next.
-
-        Raises:
-          UserError: as `encode`.
+        For streams whose embeddings do not fit into memory: nothing is kept from one part to the next. Raises as
+        `encode`.
         """
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         for part, embeddings in self._current_embeddings().encode_parts(sentences, **options):
@@ -302,11 +299,7 @@ class BertFlow:
     def bits_per_dim(
         self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> np.ndarray:
-        """The flow's loss of each sentence, float32 [n]: -log2 of its embedding's density, per dimension.
-
-        Raises:
-          UserError: there is no flow, or an element is not a string.
-        """
+        """The flow's loss of each sentence, float32 [n]: -log2 of its density per dimension; see `log_prob`."""
         flow = self._needed_flow("bits_per_dim")
         return self.log_prob(sentences, batch_size, show_progress_bar) / (-flow.event_size * np.log(2.0))
 
@@ -325,11 +318,7 @@ class BertFlow:
         return flow.inverse(z).numpy()
 
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
-        """Embeddings before the flow, float32 [n, D], drawn from its density; the same for the same int `seed`.
-
-        Raises:
-          UserError: there is no flow.
-        """
+        """Embeddings before the flow, float32 [n, D], drawn from its density; the same for the same int `seed`."""
         return self._needed_flow("sample").sample(n, seed).numpy()
 
     def _needed_flow(self, what: str) -> Glow:

@@ -31,7 +31,7 @@ class ActNorm(VectorBijector):
         A channel whose deviation is negligible (see `embeddings.negligible_deviation`) keeps scale 1.
 
         Args:
-          x: eager tensor or array [n, event_size], finite.
+          x: eager tensor or array [n, event_size].
           typical_deviation: the deviation of a channel that carries information, where earlier steps say it; else, or
             if that is larger, the root mean square over channels.
 

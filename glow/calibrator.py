@@ -42,8 +42,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       show_progress_bar: None shows it on a terminal only.
 
     Attributes:
-      config_: the `GlowConfig` of the flow.
-      flow_: the `glow.flow.Glow`.
+      flow_, config_: the `glow.flow.Glow` and its `GlowConfig`.
       n_steps_: number of steps taken.
       losses_: float32 [n_steps_], each step's mean loss before it, in bits per dimension.
     """

@@ -46,13 +46,12 @@ class Glow(tf.Module):
     def __init__(
         self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32, name: str = "flow"
     ) -> None:
-        """Creates the flow's variables, with the original's initial values.
+        """Creates the flow's variables below `name`, with the original's initial values.
 
         Args:
           event_size: D, 2 ** n_levels or more, since every level halves its channels. The original takes no width
             but multiples of that; here an odd number leaves x2 one channel more than x1.
           seed: non-negative int; same seed, same bits.
-          name: first part of the variables' names.
 
         Raises:
           ValueError: `event_size` does not fit the levels, or `seed` is negative.
@@ -118,12 +117,11 @@ class Glow(tf.Module):
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """The variables that training changes, each once, in order of creation."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
     @property
     def non_trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """The fixed variables, each once: P and sign_S of learned permutations."""
+        """P and sign_S of learned permutations."""
         return tuple(variable for variable in self.variables if not variable.trainable)
 
     @property

@@ -48,12 +48,7 @@ _TITLES = {"stsb": "STS-B", "sickr": "SICK-R"} | {name: f"STS-{name[3:]}" for na
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScoredPairs:
-    """Sentence pairs with gold scores.
-
-    Attributes:
-      name: of the sub-set, as its files spell it; of the task where that has one set only.
-      gold: float64 [n].
-    """
+    """n sentence pairs with gold scores, float64 [n]; named as their files are, or as a task that is one set only."""
 
     name: str
     sentences_a: list[str]
@@ -72,8 +67,7 @@ class SimilarityTask:
       name: one of `TASK_NAMES`, or `tfds:` and the name of a TensorFlow dataset.
       title: the name as the paper prints it.
       metric: "spearman" (with Pearson's correlation beside it) or "auc".
-      split: the split's name in its source.
-      source: where the pairs were read: a folder, or the dataset's name.
+      split, source: the split's name in the folder, or the dataset of that name, where the pairs were read.
       subsets: its sub-sets, or the one set that it is.
     """
 

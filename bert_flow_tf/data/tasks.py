@@ -108,7 +108,6 @@ class Examples:
     """Pairs of sentences with their labels.
 
     Attributes:
-      sentences_a, sentences_b: n sentences each.
       labels: [n], float32 scores as in the file (regression) or int32 class ids.
       has_labels: False where the labels, or some of them, only stand in for missing ones.
     """
@@ -190,7 +189,7 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
     Args:
       data_dir: the task's folder. For ALLNLI any folder beside `MNLI` (and `SNLI`), whose dev and test splits are
         ALLNLI's too.
-      split: "train", "dev" or "test". The test split has no labels (see the module's quirks).
+      split: one of `SPLITS`. The test split has no labels (see the module's quirks).
 
     Raises:
       UserError: unknown task or split, missing folder, file or column, bytes that are not UTF-8, a row with too few

@@ -20,15 +20,9 @@ GOLD, BERT, FLOW = "Gold similarity", "BERT-induced similarity", "Flow-induced s
 
 
 def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np.ndarray:
-    """Words to insert, delete or replace to turn each sentence of `sentences_a` into its partner: int64 [n].
-
-    Raises:
-      UserError: the lists differ in length.
-    """
+    """Words to insert, delete or replace to turn each sentence of `sentences_a` into its partner: int64 [n]."""
     from rapidfuzz.distance import Levenshtein
 
-    if len(sentences_a) != len(sentences_b):
-        raise UserError(f"{len(sentences_a)} first sentences for {len(sentences_b)} second ones, expected pairs")
     distances = [Levenshtein.distance(a.split(), b.split()) for a, b in zip(sentences_a, sentences_b, strict=True)]
     return np.asarray(distances, np.int64)
 

@@ -21,7 +21,6 @@ def test_reversal_reverses_the_channels_and_nothing_else():
     x = tf.reshape(tf.range(6.0), [2, 3])
     np.testing.assert_array_equal(Reversal().forward(x), [[2, 1, 0], [5, 4, 3]])
     # The original multiplies by a constant matrix.
-    np.testing.assert_array_equal(Reversal().forward(x), x @ np.eye(3, dtype=np.float32)[::-1])
     graph = tf.function(Reversal().forward).get_concrete_function(x).graph
     assert "MatMul" not in {operation.type for operation in graph.get_operations()}
 
