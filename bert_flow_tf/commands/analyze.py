@@ -14,7 +14,7 @@ from bert_flow_tf.commands.options import (
     task_option,
     with_options,
 )
-from bert_flow_tf.commands.outputs import made_result, pooled_embeddings, results_folder, write_results_folder
+from bert_flow_tf.commands.outputs import made_result, pooled_embeddings, results_folder
 from bert_flow_tf.errors import UserError
 
 if TYPE_CHECKING:
@@ -177,13 +177,20 @@ def isotropy(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: 
 def _finish(
     folder: pathlib.Path, result: "Lexical | Words | Isotropy", headline: str, figure: "Figure", plot: str
 ) -> None:
-    """Prints the result below its headline, and writes it with its figure."""
+    """Prints the result below its headline, and makes the folder, whole or not at all: the result and its plot."""
+    from bert_flow_tf.evaluation.plots import write_figure
+    from bert_flow_tf.files.atomic import new_folder
+    from bert_flow_tf.files.json_files import write_json
     from bert_flow_tf.report.tables import MEASURED_TABLES
     from bert_flow_tf.results.collect import analysis
+    from bert_flow_tf.results.records import RESULTS_FILE
 
     click.echo(headline)
     click.echo(MEASURED_TABLES[str(result.__struct_config__.tag)](analysis(result)).to_text())
-    write_results_folder(folder, result, figure, plot)
+    with new_folder(folder) as new:
+        write_json(new / RESULTS_FILE, result)
+        write_figure(figure, new, plot)
+    click.echo(f"written: {folder}/{RESULTS_FILE} and plots beside it")
 
 
 def _through_flow(flow: "Glow", u: "np.ndarray", batch_size: int = 1024) -> tuple["np.ndarray", "np.ndarray"]:

@@ -67,18 +67,17 @@ def convert(
     output_folder(out, kind, overwrite=overwrite, flag=f"--out={out}")
     do_lower_case = None if cased is None else not cased
     # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
+    made = f"encoder folder written: {out}"
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run
 
+        made = f"run written: {out}"
         convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **of_the_flow)
-        click.echo(f"run written: {out}")
-        return
-    if run and to_tf1:
+    elif run and to_tf1:
         from bert_flow_tf.model.tf1_run import write_tf1_run
 
-        click.echo(f"TF1 checkpoint written: {write_tf1_run(run, out, overwrite=overwrite)}")
-        return
-    if tf1_checkpoint:
+        made = f"TF1 checkpoint written: {write_tf1_run(run, out, overwrite=overwrite)}"
+    elif tf1_checkpoint:
         from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
 
         convert_tf1(tf1_checkpoint, out, do_lower_case=do_lower_case, overwrite=overwrite)
@@ -92,4 +91,4 @@ def convert(
 
         prefix, config = run_checkpoint(run)
         convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
-    click.echo(f"encoder folder written: {out}")
+    click.echo(made)

@@ -10,7 +10,6 @@ from bert_flow_tf.files.outputs import FolderKind, output_folder
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.figure import Figure
 
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.runs.record import Result
@@ -37,19 +36,6 @@ def results_folder(out: str, *, analysis: str, overwrite: bool) -> pathlib.Path:
     names = (RESULTS_FILE, "*.png", "*.svg")
     kind = FolderKind(f"an `analyze {analysis}` folder", RESULTS_FILE, names, lambda path: is_of_kind(path, analysis))
     return output_folder(out, kind, overwrite=overwrite, flag=f"--out={out}")
-
-
-def write_results_folder(path: pathlib.Path, record: Any, figure: "Figure", name: str) -> None:
-    """Makes the folder of an analysis, whole or not at all: the record as `results.json`, the figure as PNG and SVG."""
-    from bert_flow_tf.evaluation.plots import write_figure
-    from bert_flow_tf.files.atomic import new_folder
-    from bert_flow_tf.files.json_files import write_json
-    from bert_flow_tf.results.records import RESULTS_FILE
-
-    with new_folder(path) as folder:
-        write_json(folder / RESULTS_FILE, record)
-        write_figure(figure, folder, name)
-    click.echo(f"written: {path}/{RESULTS_FILE} and plots beside it")
 
 
 def made_result(kind: type["T"], command: str, **measured: Any) -> "T":

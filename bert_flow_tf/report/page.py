@@ -67,15 +67,7 @@ dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 def write_report(out: pathlib.Path, report: dict, analysis_plots: Mapping[str, bytes]) -> None:
     """Makes the folder of a report, whole or not at all: `report.html`, `report.md` and `results.json`.
 
-    The same report and plots give the same bytes.
-
-    Args:
-      out: the folder.
-      report: as `bert_flow_tf.results.collect.collect` gives it.
-      analysis_plots: SVG documents of the analyses, as `bert_flow_tf.results.collect.analysis_plots` gives them.
-
-    Raises:
-      UserError: the place cannot be written to.
+    The same report and plots, of `results.collect`, give the same bytes. A `UserError` if it cannot be written there.
     """
     title, parts, paragraphs = report["title"], sections(report), lead(report)
     page = html_page(title, paragraphs, parts, {**own_plots(report), **analysis_plots}, report["figures"])

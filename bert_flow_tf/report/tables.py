@@ -43,12 +43,7 @@ def scores_table(rows: Sequence[dict]) -> Table:
 
 
 def subsets_table(rows: Sequence[dict], encoders: Sequence[str]) -> Table:
-    """The scores of one task of several sets, a column per set.
-
-    Args:
-      rows: of the task, all with the same sets.
-      encoders: each row's encoder in words.
-    """
+    """The scores of one task of several sets, a column per set; each row's encoder in words."""
     names = list(rows[0]["subsets"])
     cells: list[Sequence[Entry]] = []
     for row, encoder in zip(rows, encoders, strict=True):

@@ -61,15 +61,9 @@ _WITHOUT_ENCODER = ("Gold similarity", "edit distance")
 def collect(sources: Sequence[Source], title: str, date: str | None = None) -> dict:
     """All that a report shows, ready for JSON; scores and differences, of keys that end in `_x100`, are times 100.
 
-    Returns:
-      dict of `kind`, `format_version`, `title`, `date`, `paper` and `original` (what is compared with), `sources`,
-      `scores` (`comparisons.compared`), `calibrations`, `lexical`, `words`, `isotropy`, `trainings`, and `figures`:
-      from a plot's name on the page to its caption.
-
-    Args:
-      sources: of `sources.find_sources`.
-      title: of the report.
-      date: day to print, or None.
+    It holds `kind`, `format_version`, `title`, `date` (a day, or None), `paper` and `original` (what is compared with),
+    `sources`, `scores` (`comparisons.compared`), `calibrations`, `lexical`, `words`, `isotropy`, `trainings`, and
+    `figures`: from a plot's name on the page to its caption.
 
     Raises:
       UserError: results do not fit each other, or a run's evaluation cannot be read.

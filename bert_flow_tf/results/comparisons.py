@@ -267,10 +267,6 @@ def compared_calibration(record: Calibrations, rows: Sequence[dict[str, Any]]) -
 
     Table 5 is of BERT-base, mean of the last layer, fitted on the target: its figures stand beside those of any
     encoder on the same pairs, the flow's beside that of the paper's architecture, and only that encoder's differ.
-
-    Args:
-      record: what was calibrated.
-      rows: dicts of `method`, `mean_x100`, `seeds` and more.
     """
     none = next((row for row in rows if row["method"] == "none"), None)
     model, data = record.model, record.data

@@ -107,10 +107,7 @@ def reproduction_rows(
 ) -> Iterator[tuple[str, str, Row]]:
     """(task's key, row's name, `Row`) of all that `reproduce` measured: for a task of several sets, one per protocol.
 
-    Args:
-      record: as `reproduce` writes it.
-      folder: of its runs.
-      label: of the source.
+    `folder` is that of its runs, `label` the source's.
 
     Raises:
       UserError: the seeds of a row were not scored by the same protocols.

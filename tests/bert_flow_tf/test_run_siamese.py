@@ -86,11 +86,9 @@ def test_a_missing_flag_or_a_stray_argument_is_one_line(arguments, parts):
     assert_refused(*small_runs.main(*arguments), *parts)
 
 
-def test_bad_input_is_one_line_in_the_shell(flag_values, tmp_path):
+def test_bad_input_is_one_line(flag_values, tmp_path):
     edit(tmp_path / "STS-B" / "train.tsv", lambda rows: [*rows[:5], [*rows[5][:9], "four"], *rows[6:]])
-    status, stderr = small_runs.finish(small_runs.start(small_runs.as_flags(flag_values)))
-    assert_refused(status, stderr, "train.tsv, line 6, column 10", "'four'")
-    assert not (tmp_path / "out").exists()
+    assert_refused_in_process(tmp_path, flag_values, "train.tsv, line 6, column 10", "'four'")
 
 
 @pytest.mark.parametrize(

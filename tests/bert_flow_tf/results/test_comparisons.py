@@ -112,60 +112,33 @@ def test_a_row_of_the_paper_is_met_by_the_same_encoder_training_and_protocol(cha
     assert found["source"] == ("README of the original" if "train only" in name else "paper")
 
 
+def varied(make=dict, **values):
+    """What `make` gives with one value for one key, for every one of them."""
+    return [make(**{key: value}) for key, several in values.items() for value in several]
+
+
+def learned(**change):
+    return {"flow": flow(**change)}
+
+
+def tuned(name="base", **change):
+    return {"encoder": encoder(name, fine_tuning=nli(**change))}
+
+
 TUNED = encoder("base", fine_tuning=nli())
 # Each differs in one thing from a row that has a figure: that of the flow on the target over the fine-tuned encoder.
 ONE_THING = [
-    {"encoder": encoder("demo", fine_tuning=nli())},
-    {"encoder": encoder(None, fine_tuning=nli())},
-    {"encoder": encoder("base", fine_tuning=Training())},
-    *(
-        {"encoder": encoder("base", fine_tuning=nli(**change))}
-        for change in (
-            {"task": "mnli"},
-            {"pairs": 9840},
-            {"pairs": None},
-            {"num_train_epochs": 2.0},
-            {"learning_rate": 5e-5},
-            {"train_batch_size": 32},
-            {"num_examples": 500},
-            {"max_seq_length": 128},
-            {"sentence_embedding_type": "cls"},
-            {"flow": 1},
-            {"dupe_factor": 2},
-            {"l2_penalty": 0.1},
-            {"began_with": nli()},
-        )
-    ),
-    {"pooling": "cls"},
-    {"max_seq_length": 128},
-    {"low_dim": 64},
-    {"split": "dev"},
-    {"metric": "auc"},
-    {"protocol": "all"},
-    {"pairs": 100},
-    {"task": "SICK-R"},
+    *(tuned("demo"), tuned(None), {"encoder": encoder("base", fine_tuning=Training())}),
+    *varied(tuned, task=["mnli"], pairs=[9840, None], num_train_epochs=[2.0], learning_rate=[5e-5], flow=[1]),
+    *varied(tuned, train_batch_size=[32], num_examples=[500], max_seq_length=[128], sentence_embedding_type=["cls"]),
+    *varied(tuned, dupe_factor=[2], l2_penalty=[0.1], began_with=[nli()]),
+    *varied(pooling=["cls"], max_seq_length=[128], low_dim=[64], split=["dev"], metric=["auc"], protocol=["all"]),
+    *varied(pairs=[100], task=["SICK-R"]),
     {"task": "MRPC", "pairs": 1725},
-    *(
-        {"flow": flow(*name, **change)}
-        for name, change in (
-            (["config_l2_d3_w16"], {}),
-            ([], {"task": "sick-r"}),
-            ([], {"task": None}),
-            ([], {"pairs": 5749}),
-            ([], {"pairs": None}),
-            ([], {"use_full_for_training": 0}),
-            ([], {"num_train_epochs": 2.0}),
-            ([], {"train_batch_size": 16}),
-            ([], {"flow_learning_rate": 1e-4}),
-            ([], {"num_examples": 500}),
-            ([], {"dupe_factor": None}),
-            ([], {"flow_loss": 0}),
-            ([], {"flow_ddi": True}),
-            ([], {"l2_penalty": 0.1}),
-            ([], {"l2_penalty": None}),
-            ([], {"began_with": Training()}),
-        )
-    ),
+    *varied(learned, config=["config_l2_d3_w16"], task=["sick-r", None], pairs=[5749, None], num_train_epochs=[2.0]),
+    *varied(learned, use_full_for_training=[0], train_batch_size=[16], flow_learning_rate=[1e-4], num_examples=[500]),
+    *varied(learned, dupe_factor=[None], flow_loss=[0], flow_ddi=[True], l2_penalty=[0.1, None]),
+    learned(began_with=Training()),
     {"flow": replace(flow(), training=Training())},
 ]
 
@@ -238,23 +211,11 @@ def test_the_tf1_code_is_met_on_the_demo_encoders_weights(changes, figure, seeds
 @pytest.mark.parametrize(
     "change",
     [
-        {"encoder": encoder("base")},
-        {"encoder": encoder("demo", fine_tuning=nli())},
-        {"encoder": encoder("demo", fine_tuning=Training())},
-        {"pooling": "avg-last-3"},
-        {"split": "dev"},
-        {"metric": "auc"},
-        {"task": "SICK-R"},
-        {"pairs": 60},
-        {"max_seq_length": 128},
-        {"low_dim": 64},
-        {"flow": flow("config_l3_d2_w32")},
-        {"flow": flow(flow_ddi=True)},
-        {"flow": flow(use_full_for_training=0)},
-        {"flow": flow(pairs=5749)},
-        {"flow": flow(flow_learning_rate=1e-4)},
-        {"flow": flow(task="allnli")},
-        {"flow": flow(began_with=Training())},
+        *varied(encoder=[encoder("base"), *(encoder("demo", fine_tuning=one) for one in (nli(), Training()))]),
+        *varied(pooling=["avg-last-3"], split=["dev"], metric=["auc"], task=["SICK-R"], pairs=[60]),
+        *varied(max_seq_length=[128], low_dim=[64]),
+        *varied(learned, config=["config_l3_d2_w32"], flow_ddi=[True], use_full_for_training=[0], pairs=[5749]),
+        *varied(learned, flow_learning_rate=[1e-4], task=["allnli"], began_with=[Training()]),
     ],
 )
 def test_what_differs_from_the_tf1_codes_runs_in_one_thing_stays_empty(change):
@@ -265,16 +226,9 @@ def test_what_differs_from_the_tf1_codes_runs_in_one_thing_stays_empty(change):
 @pytest.mark.parametrize(
     "change",
     [
-        {"pooling": "avg"},
-        {"encoder": encoder("demo", fine_tuning=nli())},
-        {"task": "SICK-R"},
-        {"split": "dev"},
-        {"metric": "auc"},
-        {"protocol": "all"},
-        {"pairs": 60},
-        {"max_seq_length": 128},
-        {"low_dim": 4},
-        {"flow": flow()},
+        *(tuned("demo"), learned()),
+        *varied(pooling=["avg"], task=["SICK-R"], split=["dev"], metric=["auc"], protocol=["all"], pairs=[60]),
+        *varied(max_seq_length=[128], low_dim=[4]),
     ],
 )
 def test_the_baseline_is_the_same_without_a_flow(change):
