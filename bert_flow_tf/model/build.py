@@ -85,53 +85,48 @@ def _model_begun_with(init_checkpoint: str | None) -> Model | None:
     return None if config is None else model_at(config, prefix)
 
 
-def run_config(settings: Settings, task: Task, source: EncoderSource, data: TrainingData | None) -> RunConfig:
-    """`RunConfig` of a run, its `config.json`; `data` is None where nothing is trained."""
-    flags = dataclasses.asdict(settings.encoder)
+def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any) -> RunConfig:
+    """`RunConfig` of a run, its `config.json`.
+
+    `data` has `num_examples` and `fingerprint` of what it learns on; it is None where nothing is trained.
+    """
+    flags, embedding, seed = dataclasses.asdict(settings.encoder), settings.embedding, settings.training.seed
     begins_with = settings.encoder.init_checkpoint
-    return RunConfig(
-        made_by=made_by("run_siamese"),
-        model=_model_of_run(settings, task, encoder_record(source, flags), data),
-        encoder=source.files,
-        encoder_flags=absolute_flags(flags),
-        encoder_trained=data is not None and not settings.losses.encoder_is_frozen,
-        num_labels=None if task.is_regression else len(task.label_names),
-        task_name=task.name,
-        data=data or TrainingData(),
-        # The index holds every tensor's checksum.
-        begins_with=file_digest(f"{checkpoint_prefix(begins_with)}.index") if begins_with else None,
-        flags=settings.what_training_depends_on(),
-    )
+    depends_on = settings.what_training_depends_on()
 
+    def learned(earlier: Training | None) -> Training:
+        others = {name: value for name, value in depends_on.items() if name not in ("task_name", "seed")}
+        return Training(task=task.name, pairs=data.num_examples, settings=others, seed=seed, began_with=earlier)
 
-def _model_of_run(settings: Settings, task: Task, encoder: Encoder, data: TrainingData | None) -> Model:
-    """`Model` that a run makes of the encoder; without data, the one that it begins with."""
-    learned: dict[str, Any] = {
-        "task": task.name,
-        "pairs": None if data is None else data.num_examples,
-        "settings": {
-            name: value
-            for name, value in settings.what_training_depends_on().items()
-            if name not in ("task_name", "seed")
-        },
-        "seed": settings.training.seed,
-    }
     flow = None
     if settings.flow.flow:
-        earlier = _flow_training_of(settings.encoder.init_checkpoint)
-        untrained = earlier or Training(seed=settings.training.seed)
-        training = untrained if data is None else Training(**learned, began_with=earlier)
+        training = _flow_training_of(begins_with)
+        training = (training or Training(seed=seed)) if data is None else learned(training)
         flow = flow_record(flow_config(settings.flow.flow_model_config), training)
-    if data is not None and not settings.losses.encoder_is_frozen:
-        training = Training(**learned, began_with=encoder.fine_tuning)
-        encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=training)
-    embedding = settings.embedding
-    return Model(
-        encoder=encoder,
-        pooling=embedding.sentence_embedding_type,
-        max_seq_length=embedding.max_seq_length,
-        low_dim=embedding.low_dim if embedding.low_dim > 0 else None,
-        flow=flow,
+    encoder = encoder_record(source, flags)
+    encoder_trained = data is not None and not settings.losses.encoder_is_frozen
+    if encoder_trained:
+        tuning = learned(encoder.fine_tuning)
+        encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=tuning)
+    known = {} if data is None else {"num_examples": data.num_examples, "fingerprint": data.fingerprint}
+    return RunConfig(
+        made_by=made_by("run_siamese"),
+        model=Model(
+            encoder=encoder,
+            pooling=embedding.sentence_embedding_type,
+            max_seq_length=embedding.max_seq_length,
+            low_dim=embedding.low_dim if embedding.low_dim > 0 else None,
+            flow=flow,
+        ),
+        encoder=source.files,
+        encoder_flags=absolute_flags(flags),
+        encoder_trained=encoder_trained,
+        num_labels=None if task.is_regression else len(task.label_names),
+        task_name=task.name,
+        data=TrainingData(**known),
+        # The index holds every tensor's checksum.
+        begins_with=file_digest(f"{checkpoint_prefix(begins_with)}.index") if begins_with else None,
+        flags=depends_on,
     )
 
 

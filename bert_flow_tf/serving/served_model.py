@@ -68,18 +68,13 @@ class ServedBertFlow(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """`{"embedding": float32 [n, D]}` of `sentences`, string [n] in UTF-8."""
-        sentences = _vector(sentences, "sentences")
+        sentences = _of_rank(1, sentences, "sentences")
         return {"embedding": self._embed(self._tokenize(sentences))[: tf.size(sentences)]}
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None], tf.string, name="sentence_a"),
-            tf.TensorSpec([None], tf.string, name="sentence_b"),
-        ]
-    )
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=f"sentence_{side}") for side in "ab"])
     def similarity(self, sentence_a: tf.Tensor, sentence_b: tf.Tensor) -> dict[str, tf.Tensor]:
         """`{"cosine": float32 [n]}` of each pair of `sentence_a` and `sentence_b`, string [n]."""
-        sentence_a, sentence_b = _vector(sentence_a, "sentence_a"), _vector(sentence_b, "sentence_b")
+        sentence_a, sentence_b = _of_rank(1, sentence_a, "sentence_a"), _of_rank(1, sentence_b, "sentence_b")
         n, m = tf.size(sentence_a), tf.size(sentence_b)
         check = tf.debugging.Assert(
             tf.equal(n, m), ["sentence_b: found", m, "sentences, expected the number in sentence_a:", n]
@@ -95,7 +90,7 @@ class ServedBertFlow(tf.Module):
     ) -> dict[str, tf.Tensor]:
         """`{"embedding": float32 [n, D]}` of an encoder's inputs, int32 [n, t], such as the preprocess model's."""
         tokens = dict(zip(TOKEN_INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
-        tokens = {name: _matrix(value, name) for name, value in tokens.items()}
+        tokens = {name: _of_rank(2, value, name) for name, value in tokens.items()}
         with tf.control_dependencies(self._token_checks(tokens)):
             tokens = {name: tf.identity(value) for name, value in tokens.items()}
         return {"embedding": self._embed(self._with_a_row(tokens))[: tf.shape(input_word_ids)[0]]}
@@ -103,7 +98,7 @@ class ServedBertFlow(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def pool_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """`{"embedding": float32 [n, D]}` of `sentences`, string [n], before the flow: what it was learned on."""
-        sentences = _vector(sentences, "sentences")
+        sentences = _of_rank(1, sentences, "sentences")
         return {"embedding": self._pool(self._tokenize(sentences))[: tf.size(sentences)]}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
@@ -158,10 +153,6 @@ def _one_where_nothing(n: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.equal(n, 0), tf.int32)
 
 
-# The session that a server runs does not compare what it is fed with the signature's shapes.
-def _vector(value: tf.Tensor, name: str) -> tf.Tensor:
-    return tf.ensure_shape(value, [None], name=name)
-
-
-def _matrix(value: tf.Tensor, name: str) -> tf.Tensor:
-    return tf.ensure_shape(value, [None, None], name=name)
+def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:
+    # The session that a server runs does not compare what it is fed with the signature's shapes.
+    return tf.ensure_shape(value, [None] * rank, name=name)
