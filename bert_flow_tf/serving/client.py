@@ -217,7 +217,13 @@ class ServingClient:
         return values
 
     def _states(self, timeout: float) -> list[VersionState]:
-        states = sorted(self._open().states(timeout=timeout))
+        try:
+            states = sorted(self._open().states(timeout=timeout))
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"{self._model.target}: found no model {self._model.name}, expected the name of one that is served "
+                f"({error})"
+            ) from error
         return [VersionState(v, f"{state}: {one_line(why)}" if why else state) for v, state, why in states]
 
     def _available(self, states: list[VersionState]) -> list[int]:
@@ -228,11 +234,8 @@ class ServingClient:
         """The error to raise for a `NotFoundError`, with what there is instead where the server says so in time."""
         try:
             states = self._states(max(timeout, 1e-3))
-        except NotFoundError:
-            return NotFoundError(
-                f"{self._model.target}: found no model {self._model.name}, expected the name of one that is served "
-                f"({error})"
-            )
+        except NotFoundError as no_model:
+            return no_model
         except ServingError:
             return error
         if any(state == "AVAILABLE" and version in (None, v) for v, state in states):

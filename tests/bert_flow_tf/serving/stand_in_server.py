@@ -186,10 +186,20 @@ def _rest_handler(stand_in):
             stand_in.connections.append(self.connection)
 
         def do_GET(self):
-            self.reply(self.status)
+            model, version, predict = _PATH.fullmatch(self.path).groups()
+            try:
+                status, answer = 200, (self.predict if predict else self.status)(urllib.parse.unquote(model), version)
+            except Refusal as refusal:
+                code, message = refusal.args
+                status, answer = _HTTP_STATUS[code], {"error": message}
+            body = json.dumps(answer, indent=4).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
-        def do_POST(self):
-            self.reply(self.predict)
+        do_POST = do_GET
 
         def status(self, model, version):
             states = [
@@ -205,20 +215,6 @@ def _rest_handler(stand_in):
             values = {name: _shortest(np.asarray(array)) for name, array in outputs.items()}
             # One output is given without its name.
             return {"outputs": values if len(values) > 1 else next(iter(values.values()))}
-
-        def reply(self, make):
-            model, version, _ = _PATH.fullmatch(self.path).groups()
-            try:
-                status, answer = 200, make(urllib.parse.unquote(model), version)
-            except Refusal as refusal:
-                code, message = refusal.args
-                status, answer = _HTTP_STATUS[code], {"error": message}
-            body = json.dumps(answer, indent=4).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
 
         def log_message(self, *args):
             pass

@@ -281,27 +281,26 @@ def test_waiting_in_vain_says_what_was_seen_last(stand_in, transport):
     assert message.endswith("found version 1 LOADING")
 
 
-def test_unknown_model_is_named(target):
-    with connect(target, "other") as client:
-        message = message_of(NotFoundError, client.encode, ["one"])
-        assert message.startswith(f"{target}: found no model other, expected the name of one that is served (")
-        assert "Could not find any versions of model other" in message_of(NotFoundError, client.status)
-
-
-def test_unknown_version_is_named_with_those_there_are(stand_in, target):
-    stand_in.versions = {1: "AVAILABLE", 3: "LOADING"}
-    with connect(target, version=7) as client:
-        message = message_of(NotFoundError, client.encode, ["one"])
-    assert message == (
-        f"{target}, model bert_flow: version 7 not AVAILABLE, found version 1 AVAILABLE, version 3 LOADING"
-    )
-
-
 @pytest.mark.parametrize("batch_size", [1, 2])
-def test_model_without_a_version_in_service_is_named(client, stand_in, batch_size):
-    stand_in.versions = {1: ("END", "no space left")}
-    message = message_of(NotFoundError, client.encode, ["one", "two"], batch_size=batch_size)
-    assert message.endswith("model bert_flow: no version AVAILABLE, found version 1 END: no space left")
+@pytest.mark.parametrize(
+    ("versions", "asked", "line"),
+    [
+        ({1: "AVAILABLE"}, {"model": "other"}, ": found no model other, expected the name of one that is served ("),
+        (
+            {1: "AVAILABLE", 3: "LOADING"},
+            {"version": 7},
+            ", model bert_flow: version 7 not AVAILABLE, found version 1 AVAILABLE, version 3 LOADING",
+        ),
+        ({1: ("END", "no room")}, {}, ", model bert_flow: no version AVAILABLE, found version 1 END: no room"),
+    ],
+)
+def test_what_is_not_served_is_named_with_what_is(stand_in, target, batch_size, versions, asked, line):
+    stand_in.versions = versions
+    with connect(target, **asked) as client:
+        message = message_of(NotFoundError, client.encode, ["one", "two"], batch_size=batch_size)
+        assert message.startswith(f"{target}{line}")
+        if "model" in asked:
+            assert "Could not find any versions of model other" in message_of(NotFoundError, client.status)
 
 
 def test_thing_that_the_model_itself_does_not_find_is_no_missing_version(client, stand_in):
