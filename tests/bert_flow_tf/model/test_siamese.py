@@ -27,7 +27,8 @@ def test_low_dim_must_divide_the_embedding():
 @pytest.mark.parametrize("l2_penalty", [-1.0, 0.1])
 def test_where_no_label_counts_a_penalty_alone_is_learned_from(l2_penalty):
     flow = Glow(GlowConfig(n_levels=1, depth=1, coupling_width=2), 4, seed=0)
-    model = SiameseBertFlow(None, flow, embedding_size=4, num_examples=0, l2_penalty=l2_penalty)
+    encoder = types.SimpleNamespace(embedding_size=4, pooled_variables=())
+    model = SiameseBertFlow(encoder, flow, num_examples=0, l2_penalty=l2_penalty)
     model.compile(AdamWeightDecay(0.1))
     before = flow.forward(tf.ones([1, 4]))
     model.train_step(({"embedding": tf.ones([1, 2, 4])}, tf.ones([1])))
