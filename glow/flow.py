@@ -43,10 +43,8 @@ class Glow(tf.Module):
     <https://arxiv.org/abs/2011.05864>.
     """
 
-    def __init__(
-        self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32, name: str = "flow"
-    ) -> None:
-        """Creates the flow's variables below `name`, with the original's initial values.
+    def __init__(self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32) -> None:
+        """Creates the flow's variables, named `flow/…`, with the original's initial values.
 
         Args:
           event_size: D, 2 ** n_levels or more, since every level halves its channels. The original takes no width
@@ -56,7 +54,7 @@ class Glow(tf.Module):
         Raises:
           ValueError: `event_size` does not fit the levels, or `seed` is negative.
         """
-        super().__init__(name=name)
+        super().__init__(name="flow")
         least = 2**config.n_levels
         if event_size < least:
             raise ValueError(f"event_size: found {event_size}, expected {least} or more for {config.n_levels} levels")
@@ -65,7 +63,7 @@ class Glow(tf.Module):
         self.config = config
         self.event_size = event_size
         self.dtype = tf.as_dtype(dtype)
-        parameters = Parameters(name, seed=seed, dtype=dtype)
+        parameters = Parameters(seed=seed, dtype=dtype)
         self._build(parameters)
         # The only path by which checkpoints reach the variables: it does not change with the bijectors' inner workings.
         self._parameters = dict(parameters.variables)
@@ -83,7 +81,9 @@ class Glow(tf.Module):
                 tfb.Blockwise([level, tfb.Identity()], [size, left], maybe_changes_size=False) if left else level
             )
         if left:
-            forward_order.append(tfb.Permute(_latent_order(sizes), name="latent_order"))
+            # Level 0's x2 stands last and comes first.
+            order = [np.arange(low, high) for high, low in itertools.pairwise([*sizes, 0])]
+            forward_order.append(tfb.Permute(np.concatenate(order).astype(np.int32), name="latent_order"))
         self.bijector = tfb.Chain(forward_order[::-1], name="glow")
         standard_normal = tfd.Normal(loc=tf.zeros([], self.dtype), scale=tf.ones([], self.dtype))
         self.distribution = tfd.TransformedDistribution(
@@ -212,9 +212,3 @@ class Glow(tf.Module):
         if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
             raise ValueError(f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]")
         return x
-
-
-def _latent_order(sizes: list[int]) -> np.ndarray:
-    """Where each latent channel is taken from: level 0's x2 stands last and comes first."""
-    bounds = [*sizes, 0]
-    return np.concatenate([np.arange(low, high) for high, low in itertools.pairwise(bounds)]).astype(np.int32)

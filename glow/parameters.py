@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 class Parameters:
-    """Creates a flow's variables below one name and keeps them all by path.
+    """Creates a flow's variables, named `flow/` and their path, and keeps them all by path.
 
     A variable's random numbers come from (seed, path), so they are the same bits whatever else was created or drawn
     before, and the same draws in float32 and float64.
@@ -20,9 +20,9 @@ class Parameters:
         of creation; shared with all scopes below.
     """
 
-    def __init__(self, name: str, *, seed: int, dtype: tf.DType) -> None:
+    def __init__(self, *, seed: int, dtype: tf.DType) -> None:
         self.variables: dict[str, tf.Variable] = {}
-        self._name, self._seed, self._dtype, self._path = name, seed, dtype, ""
+        self._seed, self._dtype, self._path = seed, dtype, ""
 
     def scope(self, name: str) -> "Parameters":
         """The same collection, one name further down."""
@@ -62,7 +62,7 @@ class Parameters:
 
     def _add(self, name: str, value: np.ndarray, trainable: bool = True) -> tf.Variable:
         path = f"{self._path}{name}"
-        scope, _, leaf = f"{self._name}/{path}".rpartition("/")
+        scope, _, leaf = f"flow/{path}".rpartition("/")
         # The closing slash makes the name absolute: a caller's own name scope must not end up in it.
         with tf.init_scope(), tf.name_scope(f"{scope}/"):
             variable = tf.Variable(value, trainable=trainable, dtype=self._dtype, name=leaf)

@@ -8,7 +8,7 @@ from tests.glow.bijector_checks import check_bijector
 
 
 def actnorm(size, dtype=tf.float32):
-    return ActNorm(Parameters("flow", seed=3, dtype=dtype).scope("actnorm"), size)
+    return ActNorm(Parameters(seed=3, dtype=dtype).scope("actnorm"), size)
 
 
 def normal(n, deviations, mean=0.0):

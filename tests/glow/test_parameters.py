@@ -6,7 +6,7 @@ from glow.parameters import Parameters
 
 
 def collection(seed=0, dtype=tf.float32):
-    return Parameters("flow", seed=seed, dtype=dtype)
+    return Parameters(seed=seed, dtype=dtype)
 
 
 def test_a_variable_is_named_by_its_path_whatever_the_callers_scope():

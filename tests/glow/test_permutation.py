@@ -8,7 +8,7 @@ from tests.glow.bijector_checks import check_bijector, perturb
 
 
 def learned(size, dtype=tf.float64):
-    parameters = Parameters("flow", seed=3, dtype=dtype)
+    parameters = Parameters(seed=3, dtype=dtype)
     return LearnedPermutation(parameters, size), parameters.variables
 
 
