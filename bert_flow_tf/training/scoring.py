@@ -138,22 +138,18 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
             f"{settings.output_dir}: found a run on {config.task_name}, expected one with a classifier for "
             f"{task.name}'s {len(task.label_names)} labels"
         )
-    embedding, flow = settings.embedding, settings.flow
-    wanted = {
-        "sentence_embedding_type": embedding.sentence_embedding_type,
-        "max_seq_length": embedding.max_seq_length,
-        "low_dim": embedding.low_dim if embedding.low_dim > 0 else None,
-        "flow": bool(flow.flow),
-        "flow_model_config": build.flow_config(flow.flow_model_config).to_dict() if flow.flow else None,
+    embedding, flow, model = settings.embedding, settings.flow, config.model
+    compared = {
+        "sentence_embedding_type": (model.pooling, embedding.sentence_embedding_type),
+        "max_seq_length": (model.max_seq_length, embedding.max_seq_length),
+        "low_dim": (model.low_dim, embedding.low_dim if embedding.low_dim > 0 else None),
+        "flow": (model.flow is not None, bool(flow.flow)),
+        "flow_model_config": (
+            None if model.flow is None else model.flow.config.to_dict(),
+            build.flow_config(flow.flow_model_config).to_dict() if flow.flow else None,
+        ),
     }
-    model = config.model
-    found = {
-        "sentence_embedding_type": model.pooling,
-        "max_seq_length": model.max_seq_length,
-        "low_dim": model.low_dim,
-        "flow": model.flow is not None,
-        "flow_model_config": None if model.flow is None else model.flow.config.to_dict(),
-    }
+    found, wanted = ({name: both[i] for name, both in compared.items()} for i in (0, 1))
     differing = differences(found, wanted)
     if differing:
         raise UserError(
