@@ -44,7 +44,7 @@ from bert_flow_tf.recipe.stages import Stage, Target, stages_of
 from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, Stamps
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, TaskScores
 from bert_flow_tf.results.records import Scores as ScoresRecord
-from bert_flow_tf.results.table import Table, number
+from bert_flow_tf.results.table import Table, number, x100
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, latest_checkpoint
 from bert_flow_tf.runs.record import made_by
 
@@ -155,7 +155,7 @@ def table(results: Sequence[tuple[Stamp, bool]]) -> Table:
     rows = [
         [
             stamp.title,
-            *(number(None if score is None else 100 * score) for score in (stamp.pearson, stamp.spearman)),
+            *map(x100, (stamp.pearson, stamp.spearman)),
             number(stamp.seconds, 1),
             "done before" if was_done else "",
         ]

@@ -107,9 +107,7 @@ def _lexical(result: Lexical) -> dict:
     paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
     close = result.close
     return {
-        "encoder": _analysed(result.model),
-        "task": task_title(result.task),
-        "split": result.split,
+        **_analysed_data(result),
         "pairs": result.pairs,
         "rows": [_lexical_row(name, row, paper.get(name, {})) for name, row in result.rows.items()],
         "close": {
@@ -121,16 +119,17 @@ def _lexical(result: Lexical) -> dict:
     }
 
 
+def _analysed_data(result: Lexical | Isotropy) -> dict:
+    return {"encoder": _analysed(result.model), "task": task_title(result.task), "split": result.split}
+
+
 def _lexical_row(name: str, row: LexicalCorrelations, paper: dict) -> dict:
     cells = {}
     for column, value in msgspec.to_builtins(row).items():
         theirs = paper.get(column)
         comparable = (name, column) == _WITHOUT_ENCODER and value is not None and theirs is not None
-        cells[column] = {
-            "value_x100": value,
-            "paper_x100": theirs,
-            "difference_x100": value - theirs if comparable else None,
-        }
+        difference = value - theirs if comparable else None
+        cells[column] = {"value_x100": value, "paper_x100": theirs, "difference_x100": difference}
     return {"name": name, **cells}
 
 
@@ -156,9 +155,7 @@ def _isotropy(result: Isotropy) -> dict:
     measures = result.measures | {"standard normal": result.reference}
     without = ("embeddings", "channels", "spectrum", "centred_spectrum")
     return {
-        "encoder": _analysed(result.model),
-        "task": task_title(result.task),
-        "split": result.split,
+        **_analysed_data(result),
         "sentences": result.sentences,
         "measures": {
             name: {key: value for key, value in vars(one).items() if key not in without}

@@ -73,17 +73,19 @@ def find_sources(paths: Iterable[str | os.PathLike]) -> tuple[list[Source], list
             continue
         if path.is_file():
             raise UserError(f"--runs: {path}: found a file of another kind, expected {_EXPECTED}")
-        children = {child: _source(child) for child in sorted(path.iterdir()) if _may_be_source(child)}
+        shown = (child for child in sorted(path.iterdir()) if not child.name.startswith("."))
+        children = {child: _source(child) for child in shown if child.is_dir() or child.suffix == ".json"}
         if not any(children.values()):
             raise UserError(f"--runs: {path}: found a folder without results, expected {_EXPECTED}")
         sources += [source for source in children.values() if source is not None]
         left_out += [child for child, source in children.items() if source is None]
-    _refuse_repeats(sources)
+    seen: set[pathlib.Path] = set()
+    for source in sources:
+        holds = {path.resolve() for path in source.results}
+        if seen & holds:
+            raise UserError(f"--runs: {source.path}: found twice, expected each of them once")
+        seen |= holds
     return _labelled(sources), left_out
-
-
-def _may_be_source(path: pathlib.Path) -> bool:
-    return not path.name.startswith(".") and (path.is_dir() or path.suffix == ".json")
 
 
 def _source(path: pathlib.Path) -> Source | None:
@@ -110,15 +112,6 @@ def _source(path: pathlib.Path) -> Source | None:
         kind = "predictions" if result.model.flow is None else "run"
     places = {"evaluation": first, "calibration": first, "run": path, "predictions": path}
     return Source(kind, places.get(kind, first.parent), results)
-
-
-def _refuse_repeats(sources: Iterable[Source]) -> None:
-    seen: set[pathlib.Path] = set()
-    for source in sources:
-        holds = {path.resolve() for path in source.results}
-        if seen & holds:
-            raise UserError(f"--runs: {source.path}: found twice, expected each of them once")
-        seen |= holds
 
 
 def _labelled(sources: list[Source]) -> list[Source]:

@@ -162,13 +162,6 @@ class ScoringSettings:
             return "test", "dev", "train"
         return ("dev" if self.do_predict_on_dev else "test",)
 
-    @property
-    def prediction_file(self) -> str:
-        """Name of the file of predictions, as the original names it."""
-        split = "full" if self.do_predict_on_full else self.prediction_splits[0]
-        prefix = f"{self.eval_checkpoint_name}." if self.eval_checkpoint_name else ""
-        return f"{prefix}{split}_{'pooled' if self.predict_pool else 'results'}.tsv"
-
 
 @dataclasses.dataclass(frozen=True)
 class OutputSettings:
@@ -262,8 +255,11 @@ class Settings:
 
     @property
     def prediction_path(self) -> pathlib.Path:
-        """Path of the file that `do_predict` writes."""
-        return self.output_dir / self.scoring.prediction_file
+        """Path of the file that `do_predict` writes, named as the original names it."""
+        scoring = self.scoring
+        split = "full" if scoring.do_predict_on_full else scoring.prediction_splits[0]
+        prefix = f"{scoring.eval_checkpoint_name}." if scoring.eval_checkpoint_name else ""
+        return self.output_dir / f"{prefix}{split}_{'pooled' if scoring.predict_pool else 'results'}.tsv"
 
     def missing_outputs(self) -> list[pathlib.Path]:
         """Paths of the result files that this command is to write and that are not there."""

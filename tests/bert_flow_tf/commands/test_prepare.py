@@ -51,10 +51,3 @@ def test_a_slip_is_one_line_and_nothing_is_written(senteval_dir, tmp_path, argum
     out = tmp_path / "glue"
     line = refused("prepare", "--senteval_dir", senteval_dir, "--out", out, *arguments, unchanged=tmp_path)
     assert message in line
-
-
-def test_overwrite_replaces_no_folder_that_this_command_did_not_make(senteval_dir, tmp_path):
-    (tmp_path / "glue" / "STS-12").mkdir(parents=True)
-    (tmp_path / "glue" / "STS-12" / "thesis.txt").write_text("mine")
-    arguments = ("prepare", "--data", "sts12", "--senteval_dir", senteval_dir, "--out", tmp_path / "glue")
-    assert "holds no prepared.json" in refused(*arguments, "--overwrite", unchanged=tmp_path)
