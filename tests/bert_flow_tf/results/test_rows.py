@@ -51,9 +51,6 @@ def test_what_the_recipe_and_evaluate_both_scored_stands_once(tmp_path):
         ("SICK-R", [77.0]),
         ("STS-B", [pytest.approx(78.463249)]),
     ]
-    # An equal score of another task is another score.
-    written.write_run(run, sickr=task_scores("SICK-R", 0.784632, 4927))
-    assert [row.task for row in rows_of(run)] == ["STS-B", "SICK-R"]
     written.write_run(run, stsb=task_scores(score=0.79))
     assert [row.values_x100[0] for row in rows_of(run)] == [78.4632, 79.0]
     # The same figure of another task is another score.
