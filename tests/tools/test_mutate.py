@@ -19,8 +19,11 @@ _BUGS = {
 
 
 @pytest.fixture
-def checkout(tmp_path):
+def checkout(tmp_path, monkeypatch):
     """A repository whose test misses one of its bugs."""
+    # A hook of git runs with the variables of another repository.
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE"):
+        monkeypatch.delenv(name, raising=False)
     bugs = "".join(
         f'[{name}]\nfile = "sums.py"\ntext = "{text}"\nreplacement = "{replacement}"\ntests = ["test_sums.py"]\n'
         for name, (text, replacement) in _BUGS.items()
