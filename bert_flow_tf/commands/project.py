@@ -51,7 +51,7 @@ def _write_projection(
     path: pathlib.Path, sentences: Sequence[str], tensors: Mapping[str, np.ndarray], overwrite: bool
 ) -> None:
     """Makes the folder: a TSV file of each array [n, D] and one of the sentences, and the projector's configuration."""
-    with new_folder(path, replace=overwrite) as folder:
+    with new_folder(path) as folder:
         # A file of one column has no header. A tab or a line break would start another column or point.
         labels = "".join(f"{' '.join(sentence.split()) or '(empty)'}\n" for sentence in sentences)
         (folder / _METADATA_FILE).write_text(labels, encoding="utf-8")

@@ -1,43 +1,94 @@
-"""Files and folders that are written whole or not at all."""
+"""Files and folders that are written whole or not at all, by one process at a time."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import shutil
-import tempfile
+import sys
 from collections.abc import Iterator
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.ownership import OLD, Owned, identity, owned, part_of
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# What libraries say that do not pass the number on: TensorFlow, and NumPy's tofile.
+_FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large", "requested and")
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:
     """Writes a text file, whole or not at all; see `new_file`."""
-    with new_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    with new_file(path) as part:
+        part.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
-def new_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib.Path]:
     """Gives an empty file to write, which gets the name `path` when the block ends well and is removed when not.
 
-    A file of that name is replaced. Folders above it are made.
+    The file of that name is replaced if it is the one that was there when this process began to own the place. Once it
+    has its name, the contents survive a loss of power. Folders above it are made.
+
+    Args:
+      path: the file.
+      wait: whether to wait until another process that is writing it ends.
 
     Raises:
-      UserError: the place cannot be written to; nothing of the block has run then.
+      UserError: the place cannot be written to, or another process is writing there, and nothing of the block has run;
+        the disk is full; or somebody else made a file of that name meanwhile, and the result has another name.
     """
     path = pathlib.Path(path).absolute()
     make_directory(path.parent)
+    with owned(path, wait=wait) as place, refusing_full_disk(path):
+        part = part_of(path)
+        part.touch()
+        try:
+            yield part
+            _sync(part)
+            _name(part, path, place)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """Gives an empty folder to fill, which gets the name `path` when the block ends well and is removed when not.
+
+    The folder of that name is replaced if it is the one that was there when this
+    process began to own the place. Once it has its name, the contents survive a loss of power. If the block fails,
+    folders above it that were made for it are removed again.
+
+    Raises:
+      UserError: as `new_file`.
+    """
+    path = pathlib.Path(path).absolute()
+    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+    make_directory(path.parent)
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise _not_writable(path, error) from error
-    os.close(descriptor)
-    try:
-        yield pathlib.Path(name)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
+        with owned(path) as place, refusing_full_disk(path):
+            workspace = part_of(path)
+            workspace.mkdir()
+            try:
+                folder = workspace / "new"
+                folder.mkdir()
+                yield folder
+                for above, _, names in os.walk(folder):
+                    for name in (*names, ""):
+                        _sync(pathlib.Path(above, name))
+                if place.found is not None and identity(path) == place.found:
+                    path.rename(workspace / OLD)
+                    place.found = None
+                _name(folder, path, place)
+            finally:
+                # If anything, an interruption too, came between the two renames, the old folder gets its name back.
+                if (workspace / OLD).exists() and not path.exists():
+                    (workspace / OLD).rename(path)
+                shutil.rmtree(workspace)
     finally:
-        pathlib.Path(name).unlink(missing_ok=True)
+        for folder in made:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
 
 
 def make_directory(path: str | os.PathLike) -> None:
@@ -53,40 +104,47 @@ def make_directory(path: str | os.PathLike) -> None:
 
 
 @contextlib.contextmanager
-def new_folder(path: str | os.PathLike, *, replace: bool = True) -> Iterator[pathlib.Path]:
-    """Gives an empty folder to fill, which gets the name `path` when the block ends well and is removed when not.
-
-    Folders above it are made; if the block fails, they are removed again.
-
-    Raises:
-      UserError: the place cannot be written to; or the name was taken meanwhile, and `replace` is false.
-    """
-    path = pathlib.Path(path).absolute()
-    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    make_directory(path.parent)
+def refusing_full_disk(path: pathlib.Path) -> Iterator[None]:
+    """Turns what Python and libraries raise where there is no space left for `path` into a `UserError`."""
     try:
-        workspace = pathlib.Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        yield
+    except _writing_errors() as error:
+        if getattr(error, "errno", None) not in _FULL and not any(text in str(error) for text in _FULL_TEXTS):
+            raise
+        above = next(folder for folder in path.parents if folder.exists())
+        free = shutil.disk_usage(above).free
+        raise UserError(f"{path}: no space left, found {free:,} bytes free in {above}, expected room for it") from error
+
+
+def _writing_errors() -> tuple[type[Exception], ...]:
+    """What failed writing raises, TensorFlow's own included where that is loaded."""
+    tensorflow = sys.modules.get("tensorflow")
+    return (OSError, tensorflow.errors.OpError) if tensorflow else (OSError,)
+
+
+def sync_folder(folder: pathlib.Path) -> None:
+    """Makes the names in a folder survive a loss of power."""
+    _sync(folder)
+
+
+def _sync(path: pathlib.Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     except OSError as error:
-        raise _not_writable(path, error) from error
-    try:
-        folder = workspace / "new"
-        folder.mkdir()
-        yield folder
-        if path.exists() and not replace:
-            raise UserError(f"{path}: was made by another process meanwhile, expected a new name")
-        if path.exists():
-            path.rename(workspace / "old")
-        folder.rename(path)
+        # Some network file systems refuse it for folders.
+        if error.errno != errno.EINVAL:
+            raise
     finally:
-        # If anything, an interruption too, came between the two renames, the old folder gets its name back.
-        if (workspace / "old").exists() and not path.exists():
-            (workspace / "old").rename(path)
-        shutil.rmtree(workspace)
-        for folder in made:
-            if any(folder.iterdir()):
-                break
-            folder.rmdir()
+        os.close(descriptor)
 
 
-def _not_writable(path: pathlib.Path, error: OSError) -> UserError:
-    return UserError(f"{path.parent}: cannot be written to ({error.strerror}), expected a place for {path.name}")
+def _name(new: pathlib.Path, path: pathlib.Path, place: Owned) -> None:
+    """Renames what is new to `path`; where that is something else than was found, to a name beside it."""
+    if identity(path) != place.found:
+        kept = next(name for i in range(1, 10**6) if not (name := path.with_name(f"{path.name}.{i}")).exists())
+        new.rename(kept)
+        raise UserError(f"{path}: somebody else made it meanwhile, and it stays; the result is in {kept}")
+    new.replace(path)
+    _sync(path.parent)
+    place.found = identity(path)

@@ -58,7 +58,7 @@ def save(bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False) ->
       UserError: something is there that may not be replaced, or the place cannot be written to.
     """
     path = output_folder(path, SAVED_MODEL, overwrite=overwrite).absolute()
-    with new_folder(path, replace=overwrite) as folder:
+    with new_folder(path) as folder:
         source = _write_encoder(bert_flow, folder)
         flow = bert_flow.flow
         if flow is not None:

@@ -91,7 +91,7 @@ def export(
     low_dim = bert_flow.low_dim if low_dim is None else low_dim
     max_seq_length = bert_flow.max_seq_length if max_seq_length is None else max_seq_length
     _check(bert_flow, low_dim, max_seq_length, dtype)
-    with new_folder(path, replace=overwrite) as folder:
+    with new_folder(path) as folder:
         bfloat16 = dtype == "bfloat16"
         module = ServedBertFlow(
             bert_flow, normalize=normalize, low_dim=low_dim, max_seq_length=max_seq_length, bfloat16=bfloat16

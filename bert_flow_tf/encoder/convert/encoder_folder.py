@@ -57,7 +57,7 @@ def write_encoder_folder(
     from bert_flow_tf.encoder.convert.saved_models import Preprocess, save_bert
 
     out_dir = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
-    with new_folder(out_dir, replace=overwrite) as folder:
+    with new_folder(out_dir) as folder:
         shutil.copyfile(vocab_file, folder / VOCAB_FILE)
         write_json(folder / BERT_CONFIG_FILE, dict(sorted(msgspec.structs.asdict(config).items())))
         write_encoder_record(folder, {"do_lower_case": do_lower_case, **source})

@@ -80,7 +80,7 @@ def convert_run(
     if not variables:
         raise UserError(f"{prefix}: the run did not train its encoder; the one it used is {source.bert_hub}")
     out_dir = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
-    with new_folder(out_dir, replace=overwrite) as folder:
+    with new_folder(out_dir) as folder:
         write_with_weights(folder, source, variables, {"kind": "run", "name": prefix.name})
     return out_dir
 

@@ -1,9 +1,12 @@
 """Files and folders appear whole or not at all."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_folder, write_atomically
+from bert_flow_tf.files.atomic import new_file, new_folder, write_atomically
 from tests.refusals import user_error
 
 
@@ -13,14 +16,17 @@ def test_text_replaces_what_was_there_and_nothing_else_is_left(tmp_path):
         write_atomically(path, text)
         assert path.read_text() == text
     assert list(tmp_path.iterdir()) == [path]
-    assert path.stat().st_mode & 0o777 == 0o644
+    before = os.umask(0o027)
+    write_atomically(path, "third")
+    os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_a_folder_takes_its_name_when_the_block_ends_and_replaces_the_one_of_that_name(tmp_path):
     path = tmp_path / "above" / "folder"
     for name in ("old", "new"):
         with new_folder(path) as folder:
-            (folder / name).write_text("")
+                (folder / name).write_text("")
             assert not (path / name).exists()
         assert list(path.parent.rglob("*")) == [path, path / name]
 
@@ -40,16 +46,50 @@ def test_a_file_in_the_way_is_named(tmp_path):
         pass
 
 
-def test_folder_that_came_meanwhile_is_kept_where_it_is_not_to_be_replaced(tmp_path):
-    def write(replace):
-        with new_folder(tmp_path / "1", replace=replace) as folder:
-            (folder / "model").write_text("ours")
-            (tmp_path / "1").mkdir(exist_ok=True)
-            (tmp_path / "1" / "model").write_text("theirs")
+@pytest.mark.parametrize("was_there", [False, True])
+def test_what_somebody_else_makes_meanwhile_stays_and_the_result_has_another_name(tmp_path, was_there):
+    if was_there:
+        (tmp_path / "1").mkdir()
+        (tmp_path / "a.json").write_text("old")
+    with user_error(f"{tmp_path}/1: somebody else made it", f"{tmp_path}/1.1"), new_folder(tmp_path / "1") as folder:
+        (folder / "model").write_text("ours")
+        if was_there:
+            (tmp_path / "1").rename(tmp_path / "moved away")
+        (tmp_path / "1").mkdir()
+        (tmp_path / "1" / "model").write_text("theirs")
+    with user_error(f"{tmp_path}/a.json: somebody else made it", "a.json.1"), new_file(tmp_path / "a.json") as part:
+        part.write_text("ours")
+        (tmp_path / "other").write_text("theirs")
+        (tmp_path / "other").rename(tmp_path / "a.json")
+    for name, text in (("1", "theirs"), ("1.1", "ours")):
+        assert (tmp_path / name / "model").read_text() == text
+    assert (tmp_path / "a.json").read_text() == "theirs" and (tmp_path / "a.json.1").read_text() == "ours"
+    assert not list(tmp_path.glob(".*"))
 
-    with pytest.raises(UserError, match="was made by another process meanwhile"):
-        write(replace=False)
-    assert (tmp_path / "1" / "model").read_text() == "theirs"
-    write(replace=True)
-    assert (tmp_path / "1" / "model").read_text() == "ours"
-    assert [path.name for path in tmp_path.iterdir()] == ["1"]
+
+WRITE = """
+import pathlib, resource, sys
+import numpy as np
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files import atomic
+text = lambda path: path.write_text("x" * 10_000)
+array = lambda path: np.save(path.open("wb"), np.zeros(10_000))
+folder = lambda path: text(path / "a")
+resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000))
+for write, new in ((text, atomic.new_file), (array, atomic.new_file), (folder, atomic.new_folder)):
+    try:
+        with new(sys.argv[1]) as part:
+            write(part)
+    except UserError as error:
+        print(error)
+"""
+
+
+def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path):
+    path = tmp_path / "a"
+    done = subprocess.run([sys.executable, "-c", WRITE, str(path)], capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done.stderr
+    for line in lines:
+        assert line.startswith(f"{path}: no space left, found ") and " bytes free in " in line
+    assert list(tmp_path.iterdir()) == []

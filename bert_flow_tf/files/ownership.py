@@ -1,0 +1,194 @@
+"""One owner of a place at a time: a lock that ends with its process, and the removal of what a killed owner left.
+
+A place is a file or folder that is written as a whole, or a run's folder. Its owner holds the file `.NAME.lock` beside
+it; what it writes before the place gets its name is called `.NAME.XXXXXXXX.part`. The next owner removes what a killed
+one left of both.
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import re
+import secrets
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from bert_flow_tf.errors import UserError
+
+# Seconds after which a lease that was not renewed is of a dead owner.
+LEASE = 60.0
+# In a folder of the name of a part: what was there, while it is being replaced.
+OLD = "old"
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+_PART = re.compile(r"\.(.+)\.[0-9a-f]{8}\.part")
+_LOCK = re.compile(r"\.(.+)\.(lock|lease)")
+
+
+@dataclasses.dataclass
+class Owned:
+    """A place that this process owns; `found` is the identity of what was there when it began to, None for nothing."""
+
+    found: tuple[int, int, int] | None
+
+
+_owned: dict[pathlib.Path, Owned] = {}
+
+
+@contextlib.contextmanager
+def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
+    """A context in which no other process owns the place; within it this process may ask for the place again.
+
+    What killed owners left of the place is removed first. The folder that holds the place must exist.
+
+    Args:
+      path: the place, which need not exist.
+      wait: whether to wait until its owner ends.
+
+    Raises:
+      UserError: another process owns the place and `wait` is false, or no file can be made beside it.
+    """
+    path = pathlib.Path(path).absolute()
+    if path in _owned:
+        yield _owned[path]
+        return
+    release = _lock(path, wait)
+    try:
+        sweep(path)
+        _owned[path] = Owned(identity(path))
+        yield _owned[path]
+    finally:
+        _owned.pop(path, None)
+        release()
+
+
+def identity(path: pathlib.Path) -> tuple[int, int, int] | None:
+    """What tells the file or folder at this path from any other that may come in its place; None for nothing."""
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def part_of(path: pathlib.Path) -> pathlib.Path:
+    """A new name for what is written before the place gets its own."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+
+
+def sweep(path: pathlib.Path) -> None:
+    """Removes what killed owners left of a place that this process owns; what they were replacing is there again."""
+    for left in path.parent.iterdir():
+        match = _PART.fullmatch(left.name)
+        if match and match[1] == path.name:
+            if (left / OLD).exists() and not path.exists():
+                (left / OLD).rename(path)
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+
+
+def sweep_folder(folder: pathlib.Path) -> None:
+    """Removes what killed owners of places in the folder left; a place that is owned is left alone."""
+    matches = [_PART.fullmatch(left.name) or _LOCK.fullmatch(left.name) for left in folder.iterdir()]
+    for name in {match[1] for match in matches if match}:
+        with contextlib.suppress(UserError), owned(folder / name):
+            pass
+
+
+def _lock(path: pathlib.Path, wait: bool) -> Callable[[], None]:
+    """Locks the place; gives the function that releases it."""
+    lock = path.with_name(f".{path.name}.lock")
+    while True:
+        try:
+            release = _try_lock(lock)
+        except OSError as error:
+            raise UserError(
+                f"{path.parent}: cannot be written to ({error.strerror}), expected a place for {path.name}"
+            ) from error
+        if release is not None:
+            return release
+        if not wait:
+            raise UserError(f"{path}: {_owner(lock)} is using it, expected no other process; wait for it to end")
+        time.sleep(0.1)
+
+
+def _try_lock(lock: pathlib.Path) -> Callable[[], None] | None:
+    """The function that releases the lock, None where another process holds it."""
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError as error:
+        os.close(descriptor)
+        if error.errno not in _NO_LOCKS:
+            raise
+        lock.unlink(missing_ok=True)
+        return _try_lease(lock.with_suffix(".lease"))
+
+    def release() -> None:
+        lock.unlink(missing_ok=True)
+        os.close(descriptor)
+
+    # The last owner may have removed the file after it was opened here.
+    if identity(lock) is None or lock.stat().st_ino != os.fstat(descriptor).st_ino:
+        os.close(descriptor)
+        return None
+    os.truncate(descriptor, 0)
+    os.write(descriptor, _this_process())
+    return release
+
+
+def _try_lease(lease: pathlib.Path) -> Callable[[], None] | None:
+    """As `_try_lock`, on file systems without locks: a file that its owner touches as long as it lives."""
+    part = part_of(lease)
+    part.write_bytes(_this_process())
+    try:
+        # The file system's clock, not this host's.
+        if lease.exists() and part.stat().st_mtime - lease.stat().st_mtime > LEASE:
+            lease.unlink(missing_ok=True)
+        os.link(part, lease)
+    except FileExistsError:
+        return None
+    finally:
+        part.unlink()
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(LEASE / 6):
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(lease)
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+
+    def release() -> None:
+        ended.set()
+        thread.join()
+        lease.unlink(missing_ok=True)
+
+    return release
+
+
+def _this_process() -> bytes:
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return json.dumps(
+        {"host": socket.gethostname(), "pid": os.getpid(), "since": f"{now:%Y-%m-%d %H:%M:%S} UTC"}
+    ).encode()
+
+
+def _owner(lock: pathlib.Path) -> str:
+    """The owner of a lock in words."""
+    for path in (lock, lock.with_suffix(".lease")):
+        # A lock that is being released, or not written yet, says nothing.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            owner = json.loads(path.read_bytes())
+            return f"process {owner['pid']} on {owner['host']} (since {owner['since']})"
+    return "another process"

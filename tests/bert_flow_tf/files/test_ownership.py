@@ -1,0 +1,130 @@
+"""One owner of a place at a time, and nothing left of those that were killed."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bert_flow_tf.files import ownership
+from bert_flow_tf.files.ownership import owned, sweep_folder
+from tests.refusals import user_error
+
+HOLD = """
+import sys, time
+from bert_flow_tf.files import ownership
+if sys.argv[2] == "lease":
+    import errno, fcntl
+    def refuse(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+    fcntl.flock = refuse
+    ownership.LEASE = 1.0
+with ownership.owned(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[3]))
+"""
+
+
+def hold(path, kind="lock", seconds=60):
+    """A process that owns the place."""
+    command = [sys.executable, "-c", HOLD, str(path), kind, str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@pytest.fixture(params=["lock", "lease"])
+def kind(request, monkeypatch):
+    """Whether the file system has locks."""
+    if request.param == "lease":
+
+        def refuse(*arguments):
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(fcntl, "flock", refuse)
+        monkeypatch.setattr(ownership, "LEASE", 1.0)
+    return request.param
+
+
+def test_another_process_is_refused_by_name_until_the_owner_ends(tmp_path, kind):
+    place = tmp_path / "run"
+    process = hold(place, kind)
+    with user_error(f"{place}: process {process.pid} on "), owned(place):
+        pass
+    # A lease is renewed as long as its owner lives.
+    time.sleep(1.5)
+    with user_error(f"{place}: process {process.pid} on "), owned(place):
+        pass
+    process.kill()
+    process.wait()
+    with owned(place, wait=kind == "lease"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_one_who_waits_becomes_the_owner_when_the_first_ends(tmp_path, kind):
+    process = hold(tmp_path / "entry", kind, seconds=0.5)
+    with owned(tmp_path / "entry", wait=True):
+        assert process.wait(timeout=5) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_owner_may_ask_again(tmp_path, kind):
+    with owned(tmp_path / "a") as first, owned(tmp_path / "a") as second:
+        assert second is first and first.found is None
+    with owned(tmp_path / "a"):
+        pass
+
+
+def test_what_a_killed_owner_left_is_removed_and_what_it_was_replacing_is_there_again(tmp_path):
+    code = """
+import os, pathlib, signal, sys
+from bert_flow_tf.files import atomic
+rename = pathlib.Path.rename
+def rename_and_die(self, target):
+    rename(self, target)
+    os.kill(os.getpid(), signal.SIGKILL)
+pathlib.Path.rename = rename_and_die
+with atomic.new_folder(sys.argv[1]) as folder:
+    (folder / "new").touch()
+"""
+    place = tmp_path / "model"
+    place.mkdir()
+    (place / "kept").touch()
+    (tmp_path / ".model.mine").touch()
+    (tmp_path / ".models.01234567.part").touch()
+    done = subprocess.run([sys.executable, "-c", code, str(place)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not place.exists()
+    with owned(place):
+        assert (place / "kept").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.mine", ".models.01234567.part", "model"]
+
+
+def test_sweeping_a_folder_leaves_what_is_owned(tmp_path):
+    process = hold(tmp_path / "busy")
+    for name in ("a.json", "busy"):
+        (tmp_path / f".{name}.01234567.part").touch()
+    (tmp_path / ".b.lock").touch()
+    sweep_folder(tmp_path)
+    process.kill()
+    process.wait()
+    assert {path.name for path in tmp_path.iterdir()} == {".busy.01234567.part", ".busy.lock"}
+
+
+def test_a_place_that_cannot_be_written_to_is_refused():
+    with user_error("/proc: cannot be written to"), owned("/proc/none"):
+        pass
+
+
+def test_a_child_process_does_not_keep_the_lock(tmp_path):
+    with owned(tmp_path / "a"):
+        child = subprocess.Popen(["sleep", "5"])
+    with owned(tmp_path / "a"):
+        pass
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
