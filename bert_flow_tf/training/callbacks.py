@@ -1,5 +1,6 @@
 """What happens between the steps of training: checkpoints, summaries, progress, early stopping, signals."""
 
+import concurrent.futures
 import pathlib
 import signal
 from collections.abc import Callable, Mapping
@@ -104,7 +105,9 @@ class EarlyStopping(tf_keras.callbacks.Callback):
         step = int(self.step)
         if step == 0 or step % self.steps_per_epoch:
             return False
-        metrics = self.evaluate(model)
+        # Keras calls in the strategy's scope, where an encoder in training cannot be traced; a thread begins outside it.
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            metrics = thread.submit(self.evaluate, model).result()
         score = float(metrics["eval_pearsonr" if "eval_pearsonr" in metrics else "eval_accuracy"])
         best = max((value for at, value in self.seen.items() if int(at) < step), default=float("-inf"))
         self.seen[str(step)] = score
