@@ -24,7 +24,8 @@ from benchmarks.machine import machine
 from benchmarks.options import Options, limit_threads, usable_cpus
 from benchmarks.targets import TARGETS, judge, summary
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status, quiet_libraries
-from bert_flow_tf.files.atomic import make_directory, write_atomically
+from bert_flow_tf.files.atomic import write_atomically
+from bert_flow_tf.files.ownership import make_directory
 from bert_flow_tf.sample_data import sample_glue_dir
 
 # Name -> what it asks, and whether it needs the peers' environment. The module has the benchmark's name.

@@ -16,6 +16,7 @@ if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for arg
 import numpy as np  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
+from bert_flow_tf.runs.folder import owned_run  # noqa: E402
 from bert_flow_tf.runs.settings import FLAGS, Settings  # noqa: E402
 
 _DEFINE = {
@@ -38,6 +39,11 @@ def run(settings: Settings) -> None:
     """Trains, evaluates and predicts, as the settings say; a mistake in flags or files is a `UserError`."""
     # Before TensorFlow is loaded.
     settings.check()
+    with owned_run(settings.output_dir):
+        _run(settings)
+
+
+def _run(settings: Settings) -> None:
     from bert_flow_tf.data.tasks import get_task
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.model.build import flow_config

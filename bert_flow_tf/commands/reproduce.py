@@ -190,11 +190,13 @@ def _run(stages: Sequence["Stage"], out: pathlib.Path, overwrite: bool) -> None:
     from bert_flow_tf.recipe import run as recipes
 
     try:
-        with recipes.ended_by_sigterm():
-            recipes.run(stages, out, overwrite=overwrite)
+        recipes.run(stages, out, overwrite=overwrite)
     except recipes.StageFailed as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.status)
+    except KeyboardInterrupt:
+        click.echo("interrupted; rerun the same command to resume", err=True)
+        sys.exit(130)
 
 
 def _check_kept(

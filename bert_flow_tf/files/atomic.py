@@ -38,13 +38,12 @@ def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib
         the disk is full; or somebody else made a file of that name meanwhile, and the result has another name.
     """
     path = pathlib.Path(path).absolute()
-    make_directory(path.parent)
     with owned(path, wait=wait) as place, refusing_full_disk(path):
         part = part_of(path)
         part.touch()
         try:
             yield part
-            _sync(part)
+            sync(part)
             _name(part, path, place)
         finally:
             part.unlink(missing_ok=True)
@@ -54,53 +53,32 @@ def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib
 def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Gives an empty folder to fill, which gets the name `path` when the block ends well and is removed when not.
 
-    The folder of that name is replaced if it is the one that was there when this
-    process began to own the place. Once it has its name, the contents survive a loss of power. If the block fails,
-    folders above it that were made for it are removed again.
+    The folder of that name is replaced if it is the one that was there when this process began to own the place. Once
+    it has its name, the contents survive a loss of power. If the block fails, folders above it that were made for it
+    are removed again.
 
     Raises:
       UserError: as `new_file`.
     """
     path = pathlib.Path(path).absolute()
-    made = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    make_directory(path.parent)
-    try:
-        with owned(path) as place, refusing_full_disk(path):
-            workspace = part_of(path)
-            workspace.mkdir()
-            try:
-                folder = workspace / "new"
-                folder.mkdir()
-                yield folder
-                for above, _, names in os.walk(folder):
-                    for name in (*names, ""):
-                        _sync(pathlib.Path(above, name))
-                if place.found is not None and identity(path) == place.found:
-                    path.rename(workspace / OLD)
-                    place.found = None
-                _name(folder, path, place)
-            finally:
-                # If anything, an interruption too, came between the two renames, the old folder gets its name back.
-                if (workspace / OLD).exists() and not path.exists():
-                    (workspace / OLD).rename(path)
-                shutil.rmtree(workspace)
-    finally:
-        for folder in made:
-            if any(folder.iterdir()):
-                break
-            folder.rmdir()
-
-
-def make_directory(path: str | os.PathLike) -> None:
-    """Makes a directory and those above it, unless they exist.
-
-    Raises:
-      UserError: a file is in the way, or the place cannot be written to.
-    """
-    try:
-        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be made ({error.strerror}), expected a place for a directory") from error
+    with owned(path) as place, refusing_full_disk(path):
+        workspace = part_of(path)
+        folder = workspace / "new"
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+            for above, _, names in os.walk(folder):
+                for name in (*names, ""):
+                    sync(pathlib.Path(above, name))
+            if place.found is not None and identity(path) == place.found:
+                path.rename(workspace / OLD)
+                place.found = None
+            _name(folder, path, place)
+        finally:
+            # If anything, an interruption too, came between the two renames, the old folder gets its name back.
+            if (workspace / OLD).exists() and not path.exists():
+                (workspace / OLD).rename(path)
+            shutil.rmtree(workspace)
 
 
 @contextlib.contextmanager
@@ -122,12 +100,8 @@ def _writing_errors() -> tuple[type[Exception], ...]:
     return (OSError, tensorflow.errors.OpError) if tensorflow else (OSError,)
 
 
-def sync_folder(folder: pathlib.Path) -> None:
-    """Makes the names in a folder survive a loss of power."""
-    _sync(folder)
-
-
-def _sync(path: pathlib.Path) -> None:
+def sync(path: pathlib.Path) -> None:
+    """Makes a file's contents, or the names in a folder, survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -146,5 +120,5 @@ def _name(new: pathlib.Path, path: pathlib.Path, place: Owned) -> None:
         new.rename(kept)
         raise UserError(f"{path}: somebody else made it meanwhile, and it stays; the result is in {kept}")
     new.replace(path)
-    _sync(path.parent)
+    sync(path.parent)
     place.found = identity(path)

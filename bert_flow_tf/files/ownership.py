@@ -46,7 +46,8 @@ _owned: dict[pathlib.Path, Owned] = {}
 def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
     """A context in which no other process owns the place; within it this process may ask for the place again.
 
-    What killed owners left of the place is removed first. The folder that holds the place must exist.
+    What killed owners left of the place is removed first. Folders above the place are made, and those that stay empty
+    removed again.
 
     Args:
       path: the place, which need not exist.
@@ -59,14 +60,34 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
     if path in _owned:
         yield _owned[path]
         return
-    release = _lock(path, wait)
+    made = [folder for folder in path.parents if not folder.exists()]
+    make_directory(path.parent)
     try:
-        sweep(path)
-        _owned[path] = Owned(identity(path))
-        yield _owned[path]
+        release = _lock(path, wait)
+        try:
+            sweep(path)
+            _owned[path] = Owned(identity(path))
+            yield _owned[path]
+        finally:
+            _owned.pop(path, None)
+            release()
     finally:
-        _owned.pop(path, None)
-        release()
+        for folder in made:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
+
+
+def make_directory(path: str | os.PathLike) -> None:
+    """Makes a directory and those above it, unless they exist.
+
+    Raises:
+      UserError: a file is in the way, or the place cannot be written to.
+    """
+    try:
+        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be made ({error.strerror}), expected a place for a directory") from error
 
 
 def identity(path: pathlib.Path) -> tuple[int, int, int] | None:

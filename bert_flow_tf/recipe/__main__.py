@@ -2,7 +2,6 @@
 
 import sys
 
-from bert_flow_tf.recipe.run import ended_by_sigterm, main
+from bert_flow_tf.recipe.run import main
 
-with ended_by_sigterm():
-    sys.exit(main())
+sys.exit(main())

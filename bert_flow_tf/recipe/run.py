@@ -24,7 +24,6 @@ command to resume an interrupted run at the stage it was in. Stages and settings
 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches of 32, all splits, config_l3_d3_w32.
 """
 
-import contextlib
 import os
 import pathlib
 import shlex
@@ -33,12 +32,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError, command_line_message
 from bert_flow_tf.evaluation.predicted import Scores, read_predictions, score_predictions
 from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.recipe.environment import read_environment
 from bert_flow_tf.recipe.stages import Stage, Target, stages_of
 from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, Stamps
@@ -57,12 +58,42 @@ class StageFailed(Exception):
         self.status = status
 
 
+def run_process(command: Sequence[str]) -> int:
+    """Exit status of a command's process; what asks this process to end asks that one, and is waited for.
+
+    Raises:
+      KeyboardInterrupt: this process was asked to end, and that one has ended.
+    """
+    processes: list[subprocess.Popen] = []
+    received = []
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        for process in processes:
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        # In a group of its own: Ctrl-C reaches it once, through here.
+        process = subprocess.Popen(command, start_new_session=True)
+        processes.append(process)
+        if received:
+            process.terminate()
+        status = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        raise KeyboardInterrupt
+    return status
+
+
 def run(
     stages: Sequence[Stage],
     output_dir: pathlib.Path,
     *,
     overwrite: bool = False,
-    execute: Callable[[Sequence[str]], int] = subprocess.call,
+    execute: Callable[[Sequence[str]], int] = run_process,
 ) -> list[tuple[Stamp, bool]]:
     """Each stage's stamp, and whether it was done before, after running in this order what was not.
 
@@ -73,7 +104,7 @@ def run(
       StageFailed: a stage's command failed.
     """
     stamps = Stamps(output_dir / "recipe")
-    with stamps.locked():
+    with owned(stamps.folder):
         if overwrite:
             # All of them first: should this run be interrupted, the next one still knows which results are old.
             for stage in stages:
@@ -90,16 +121,6 @@ def run(
                 print(f"\n{heading}", flush=True)
                 results.append((_run_stage(stage, stamps, None if stamp is None else stamp.state, execute), False))
         return results
-
-
-@contextlib.contextmanager
-def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM inside the block ends it as an exception, and so a stage's process too, which would outlive it."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callable[[Sequence[str]], int]) -> Stamp:

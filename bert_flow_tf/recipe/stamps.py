@@ -1,10 +1,8 @@
 """What is known of each stage of the recipe, kept on disk so that nothing finished is run twice."""
 
-import contextlib
-import fcntl
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -37,17 +35,6 @@ class Stamps:
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """A context in which no other process works on these stages; a `UserError` where one does already."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"{self.folder.parent}: another process is using this folder") from None
-            yield
 
     def read(self, stage: Stage) -> Stamp | None:
         """The stage's stamp, None if it was never begun; a `UserError` if it was with other settings."""

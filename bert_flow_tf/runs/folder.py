@@ -4,12 +4,13 @@ import contextlib
 import pathlib
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import make_directory, write_atomically
+from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.files.ownership import make_directory, owned, part_of, sweep_folder
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
@@ -17,12 +18,31 @@ TRAIN_RESULTS_FILE = "train_results.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
 
-# What evaluation and prediction write, with a checkpoint's name before it or not, and what a cache and an interrupted
-# write leave.
+# What evaluation and prediction write, with a checkpoint's name before it or not, and what a cache leaves.
 _RESULT = re.compile(
-    r"\.?(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
-    r"|embeddings-[0-9a-f]+\.npy)(\.\w+)?"
+    r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
+    r"|embeddings-[0-9a-f]+\.npy)"
 )
+# What TensorFlow leaves of a checkpoint that it was killed in.
+_UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*")
+
+
+@contextlib.contextmanager
+def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
+    """A context in which no other process works on the run; what killed ones left in its directory is removed first.
+
+    Raises:
+      UserError: another process is using the directory, or there is no place for it.
+    """
+    with owned(run_dir):
+        if run_dir.is_dir():
+            sweep_folder(run_dir)
+            for left in [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            for data in run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*"):
+                if not data.with_suffix(".index").exists():
+                    data.unlink()
+        yield
 
 
 def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None) -> None:
@@ -63,7 +83,9 @@ def open_run(
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     if overwrite and is_run(run_dir):
-        shutil.rmtree(run_dir)
+        # Renamed first: should this process be killed, the next one finds no half of a run under its name.
+        run_dir.rename(gone := part_of(run_dir))
+        shutil.rmtree(gone)
     old = read_config(run_dir)
     left = list(run_dir.iterdir()) if run_dir.exists() else []
     if old is not None:

@@ -13,6 +13,7 @@ import tf_keras
 from absl import logging
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.siamese import SiameseBertFlow
 
@@ -37,8 +38,8 @@ class Saver(tf_keras.callbacks.Callback):
         for variable in self.trained.supervised_variables + self.trained.flow_variables:
             if not np.isfinite(variable.numpy()).all():
                 self._refuse(f"{variable.name} with values that are not finite, expected finite ones")
+        save_checkpoint(self.manager, int(self.step))
         self.saved_at = int(self.step)
-        self.manager.save(checkpoint_number=self.saved_at)
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
         self.step.assign_add(1)
@@ -105,7 +106,7 @@ class EarlyStopping(tf_keras.callbacks.Callback):
         step = int(self.step)
         if step == 0 or step % self.steps_per_epoch:
             return False
-        # Keras calls in the strategy's scope, where an encoder in training cannot be traced; a thread begins outside it.
+        # Keras calls in the strategy's scope, where an encoder in training cannot be traced; a thread is outside of it.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             metrics = thread.submit(self.evaluate, model).result()
         score = float(metrics["eval_pearsonr" if "eval_pearsonr" in metrics else "eval_accuracy"])

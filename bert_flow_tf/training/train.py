@@ -14,7 +14,8 @@ from bert_flow_tf.encoder import cache
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.files.checkpoints import check_space, save_checkpoint, whole_checkpoint
+from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, open_run
@@ -65,16 +66,19 @@ def train(
     resumed = open_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
     trained = resumed and (output_dir / TRAIN_RESULTS_FILE).exists()
     step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
+    last_checkpoint = whole_checkpoint(output_dir, CHECKPOINT_NAME) if resumed else None
     manager = _checkpoint_manager(settings, model, step, dropout_state)
-    if resumed and manager.latest_checkpoint:
-        manager.checkpoint.restore(manager.latest_checkpoint).assert_consumed()
-        logging.info("Resumed from %s", manager.latest_checkpoint)
-    if trained and manager.latest_checkpoint is None:
-        raise UserError(
-            f"{output_dir}: found a finished run without its checkpoint, expected both (use --overwrite to train again)"
-        )
+    if last_checkpoint:
+        manager.checkpoint.restore(last_checkpoint).assert_consumed()
+        logging.info("Resumed from %s", last_checkpoint)
     if trained:
-        return model, model_at(config, manager.latest_checkpoint), int(step)
+        results = read_json(output_dir / TRAIN_RESULTS_FILE, TrainingResults, expected="a finished run's results")
+        if last_checkpoint is None or int(step) != results.steps:
+            raise UserError(
+                f"{output_dir}: found a finished run without its checkpoint of step {results.steps}, expected both "
+                "(use --overwrite to train again)"
+            )
+        return model, model_at(config, last_checkpoint), int(step)
     stages.end("load")
     batches = functools.partial(
         input_pipeline.training_batches,
@@ -92,8 +96,9 @@ def train(
                 model.flow.initialize_from_data(model.embed(inputs, training=False))
             except ValueError as error:
                 raise UserError(f"--flow_ddi: {error}") from error
-        if not manager.latest_checkpoint:
-            manager.save(checkpoint_number=0)
+        if not last_checkpoint:
+            save_checkpoint(manager, 0)
+    check_space(manager, KEEP_CHECKPOINT_MAX)
     logging.info("***** Running training *****")
     logging.info("  Num examples = %d", num_examples)
     logging.info("  Batch size = %d on %d replica(s)", training.train_batch_size, strategy.num_replicas_in_sync)

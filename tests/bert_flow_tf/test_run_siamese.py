@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl import flags
 
 from bert_flow_tf import run_siamese
+from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
 
@@ -181,15 +182,50 @@ def test_a_run_killed_before_its_results_writes_them(flow_flags, flow_run):
     np.testing.assert_equal(small_runs.checkpoint_variables(flow_run), before)
 
 
+def damage(prefix):
+    """Flips a byte in the middle of a checkpoint's data."""
+    (path,) = prefix.parent.glob(f"{prefix.name}.data-*")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
 def test_a_finished_run_without_its_checkpoint_predicts_nothing(flow_flags, flow_run):
     run_dir = shutil.copytree(flow_run, flow_run.parent / "without_checkpoint")
+    command = small_runs.as_flags(flow_flags, exp_name=run_dir.name, do_predict=True, do_predict_on_dev=True)
+    # Its name alone is no loss.
     (run_dir / "checkpoint").unlink()
-    before = sorted(path.name for path in run_dir.iterdir())
-    status, stderr = small_runs.main(
-        *small_runs.as_flags(flow_flags, exp_name=run_dir.name, do_predict=True, do_predict_on_dev=True)
-    )
-    assert_refused(status, stderr, "finished run without its checkpoint", "--overwrite")
-    assert sorted(path.name for path in run_dir.iterdir()) == before
+    status, stderr = small_runs.main(*command)
+    assert status == 0 and "The last whole checkpoint is " in stderr
+    (run_dir / "dev_results.tsv").unlink()
+    damage(run_dir / "model.ckpt-120")
+    status, stderr = small_runs.main(*command)
+    assert_refused(status, stderr, "finished run without its checkpoint of step 120", "--overwrite")
+    assert "model.ckpt-120: its data file does not fit its index" in stderr
+    assert not (run_dir / "dev_results.tsv").exists()
+
+
+def test_an_interrupted_run_passes_over_a_damaged_checkpoint(flow_flags, flow_run):
+    run_dir = flow_run.parent / "damaged"
+    small_runs.run(flow_flags, exp_name="damaged", save_checkpoints_steps=50, do_predict=False)
+    (run_dir / TRAIN_RESULTS_FILE).unlink()
+    damage(run_dir / "model.ckpt-120")
+    # What a kill leaves, of this program and of TensorFlow.
+    (run_dir / ".config.json.01234567.part").touch()
+    (run_dir / "model.ckpt-150_temp").mkdir()
+    (run_dir / "model.ckpt-150.data-00000-of-00001").touch()
+    status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, exp_name="damaged", save_checkpoints_steps=50))
+    assert status == 0, stderr
+    assert "it is removed" in stderr and f"Resumed from {run_dir}/model.ckpt-100" in stderr
+    small_runs.assert_same_bits(run_dir, flow_run)
+    assert not [path.name for path in run_dir.iterdir() if path.name.startswith(".") or "150" in path.name]
+
+
+def test_two_of_one_run_at_once_are_refused_by_name(flow_flags, flow_run):
+    with owned(flow_run):
+        process = small_runs.start(small_runs.as_flags(flow_flags, exp_name=flow_run.name))
+        status, stderr = small_runs.finish(process)
+    assert_refused(status, stderr, f"{flow_run}: process {os.getpid()} on ", "is using it")
 
 
 def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_encoder_dir):

@@ -26,7 +26,7 @@ def test_a_folder_takes_its_name_when_the_block_ends_and_replaces_the_one_of_tha
     path = tmp_path / "above" / "folder"
     for name in ("old", "new"):
         with new_folder(path) as folder:
-                (folder / name).write_text("")
+            (folder / name).write_text("")
             assert not (path / name).exists()
         assert list(path.parent.rglob("*")) == [path, path / name]
 

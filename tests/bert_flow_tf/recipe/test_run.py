@@ -11,7 +11,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.recipe.environment import read_environment
 from bert_flow_tf.recipe.run import StageFailed, main, table
 from bert_flow_tf.recipe.stages import stages_of
-from bert_flow_tf.recipe.stamps import Stamp, Stamps
+from bert_flow_tf.recipe.stamps import Stamp
 from tests.bert_flow_tf.recipe.workplace import Workplace
 from tests.bert_flow_tf.small_runs import write_tsv
 
@@ -165,12 +165,6 @@ def test_an_interrupted_overwrite_goes_on_without_keeping_old_results(workplace)
     workplace.calls()
     workplace.run()
     assert _runs(workplace.calls()) == _ALL_RUNS[1:]
-
-
-def test_two_runs_at_once_in_one_folder_are_refused(workplace):
-    recipe = read_environment(workplace.environ)
-    with Stamps(recipe.output_dir / "recipe").locked(), pytest.raises(UserError, match="another process"):
-        workplace.run()
 
 
 def test_a_broken_stamp_is_named(workplace):

@@ -70,7 +70,6 @@ def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
         "test_results.json",
         "eval_results.txt",
         "model.ckpt-9.dev_pooled.tsv",
-        ".embeddings-1f.npy.x_1",
     ):
         (tmp_path / name).write_text("x")
     with pytest.raises(UserError, match=r"is not empty and holds no config\.json"):
