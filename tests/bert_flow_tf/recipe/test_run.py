@@ -1,7 +1,9 @@
 """What the recipe runs, what it runs only once, and what it refuses; the commands themselves are a stand-in's."""
 
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -259,3 +261,33 @@ def test_help_needs_no_tensorflow_and_is_that_of_the_script():
     assert done.returncode == 0
     script = pathlib.Path(__file__).parents[3] / "run_scripts" / "siamese_then_flow.sh"
     assert subprocess.run(["bash", script, "--help"], capture_output=True, text=True, check=True).stdout == done.stdout
+
+
+STAGE = """
+import signal, sys, time
+def save(number, frame):
+    print("saved", flush=True)
+    sys.exit(130)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, save)
+print("ready", flush=True)
+time.sleep(60)
+"""
+PARENT = """
+import sys
+from bert_flow_tf.recipe.run import run_process
+try:
+    run_process([sys.executable, "-c", sys.argv[1]])
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_asks_the_recipe_to_end_asks_its_stage_once_and_waits_for_it(number):
+    command = [sys.executable, "-c", PARENT, STAGE]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout.readline() == "ready\n"
+    # As a terminal does: to the whole group.
+    os.killpg(process.pid, number)
+    assert process.communicate(timeout=30)[0].splitlines() == ["saved", "ended"]

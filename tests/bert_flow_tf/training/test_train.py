@@ -213,6 +213,16 @@ def test_early_stopping_ends_at_the_first_epoch_that_is_no_better(flow_values):
     assert (settings.output_dir / TRAIN_RESULTS_FILE).exists()
 
 
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_early_stopping_scores_the_encoder_that_is_being_trained(dropout_values, replicas):
+    changes = {"early_stopping": True, "do_eval": True, "do_predict": False, "num_train_epochs": 2.0}
+    run_dir = small_runs.run(dropout_values, **changes, exp_name=f"early_{replicas}", num_logical_cpus=replicas)
+    seen = json.loads((run_dir / "early_stopping.json").read_text())
+    results = dict(line.split(" = ") for line in (run_dir / "eval_results.txt").read_text().splitlines())
+    assert list(seen) == ["3", "6"][: len(seen)] and list(seen)[-1] == results["global_step"]
+    assert list(seen.values())[-1] == pytest.approx(float(results["eval_pearsonr"]), abs=1e-6)
+
+
 @pytest.mark.differs("`--flow_ddi`")
 def test_data_dependent_initialisation_happens_before_the_first_step(flow_values, flow_run):
     run_dir = small_runs.run(flow_values, exp_name="ddi", flow_ddi=True, num_train_epochs=0.34)
