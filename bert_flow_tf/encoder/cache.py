@@ -5,7 +5,6 @@ import io
 import os
 import pathlib
 import weakref
-import zipfile
 
 import numpy as np
 import tensorflow as tf
@@ -16,8 +15,10 @@ from bert_flow_tf.encoder.stream import distinct, embed, row_keys
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.ownership import owned
 
-_CACHE_VERSION = 3
+_CACHE_VERSION = 4
+_DIGEST_SIZE = hashlib.sha256().digest_size
 # SentenceEncoder -> what made its embeddings that were last read or written, their file, and their sentences.
 _LAST_USED: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
@@ -35,8 +36,9 @@ def cached_embeddings(
 
     The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of the encoder, its pooling, the padding and
     the ids of all different sentences, so another encoder, vocabulary, pooling, length or text never reads it, and the
-    order of the data, which depends on the seed, makes no difference. A damaged file is made again. A part of the
-    sentences that the same encoder object embedded last, as the test set is of all splits, is read from their file.
+    order of the data, which depends on the seed, makes no difference. It ends with the SHA-256 of what comes before; a
+    damaged file is made again. A part of the sentences that the same encoder object embedded last, as the test set is
+    of all splits, is read from their file. Where another process makes the file, this one waits for it.
 
     The encoder must have the weights of its source.
 
@@ -52,18 +54,29 @@ def cached_embeddings(
     for array in (sentences.flat_values.numpy(), sentences.row_lengths().numpy()):
         digest.update(array.tobytes())
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npy"
-    embeddings = _read(path, (int(sentences.nrows()), encoder.embedding_size))
+    shape = (int(sentences.nrows()), encoder.embedding_size)
+    embeddings = _read(path, shape)
     if embeddings is None:
         embeddings = _part_of_last_used(encoder, made_by, path, sentences)
         if embeddings is not None:
             return embeddings[rows]
-        # Made before the work, which would be lost in a folder that may not be written to.
-        with new_file(path) as temporary:
-            embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
-            with temporary.open("wb") as file:
-                np.save(file, embeddings)
+        # Before the work, which would be lost in a folder that may not be written to.
+        with owned(path, wait=True):
+            embeddings = _read(path, shape)
+            if embeddings is None:
+                with new_file(path) as part:
+                    embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
+                    _write(part, embeddings)
     _LAST_USED[encoder] = made_by, path, sentences
     return embeddings[rows]
+
+
+def _write(path: pathlib.Path, embeddings: np.ndarray) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, embeddings)
+    with path.open("wb") as file:
+        file.write(buffer.getbuffer())
+        file.write(hashlib.sha256(buffer.getbuffer()).digest())
 
 
 def _read(path: pathlib.Path, shape: tuple[int, int]) -> np.ndarray | None:
@@ -71,15 +84,14 @@ def _read(path: pathlib.Path, shape: tuple[int, int]) -> np.ndarray | None:
     if not path.exists():
         return None
     try:
-        embeddings = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        logging.warning("%s is damaged (%s): made again", path, error)
-        return None
+        data = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}), expected a cache's file") from error
-    if embeddings.shape != shape or embeddings.dtype != np.float32:
-        logging.warning("%s holds %s numbers, expected %s: made again", path, embeddings.shape, shape)
+    if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
+        logging.warning("%s is damaged: made again", path)
         return None
+    embeddings = np.load(io.BytesIO(data), allow_pickle=False)
+    assert embeddings.shape == shape and embeddings.dtype == np.float32, "its name says what it holds"
     logging.info("Embeddings read from %s", path)
     return embeddings
 

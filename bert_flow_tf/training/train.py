@@ -78,6 +78,10 @@ def train(
                 f"{output_dir}: found a finished run without its checkpoint of step {results.steps}, expected both "
                 "(use --overwrite to train again)"
             )
+        if settings.caches_embeddings:
+            # The next to be predicted is part of these, as in a run that was not interrupted: an embedding's last bit
+            # may depend on what shares its batch.
+            _features(settings, model, tokenizer, pairs)
         return model, model_at(config, last_checkpoint), int(step)
     stages.end("load")
     batches = functools.partial(

@@ -182,6 +182,17 @@ def test_a_run_killed_before_its_results_writes_them(flow_flags, flow_run):
     np.testing.assert_equal(small_runs.checkpoint_variables(flow_run), before)
 
 
+def test_what_is_predicted_after_a_kill_is_embedded_with_what_was_learned(flow_flags):
+    changes = {"exp_name": "full", "use_full_for_training": 1, "num_train_epochs": 1.0}
+    run_dir = small_runs.run(flow_flags, **changes)
+    before = (run_dir / "test_results.tsv").read_bytes()
+    (embeddings,) = run_dir.glob("embeddings-*")
+    (run_dir / "test_results.tsv").unlink()
+    small_runs.run(flow_flags, **changes)
+    assert (run_dir / "test_results.tsv").read_bytes() == before
+    assert list(run_dir.glob("embeddings-*")) == [embeddings]
+
+
 def damage(prefix):
     """Flips a byte in the middle of a checkpoint's data."""
     (path,) = prefix.parent.glob(f"{prefix.name}.data-*")

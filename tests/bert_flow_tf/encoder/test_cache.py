@@ -2,6 +2,8 @@
 
 import dataclasses
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -97,7 +99,26 @@ def test_a_cache_file_that_is_not_whole_is_made_again(tokenizer, encoder, tmp_pa
     whole = cached(encoder, tokenizer, pairs, tmp_path)
     (path,) = tmp_path.iterdir()
     data = path.read_bytes()
-    for damaged in (data[:-7], data[:40], b"", b"PK\3\4"):
+    flipped = data[:-100] + bytes([data[-100] ^ 1]) + data[-99:]
+    for damaged in (data[:-7], data[:40], b"", b"PK\3\4", flipped, bytes(len(data))):
         path.write_bytes(damaged)
         np.testing.assert_array_equal(cached(encoder, tokenizer, pairs, tmp_path), whole)
         assert path.read_bytes() == data
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_another_process_is_making_is_waited_for(tokenizer, encoder, tmp_path, monkeypatch):
+    pairs = make_pairs(tokenizer)
+    whole = cached(encoder, tokenizer, pairs, tmp_path)
+    (path,) = tmp_path.iterdir()
+    other = path.rename(path.with_suffix(".other"))
+    code = (
+        "import pathlib, sys, time\nfrom bert_flow_tf.files.ownership import owned\n"
+        "path = pathlib.Path(sys.argv[1])\n"
+        "with owned(path):\n    print(flush=True)\n    time.sleep(1)\n    path.with_suffix('.other').rename(path)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+    process.stdout.readline()
+    monkeypatch.setattr(cache, "embed", None)
+    np.testing.assert_array_equal(cached(encoder, tokenizer, pairs, tmp_path), whole)
+    assert process.wait() == 0 and not other.exists()
