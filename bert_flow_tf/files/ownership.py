@@ -1,10 +1,11 @@
 """One owner of a place at a time: a lock that ends with its process, and the removal of what a killed owner left.
 
-A place is a file or folder that is written as a whole, or a run's folder. Its owner holds the file `.NAME.lock` beside
-it; what it writes before the place gets its name is called `.NAME.XXXXXXXX.part`. The next owner removes what a killed
-one left of both.
+A place is a file or folder that is written as a whole, or a run's folder. Its owner holds `.NAME.bert_flow_lock` beside
+it; what it writes before the place gets its name is called `.NAME.XXXXXXXX.bert_flow_part`. What a killed owner left of
+both goes when somebody next owns a place in the same folder.
 """
 
+import collections
 import contextlib
 import dataclasses
 import datetime
@@ -28,8 +29,7 @@ LEASE = 60.0
 # In a folder of the name of a part: what was there, while it is being replaced.
 OLD = "old"
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-_PART = re.compile(r"\.(.+)\.[0-9a-f]{8}\.part")
-_LOCK = re.compile(r"\.(.+)\.(lock|lease)")
+_LEFT = re.compile(r"\.(.+?)(\.[0-9a-f]{8}\.bert_flow_part|\.bert_flow_(lock|lease))")
 
 
 @dataclasses.dataclass
@@ -46,7 +46,7 @@ _owned: dict[pathlib.Path, Owned] = {}
 def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
     """A context in which no other process owns the place; within it this process may ask for the place again.
 
-    What killed owners left of the place is removed first. Folders above the place are made, and those that stay empty
+    What killed owners left beside it is removed first. Folders above the place are made, and those that stay empty
     removed again.
 
     Args:
@@ -65,7 +65,7 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
     try:
         release = _lock(path, wait)
         try:
-            sweep(path)
+            sweep(path.parent, path)
             _owned[path] = Owned(identity(path))
             yield _owned[path]
         finally:
@@ -101,30 +101,40 @@ def identity(path: pathlib.Path) -> tuple[int, int, int] | None:
 
 def part_of(path: pathlib.Path) -> pathlib.Path:
     """A new name for what is written before the place gets its own."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.bert_flow_part")
 
 
-def sweep(path: pathlib.Path) -> None:
-    """Removes what killed owners left of a place that this process owns; what they were replacing is there again."""
-    for left in path.parent.iterdir():
-        match = _PART.fullmatch(left.name)
-        if match and match[1] == path.name:
-            if (left / OLD).exists() and not path.exists():
-                (left / OLD).rename(path)
-            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+def sweep(folder: pathlib.Path, owned_place: pathlib.Path | None = None) -> None:
+    """Removes what killed owners of places in the folder left; what they were replacing is there again.
+
+    A place that a living process owns is left alone, but for `owned_place`, which the caller owns.
+    """
+    left = collections.defaultdict(list)
+    for path in folder.iterdir():
+        if match := _LEFT.fullmatch(path.name):
+            left[folder / match[1]].append(path)
+    for place, paths in left.items():
+        # A file of another user's is not ours to lock or to remove.
+        with contextlib.suppress(PermissionError):
+            release = None if place == owned_place or place in _owned else _try_lock(_lock_of(place))
+            if release is None and place != owned_place:
+                continue
+            for path in paths:
+                if path.suffix == ".bert_flow_part":
+                    if (path / OLD).exists() and not place.exists():
+                        (path / OLD).rename(place)
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            if release is not None:
+                release()
 
 
-def sweep_folder(folder: pathlib.Path) -> None:
-    """Removes what killed owners of places in the folder left; a place that is owned is left alone."""
-    matches = [_PART.fullmatch(left.name) or _LOCK.fullmatch(left.name) for left in folder.iterdir()]
-    for name in {match[1] for match in matches if match}:
-        with contextlib.suppress(UserError), owned(folder / name):
-            pass
+def _lock_of(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(f".{path.name}.bert_flow_lock")
 
 
 def _lock(path: pathlib.Path, wait: bool) -> Callable[[], None]:
     """Locks the place; gives the function that releases it."""
-    lock = path.with_name(f".{path.name}.lock")
+    lock = _lock_of(path)
     while True:
         try:
             release = _try_lock(lock)
@@ -152,7 +162,7 @@ def _try_lock(lock: pathlib.Path) -> Callable[[], None] | None:
         if error.errno not in _NO_LOCKS:
             raise
         lock.unlink(missing_ok=True)
-        return _try_lease(lock.with_suffix(".lease"))
+        return _try_lease(lock.with_suffix(".bert_flow_lease"))
 
     def release() -> None:
         lock.unlink(missing_ok=True)
@@ -207,7 +217,7 @@ def _this_process() -> bytes:
 
 def _owner(lock: pathlib.Path) -> str:
     """The owner of a lock in words."""
-    for path in (lock, lock.with_suffix(".lease")):
+    for path in (lock, lock.with_suffix(".bert_flow_lease")):
         # A lock that is being released, or not written yet, says nothing.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             owner = json.loads(path.read_bytes())

@@ -10,7 +10,7 @@ from typing import Any
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.ownership import make_directory, owned, part_of, sweep_folder
+from bert_flow_tf.files.ownership import make_directory, owned, part_of, sweep
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
@@ -36,7 +36,7 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
     """
     with owned(run_dir):
         if run_dir.is_dir():
-            sweep_folder(run_dir)
+            sweep(run_dir)
             for left in [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             for data in run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*"):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
@@ -67,7 +68,8 @@ def export(
 
     The SavedModel needs nothing beside it; its signatures are those of `served_model.ServedBertFlow`.
     `assets.extra/config.json` says what it was made of, and `assets.extra/tf_serving_warmup_requests` holds requests
-    that a server makes of it first. Beside the versions lie the files that `run_scripts/serve.sh` starts a server with.
+    that a server makes of it first; `sha256sum -c assets.extra/SHA256SUMS`, run in the version's folder, tells whether
+    it is whole. Beside the versions lie the files that `run_scripts/serve.sh` starts a server with.
     Loading it in Python needs `import tensorflow_text` before, which registers the tokenizer's operations.
 
     Args:
@@ -119,7 +121,11 @@ def export(
         write_json(folder / "assets.extra" / "config.json", description)
         differences, signatures = _reload_and_compare(folder, path, bert_flow, description)
         write_warmup_requests(folder, path.parent.name, signatures, max_seq_length)
-    kept = write_server_files(path.parent, path.parent.name)
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        sums = "".join(f"{file_digest(file)}  {file.relative_to(folder)}\n" for file in files)
+        (folder / "assets.extra" / "SHA256SUMS").write_text(sums, encoding="utf-8")
+        # Before the version has its name: where there is a version, there is all that a server needs.
+        kept = write_server_files(path.parent, path.parent.name)
     return Exported(path, *differences, tuple(kept))
 
 

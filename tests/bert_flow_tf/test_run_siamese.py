@@ -223,7 +223,7 @@ def test_an_interrupted_run_passes_over_a_damaged_checkpoint(flow_flags, flow_ru
     (run_dir / TRAIN_RESULTS_FILE).unlink()
     damage(run_dir / "model.ckpt-120")
     # What a kill leaves, of this program and of TensorFlow.
-    (run_dir / ".config.json.01234567.part").touch()
+    (run_dir / ".config.json.01234567.bert_flow_part").touch()
     (run_dir / "model.ckpt-150_temp").mkdir()
     (run_dir / "model.ckpt-150.data-00000-of-00001").touch()
     status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, exp_name="damaged", save_checkpoints_steps=50))

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from bert_flow_tf.files import ownership
-from bert_flow_tf.files.ownership import owned, sweep_folder
+from bert_flow_tf.files.ownership import owned, sweep
 from tests.refusals import user_error
 
 HOLD = """
@@ -95,25 +95,26 @@ with atomic.new_folder(sys.argv[1]) as folder:
     place = tmp_path / "model"
     place.mkdir()
     (place / "kept").touch()
-    (tmp_path / ".model.mine").touch()
-    (tmp_path / ".models.01234567.part").touch()
+    (tmp_path / ".model.lock").touch()
+    (tmp_path / ".other.01234567.bert_flow_part").mkdir()
+    (tmp_path / ".other.bert_flow_lock").touch()
     done = subprocess.run([sys.executable, "-c", code, str(place)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert not place.exists()
     with owned(place):
         assert (place / "kept").is_file()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.mine", ".models.01234567.part", "model"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".model.lock", "model"]
 
 
 def test_sweeping_a_folder_leaves_what_is_owned(tmp_path):
     process = hold(tmp_path / "busy")
     for name in ("a.json", "busy"):
-        (tmp_path / f".{name}.01234567.part").touch()
-    (tmp_path / ".b.lock").touch()
-    sweep_folder(tmp_path)
+        (tmp_path / f".{name}.01234567.bert_flow_part").touch()
+    (tmp_path / ".b.bert_flow_lock").touch()
+    sweep(tmp_path)
     process.kill()
     process.wait()
-    assert {path.name for path in tmp_path.iterdir()} == {".busy.01234567.part", ".busy.lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {".busy.01234567.bert_flow_part", ".busy.bert_flow_lock"}
 
 
 def test_a_place_that_cannot_be_written_to_is_refused():
