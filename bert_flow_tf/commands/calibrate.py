@@ -16,9 +16,8 @@ from bert_flow_tf.commands.options import (
     seed_list,
     task_option,
 )
-from bert_flow_tf.commands.outputs import made_result, pooled_embeddings, write_results
+from bert_flow_tf.commands.outputs import made_result, own_file, pooled_embeddings, write_results
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.outputs import output_file
 from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
 from glow.config import DEFAULT_CONFIG
 
@@ -73,7 +72,7 @@ def calibrate(
     after one another.
     """
     names = None if methods is None else [name.strip().lower() for name in methods.split(",") if name.strip()]
-    path = output_file(out, flag=f"--out={out}", overwrite=overwrite) if out else None
+    path = own_file(out, overwrite=overwrite) if out else None
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
     import msgspec
 

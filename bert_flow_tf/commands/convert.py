@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
+from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.outputs import output_folder
 from glow.config import DEFAULT_CONFIG
 
 
@@ -64,7 +64,7 @@ def convert(
     if run and cased is not None:
         raise UserError("--cased/--uncased: expected neither with --run, whose encoder knows its vocabulary")
     kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
-    output_folder(out, kind, overwrite=overwrite, flag=f"--out={out}")
+    own_folder(out, kind, overwrite=overwrite)
     do_lower_case = None if cased is None else not cased
     # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
     made = f"encoder folder written: {out}"

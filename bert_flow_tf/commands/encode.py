@@ -3,8 +3,8 @@
 import click
 
 from bert_flow_tf.commands.options import ModelOptions, SentenceInput, input_options, model_options
+from bert_flow_tf.commands.outputs import own_file
 from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer, format_of
-from bert_flow_tf.files.outputs import output_file
 
 
 @click.command()
@@ -40,7 +40,7 @@ def encode(
     """
     output_format = output_format or format_of(out)
     if out != STDOUT:
-        output_file(out, flag=f"--out={out}", overwrite=overwrite)
+        own_file(out, overwrite=overwrite)
     sentences = source.read()
     loaded = model.load()
     n = 0

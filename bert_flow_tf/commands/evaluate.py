@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
-from bert_flow_tf.commands.outputs import made_result, write_results
-from bert_flow_tf.files.outputs import output_file
+from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.results import EVALUATION_FILE
 from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
 
@@ -60,7 +59,7 @@ def evaluate(
     file.
     """
     path = out or (model.run_dir and model.run_dir / EVALUATION_FILE)
-    path = path and output_file(path, flag=f"--out={out}" if out else str(path), overwrite=overwrite)
+    path = path and own_file(path, flag=f"--out={out}" if out else str(path), overwrite=overwrite)
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
     from bert_flow_tf.data.sts_sets import read_tasks
     from bert_flow_tf.evaluation.evaluate import evaluate as score

@@ -1,6 +1,5 @@
 """`bert-flow fit`: a flow learned on one's own sentences, saved with its encoder."""
 
-import pathlib
 from typing import Any
 
 import click
@@ -13,8 +12,8 @@ from bert_flow_tf.commands.options import (
     input_options,
     with_options,
 )
+from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.outputs import output_folder
 from bert_flow_tf.model.saved_model import SAVED_MODEL
 from glow.config import DEFAULT_CONFIG
 
@@ -51,8 +50,7 @@ def fit(
 
     The encoder does not change. The folder holds all that `encode`, `similarity` and `project` need, and a model card.
     """
-    path = pathlib.Path(out)
-    output_folder(path, SAVED_MODEL, overwrite=overwrite, flag=f"--out={out}")
+    path = own_folder(out, SAVED_MODEL, overwrite=overwrite)
     sentences = list(source.read())
     # Before the encoder is loaded.
     if len(sentences) < train_batch_size:

@@ -1,12 +1,15 @@
 """What the commands write their results into: refused before any work where it may not be written, then there whole."""
 
+import os
 import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.outputs import FolderKind, check_writable, output_file, output_folder
+from bert_flow_tf.files.ownership import owned
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +18,34 @@ if TYPE_CHECKING:
     from bert_flow_tf.runs.record import Result
 
     T = TypeVar("T", bound=Result)
+
+
+def own(path: str | os.PathLike, flag: str) -> None:
+    """Makes this command the only one that writes the file or folder, until it ends; `flag` is for errors, `--out=DIR`.
+
+    Before it is asked what is there, so that nothing can come in between, and what a killed command left goes first.
+
+    Raises:
+      UserError: another process is writing there, or the place cannot be written to.
+    """
+    check_writable(path, flag)
+    try:
+        click.get_current_context().with_resource(owned(path))
+    except UserError as error:
+        raise UserError(f"{flag}: {error}") from error
+
+
+def own_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = None) -> pathlib.Path:
+    """The path of a file that this command owns and may write; see `own` and `files.outputs.output_file`."""
+    flag = flag or f"--out={path}"
+    own(path, flag)
+    return output_file(path, overwrite=overwrite, flag=flag)
+
+
+def own_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> pathlib.Path:
+    """The path of a folder that this command owns and may write; see `own` and `files.outputs.output_folder`."""
+    own(path, f"--out={path}")
+    return output_folder(path, kind, overwrite=overwrite, flag=f"--out={path}")
 
 
 def write_results(path: pathlib.Path, record: Any) -> None:
@@ -35,7 +66,7 @@ def results_folder(out: str, *, analysis: str, overwrite: bool) -> pathlib.Path:
 
     names = (RESULTS_FILE, "*.png", "*.svg")
     kind = FolderKind(f"an `analyze {analysis}` folder", RESULTS_FILE, names, lambda path: is_of_kind(path, analysis))
-    return output_folder(out, kind, overwrite=overwrite, flag=f"--out={out}")
+    return own_folder(out, kind, overwrite=overwrite)
 
 
 def made_result(kind: type["T"], command: str, **measured: Any) -> "T":

@@ -7,9 +7,10 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.options import ModelOptions, SentenceInput, input_options, model_options
+from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
-from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.files.outputs import FolderKind
 
 _CONFIG_FILE = "projector_config.pbtxt"
 _METADATA_FILE = "sentences.tsv"
@@ -34,7 +35,7 @@ def project(model: ModelOptions, source: SentenceInput, out: str, overwrite: boo
 
     A few thousand sentences are what the projector can show.
     """
-    path = output_folder(out, _PROJECTION, overwrite=overwrite, flag=f"--out={out}")
+    path = own_folder(out, _PROJECTION, overwrite=overwrite)
     sentences = list(source.read())
     if not sentences:
         raise UserError(f"--input={source.path}: found no sentence, expected at least one")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from bert_flow_tf.commands.outputs import own_file
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
-from bert_flow_tf.files.outputs import output_file
 from bert_flow_tf.files.sentence_files import STDIN, read_sentences
 from bert_flow_tf.serving.server_files import MODELS_FILE, served_name
 
@@ -85,7 +85,7 @@ def query(
     if out is not None:
         if not out.endswith(".npy"):
             raise UserError(f"--out={out}: expected a name that ends in .npy")
-        output_file(out, overwrite=overwrite, flag=f"--out={out}")
+        own_file(out, overwrite=overwrite)
     if input_file is not None:
         sentences = list(read_sentences(input_file, file_format="text"))
     elif similarity is not None:

@@ -28,12 +28,12 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
     FOLDER gets report.html (one page with tables and plots that loads nothing), report.md and results.json. What is not
     comparable is left empty. The same results give the same bytes; SOURCE_DATE_EPOCH adds a date.
     """
-    from bert_flow_tf.files.outputs import output_folder
+    from bert_flow_tf.commands.outputs import own_folder
     from bert_flow_tf.report.page import PAGE_FILE, REPORT_FOLDER, write_report
     from bert_flow_tf.results.collect import analysis_plots, collect
     from bert_flow_tf.results.sources import find_sources
 
-    folder = output_folder(out, REPORT_FOLDER, overwrite=overwrite, flag=f"--out={out}")
+    folder = own_folder(out, REPORT_FOLDER, overwrite=overwrite)
     date = _date(os.environ.get("SOURCE_DATE_EPOCH"))
     sources, left_out = find_sources([*first, *more])
     record = collect(sources, title, date)

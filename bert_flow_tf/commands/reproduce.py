@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list, seed_list
-from bert_flow_tf.commands.outputs import write_results
+from bert_flow_tf.commands.outputs import own, write_results
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.outputs import check_writable
 from bert_flow_tf.paper.presets import PRESETS
 from bert_flow_tf.results import REPRODUCTION_FILE
 from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
@@ -155,7 +154,7 @@ def _environment(encoder: Mapping[str, str | None], *, glue_dir: str, out: pathl
             raise UserError(f"--{flag}: found it with --{other}, expected one of them")
     if not os.path.isdir(glue_dir):
         raise UserError(f"--glue_dir={glue_dir}: no such folder, expected the one that holds the tasks' folders")
-    check_writable(out / REPRODUCTION_FILE, f"--out={out}")
+    own(out / REPRODUCTION_FILE, f"--out={out}")
     variables = {name.upper(): value for name, value in encoder.items() if value}
     return variables | {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": str(out), "SKIP_NLI": "0" if nli else "1"}
 

@@ -161,7 +161,6 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
     steps: int
     stages: dict[str, StageCost] = {}  # "load", "embed" and "train".
     replicas: int | None = None  # None of a checkpoint of the original.
-    losses: dict[str, float] = {}  # Of the last step, by name.
     converted_from: str | None = None  # The original's checkpoint; None of a run that was trained here.
 
 

@@ -64,10 +64,9 @@ class Progress(tf_keras.callbacks.Callback):
         self.every = every
         self.has_bar = has_bar
         self.writer = tf.summary.create_file_writer(str(output_dir))
-        self.last: dict[str, Any] = {}
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
-        self.last, step = dict(logs), int(self.step)
+        step = int(self.step)
         if step % self.every == 0:
             with self.writer.as_default(step=step):
                 for name, value in logs.items():

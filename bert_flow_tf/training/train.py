@@ -108,7 +108,7 @@ def train(
     logging.info("  Batch size = %d on %d replica(s)", training.train_batch_size, strategy.num_replicas_in_sync)
     logging.info("  Num steps = %d", total_steps)
     steps_per_epoch = num_examples // training.train_batch_size
-    last = _fit(settings, model, manager, step, batches(skip_steps=int(step)), steps_per_epoch, total_steps, evaluate)
+    _fit(settings, model, manager, step, batches(skip_steps=int(step)), steps_per_epoch, total_steps, evaluate)
     stages.end("train")
     record = model_at(config, manager.latest_checkpoint)
     results = TrainingResults(
@@ -118,7 +118,6 @@ def train(
         steps=int(step),
         stages=stages.ended,
         replicas=strategy.num_replicas_in_sync,
-        losses=last,
     )
     write_json(output_dir / TRAIN_RESULTS_FILE, results)
     return model, record, int(step)
@@ -192,8 +191,8 @@ def _fit(
     steps_per_epoch: int,
     total_steps: int,
     evaluate: callbacks.Evaluate,
-) -> dict[str, float]:
-    """Trains up to `total_steps`, or to an earlier end; gives the last step's logs, {} after no step."""
+) -> None:
+    """Trains up to `total_steps`, or to an earlier end."""
     training = settings.training
     save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
     saver = callbacks.Saver(model, step, manager, save_every)
@@ -204,7 +203,8 @@ def _fit(
     if training.early_stopping:
         early_stopping = callbacks.EarlyStopping(step, steps_per_epoch, evaluate, settings.output_dir)
         used.append(early_stopping)
-        has_stopped = int(step) < total_steps and early_stopping.stops(model)
+        # What was killed after its last checkpoint has not been scored there.
+        has_stopped = early_stopping.stops(model)
     if int(step) < total_steps and not has_stopped:
         with callbacks.StopOnSignal() as stop:
             steps = total_steps - int(step)
@@ -214,7 +214,6 @@ def _fit(
         if stop.signal:
             logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", stop.signal, int(step))
             raise KeyboardInterrupt
-    return {name: float(value) for name, value in progress.last.items()}
 
 
 class _Stages:

@@ -2,6 +2,7 @@
 
 import json
 
+import click
 import pytest
 
 from bert_flow_tf.commands.outputs import results_folder, write_results
@@ -10,7 +11,8 @@ from bert_flow_tf.errors import UserError
 
 def check(path):
     """Asks whether an analysis of words may replace what is at the path."""
-    return results_folder(str(path), analysis="words", overwrite=True)
+    with click.Context(click.Command("analyze")):
+        return results_folder(str(path), analysis="words", overwrite=True)
 
 
 def test_record_is_written_below_folders_that_are_made_for_it(tmp_path, capsys):

@@ -107,7 +107,6 @@ def test_a_flow_learns_while_its_run_is_recorded(flow_values, flow_run):
     assert losses[-3:].mean() < losses[:3].mean() - 0.01
     results = json.loads((flow_run / TRAIN_RESULTS_FILE).read_text())
     assert results["steps"] == 12 and results["replicas"] == 1
-    assert results["losses"]["flow_loss"] == pytest.approx(losses[-1])
     config = json.loads((flow_run / "config.json").read_text())
     assert config["encoder_trained"] is False and config["model"]["max_seq_length"] == 10
     assert config["model"]["flow"]["config"]["coupling_width"] == 8
