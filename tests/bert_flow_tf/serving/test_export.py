@@ -6,6 +6,7 @@ What its signatures answer is checked in `test_session.py`, as a server runs the
 import copy
 import json
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -24,6 +25,14 @@ from tests.glow.bijector_checks import perturb
 def embeddings_of(path, sentences):
     served = tf.saved_model.load(str(path)).signatures["serving_default"]
     return served(sentences=tf.constant(sentences))["embedding"].numpy()
+
+
+def test_a_copy_can_be_checked_with_its_sums(sts_version):
+    command = ["sha256sum", "--check", "--strict", "assets.extra/SHA256SUMS"]
+    done = subprocess.run(command, cwd=sts_version, capture_output=True, text=True, check=False)
+    files = {str(path.relative_to(sts_version)) for path in sts_version.rglob("*") if path.is_file()}
+    assert done.returncode == 0, done.stderr
+    assert {line.removesuffix(": OK") for line in done.stdout.splitlines()} == files - {"assets.extra/SHA256SUMS"}
 
 
 def test_signatures_take_and_give_what_they_promise(sts_version):
