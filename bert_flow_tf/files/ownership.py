@@ -39,12 +39,13 @@ class Owned:
     found: tuple[int, int, int] | None
 
 
-_owned: dict[pathlib.Path, Owned] = {}
+# By the thread, since a place that one thread owns is another's no more than another process's.
+_owned: dict[tuple[int, pathlib.Path], Owned] = {}
 
 
 @contextlib.contextmanager
 def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
-    """A context in which no other process owns the place; within it this process may ask for the place again.
+    """A context in which nobody else owns the place; within it this thread may ask for the place again.
 
     What killed owners left beside it is removed first. Folders above the place are made, and those that stay empty
     removed again.
@@ -57,8 +58,9 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
       UserError: another process owns the place and `wait` is false, or no file can be made beside it.
     """
     path = pathlib.Path(path).absolute()
-    if path in _owned:
-        yield _owned[path]
+    key = threading.get_ident(), path
+    if key in _owned:
+        yield _owned[key]
         return
     made = [folder for folder in path.parents if not folder.exists()]
     make_directory(path.parent)
@@ -66,10 +68,10 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
         release = _lock(path, wait)
         try:
             sweep(path.parent, path)
-            _owned[path] = Owned(identity(path))
-            yield _owned[path]
+            _owned[key] = Owned(identity(path))
+            yield _owned[key]
         finally:
-            _owned.pop(path, None)
+            _owned.pop(key, None)
             release()
     finally:
         for folder in made:
@@ -116,7 +118,7 @@ def sweep(folder: pathlib.Path, owned_place: pathlib.Path | None = None) -> None
     for place, paths in left.items():
         # A file of another user's is not ours to lock or to remove.
         with contextlib.suppress(PermissionError):
-            release = None if place == owned_place or place in _owned else _try_lock(_lock_of(place))
+            release = None if place == owned_place else _try_lock(_lock_of(place))
             if release is None and place != owned_place:
                 continue
             for path in paths:
@@ -172,16 +174,20 @@ def _try_lock(lock: pathlib.Path) -> Callable[[], None] | None:
     if identity(lock) is None or lock.stat().st_ino != os.fstat(descriptor).st_ino:
         os.close(descriptor)
         return None
-    os.truncate(descriptor, 0)
-    os.write(descriptor, _this_process())
+    try:
+        os.truncate(descriptor, 0)
+        os.write(descriptor, _this_process())
+    except OSError:
+        release()
+        raise
     return release
 
 
 def _try_lease(lease: pathlib.Path) -> Callable[[], None] | None:
     """As `_try_lock`, on file systems without locks: a file that its owner touches as long as it lives."""
     part = part_of(lease)
-    part.write_bytes(_this_process())
     try:
+        part.write_bytes(_this_process())
         # The file system's clock, not this host's.
         if lease.exists() and part.stat().st_mtime - lease.stat().st_mtime > LEASE:
             lease.unlink(missing_ok=True)
@@ -189,7 +195,7 @@ def _try_lease(lease: pathlib.Path) -> Callable[[], None] | None:
     except FileExistsError:
         return None
     finally:
-        part.unlink()
+        part.unlink(missing_ok=True)
     ended = threading.Event()
 
     def renew() -> None:

@@ -10,6 +10,7 @@ import platformdirs
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.outputs import FolderKind, check_writable
+from bert_flow_tf.files.ownership import owned
 
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
@@ -66,7 +67,7 @@ def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
 def cached_encoder(folder: pathlib.Path, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
     """The encoder folder `folder`, after `build(folder)`, which writes it whole or not at all, where it does not exist.
 
-    Two processes may do this at once: each builds, and the folder of the first to finish stays.
+    Of two processes at once the second waits for the first.
 
     Raises:
       UserError: the cache cannot be written to, or as `build`.
@@ -80,10 +81,7 @@ def cached_encoder(folder: pathlib.Path, build: Callable[[pathlib.Path], object]
             check_writable(folder)
         except UserError as error:
             raise UserError(f"{error}; set BERT_FLOW_CACHE to another folder") from error
-        try:
-            build(folder)
-        except (UserError, OSError):
-            # Another process may have been faster: its folder is as good.
+        with owned(folder, wait=True):
             if not is_built():
-                raise
+                build(folder)
     return folder

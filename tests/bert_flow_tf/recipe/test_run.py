@@ -264,13 +264,13 @@ def test_help_needs_no_tensorflow_and_is_that_of_the_script():
 
 
 STAGE = """
-import signal, sys, time
+import os, signal, sys, time
 def save(number, frame):
-    print("saved", flush=True)
+    os.write(1, b"saved\\n")
     sys.exit(130)
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, save)
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 time.sleep(60)
 """
 PARENT = """

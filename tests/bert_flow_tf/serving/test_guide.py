@@ -75,7 +75,7 @@ def test_export_holds_the_files_of_the_guides_table(workplace):
     base = workplace / "exported" / "stsb"
     table = _GUIDE[_GUIDE.index("| file |") : _GUIDE.index("## Start a server")]
     named = re.findall(r"`([^`]+)`", "".join(line.split("|")[1] for line in table.splitlines() if line.count("|") > 2))
-    assert len(named) == 8
+    assert len(named) == 9
     assert all((base / name).exists() for name in named)
     assert {path.name for path in base.iterdir()} == {"1", *(name for name in named if "/" not in name)}
 
