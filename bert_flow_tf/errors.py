@@ -1,4 +1,4 @@
-"""The exceptions that mean "the user can mend this", and how a command line ends with one."""
+"""The exceptions that mean "the user can correct this", and how a command line ends with one."""
 
 import argparse
 import os

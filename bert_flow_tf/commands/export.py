@@ -1,15 +1,13 @@
 """`bert-flow export`: a run as a SavedModel for TensorFlow Serving."""
 
-import os
 import pathlib
 from typing import Any
 
 import click
 
 from bert_flow_tf.commands.outputs import own
-from bert_flow_tf.files.ownership import sweep
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.server_files import check_destination
+from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
 
 
 @click.command()
@@ -42,9 +40,7 @@ def export(model: str, out: str, version: int | None, overwrite: bool, **options
     (sentence_a and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding
     before the flow).
     """
-    own(out, f"--out={out}")
-    if os.path.isdir(out):
-        sweep(pathlib.Path(out))
+    own(pathlib.Path(out) / MODELS_FILE, f"--out={out}")
     check_destination(out, version, overwrite, flag=f"--out={out}")
     # TensorFlow takes seconds to load, and a refusal needs none of it.
     from bert_flow_tf.api import BertFlow

@@ -5,6 +5,7 @@ import pathlib
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list
+from bert_flow_tf.commands.outputs import own
 from bert_flow_tf.errors import UserError
 
 
@@ -40,6 +41,7 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
                 f"--data: found {name}, expected some of sts12 to sts16, sts12-16, {', '.join(datasets.DATASET_NAMES)}"
             )
         folders[name] = pathlib.Path(out) / directory
+        own(folders[name], f"--out={out}")
         data_folders.check_folder(folders[name], f"--out={out}", overwrite)
     read = {
         name: [read_task(key, senteval_dir=senteval_dir) for key in data_folders.senteval_names(name)] for name in names

@@ -44,13 +44,11 @@ def project(model: ModelOptions, source: SentenceInput, out: str, overwrite: boo
     tensors = {"embedding": embeddings}
     if loaded.flow is not None and loaded.low_dim <= 0:
         tensors = {"with_flow": embeddings, "without_flow": loaded.inverse(embeddings)}
-    _write_projection(path, sentences, tensors, overwrite)
+    _write_projection(path, sentences, tensors)
     click.echo(f"projection written: {out} (tensorboard --logdir {out})")
 
 
-def _write_projection(
-    path: pathlib.Path, sentences: Sequence[str], tensors: Mapping[str, np.ndarray], overwrite: bool
-) -> None:
+def _write_projection(path: pathlib.Path, sentences: Sequence[str], tensors: Mapping[str, np.ndarray]) -> None:
     """Makes the folder: a TSV file of each array [n, D] and one of the sentences, and the projector's configuration."""
     with new_folder(path) as folder:
         # A file of one column has no header. A tab or a line break would start another column or point.

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -35,13 +36,17 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 @click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="How many seeds, 1 to N, or a list.")
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3): 1 epoch, 2e-5, batches of 16.")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, large, a TF-Hub handle or a folder.")
-@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub, where it does not tell.")
+@click.option(
+    "--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub, where it cannot be derived from it."
+)
 @click.option("--bert_premodels", metavar="DIR", help="Folder of TF1 BERT checkpoints, instead of --bert_hub.")
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, …, and of MNLI and SNLI for NLI.")
 @SENTEVAL_OPTION
 @click.option("--tasks", "names", callback=name_list(), default="stsb", metavar="LIST", help="Tasks, see above.")
-@click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results; begun ones go on.")
+@click.option(
+    "--out", required=True, metavar="DIR", help="Folder of all runs and of the results; unfinished runs are resumed."
+)
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
 def reproduce(
     rows: list[str],
@@ -193,9 +198,9 @@ def _run(stages: Sequence["Stage"], out: pathlib.Path, overwrite: bool) -> None:
     except recipes.StageFailed as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.status)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         click.echo("interrupted; rerun the same command to resume", err=True)
-        sys.exit(130)
+        sys.exit(128 + (interrupt.args or (signal.SIGINT,))[0])
 
 
 def _check_kept(

@@ -15,6 +15,7 @@ from bert_flow_tf.encoder.stream import distinct, embed, row_keys
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.ownership import owned
 
 _CACHE_VERSION = 4
@@ -72,11 +73,11 @@ def cached_embeddings(
 
 
 def _write(path: pathlib.Path, embeddings: np.ndarray) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, embeddings)
     with path.open("wb") as file:
-        file.write(buffer.getbuffer())
-        file.write(hashlib.sha256(buffer.getbuffer()).digest())
+        np.save(file, embeddings)
+    digest = bytes.fromhex(file_digest(path))
+    with path.open("ab") as file:
+        file.write(digest)
 
 
 def _read(path: pathlib.Path, shape: tuple[int, int]) -> np.ndarray | None:

@@ -41,7 +41,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.source = source
         self.sentence_embedding_type = sentence_embedding_type
         try:
-            self._hub_layer = hub.KerasLayer(str(source.encoder_dir), trainable=trainable)
+            # Loaded here: to load it, KerasLayer would import Keras 3, which takes two seconds, and not use it.
+            self._hub_layer = hub.KerasLayer(hub.load(str(source.encoder_dir)), trainable=trainable)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{source.bert_hub}: cannot be loaded as an encoder: {' '.join(str(error).split())}"

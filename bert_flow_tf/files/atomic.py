@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import pathlib
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.ownership import OLD, Owned, identity, owned, part_of
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# What libraries say that do not pass the number on: TensorFlow, and NumPy's tofile.
-_FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large", "requested and")
+# What TensorFlow, and NumPy's tofile, say instead of the number.
+_FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
+_NUMPY_TEXT = re.compile(r"\d+ requested and \d+ written")
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:
@@ -37,7 +39,7 @@ def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib
       UserError: the place cannot be written to, or another process is writing there, and nothing of the block has run;
         the disk is full; or somebody else made a file of that name meanwhile, and the result has another name.
     """
-    path = pathlib.Path(path).absolute()
+    path = pathlib.Path(path).resolve()
     with owned(path, wait=wait) as place, refusing_full_disk(path):
         part = part_of(path)
         part.touch()
@@ -60,7 +62,7 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     Raises:
       UserError: as `new_file`.
     """
-    path = pathlib.Path(path).absolute()
+    path = pathlib.Path(path).resolve()
     with owned(path) as place, refusing_full_disk(path):
         workspace = part_of(path)
         folder = workspace / "new"
@@ -76,7 +78,7 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             _name(folder, path, place)
         finally:
             # If anything, an interruption too, came between the two renames, the old folder gets its name back.
-            if (workspace / OLD).exists() and not path.exists():
+            if os.path.lexists(workspace / OLD) and not os.path.lexists(path):
                 (workspace / OLD).rename(path)
             shutil.rmtree(workspace)
 
@@ -87,9 +89,12 @@ def refusing_full_disk(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except _writing_errors() as error:
-        if getattr(error, "errno", None) not in _FULL and not any(text in str(error) for text in _FULL_TEXTS):
+        is_full = getattr(error, "errno", None) in _FULL or any(text in str(error) for text in _FULL_TEXTS)
+        if not is_full and not _NUMPY_TEXT.search(str(error)):
             raise
-        above = next(folder for folder in path.parents if folder.exists())
+        # Which may be a temporary file elsewhere.
+        full = pathlib.Path(getattr(error, "filename", None) or path)
+        above = next(folder for folder in full.parents if folder.exists())
         free = shutil.disk_usage(above).free
         raise UserError(f"{path}: no space left, found {free:,} bytes free in {above}, expected room for it") from error
 
@@ -118,7 +123,7 @@ def _name(new: pathlib.Path, path: pathlib.Path, place: Owned) -> None:
     if identity(path) != place.found:
         kept = next(name for i in range(1, 10**6) if not (name := path.with_name(f"{path.name}.{i}")).exists())
         new.rename(kept)
-        raise UserError(f"{path}: somebody else made it meanwhile, and it stays; the result is in {kept}")
+        raise UserError(f"{path}: somebody else made or changed it meanwhile, and it stays; the result is in {kept}")
     new.replace(path)
     sync(path.parent)
     place.found = identity(path)

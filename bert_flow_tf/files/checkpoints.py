@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Iterable
 
@@ -11,6 +12,7 @@ from absl import logging
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import refusing_full_disk, sync, write_atomically
+from bert_flow_tf.files.digest import file_digest
 
 
 class Checkpoint:
@@ -71,36 +73,63 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
 def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
     """dict of name -> path of the files of the checkpoint with this prefix, its data before its index."""
     prefix = pathlib.Path(prefix)
-    return {path.name: path for path in sorted(prefix.parent.glob(f"{prefix.name}.*")) if path.suffix != ".meta"}
+    name = re.compile(rf"{re.escape(prefix.name)}\.(data-\d+-of-\d+|index)")
+    return {path.name: path for path in sorted(prefix.parent.iterdir()) if name.fullmatch(path.name)}
 
 
-def whole_checkpoint(folder: pathlib.Path, name: str) -> str | None:
-    """Prefix of the last checkpoint `name-STEP` in the folder that can be read whole, None where there is none.
+def whole_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
+    """Prefix of the last checkpoint `name-STEP` in the folder, if it is whole, else None.
 
-    Those after it are damaged and removed. TensorFlow's file `checkpoint` names it and those before it afterwards.
+    With `remove` it is the last one that is whole: those after it are removed, and all but the last `kept`. Afterwards
+    TensorFlow's file `checkpoint` names it and those before it.
+
+    Raises:
+      UserError: a file cannot be read, which says nothing of its contents.
     """
-    steps = {int(path.stem.rpartition("-")[2]): path.with_suffix("") for path in folder.glob(f"{name}-*.index")}
-    prefixes = [steps[step] for step in sorted(steps)]
-    while prefixes:
-        try:
-            checkpoint = Checkpoint(prefixes[-1])
-            for variable in checkpoint.shapes:
-                checkpoint[variable]
-        except UserError as error:
-            logging.warning("%s; it is removed", error)
-            for path in checkpoint_files(prefixes.pop()).values():
-                path.unlink()
-        else:
-            break
+    numbered = re.compile(rf"{re.escape(name)}-(\d+)\.index")
+    steps = sorted(int(match[1]) for path in folder.iterdir() if (match := numbered.fullmatch(path.name)))
+    prefixes = [folder / f"{name}-{step}" for step in steps]
+    while prefixes and not _is_whole(prefixes[-1]):
+        if not remove:
+            return None
+        _remove(prefixes.pop())
     if not prefixes:
         return None
+    if remove:
+        for old in prefixes[:-kept]:
+            _remove(old)
+    prefixes = prefixes[-kept:]
     lines = [f'model_checkpoint_path: "{prefixes[-1].name}"']
     state = folder / "checkpoint"
     if not state.is_file() or state.read_text(encoding="utf-8", errors="replace").splitlines()[:1] != lines:
         logging.warning("The last whole checkpoint is %s", prefixes[-1])
         lines += [f'all_model_checkpoint_paths: "{prefix.name}"' for prefix in prefixes]
+        # Without times TensorFlow forgets all but the last.
+        times = [prefix.with_name(f"{prefix.name}.index").stat().st_mtime for prefix in prefixes]
+        lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
         write_atomically(state, "".join(f"{line}\n" for line in lines))
     return str(prefixes[-1])
+
+
+def _is_whole(prefix: pathlib.Path) -> bool:
+    """Whether all variables of a checkpoint, whose files can be read, have the checksums that TensorFlow wrote."""
+    for path in checkpoint_files(prefix).values():
+        file_digest(path)
+    errors = tf.errors
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        for name in reader.get_variable_to_shape_map():
+            reader.get_tensor(name)
+    except (errors.DataLossError, errors.OutOfRangeError, errors.NotFoundError, IndexError, ValueError) as error:
+        logging.warning("%s is damaged: %s", prefix, str(error).splitlines()[0])
+        return False
+    return True
+
+
+def _remove(prefix: pathlib.Path) -> None:
+    logging.warning("%s is removed", prefix)
+    for path in checkpoint_files(prefix).values():
+        path.unlink()
 
 
 def save_checkpoint(manager: tf.train.CheckpointManager, number: int) -> None:

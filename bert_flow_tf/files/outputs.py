@@ -38,6 +38,8 @@ def output_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = 
     path = pathlib.Path(path)
     if path.is_dir():
         raise UserError(f"{flag or path}: found a folder, expected a file's name")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{flag or path}: found a device or a pipe, expected a file's name")
     if path.exists() and not overwrite:
         raise UserError(f"{flag or path}: exists, expected a new file, or {_overwrite(flag)}")
     check_writable(path, flag)
@@ -73,7 +75,8 @@ def output_folder(
 
 def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
     """Raises `UserError`, beginning with the flag or path, unless the nearest folder above the path is writable."""
-    folder = next(parent for parent in pathlib.Path(path).absolute().parents if parent.exists())
+    parents = pathlib.Path(path).absolute().parents
+    folder = next((parent for parent in parents if parent.exists()), pathlib.Path("/"))
     # A try, since permissions say nothing of a disk that is full or mounted to be read only.
     try:
         tempfile.TemporaryFile(dir=folder).close()

@@ -5,13 +5,14 @@ it; what it writes before the place gets its name is called `.NAME.XXXXXXXX.bert
 both goes when somebody next owns a place in the same folder.
 """
 
-import collections
 import contextlib
 import dataclasses
 import datetime
 import errno
 import fcntl
+import glob
 import json
+import logging
 import os
 import pathlib
 import re
@@ -57,7 +58,8 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
     Raises:
       UserError: another process owns the place and `wait` is false, or no file can be made beside it.
     """
-    path = pathlib.Path(path).absolute()
+    # Where links lead: a place has one name.
+    path = pathlib.Path(path).resolve()
     key = threading.get_ident(), path
     if key in _owned:
         yield _owned[key]
@@ -68,16 +70,18 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
         release = _lock(path, wait)
         try:
             sweep(path.parent, path)
+            if path.is_dir():
+                sweep(path)
             _owned[key] = Owned(identity(path))
             yield _owned[key]
         finally:
             _owned.pop(key, None)
             release()
     finally:
-        for folder in made:
-            if any(folder.iterdir()):
-                break
-            folder.rmdir()
+        # Those that are not empty stay.
+        with contextlib.suppress(OSError):
+            for folder in made:
+                folder.rmdir()
 
 
 def make_directory(path: str | os.PathLike) -> None:
@@ -109,25 +113,24 @@ def part_of(path: pathlib.Path) -> pathlib.Path:
 def sweep(folder: pathlib.Path, owned_place: pathlib.Path | None = None) -> None:
     """Removes what killed owners of places in the folder left; what they were replacing is there again.
 
-    A place that a living process owns is left alone, but for `owned_place`, which the caller owns.
+    A place that somebody living owns is left alone, but for `owned_place`, which the caller owns; so is what may not be
+    removed, as another user's.
     """
-    left = collections.defaultdict(list)
-    for path in folder.iterdir():
-        if match := _LEFT.fullmatch(path.name):
-            left[folder / match[1]].append(path)
-    for place, paths in left.items():
-        # A file of another user's is not ours to lock or to remove.
-        with contextlib.suppress(PermissionError):
+    names = {match[1] for path in folder.iterdir() if (match := _LEFT.fullmatch(path.name))}
+    for place in [folder / name for name in names]:
+        with contextlib.suppress(OSError):
             release = None if place == owned_place else _try_lock(_lock_of(place))
             if release is None and place != owned_place:
                 continue
-            for path in paths:
-                if path.suffix == ".bert_flow_part":
-                    if (path / OLD).exists() and not place.exists():
+            try:
+                # Listed when it is locked: what was there before may be gone, with a living owner.
+                for path in folder.glob(f".{glob.escape(place.name)}.*.bert_flow_part"):
+                    if os.path.lexists(path / OLD) and not os.path.lexists(place):
                         (path / OLD).rename(place)
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-            if release is not None:
-                release()
+            finally:
+                if release is not None:
+                    release()
 
 
 def _lock_of(path: pathlib.Path) -> pathlib.Path:
@@ -137,6 +140,9 @@ def _lock_of(path: pathlib.Path) -> pathlib.Path:
 def _lock(path: pathlib.Path, wait: bool) -> Callable[[], None]:
     """Locks the place; gives the function that releases it."""
     lock = _lock_of(path)
+    # Whoever sweeps holds a lock for a moment.
+    patience = time.monotonic() + 1
+    has_said = False
     while True:
         try:
             release = _try_lock(lock)
@@ -146,14 +152,22 @@ def _lock(path: pathlib.Path, wait: bool) -> Callable[[], None]:
             ) from error
         if release is not None:
             return release
-        if not wait:
-            raise UserError(f"{path}: {_owner(lock)} is using it, expected no other process; wait for it to end")
+        if time.monotonic() > patience:
+            if not wait:
+                raise UserError(f"{path}: {_owner(lock)} is using it, expected no other process; wait for it to end")
+            if not has_said:
+                logging.info("Waiting for %s, which is using %s", _owner(lock), path)
+                has_said = True
         time.sleep(0.1)
 
 
 def _try_lock(lock: pathlib.Path) -> Callable[[], None] | None:
     """The function that releases the lock, None where another process holds it."""
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except PermissionError:
+        # Another user's can still be locked.
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -167,41 +181,44 @@ def _try_lock(lock: pathlib.Path) -> Callable[[], None] | None:
         return _try_lease(lock.with_suffix(".bert_flow_lease"))
 
     def release() -> None:
-        lock.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            lock.unlink()
         os.close(descriptor)
 
-    # The last owner may have removed the file after it was opened here.
-    if identity(lock) is None or lock.stat().st_ino != os.fstat(descriptor).st_ino:
+    # Its last owner may have removed the file after it was opened here.
+    found = identity(lock)
+    if found is None or found[1] != os.fstat(descriptor).st_ino:
         os.close(descriptor)
-        return None
-    try:
+        return _try_lock(lock)
+    # The lock holds without its text, too: on a full disk what fills it can still be swept.
+    with contextlib.suppress(OSError):
         os.truncate(descriptor, 0)
         os.write(descriptor, _this_process())
-    except OSError:
-        release()
-        raise
     return release
 
 
 def _try_lease(lease: pathlib.Path) -> Callable[[], None] | None:
     """As `_try_lock`, on file systems without locks: a file that its owner touches as long as it lives."""
-    part = part_of(lease)
     try:
-        part.write_bytes(_this_process())
-        # The file system's clock, not this host's.
-        if lease.exists() and part.stat().st_mtime - lease.stat().st_mtime > LEASE:
-            lease.unlink(missing_ok=True)
-        os.link(part, lease)
+        descriptor = os.open(lease, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     except FileExistsError:
+        _remove_stale(lease)
         return None
-    finally:
-        part.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        os.write(descriptor, _this_process())
+    inode = os.fstat(descriptor).st_ino
+    os.close(descriptor)
     ended = threading.Event()
+
+    def is_ours() -> bool:
+        found = identity(lease)
+        return found is not None and found[1] == inode
 
     def renew() -> None:
         while not ended.wait(LEASE / 6):
-            with contextlib.suppress(FileNotFoundError):
-                os.utime(lease)
+            with contextlib.suppress(OSError):
+                if is_ours():
+                    os.utime(lease)
 
     thread = threading.Thread(target=renew, daemon=True)
     thread.start()
@@ -209,9 +226,26 @@ def _try_lease(lease: pathlib.Path) -> Callable[[], None] | None:
     def release() -> None:
         ended.set()
         thread.join()
-        lease.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            if is_ours():
+                lease.unlink()
 
     return release
+
+
+def _remove_stale(lease: pathlib.Path) -> None:
+    """Removes a lease that was not renewed, by a name of its own: of two that do this, one finds nothing to rename."""
+    part = part_of(lease)
+    with contextlib.suppress(FileNotFoundError):
+        part.touch()
+        # The file system's clock, not this host's.
+        now = part.stat().st_mtime
+        found = identity(lease)
+        if found is not None and now - lease.stat().st_mtime > LEASE:
+            lease.rename(part)
+            if identity(part) != found and not lease.exists():
+                part.rename(lease)
+    part.unlink(missing_ok=True)
 
 
 def _this_process() -> bytes:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.data.tasks import Task
+from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint
 from bert_flow_tf.encoder.convert.weights import check_arrays
 from bert_flow_tf.encoder.layer import SentenceEncoder
@@ -66,6 +67,9 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
     # A checkpoint beside its configuration is what was published; of any other, nothing is known.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
+    converted = read_encoder_record(source.encoder_dir.parent)
+    if converted is not None and converted.started_from is not None:
+        published = False  # The encoder of a run that `convert --run` wrote.
     return Encoder(
         name=encoder_name(handle, source.preprocess_hub),
         handle=handle,

@@ -62,7 +62,7 @@ def run_process(command: Sequence[str]) -> int:
     """Exit status of a command's process; what asks this process to end asks that one, and is waited for.
 
     Raises:
-      KeyboardInterrupt: this process was asked to end, and that one has ended.
+      KeyboardInterrupt: this process was asked to end, by the signal that is its argument, and that one has ended.
     """
     processes: list[subprocess.Popen] = []
     received = []
@@ -70,9 +70,11 @@ def run_process(command: Sequence[str]) -> int:
     def forward(number: int, frame: FrameType | None) -> None:
         received.append(number)
         for process in processes:
-            process.send_signal(number)
+            process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored, as under nohup, stays so.
+    numbers = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, forward) for number in numbers}
     try:
         # In a group of its own: Ctrl-C reaches it once, through here.
         process = subprocess.Popen(command, start_new_session=True)
@@ -84,7 +86,7 @@ def run_process(command: Sequence[str]) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     if received:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(received[0])
     return status
 
 
@@ -129,7 +131,9 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
         flags.append(f"--init_checkpoint={latest_checkpoint(stage.begins_with)}")
     if stage.makes is not None and stage.makes.is_dir():
         if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
-            shutil.rmtree(stage.makes)
+            # Its process may have outlived the recipe that started it.
+            with owned(stage.makes):
+                shutil.rmtree(stage.makes)
         elif state == RUNNING and (stage.makes / TRAIN_RESULTS_FILE).exists():
             # Interrupted after training: what is evaluated already refuses to be trained again.
             flags = [flag for flag in flags if flag != "--do_train=true"]
@@ -187,7 +191,7 @@ def table(results: Sequence[tuple[Stamp, bool]]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Exit status: 0; 2 after one `error:` line; a failed stage's own; 130 if interrupted."""
+    """Exit status: 0; 2 after one `error:` line; a failed stage's own; 128 + the signal's number if interrupted."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if set(arguments) & {"--help", "-h"}:
         print(__doc__.strip())
@@ -205,9 +209,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         message = command_line_message(error) if isinstance(error, UserError) else error
         print(f"error: {message}", file=sys.stderr)
         return error.status if isinstance(error, StageFailed) else 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         print("interrupted; rerun the same command to resume", file=sys.stderr)
-        return 130
+        return 128 + (interrupt.args or (signal.SIGINT,))[0]
     print(f"\n{table(results).to_text()}")
     print(f"\nSavedModel: {stages[-1].run_dir}")
     return 0

@@ -15,7 +15,7 @@ from bert_flow_tf.results.records import Reproduction, Scores, TaskScores
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.runs.record import Model
 
-# Scores of the recipe are rounded to six decimals.
+# A score that is read back may be of cosines from other batches, which differ in their last bits.
 _ROUNDING_X100 = 1e-4
 
 

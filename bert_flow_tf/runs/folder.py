@@ -1,6 +1,7 @@
 """The directory of one run: what is in it, and whether a command may start or resume a run in it."""
 
 import contextlib
+import os
 import pathlib
 import re
 import shutil
@@ -10,7 +11,7 @@ from typing import Any
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.ownership import make_directory, owned, part_of, sweep
+from bert_flow_tf.files.ownership import make_directory, owned, part_of
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
@@ -34,9 +35,10 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
     Raises:
       UserError: another process is using the directory, or there is no place for it.
     """
-    with owned(run_dir):
-        if run_dir.is_dir():
-            sweep(run_dir)
+    # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
+    is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
+    with owned(run_dir / CONFIG_FILE if is_inside else run_dir):
+        if is_run(run_dir):
             for left in [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             for data in run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*"):
@@ -55,7 +57,8 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
     make_directory(path.parent)
     if record is not None:
-        # First: an interrupted command finds no result without its record.
+        # First: an interrupted command finds no result without its record, nor one beside the record of another.
+        path.unlink(missing_ok=True)
         write_json(path.with_suffix(".json"), record)
     write_atomically(path, text)
 
@@ -84,7 +87,8 @@ def open_run(
         raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     if overwrite and is_run(run_dir):
         # Renamed first: should this process be killed, the next one finds no half of a run under its name.
-        run_dir.rename(gone := part_of(run_dir))
+        # A link stays, and what it leads to goes.
+        run_dir.resolve().rename(gone := part_of(run_dir.resolve()))
         shutil.rmtree(gone)
     old = read_config(run_dir)
     left = list(run_dir.iterdir()) if run_dir.exists() else []

@@ -80,7 +80,7 @@ def export(
       low_dim: see `model.reduce_dimension`; None for the model's own.
       max_seq_length: word pieces that a sentence is cut to; None for the model's own.
       dtype: "float32", or "bfloat16" for the encoder's matrices and their products.
-      overwrite: whether this version may be replaced; a server that has loaded it goes on with what it loaded.
+      overwrite: whether this version may be replaced; a server that has loaded it keeps what it loaded.
 
     Raises:
       UserError: an argument does not fit the model; the version exists, or is not an export where `overwrite`; or the

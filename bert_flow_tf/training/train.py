@@ -66,7 +66,9 @@ def train(
     resumed = open_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
     trained = resumed and (output_dir / TRAIN_RESULTS_FILE).exists()
     step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
-    last_checkpoint = whole_checkpoint(output_dir, CHECKPOINT_NAME) if resumed else None
+    last_checkpoint = None
+    if resumed:
+        last_checkpoint = whole_checkpoint(output_dir, CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, remove=not trained)
     manager = _checkpoint_manager(settings, model, step, dropout_state)
     if last_checkpoint:
         manager.checkpoint.restore(last_checkpoint).assert_consumed()

@@ -51,13 +51,19 @@ def test_what_somebody_else_makes_meanwhile_stays_and_the_result_has_another_nam
     if was_there:
         (tmp_path / "1").mkdir()
         (tmp_path / "a.json").write_text("old")
-    with user_error(f"{tmp_path}/1: somebody else made it", f"{tmp_path}/1.1"), new_folder(tmp_path / "1") as folder:
+    with (
+        user_error(f"{tmp_path}/1: somebody else", f"{tmp_path}/1.1"),
+        new_folder(tmp_path / "1") as folder,
+    ):
         (folder / "model").write_text("ours")
         if was_there:
             (tmp_path / "1").rename(tmp_path / "moved away")
         (tmp_path / "1").mkdir()
         (tmp_path / "1" / "model").write_text("theirs")
-    with user_error(f"{tmp_path}/a.json: somebody else made it", "a.json.1"), new_file(tmp_path / "a.json") as part:
+    with (
+        user_error(f"{tmp_path}/a.json: somebody else", "a.json.1"),
+        new_file(tmp_path / "a.json") as part,
+    ):
         part.write_text("ours")
         (tmp_path / "other").write_text("theirs")
         (tmp_path / "other").rename(tmp_path / "a.json")

@@ -123,9 +123,14 @@ def test_a_place_that_cannot_be_written_to_is_refused():
 
 
 def test_a_child_process_does_not_keep_the_lock(tmp_path):
+    code = (
+        "import os, subprocess, sys, time\nfrom bert_flow_tf.files.ownership import owned\n"
+        "with owned(sys.argv[1]):\n"
+        "    print(subprocess.Popen(['sleep', '60']).pid, flush=True)\n    time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "a")], stdout=subprocess.PIPE, text=True)
+    child = int(process.stdout.readline())
+    process.kill()
+    process.wait()
     with owned(tmp_path / "a"):
-        child = subprocess.Popen(["sleep", "5"])
-    with owned(tmp_path / "a"):
-        pass
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
+        os.kill(child, signal.SIGKILL)
