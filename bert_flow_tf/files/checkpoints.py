@@ -115,12 +115,13 @@ def _is_whole(prefix: pathlib.Path) -> bool:
     """Whether all variables of a checkpoint, whose files can be read, have the checksums that TensorFlow wrote."""
     for path in checkpoint_files(prefix).values():
         file_digest(path)
-    errors = tf.errors
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except (errors.DataLossError, errors.OutOfRangeError, errors.NotFoundError, IndexError, ValueError) as error:
+    except tf.errors.ResourceExhaustedError:
+        raise
+    except (tf.errors.OpError, IndexError, ValueError) as error:
         logging.warning("%s is damaged: %s", prefix, str(error).splitlines()[0])
         return False
     return True
