@@ -46,7 +46,7 @@ class ArgumentParser(argparse.ArgumentParser):
 def quiet_libraries(log_level: str = "3") -> None:
     """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen.
 
-    It also keeps TensorFlow from importing Keras 3, which takes a quarter of the start of a process and which nothing
+    It also keeps TensorFlow from importing Keras 3, which takes an eighth of the start of a process and which nothing
     here uses: a command line is a process of our own, where `tf.keras` may be tf_keras.
 
     Args:
