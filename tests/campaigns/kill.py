@@ -18,17 +18,18 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tests.campaigns.commands import COMMANDS
 from tests.campaigns.processes import Run, contents, end, forked, prepared, said, uninterrupted, work
 
+_KINDS = ("time", "write", "change")
 _DONE = re.compile(r"found a finished run of these settings|: exists, expected a new (file|folder)")
 
 
-def kill(run: Run, folder: pathlib.Path, rng: random.Random, seconds: float, writes: int) -> str:
+def kill(run: Run, folder: pathlib.Path, rng: random.Random, kinds: Sequence[str], seconds: float, writes: int) -> str:
     """Runs and kills somewhere; gives where, "" for nowhere: the command had ended."""
-    kind = rng.choice(("time", "write", "change"))
+    kind = rng.choice(kinds)
     if kind == "write":
         at = rng.randint(1, writes)
         status = end(forked(run, folder, kill_at=at))
@@ -48,11 +49,16 @@ def kill(run: Run, folder: pathlib.Path, rng: random.Random, seconds: float, wri
 
 
 def trial(
-    run: Run, start: pathlib.Path, whole: Mapping[str, str], rng: random.Random, cost: tuple[float, int]
+    run: Run,
+    start: pathlib.Path,
+    whole: Mapping[str, str],
+    rng: random.Random,
+    kinds: Sequence[str],
+    cost: tuple[float, int],
 ) -> tuple[int, str]:
     """One trial in a copy of the folder `start`; gives the number of kills and what was violated, "" for nothing."""
     with work(start) as folder:
-        attempts = [kill(run, folder, rng, *cost) for _ in range(rng.choice((1, 2)))]
+        attempts = [kill(run, folder, rng, kinds, *cost) for _ in range(rng.choice((1, 2)))]
         places = [place for place in attempts if place]
         status = end(forked(run, folder))
         line = (said(folder).splitlines() or [""])[-1]
@@ -68,6 +74,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=50, help="of all commands together")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--at", nargs="+", choices=_KINDS, default=_KINDS, help="where; `write` alone depends on no clock"
+    )
     parser.add_argument("--only", nargs="+", choices=sorted(COMMANDS), default=list(COMMANDS))
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
@@ -79,7 +88,7 @@ def main() -> int:
             if name not in measured:
                 measured[name] = uninterrupted(COMMANDS[name], start)
             whole, cost = measured[name]
-            killed, violation = trial(COMMANDS[name], start, whole, rng, cost)
+            killed, violation = trial(COMMANDS[name], start, whole, rng, arguments.at, cost)
             kills[name] += killed
             if violation:
                 violations[name] += 1

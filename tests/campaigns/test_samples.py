@@ -11,7 +11,7 @@ import pytest
 @pytest.mark.parametrize(
     ("campaign", "arguments", "names", "summary"),
     [
-        ("kill", ("--trials", "4", "--seed", "3"), ("flow", "export", "convert", "encode"), " kills, 0 violations\n"),
+        ("kill", ("--trials", "4", "--at", "write"), ("flow", "export", "convert", "encode"), " kills, 0 violations\n"),
         ("full_disk", ("--limits", "3"), ("encode", "flow"), "6 limits, 0 violations\n"),
     ],
 )
