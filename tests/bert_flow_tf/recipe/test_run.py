@@ -274,8 +274,10 @@ os.write(1, b"ready\\n")
 time.sleep(60)
 """
 PARENT = """
-import sys
+import signal, sys
 from bert_flow_tf.recipe.run import run_process
+# A shell that starts the tests in the background has them ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
     run_process([sys.executable, "-c", sys.argv[1]])
 except KeyboardInterrupt:
@@ -291,3 +293,13 @@ def test_what_asks_the_recipe_to_end_asks_its_stage_once_and_waits_for_it(number
     # As a terminal does: to the whole group.
     os.killpg(process.pid, number)
     assert process.communicate(timeout=30)[0].splitlines() == ["saved", "ended"]
+
+
+def test_what_is_ignored_reaches_no_stage():
+    quick = "import os, time; os.write(1, b'ready\\n'); time.sleep(1); os.write(1, b'done\\n')"
+    process = subprocess.Popen(
+        ["nohup", sys.executable, "-c", PARENT, quick], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=30)[0] == "done\n"
