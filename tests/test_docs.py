@@ -6,7 +6,6 @@ import shlex
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from click.testing import CliRunner
 
 from bert_flow_tf import BertFlow
@@ -26,7 +25,7 @@ _NOT_RUN = {"calibrate": 1}
 
 @pytest.fixture(scope="module")
 def workplace(documented_encoder_dir, tmp_path_factory):
-    """Folder with what the snippets read; steps run eagerly there, since tracing takes longer than so few."""
+    """Folder with what the snippets read."""
     folder = tmp_path_factory.mktemp("docs")
     rng = np.random.default_rng(0)
     lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(64)]
@@ -34,9 +33,7 @@ def workplace(documented_encoder_dir, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
-        tf.config.run_functions_eagerly(True)
         yield folder
-        tf.config.run_functions_eagerly(False)
 
 
 def run_python(name):
