@@ -129,20 +129,25 @@ def tiny_source(tiny_trio):
     return resolve_encoder(**tiny_trio)
 
 
+def _documented_source(folder):
+    from bert_flow_tf.encoder.source import resolve_encoder
+
+    return resolve_encoder(
+        bert_config_file=folder / "bert" / "bert_config.json",
+        vocab_file=folder / "bert" / "vocab.txt",
+        init_checkpoint=folder / "bert" / "bert_model.ckpt",
+        cache_dir=folder / "cache",
+    )
+
+
 @pytest.fixture(scope="session")
 def documented_bert(golden_dir, built_once):
     """Folder to run what is documented in: a small BERT in the folder `bert`, and in `cache` that BERT converted."""
-    from bert_flow_tf.encoder.source import resolve_encoder
     from tests.small_bert import write_small_bert
 
     def build(folder):
         write_small_bert(golden_dir / "bert_tiny", folder / "bert")
-        resolve_encoder(
-            bert_config_file=folder / "bert" / "bert_config.json",
-            vocab_file=folder / "bert" / "vocab.txt",
-            init_checkpoint=folder / "bert" / "bert_model.ckpt",
-            cache_dir=folder / "cache",
-        )
+        _documented_source(folder)
 
     return built_once("documented_bert", build)
 
@@ -150,8 +155,8 @@ def documented_bert(golden_dir, built_once):
 @pytest.fixture(scope="session")
 def documented_encoder_dir(documented_bert):
     """Encoder folder of the small BERT that stands for those of the documentation."""
-    (folder,) = (documented_bert / "cache" / "encoders").iterdir()
-    return folder
+    # By its contents: what other tests convert lies beside it.
+    return _documented_source(documented_bert).encoder_dir.parent
 
 
 @pytest.fixture(scope="session")
