@@ -193,11 +193,11 @@ def _finish(
     click.echo(f"written: {folder}/{RESULTS_FILE} and plots beside it")
 
 
-def _through_flow(flow: "Glow", u: "np.ndarray", batch_size: int = 1024) -> tuple["np.ndarray", "np.ndarray"]:
+def _through_flow(flow: "Glow", u: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
     """Latents [n, D] of the embeddings and their bits per dimension [n]."""
     import numpy as np
 
-    parts = [flow.forward_and_bits_per_dim(u[i : i + batch_size]) for i in range(0, len(u), batch_size)]
+    parts = [flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]
     z, bits = zip(*parts, strict=True)
     return np.concatenate(z), np.concatenate(bits)
 

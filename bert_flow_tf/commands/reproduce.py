@@ -185,7 +185,7 @@ def _targets(
         if "flow-train" in rows:
             raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
         folder = out / "data" / task.title
-        keep_full_text(folder, task.subsets, task.source, overwrite=overwrite)
+        keep_full_text(folder, task.subsets, task.source, flag="--out", overwrite=overwrite)
         targets[task.name] = Target(task.title, folder, task.split, has_gold=False)
     return targets
 

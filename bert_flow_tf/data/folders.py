@@ -41,8 +41,10 @@ def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source
     return len(rows)
 
 
-def keep_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str, *, overwrite: bool) -> None:
-    """Writes the `full.txt` of `write_full_text` unless the very same is there.
+def keep_full_text(
+    folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str, *, flag: str, overwrite: bool
+) -> None:
+    """Writes the `full.txt` of `write_full_text` unless the very same is there; `flag` names the folder in errors.
 
     Raises:
       UserError: another one is there, and not to `overwrite`, or the folder holds something else.
@@ -51,10 +53,10 @@ def keep_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source:
     if path.is_file() and path.read_bytes() == _file_bytes(_full_text_rows(subsets)):
         return
     if folder.exists():
-        check_folder(folder, "--out", overwrite=True)
+        check_folder(folder, flag, overwrite=True)
         if not overwrite:
             raise UserError(
-                f"{path}: holds other pairs than {source}, expected the same, another --out, or --overwrite"
+                f"{path}: holds other pairs than {source}, expected the same, another {flag}, or --overwrite"
             )
     write_full_text(folder, subsets, source)
 

@@ -5,11 +5,9 @@ import pathlib
 
 import msgspec
 
-from bert_flow_tf.runs.record import EncoderFiles
+from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
 
 DEMO = "demo"
-# Short name -> name of the BERT authors' checkpoint.
-BERT_NAMES = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
 # Short name -> TF-Hub handle of that encoder.
 HUB_HANDLES = {short: f"https://tfhub.dev/tensorflow/bert_en_{name}/4" for short, name in BERT_NAMES.items()}
 UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.evaluation.calibration import (
     MOST_K,
     TUNED,
@@ -79,11 +79,11 @@ def compare(
     """
     methods = tuple(dict.fromkeys(methods))
     if not methods:
-        raise UserError("--methods: found none, expected at least one")
+        raise ArgumentError("methods: found none, expected at least one")
     for method in methods:
         check_name(method)
     if "flow" in methods and not seeds:
-        raise UserError("--seeds: found none, expected at least one for the flow")
+        raise ArgumentError("seeds: found none, expected at least one for the flow")
     for name, split in splits.items():
         check_finite(split.embeddings[::2], f"embeddings of the first sentences of {name}")
         check_finite(split.embeddings[1::2], f"embeddings of the second sentences of {name}")
@@ -119,18 +119,20 @@ def _check_shape(methods: Sequence[str], rows: int, width: int, flow_options: di
         kind, _, number = method.partition("-")
         most = width if kind == "whitening" else width - 1
         if number and int(number) > most:
-            raise UserError(f"--methods: found {method} for embeddings of {width} dimensions, expected at most {most}")
+            raise ArgumentError(
+                f"methods: found {method} for embeddings of {width} dimensions, expected at most {most}"
+            )
         fewest = 1 if kind == "none" else 2
         if kind == "whitening":
             fewest = int(number or width) + 1
         elif kind in TUNED:
             fewest = int(number or _largest_k(width)) + 2
         if rows < fewest:
-            raise UserError(f"--methods: found {method} for {rows} embeddings, expected {fewest} or more")
+            raise ArgumentError(f"methods: found {method} for {rows} embeddings, expected {fewest} or more")
     if "flow" in methods:
         least = 2 ** GlowConfig.load(flow_options.get("config", DEFAULT_CONFIG)).n_levels
         if width < least:
-            raise UserError(f"--methods: found flow for embeddings of {width} dimensions, expected {least} or more")
+            raise ArgumentError(f"methods: found flow for embeddings of {width} dimensions, expected {least} or more")
 
 
 def _largest_k(width: int) -> int:

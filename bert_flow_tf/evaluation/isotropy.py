@@ -95,12 +95,12 @@ def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
     return float(np.mean(0.5 * np.log2(2 * np.pi * np.e * variance)))
 
 
-def isotropic_reference(n: int, channels: int, seed: int = 0) -> Isotropy:
+def isotropic_reference(n: int, channels: int) -> Isotropy:
     """`Isotropy` of n draws from a standard normal in `channels` channels: what isotropic embeddings look like.
 
     The spectrum of a finite sample is not flat: the participation ratio of n draws, say, is near n D / (n + D), not D.
     """
-    return isotropy(np.random.default_rng(seed).normal(size=(n, channels)))
+    return isotropy(np.random.default_rng(0).normal(size=(n, channels)))
 
 
 def _singular(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -39,6 +39,8 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
     Raises:
       UserError: the place cannot be written to, or Parquet's library is missing.
     """
+    if file_format == "parquet":
+        import_pyarrow(str(path))
     if str(path) != STDOUT:
         with new_file(path) as temporary, _WRITERS[file_format](temporary, width) as write:
             yield write
@@ -72,7 +74,8 @@ def _npy(name: pathlib.Path, width: int) -> Iterator[Write]:
 
 @contextlib.contextmanager
 def _parquet(name: pathlib.Path, width: int) -> Iterator[Write]:
-    pyarrow = import_pyarrow("--out")
+    import pyarrow.parquet
+
     kind = pyarrow.list_(pyarrow.float32(), width)
     schema = pyarrow.schema([("sentence", pyarrow.string()), ("embedding", kind)])
 

@@ -58,8 +58,8 @@ def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str
     return [sentence for part in parts(sentences, name) for sentence in part]
 
 
-def parts(sentences: Iterable[str], name: str = "sentences", size: int = PART) -> Iterator[list[str]]:
-    """Yields lists of up to `size` strings of the iterable, in its order.
+def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[str]]:
+    """Yields lists of up to `PART` strings of the iterable, in its order.
 
     Raises:
       UserError: it is not an iterable of strings, or has no order; the line names the element.
@@ -68,7 +68,7 @@ def parts(sentences: Iterable[str], name: str = "sentences", size: int = PART) -
         raise UserError(f"{name}: found {_found(sentences)}, expected strings in a list or another ordered iterable")
     iterator = iter(sentences)
     position = 0
-    while part := list(itertools.islice(iterator, size)):
+    while part := list(itertools.islice(iterator, PART)):
         for i, sentence in enumerate(part, start=position):
             if not isinstance(sentence, str):
                 raise UserError(f"{name}[{i}]: found {_found(sentence)}, expected a string")

@@ -89,18 +89,20 @@ def _model_begun_with(init_checkpoint: str | None) -> Model | None:
     return None if config is None else model_at(config, prefix)
 
 
-def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any) -> RunConfig:
+def run_config(settings: Settings, task: Task, source: EncoderSource, data: TrainingData | None) -> RunConfig:
     """`RunConfig` of a run, its `config.json`.
 
-    `data` has `num_examples` and `fingerprint` of what it learns on; it is None where nothing is trained.
+    `data` is what it learns on; None where nothing is trained.
     """
     flags, embedding, seed = dataclasses.asdict(settings.encoder), settings.embedding, settings.training.seed
     begins_with = settings.encoder.init_checkpoint
     depends_on = settings.what_training_depends_on()
 
+    known = data or TrainingData()
+
     def learned(earlier: Training | None) -> Training:
         others = {name: value for name, value in depends_on.items() if name not in ("task_name", "seed")}
-        return Training(task=task.name, pairs=data.num_examples, settings=others, seed=seed, began_with=earlier)
+        return Training(task=task.name, pairs=known.num_examples, settings=others, seed=seed, began_with=earlier)
 
     flow = None
     if settings.flow.flow:
@@ -112,7 +114,6 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any)
     if encoder_trained:
         tuning = learned(encoder.fine_tuning)
         encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=tuning)
-    known = {} if data is None else {"num_examples": data.num_examples, "fingerprint": data.fingerprint}
     return RunConfig(
         made_by=made_by("run_siamese"),
         model=Model(
@@ -127,7 +128,7 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Any)
         encoder_trained=encoder_trained,
         num_labels=None if task.is_regression else len(task.label_names),
         task_name=task.name,
-        data=TrainingData(**known),
+        data=known,
         # The index holds every tensor's checksum.
         begins_with=file_digest(f"{checkpoint_prefix(begins_with)}.index") if begins_with else None,
         flags=depends_on,
@@ -161,7 +162,6 @@ def build_model(
     Raises:
       UserError: flow, `low_dim` or `max_seq_length` do not fit the encoder.
     """
-    losses = losses or LossSettings()
     encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
     if encoder.max_seq_length and model.max_seq_length > encoder.max_seq_length:
         raise ArgumentError(
@@ -180,9 +180,7 @@ def build_model(
         flow,
         num_labels=num_labels,
         low_dim=model.low_dim or -1,
-        num_examples=losses.num_examples,
-        l2_penalty=losses.l2_penalty,
-        flow_loss=bool(losses.flow_loss),
+        losses=losses,
         seed=seed,
     )
 

@@ -7,6 +7,7 @@ import tf_keras
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.runs.settings import LossSettings
 from glow.flow import Glow
 from glow.optimizer import apply_clipped
 
@@ -38,14 +39,12 @@ class SiameseBertFlow(tf_keras.Model):
 
     Inputs are a dictionary with either token tensors `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, 2, t],
     or `embedding`, float32 [n, 2, D], computed once from a frozen encoder; labels are float32 [n] scaled to [0, 1] for
-    regression and int32 [n] class ids otherwise. Labels of at most -1 are masked where `num_examples` > 0.
+    regression and int32 [n] class ids otherwise. Labels of at most -1 are masked where `losses.num_examples` > 0.
 
     Args:
       num_labels: classes of a classification task; None for regression on cosine similarity.
       low_dim: see `reduce_dimension`.
-      num_examples: -1 all labels count, 0 the supervised loss is zero, n > 0 masked labels do not count.
-      l2_penalty: weight of the sum of both embeddings' norms; none where not positive.
-      flow_loss: whether the flow is trained on its likelihood, by its own optimiser.
+      losses: which losses count, all labels by default; the flow's likelihood has an optimiser of its own.
       seed: of the classifier's initial values.
 
     Raises:
@@ -59,9 +58,7 @@ class SiameseBertFlow(tf_keras.Model):
         *,
         num_labels: int | None = None,
         low_dim: int = -1,
-        num_examples: int = -1,
-        l2_penalty: float = -1.0,
-        flow_loss: bool = False,
+        losses: LossSettings | None = None,
         seed: int = 1234,
     ) -> None:
         super().__init__(name="siamese_bert_flow")
@@ -72,9 +69,7 @@ class SiameseBertFlow(tf_keras.Model):
         self.flow: Any = flow
         self.num_labels = num_labels
         self.low_dim = low_dim
-        self.num_examples = num_examples
-        self.l2_penalty = l2_penalty
-        self.flow_loss = flow_loss
+        self.loss_settings = losses or LossSettings()
         self.output_size = low_dim if low_dim > 0 else encoder.embedding_size
         self.output_weights = None
         if num_labels:
@@ -84,24 +79,19 @@ class SiameseBertFlow(tf_keras.Model):
             self.output_weights = tf.Variable(initial, name="loss/output_weights")
 
     @property
-    def supervised_loss_is_zero(self) -> bool:
-        """Whether nothing but the flow can learn: no label counts and no penalty applies."""
-        return self.num_examples == 0 and self.l2_penalty <= 0
-
-    @property
     def supervised_variables(self) -> list[tf.Variable]:
         """Variables that the supervised loss trains: encoder, classifier, and a flow without a loss of its own."""
         variables = [*self.encoder.pooled_variables]
         if self.output_weights is not None:
             variables.append(self.output_weights)
-        if self.flow is not None and not self.flow_loss:
+        if self.flow is not None and not self.loss_settings.flow_loss:
             variables.extend(self.flow.trainable_variables)
         return variables
 
     @property
     def flow_variables(self) -> list[tf.Variable]:
         """Variables that the flow's loss trains."""
-        return list(self.flow.trainable_variables) if self.flow is not None and self.flow_loss else []
+        return list(self.flow.trainable_variables) if self.flow is not None and self.loss_settings.flow_loss else []
 
     def compile(self, optimizer: Any = None, flow_optimizer: Any = None, **kwargs: Any) -> None:
         """Takes the optimisers of the supervised and of the flow's loss; builds them, so that they can be restored.
@@ -111,7 +101,7 @@ class SiameseBertFlow(tf_keras.Model):
         super().compile(optimizer=optimizer, **kwargs)
         self.flow_optimizer = flow_optimizer
         if optimizer is not None:
-            optimizer.build([] if self.supervised_loss_is_zero else self.supervised_variables)
+            optimizer.build([] if self.loss_settings.encoder_is_frozen else self.supervised_variables)
         if flow_optimizer is not None:
             flow_optimizer.build(self.flow_variables)
 
@@ -154,13 +144,13 @@ class SiameseBertFlow(tf_keras.Model):
         else:
             log_probs = tf.nn.log_softmax(self.classify(outputs), axis=-1)
             loss = -tf.reduce_sum(tf.one_hot(labels, self.num_labels) * log_probs, axis=-1)
-        if self.num_examples == 0:
+        if self.loss_settings.num_examples == 0:
             loss = tf.zeros_like(loss)
-        elif self.num_examples > 0:
+        elif self.loss_settings.num_examples > 0:
             loss *= tf.cast(labels > -1, loss.dtype)
-        if self.l2_penalty > 0:
+        if self.loss_settings.l2_penalty > 0:
             norms = [tf.norm(outputs[name], axis=-1) for name in ("embedding_a", "embedding_b")]
-            loss += self.l2_penalty * (norms[0] + norms[1])
+            loss += self.loss_settings.l2_penalty * (norms[0] + norms[1])
         return loss
 
     @tf.autograph.experimental.do_not_convert
@@ -188,11 +178,11 @@ class SiameseBertFlow(tf_keras.Model):
             if self.flow is not None:
                 flow_loss = share * tf.reduce_sum(outputs["flow_example_loss"])
         logs = {}
-        if not self.supervised_loss_is_zero:
+        if not self.loss_settings.encoder_is_frozen:
             gradients = tape.gradient(loss, supervised)
             logs["grad_norm"] = apply_clipped(self.optimizer, gradients, supervised)
         if flow_variables:
             gradients = tape.gradient(flow_loss, flow_variables)
             logs["flow_grad_norm"] = apply_clipped(self.flow_optimizer, gradients, flow_variables)
-        total = loss + flow_loss if self.flow_loss else loss
+        total = loss + flow_loss if self.loss_settings.flow_loss else loss
         return {"loss": summed(total), "supervised_loss": summed(loss), "flow_loss": summed(flow_loss)} | logs

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 
 from bert_flow_tf.data import tasks
-from bert_flow_tf.encoder.handles import BERT_NAMES, ENCODER_NAMES
+from bert_flow_tf.encoder.handles import ENCODER_NAMES
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.recipe.stages import Recipe, Target
+from bert_flow_tf.runs.record import BERT_NAMES
 from bert_flow_tf.sample_data import sample_glue_dir
 
 _PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.recipe.stages import Stage
 from bert_flow_tf.runs.folder import differences
 
@@ -41,7 +41,7 @@ class Stamps:
         path = self._path(stage)
         if not path.exists():
             return None
-        stamp = read_json(path, Stamp, expected="a stage's stamp; --overwrite runs the stages again", versioned=False)
+        stamp = read_json(path, Stamp, expected="a stage's stamp; --overwrite runs the stages again")
         differing = differences(_shortened(stamp.settings), _shortened(stage.settings))
         if differing:
             raise UserError(
@@ -53,7 +53,7 @@ class Stamps:
     def write(self, stage: Stage, state: str, **results: Any) -> Stamp:
         """The stage's new stamp, after writing it."""
         stamp = Stamp(state, stage.title, dict(stage.settings), **results)
-        write_json(self._path(stage), stamp)
+        write_json(self._path(stage), {"format_version": FORMAT_VERSION} | msgspec.to_builtins(stamp))
         return stamp
 
     def _path(self, stage: Stage) -> pathlib.Path:

@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Iterable, Mapping
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.results import EVALUATION_FILE, REPRODUCTION_FILE
 from bert_flow_tf.results.records import (
     RESULTS_FILE,
@@ -54,8 +54,8 @@ class Source:
         return next(iter(self.results.values()))
 
 
-def find_sources(paths: Iterable[str | os.PathLike]) -> tuple[list[Source], list[pathlib.Path]]:
-    """The sources that the paths name, in their order, and what was left out of folders that were gone through.
+def find_sources(runs: Iterable[str | os.PathLike]) -> tuple[list[Source], list[pathlib.Path]]:
+    """The sources that the paths `runs` name, in their order, and what was left out of folders that were gone through.
 
     A folder that is no source itself stands for those directly in it, by name.
 
@@ -64,26 +64,26 @@ def find_sources(paths: Iterable[str | os.PathLike]) -> tuple[list[Source], list
     """
     sources: list[Source] = []
     left_out = []
-    for path in map(pathlib.Path, paths):
+    for path in map(pathlib.Path, runs):
         if not path.exists():
-            raise UserError(f"--runs: {path}: no such file or folder, expected {_EXPECTED}")
+            raise ArgumentError(f"runs: {path}: no such file or folder, expected {_EXPECTED}")
         source = _source(path)
         if source is not None:
             sources.append(source)
             continue
         if path.is_file():
-            raise UserError(f"--runs: {path}: found a file of another kind, expected {_EXPECTED}")
+            raise ArgumentError(f"runs: {path}: found a file of another kind, expected {_EXPECTED}")
         shown = (child for child in sorted(path.iterdir()) if not child.name.startswith("."))
         children = {child: _source(child) for child in shown if child.is_dir() or child.suffix == ".json"}
         if not any(children.values()):
-            raise UserError(f"--runs: {path}: found a folder without results, expected {_EXPECTED}")
+            raise ArgumentError(f"runs: {path}: found a folder without results, expected {_EXPECTED}")
         sources += [source for source in children.values() if source is not None]
         left_out += [child for child, source in children.items() if source is None]
     seen: set[pathlib.Path] = set()
     for source in sources:
         holds = {path.resolve() for path in source.results}
         if seen & holds:
-            raise UserError(f"--runs: {source.path}: found twice, expected each of them once")
+            raise ArgumentError(f"runs: {source.path}: found twice, expected each of them once")
         seen |= holds
     return _labelled(sources), left_out
 

@@ -18,8 +18,8 @@ CONFIG_FILE = "config.json"
 Setting = bool | int | float | str | None
 
 _UNCASED_PREPROCESS = "bert_en_uncased_preprocess"
-# Last part of the handle or folder of the encoders that the paper is of.
-_PAPER_ENCODERS = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
+# Short name -> name of the BERT authors' checkpoint, of the encoders that the paper is of.
+BERT_NAMES = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
 _LIBRARIES = (
     "bert-flow-tf",
     "numpy",
@@ -209,11 +209,11 @@ def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | Non
     """
     if preprocess_handle is not None and _UNCASED_PREPROCESS not in preprocess_handle:
         return None
-    if handle in ("demo", *_PAPER_ENCODERS):
+    if handle in ("demo", *BERT_NAMES):
         return handle
     parts = [part for part in re.split(r"[/\\]", handle) if part and not part.isdigit()]
     last = parts[-1].removeprefix("bert_en_") if parts else ""
-    return next((name for name, end in _PAPER_ENCODERS.items() if last == end), None)
+    return next((name for name, end in BERT_NAMES.items() if last == end), None)
 
 
 def flow_record(config: GlowConfig, training: Training) -> Flow:

@@ -6,7 +6,7 @@ import math
 import pathlib
 from typing import Any
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
 from glow.config import DEFAULT_CONFIG
 
@@ -229,7 +229,7 @@ class Settings:
         training, flow, losses = self.training, self.flow, self.losses
         prefix = self.output.exp_name_prefix
         if not prefix:
-            raise UserError("--exp_name: found nothing, expected --exp_name or --exp_name_prefix")
+            raise ArgumentError("exp_name: found nothing, expected --exp_name or --exp_name_prefix")
         name = f"{prefix}_t_{self.data.task_name}_ep_{training.num_train_epochs:.2f}_lr_{training.learning_rate:.2e}"
         if training.train_batch_size != 32:
             name += f"_bsz_{training.train_batch_size}"
@@ -272,16 +272,18 @@ class Settings:
         for name, value in self.flags().items():
             _check_flag(FLAGS[name], value)
         if self.losses.flow_loss and not self.flow.flow:
-            raise UserError("--flow_loss: found 1 with --flow=0, expected --flow=1 (there is no flow to learn)")
+            raise ArgumentError("flow_loss: found 1 with --flow=0, expected --flow=1 (there is no flow to learn)")
         if self.flow.flow_ddi and not self.flow.flow:
-            raise UserError("--flow_ddi: found true with --flow=0, expected --flow=1 (there is no flow to initialise)")
+            raise ArgumentError(
+                "flow_ddi: found true with --flow=0, expected --flow=1 (there is no flow to initialise)"
+            )
         if self.caches_embeddings and not self.losses.encoder_is_frozen:
-            raise UserError(
-                "--cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no "
+            raise ArgumentError(
+                "cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no "
                 "--l2_penalty"
             )
         if self.scoring.do_senteval:
-            raise UserError("--do_senteval: found true, expected false (SentEval's tasks have no command here yet)")
+            raise ArgumentError("do_senteval: found true, expected false (SentEval's tasks have no command here yet)")
         if not (self.output.do_train or self.output.do_eval or self.output.do_predict):
             raise UserError("--do_train, --do_eval, --do_predict: found none of them, expected at least one")
 
@@ -297,11 +299,11 @@ def _check_flag(field: "dataclasses.Field[Any]", value: Any) -> None:
     limits = field.metadata
     least, below, choices = limits["least"], limits["below"], limits["choices"]
     if limits["required"] and not value:
-        raise UserError(f"--{field.name}: found nothing, expected a value ({limits['help']})")
+        raise ArgumentError(f"{field.name}: found nothing, expected a value ({limits['help']})")
     if isinstance(value, float) and not math.isfinite(value):
-        raise UserError(f"--{field.name}: found {value}, expected a finite number")
+        raise ArgumentError(f"{field.name}: found {value}, expected a finite number")
     if choices and value not in choices:
-        raise UserError(f"--{field.name}: found {value}, expected {' or '.join(map(str, choices))}")
+        raise ArgumentError(f"{field.name}: found {value}, expected {' or '.join(map(str, choices))}")
     if (least is not None and value < least) or (below is not None and value >= below):
         most = "" if below is None else f" and less than {below}"
-        raise UserError(f"--{field.name}: found {value}, expected at least {least}{most}")
+        raise ArgumentError(f"{field.name}: found {value}, expected at least {least}{most}")

@@ -3,7 +3,7 @@
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.runs.settings import DeviceSettings
 
 
@@ -24,13 +24,13 @@ def configure_devices(devices: DeviceSettings, seed: int, batch_size: int | None
         if wanted > 1 and len(tf.config.get_logical_device_configuration(cpu) or ()) < wanted:
             tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * wanted)
     except RuntimeError as error:
-        raise UserError(f"--num_logical_cpus: found {wanted} after devices were in use ({error})") from error
+        raise ArgumentError(f"num_logical_cpus: found {wanted} after devices were in use ({error})") from error
     tf.config.optimizer.set_jit(bool(devices.use_xla))
     tf_keras.utils.set_random_seed(seed)
     names = [f"/gpu:{i}" for i in range(len(gpus))] or ["/cpu:0"]
     if wanted:
         names = [f"/cpu:{i}" for i in range(wanted)]
     if batch_size is not None and batch_size % len(names):
-        raise UserError(f"--train_batch_size: found {batch_size}, expected a multiple of the {len(names)} replicas")
+        raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {len(names)} replicas")
     # On CPUs TensorFlow's collective operations tie a process to the first number of replicas that it trains on.
     return tf.distribute.MirroredStrategy(names, tf.distribute.ReductionToOneDevice() if wanted > 1 else None)

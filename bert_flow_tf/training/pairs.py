@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_flow_tf.data.tasks import Examples, Task, read_train
 from bert_flow_tf.encoder.stream import tokenize
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.runs.settings import Settings
 
 SHUFFLE_BUFFER = 1000
@@ -39,8 +39,8 @@ def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> 
     seed, batch_size = settings.training.seed, settings.training.train_batch_size
     examples = read_train(task, settings.data.data_dir, bool(settings.data.use_full_for_training))
     if settings.training.early_stopping and len(examples) < batch_size:
-        raise UserError(
-            f"--early_stopping: found a --train_batch_size of {batch_size}, expected at most the {len(examples)} "
+        raise ArgumentError(
+            f"early_stopping: found a --train_batch_size of {batch_size}, expected at most the {len(examples)} "
             "examples of an epoch"
         )
     labels = scaled_labels(examples, task)

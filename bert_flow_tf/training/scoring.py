@@ -17,7 +17,7 @@ from bert_flow_tf.encoder.cache import cached_embeddings
 from bert_flow_tf.encoder.convert.from_run import run_step
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation import metrics
 from bert_flow_tf.model import build
 from bert_flow_tf.model.siamese import SiameseBertFlow
@@ -111,7 +111,7 @@ def load_scorer(
         named = settings.encoder
         given = resolve_encoder(**dataclasses.asdict(named)) if named.bert_hub and not named.init_checkpoint else source
         if given.fingerprint != source.fingerprint:
-            raise UserError(f"--bert_hub: found {named.bert_hub}, expected the encoder of the run, {source.bert_hub}")
+            raise ArgumentError(f"bert_hub: found {named.bert_hub}, expected the encoder of the run, {source.bert_hub}")
         checkpoint_path = _checkpoint_path(output_dir, checkpoint_name)
         record = model_at(config, checkpoint_path)
     logging.info("Encoder: %s", source.bert_hub)
@@ -161,7 +161,7 @@ def _checkpoint_path(output_dir: pathlib.Path, name: str | None) -> str:
     if name:
         path = output_dir / name
         if not path.with_name(f"{path.name}.index").exists():
-            raise UserError(f"--eval_checkpoint_name: found no {path}.index, expected a checkpoint's name")
+            raise ArgumentError(f"eval_checkpoint_name: found no {path}.index, expected a checkpoint's name")
         return str(path)
     latest = tf.train.latest_checkpoint(str(output_dir))
     if latest is None:
@@ -178,13 +178,15 @@ def check_results(settings: Settings, task: Task) -> None:
     output = settings.output
     stops_early = output.do_train and settings.training.early_stopping
     if output.do_predict and not task.is_regression:
-        raise UserError(f"--do_predict: found task {task.name}, expected one scored by similarity")
+        raise ArgumentError(f"do_predict: found task {task.name}, expected one scored by similarity")
     if settings.scoring.auc and task.metric != "auc":
-        raise UserError(f"--auc: found task {task.name}, expected one with two labels")
+        raise ArgumentError(f"auc: found task {task.name}, expected one with two labels")
     if output.do_eval or stops_early:
         dev = read_split(task, settings.data.data_dir, "dev")
         if stops_early and not dev.has_labels:
-            raise UserError(f"--early_stopping: found task {task.name}, whose dev set has no scores, expected another")
+            raise ArgumentError(
+                f"early_stopping: found task {task.name}, whose dev set has no scores, expected another"
+            )
         if dev.has_labels and task.is_regression and (len(dev) < 2 or np.ptp(dev.labels) == 0):
             raise UserError(
                 f"{settings.data.data_dir}: found {len(dev)} dev pairs with {len(set(dev.labels))} different scores, "

@@ -13,7 +13,7 @@ from bert_flow_tf.data.tasks import Task
 from bert_flow_tf.encoder import cache
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import check_space, save_checkpoint, whole_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
@@ -49,14 +49,14 @@ def train(
     config = run_config(settings, task, source, data)
     total_steps = int(num_examples / training.train_batch_size * training.num_train_epochs)
     if not total_steps:
-        raise UserError(
-            f"--num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps, expected more"
+        raise ArgumentError(
+            f"num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps, expected more"
         )
     with strategy.scope():
         model, begun = _compiled_model(settings, source, config, total_steps)
     if settings.flow.flow_ddi and "flow" in begun:
-        raise UserError(
-            f"--flow_ddi: found true with a flow in --init_checkpoint={settings.encoder.init_checkpoint}, "
+        raise ArgumentError(
+            f"flow_ddi: found true with a flow in --init_checkpoint={settings.encoder.init_checkpoint}, "
             "expected one of them"
         )
     # Cached embeddings are without dropout; elsewhere every replica draws its own, so their number is part of the run.
@@ -101,7 +101,7 @@ def train(
             try:
                 model.flow.initialize_from_data(model.embed(inputs, training=False))
             except ValueError as error:
-                raise UserError(f"--flow_ddi: {error}") from error
+                raise ArgumentError(f"flow_ddi: {error}") from error
         if not last_checkpoint:
             save_checkpoint(manager, 0)
     check_space(manager, KEEP_CHECKPOINT_MAX)

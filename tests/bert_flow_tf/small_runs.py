@@ -83,6 +83,27 @@ def small_flow_file(folder):
     return str(path)
 
 
+def values(folder, encoder_dir, **changes):
+    """Settings of a run of 3 steps an epoch on a small STS-B in `folder`, logged at every step; `changes` go before."""
+    defaults = {
+        "task_name": "STS-B",
+        "data_dir": str(write_stsb(folder / "STS-B", SMALL_WORDS)),
+        "output_parent_dir": str(folder / "out"),
+        "bert_hub": str(encoder_dir),
+        "max_seq_length": 10,
+        "train_batch_size": 8,
+        "log_every_step": 1,
+        "do_train": True,
+    }
+    return defaults | changes
+
+
+def flow_values(folder, encoder_dir, **changes):
+    """`values` of a run that learns a small flow without labels."""
+    flow = {"flow": 1, "flow_loss": 1, "num_examples": 0, "flow_learning_rate": 0.01}
+    return values(folder, encoder_dir, flow_model_config=small_flow_file(folder), **flow, **changes)
+
+
 def run(settings=None, **changes):
     """Runs in this process, and gives the run's directory."""
     settings = Settings.of(**({} if settings is None else settings) | changes)

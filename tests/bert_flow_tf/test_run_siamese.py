@@ -128,24 +128,8 @@ def test_an_untrained_encoder_predicts_without_a_run(tmp_path, flag_values):
 @pytest.fixture(scope="module")
 def flow_flags(tmp_path_factory, small_encoder_dir):
     """Settings of a flow run of 120 steps on cached embeddings."""
-    folder = tmp_path_factory.mktemp("flow")
-    return {
-        "task_name": "STS-B",
-        "data_dir": str(small_runs.write_stsb(folder / "STS-B", small_runs.SMALL_WORDS)),
-        "output_parent_dir": str(folder / "out"),
-        "bert_hub": str(small_encoder_dir),
-        "max_seq_length": 10,
-        "train_batch_size": 8,
-        "num_train_epochs": 40.0,
-        "flow": 1,
-        "flow_loss": 1,
-        "num_examples": 0,
-        "flow_model_config": small_runs.small_flow_file(folder),
-        "flow_learning_rate": 0.01,
-        "log_every_step": 1,
-        "do_train": True,
-        "do_predict": True,
-    }
+    changes = {"num_train_epochs": 40.0, "do_predict": True}
+    return small_runs.flow_values(tmp_path_factory.mktemp("flow"), small_encoder_dir, **changes)
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.runs.settings import LossSettings
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -38,9 +39,7 @@ def build(settings, arrays, source):
         encoder,
         flow,
         num_labels=None if settings["is_regression"] else 3,
-        num_examples=flags["num_examples"],
-        l2_penalty=flags.get("l2_penalty", -1.0),
-        flow_loss=bool(flags["flow_loss"]),
+        losses=LossSettings(flags["num_examples"], flags.get("l2_penalty", -1.0), flags["flow_loss"]),
     )
     if model.output_weights is not None:
         model.output_weights.assign(arrays["var/loss/output_weights"])

@@ -24,20 +24,20 @@ def test_full_text_is_what_the_originals_processors_read(tmp_path):
 
 def test_full_text_of_other_pairs_stays_unless_it_may_go(tmp_path):
     folder, sets = tmp_path / "STS-12", [subset("one", ("a", "b"))]
-    folders.keep_full_text(folder, sets, "SentEval", overwrite=False)
+    folders.keep_full_text(folder, sets, "SentEval", flag="--out", overwrite=False)
     before = (folder / "full.txt").stat().st_mtime_ns
-    folders.keep_full_text(folder, sets, "SentEval", overwrite=False)
+    folders.keep_full_text(folder, sets, "SentEval", flag="--out", overwrite=False)
     assert (folder / "full.txt").stat().st_mtime_ns == before
     others = [subset("one", ("a", "c"))]
     with pytest.raises(UserError, match=r"full\.txt: holds other pairs than SentEval"):
-        folders.keep_full_text(folder, others, "SentEval", overwrite=False)
+        folders.keep_full_text(folder, others, "SentEval", flag="--out", overwrite=False)
     assert (folder / "full.txt").read_text() == "a\tb\n"
-    folders.keep_full_text(folder, others, "SentEval", overwrite=True)
+    folders.keep_full_text(folder, others, "SentEval", flag="--out", overwrite=True)
     assert (folder / "full.txt").read_text() == "a\tc\n"
     (folder / "mine.txt").touch()
     for overwrite in (False, True):
         with pytest.raises(UserError, match=r"holds mine\.txt beside a prepared folder"):
-            folders.keep_full_text(folder, sets, "SentEval", overwrite=overwrite)
+            folders.keep_full_text(folder, sets, "SentEval", flag="--out", overwrite=overwrite)
 
 
 def test_a_marker_of_another_program_protects_its_folder(tmp_path):

@@ -39,7 +39,7 @@ def test_pack_to_max_length_has_a_static_shape_in_a_data_pipeline():
     data = (
         tf.data.Dataset.from_tensor_slices(["play", "playing a"])
         .batch(2)
-        .map(lambda s: tokenizer(s, 8, pad_to_max=True))
+        .map(lambda s: tokenizer.pack(tokenizer.tokenize(s), 8, pad_to_max=True))
     )
     assert data.element_spec["input_word_ids"].shape.as_list() == [None, 8]
     assert next(iter(data))["input_word_ids"].numpy().tolist() == [[2, 5, 3, 0, 0, 0, 0, 0], [2, 5, 6, 14, 3, 0, 0, 0]]

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.siamese import SiameseBertFlow, cosine_similarity, reduce_dimension
+from bert_flow_tf.runs.settings import LossSettings
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay
@@ -28,7 +29,7 @@ def test_low_dim_must_divide_the_embedding():
 def test_where_no_label_counts_a_penalty_alone_is_learned_from(l2_penalty):
     flow = Glow(GlowConfig(n_levels=1, depth=1, coupling_width=2), 4, seed=0)
     encoder = types.SimpleNamespace(embedding_size=4, pooled_variables=())
-    model = SiameseBertFlow(encoder, flow, num_examples=0, l2_penalty=l2_penalty)
+    model = SiameseBertFlow(encoder, flow, losses=LossSettings(num_examples=0, l2_penalty=l2_penalty))
     model.compile(AdamWeightDecay(0.1))
     before = flow.forward(tf.ones([1, 4]))
     model.train_step(({"embedding": tf.ones([1, 2, 4])}, tf.ones([1])))

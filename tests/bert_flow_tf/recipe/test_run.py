@@ -169,11 +169,18 @@ def test_an_interrupted_overwrite_goes_on_without_keeping_old_results(workplace)
     assert _runs(workplace.calls()) == _ALL_RUNS[1:]
 
 
-def test_a_broken_stamp_is_named(workplace):
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ('"format_version": 2, ', r"settings\[\.\.\.\]: found int, expected str"),
+        ("", "found format_version None, expected 2: a stage's stamp; --overwrite runs the stages again"),
+    ],
+)
+def test_a_broken_stamp_is_named(workplace, version, message):
     workplace.run()
     stamp = workplace.root / "exp" / "recipe" / "nli_demo_1234.json"
-    stamp.write_text('{"state": "finished", "title": "", "settings": {"a": 1}}')
-    with pytest.raises(UserError, match=r"nli_demo_1234\.json: settings\[\.\.\.\]: found int, expected str"):
+    stamp.write_text(f'{{{version}"state": "finished", "title": "", "settings": {{"a": 1}}}}')
+    with pytest.raises(UserError, match=rf"nli_demo_1234\.json: {message}"):
         workplace.run()
 
 

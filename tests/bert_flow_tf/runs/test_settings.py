@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, command_line_message
 from bert_flow_tf.runs.settings import Settings
 
 
@@ -77,7 +77,7 @@ def test_the_settings_name_the_file_of_predictions(changes, name):
 def test_a_value_that_makes_no_sense_is_named(changes, message):
     with pytest.raises(UserError) as caught:
         make_settings(**changes).check()
-    assert message in str(caught.value)
+    assert message in command_line_message(caught.value)
 
 
 @pytest.mark.differs("computed once, without dropout")

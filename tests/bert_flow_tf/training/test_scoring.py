@@ -169,8 +169,8 @@ def test_a_correlation_with_labels_that_are_not_there_is_no_number(make_scorer, 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"task_name": "MNLI", "do_predict": True}, "--do_predict: found task mnli"),
-        ({"do_eval": True, "auc": True}, "--auc: found task sts-b"),
+        ({"task_name": "MNLI", "do_predict": True}, "do_predict: found task mnli"),
+        ({"do_eval": True, "auc": True}, "auc: found task sts-b"),
         ({"do_train": True, "early_stopping": True}, "dev.tsv: no such file"),
         ({"do_predict": True}, "test.tsv: no such file"),
     ],

@@ -52,23 +52,7 @@ def still_encoder_dir(small_hugging_face_dir, tmp_path_factory):
 @pytest.fixture(scope="module")
 def flow_values(tmp_path_factory, still_encoder_dir):
     """Settings of a flow run of 12 steps on the encoder without dropout."""
-    folder = tmp_path_factory.mktemp("flow")
-    return {
-        "task_name": "STS-B",
-        "data_dir": str(small_runs.write_stsb(folder / "STS-B", small_runs.SMALL_WORDS)),
-        "output_parent_dir": str(folder / "out"),
-        "bert_hub": str(still_encoder_dir),
-        "max_seq_length": 10,
-        "train_batch_size": 8,
-        "num_train_epochs": 4.0,
-        "flow": 1,
-        "flow_loss": 1,
-        "num_examples": 0,
-        "flow_model_config": small_runs.small_flow_file(folder),
-        "flow_learning_rate": 0.01,
-        "log_every_step": 1,
-        "do_train": True,
-    }
+    return small_runs.flow_values(tmp_path_factory.mktemp("flow"), still_encoder_dir, num_train_epochs=4.0)
 
 
 @pytest.fixture(scope="module")
@@ -80,20 +64,8 @@ def flow_run(flow_values):
 @pytest.fixture(scope="module")
 def dropout_values(tmp_path_factory, small_encoder_dir):
     """Settings of a supervised run of 10 steps on the encoder with dropout 0.5."""
-    folder = tmp_path_factory.mktemp("dropout")
-    return {
-        "task_name": "STS-B",
-        "data_dir": str(small_runs.write_stsb(folder / "STS-B", small_runs.SMALL_WORDS)),
-        "output_parent_dir": str(folder / "out"),
-        "bert_hub": str(small_encoder_dir),
-        "max_seq_length": 10,
-        "train_batch_size": 8,
-        "num_train_epochs": 3.34,
-        "learning_rate": 1e-3,
-        "log_every_step": 1,
-        "do_train": True,
-        "do_predict": True,
-    }
+    changes = {"num_train_epochs": 3.34, "learning_rate": 1e-3, "do_predict": True}
+    return small_runs.values(tmp_path_factory.mktemp("dropout"), small_encoder_dir, **changes)
 
 
 @pytest.fixture(scope="module")
