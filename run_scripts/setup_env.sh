@@ -123,6 +123,10 @@ pip_install() {
       last=$(sed -n 's/.*satisfies the requirement \([^ ]*\).*/ or has no \1/p' "$_log" | head -n 1)
       fail "could not install $what: the package index $(index_url) cannot be reached$last; set PIP_INDEX_URL to one that can (pip's messages: $_log)"
     fi
+    if grep -q "DO NOT MATCH THE HASHES" "$_log"; then
+      last=$(sed -n '/DO NOT MATCH THE HASHES/,$ s/^ *\([^ ]*\) from .*/\1/p' "$_log" | head -n 1)
+      fail "could not install $what: the file found of $last has another SHA-256 than requirements.txt says; set PIP_INDEX_URL to an index that you trust (pip's messages: $_log)"
+    fi
     last=$(grep -iE "^ *error: " "$_log" | tail -n 1 | sed "s/^ *[Ee][Rr][Rr][Oo][Rr]: //") || last="pip failed"
     fail "could not install $what: $last (pip's messages: $_log)"
   fi
@@ -133,7 +137,7 @@ set_up() {
   make_venv
   say "Installing requirements.txt into $VENV (some minutes the first time)"
   # Python compiles what is imported when it is; compiling all of it takes longer than the rest of the installation.
-  pip_install requirements.txt --no-compile -r "$REPOSITORY_ROOT/requirements.txt"
+  pip_install requirements.txt --no-compile --require-hashes -r "$REPOSITORY_ROOT/requirements.txt"
   # setuptools is in the lock; building with it needs no second copy from the index.
   pip_install "bert-flow-tf itself" --no-deps --no-build-isolation -e "$REPOSITORY_ROOT"
   # Last, and renamed into place: an interrupted installation leaves no stamp and is done again.

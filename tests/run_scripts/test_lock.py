@@ -2,6 +2,7 @@
 
 import ast
 import pathlib
+import re
 
 import pytest
 from packaging.requirements import Requirement
@@ -9,9 +10,13 @@ from packaging.requirements import Requirement
 _ROOT = pathlib.Path(__file__).parents[2]
 
 
+def _lines(name):
+    lines = (_ROOT / name).read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
 def _requirements(name):
-    lines = (_ROOT / name).read_text(encoding="utf-8").splitlines()
-    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return [Requirement(line.partition(" --hash=")[0]) for line in _lines(name)]
 
 
 def _declared(keyword):
@@ -21,8 +26,9 @@ def _declared(keyword):
     return ast.literal_eval(values[0])
 
 
-def test_the_lock_pins_every_line_and_names_no_place():
-    for requirement in _requirements("requirements.txt"):
+def test_the_lock_pins_every_line_with_its_digests_and_names_no_place():
+    for line, requirement in zip(_lines("requirements.txt"), _requirements("requirements.txt"), strict=True):
+        assert re.search(r" --hash=sha256:[0-9a-f]{64}$", line), requirement
         assert [specifier.operator for specifier in requirement.specifier] == ["=="], requirement
         assert requirement.url is None
 

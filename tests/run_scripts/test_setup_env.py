@@ -1,8 +1,10 @@
 """How the scripts set themselves up: seen through test.sh, whose set-up is everyone's."""
 
+import hashlib
 import shutil
 import subprocess
 import sys
+import zipfile
 
 from tests.run_scripts.conftest import assert_one_line_and_status_2
 
@@ -128,3 +130,26 @@ def test_an_index_that_does_not_answer_is_one_line_without_passwords(repository)
         done, "the package index http://127.0.0.1:1/simple cannot be reached", "a-package==1.0"
     )
     assert not (repository.root / ".venv" / ".bert_flow_setup").exists()
+
+
+def test_a_package_with_another_digest_than_the_locks_is_not_installed(repository):
+    # The real pip, as above, and a wheel that another lock would take.
+    wheel = repository.root / "a_package-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a_package.py", "")
+        archive.writestr("a_package-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: a-package\nVersion: 1.0\n")
+        archive.writestr(
+            "a_package-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("a_package-1.0.dist-info/RECORD", "")
+    options = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(repository.root)}
+    site_packages = repository.root / ".venv" / "lib"
+    for digest, message in (
+        ("0" * 64, "the file found of a-package==1.0 has another SHA-256 than requirements.txt says"),
+        ("", "Hashes are required in --require-hashes mode"),
+        # What comes next is the package itself, which this repository lacks.
+        (hashlib.sha256(wheel.read_bytes()).hexdigest(), "could not install bert-flow-tf itself"),
+    ):
+        (repository.root / "requirements.txt").write_text("a-package==1.0" + (digest and f" --hash=sha256:{digest}"))
+        assert_one_line_and_status_2(repository.run("test.sh", PYTHON=sys.executable, **options), message)
+        assert bool(list(site_packages.rglob("a_package.py"))) == ("itself" in message)
