@@ -23,6 +23,8 @@ class EncoderSource:
       preprocess_hub: the preprocess model's handle or path; None when `bert_hub` names both.
       do_lower_case: whether the vocabulary is uncased.
       fingerprint: SHA-256, in hex, over weights, graph and vocabulary; the same on every machine and in every folder.
+        Of a converted encoder's graph it covers the configuration, since a conversion writes other bytes every time.
+      started_from: fingerprint of the encoder that has the same graph with other weights; None where there is none.
       encoder_dir, preprocess_dir: the SavedModels on this machine.
     """
 
@@ -30,6 +32,7 @@ class EncoderSource:
     preprocess_hub: str | None
     do_lower_case: bool
     fingerprint: str
+    started_from: str | None
     encoder_dir: pathlib.Path = dataclasses.field(compare=False)
     preprocess_dir: pathlib.Path = dataclasses.field(compare=False)
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import tensorflow as tf
 import tensorflow_hub as hub
+from absl import flags
 
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, cache_root, cached_encoder, read_encoder_record
@@ -21,7 +22,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest, update_with_arrays
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.runs.record import RunConfig
+from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
 # Version of the fingerprint: bumping it invalidates existing runs and saved models.
 _FINGERPRINT_VERSION = 1
@@ -37,6 +38,7 @@ def resolve_encoder(
     init_checkpoint: _Path | None = None,
     do_lower_case: bool = True,
     cache_dir: _Path | None = None,
+    recorded: EncoderFiles | None = None,
 ) -> EncoderSource:
     """The encoder that the arguments name; downloads or converts it first where needed.
 
@@ -50,16 +52,21 @@ def resolve_encoder(
       do_lower_case: whether the trio's vocabulary is uncased. An encoder from `bert_hub` says so itself, and False
         must agree with it.
       cache_dir: where converted encoders are kept; None is the user's cache folder.
+      recorded: what a run or a saved model, which may be somebody else's, says of the encoder. Where its fingerprint is
+        another one, no graph of it is loaded; the preprocess model's is not loaded at all.
 
     Raises:
-      UserError: no or two encoders are named, one cannot be reached or read, or its parts do not fit.
+      UserError: no or two encoders are named, one cannot be reached or read, its parts do not fit, or it is not the
+        recorded one.
     """
     if bert_hub and bert_config_file:
         raise ArgumentError("bert_hub: found bert_config_file as well, expected one way to name the encoder")
-    if bert_hub:
-        source = _from_hub(str(bert_hub), preprocess_hub, cache_dir)
-        if init_checkpoint:
-            source = _with_run_weights(source, checkpoint_prefix(init_checkpoint), cache_dir)
+    if bert_hub and init_checkpoint:
+        prefix = checkpoint_prefix(init_checkpoint)
+        begun = None if recorded is None else _before_training(recorded, prefix)
+        source = _with_run_weights(_from_hub(str(bert_hub), preprocess_hub, cache_dir, begun), prefix, cache_dir)
+    elif bert_hub:
+        source = _from_hub(str(bert_hub), preprocess_hub, cache_dir, recorded)
     elif bert_config_file or vocab_file or init_checkpoint:
         source = _from_trio(bert_config_file, vocab_file, init_checkpoint, do_lower_case, cache_dir)
     else:
@@ -71,20 +78,38 @@ def resolve_encoder(
         raise ArgumentError(
             f"do_lower_case=False: {source.preprocess_hub or source.bert_hub} lower-cases, expected a cased encoder"
         )
+    _check_fingerprint(source.bert_hub, source.fingerprint, recorded)
     return source
 
 
-def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | None) -> EncoderSource:
+def _before_training(recorded: EncoderFiles, prefix: pathlib.Path) -> EncoderFiles:
+    """The record of the encoder to which the run of this checkpoint gave the weights of the recorded one."""
+    run = config_of_checkpoint(prefix)
+    # Without `started_from` it is the record of an earlier version, or that of the same encoder.
+    fingerprint = recorded.started_from or (recorded if run is None else run.encoder).fingerprint
+    return msgspec.structs.replace(recorded, fingerprint=fingerprint)
+
+
+def _check_fingerprint(bert_hub: str, found: str, recorded: EncoderFiles | None) -> None:
+    if recorded is not None and found != recorded.fingerprint:
+        raise UserError(
+            f"{bert_hub}: found an encoder with fingerprint {found}, expected the recorded one, {recorded.fingerprint}"
+        )
+
+
+def _from_hub(
+    bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | None, recorded: EncoderFiles | None = None
+) -> EncoderSource:
     bert_hub = HUB_HANDLES.get(bert_hub, bert_hub)
     if preprocess_hub is None and bert_hub in HUB_HANDLES.values():
         preprocess_hub = UNCASED_PREPROCESS
     if bert_hub == DEMO:
         encoder_dir = demo_encoder_dir(cache_dir) / "encoder"
     else:
-        bert_hub, encoder_dir = _find(bert_hub, "encoder", "bert_hub")
+        bert_hub, encoder_dir = _find(bert_hub, "encoder", "bert_hub", cache_dir)
     beside = encoder_dir.parent / "preprocess"
     if preprocess_hub is not None:
-        preprocess_hub, preprocess_dir = _find(str(preprocess_hub), "preprocess", "preprocess_hub")
+        preprocess_hub, preprocess_dir = _find(str(preprocess_hub), "preprocess", "preprocess_hub", cache_dir)
     elif (beside / "saved_model.pb").is_file():
         preprocess_dir = beside
     else:
@@ -92,12 +117,22 @@ def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | No
             f"preprocess_hub: missing, expected the handle or folder of the preprocess model of {bert_hub}"
         )
     vocab = read_vocabulary(vocabulary_asset(preprocess_dir))
-    do_lower_case = _lower_cases(preprocess_dir, vocab)
+    record = recorded or read_encoder_record(preprocess_dir.parent)
+    do_lower_case = _lower_cases(preprocess_dir, vocab) if record is None else record.do_lower_case
     fingerprint = _fingerprint(encoder_dir, Tokenizer(vocab, do_lower_case).fingerprint)
-    return EncoderSource(bert_hub, preprocess_hub, do_lower_case, fingerprint, encoder_dir, preprocess_dir)
+    _check_fingerprint(bert_hub, fingerprint, recorded)
+    return EncoderSource(
+        bert_hub,
+        preprocess_hub,
+        do_lower_case,
+        fingerprint,
+        _started_from(encoder_dir),
+        encoder_dir=encoder_dir,
+        preprocess_dir=preprocess_dir,
+    )
 
 
-def _find(handle: str, part: str, argument: str) -> tuple[str, pathlib.Path]:
+def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tuple[str, pathlib.Path]:
     """A handle, or the absolute path of a folder, and where its SavedModel is; TensorFlow Hub downloads a remote one.
 
     The SavedModel is the folder itself, or the folder `part` in it.
@@ -107,9 +142,11 @@ def _find(handle: str, part: str, argument: str) -> tuple[str, pathlib.Path]:
         handle = str(folder.resolve())
     if (folder / part / "saved_model.pb").is_file():
         return handle, folder / part
+    # TensorFlow Hub's default, a name in /tmp, may be another user's. Its variable and its flag go before this one.
+    flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root(cache_dir) / "tfhub"))
     try:
         path = pathlib.Path(hub.resolve(handle))
-    except (OSError, ValueError, tarfile.TarError) as error:
+    except (OSError, ValueError, tarfile.TarError, tf.errors.OpError) as error:
         reason = " ".join(str(error).split())
         raise ArgumentError(
             f"{argument}={handle}: cannot be reached ({reason}), expected the folder of a local copy "
@@ -124,10 +161,7 @@ def _find(handle: str, part: str, argument: str) -> tuple[str, pathlib.Path]:
 
 
 def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:
-    """Whether a preprocess model lower-cases, seen from what it does to the vocabulary's own words."""
-    record = read_encoder_record(preprocess_dir.parent)
-    if record is not None:
-        return record.do_lower_case
+    """Whether a preprocess model lower-cases, seen from what it does to the vocabulary's own words: it is run."""
     words = [piece for piece in vocab if piece.isascii() and piece.lower() != piece.upper() and piece[0] not in "[#"]
     tokenize = getattr(hub.load(str(preprocess_dir)), "tokenize", None)
     if tokenize is None or not words:
@@ -205,15 +239,8 @@ def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> Encod
         if not config.encoder_flags:
             raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
         arguments: dict[str, Any] = config.encoder_flags
-        source = resolve_encoder(**arguments, cache_dir=cache_dir)
-    else:
-        source = _from_hub(recorded.bert_hub, recorded.preprocess_hub, cache_dir)
-    if source.fingerprint != recorded.fingerprint:
-        raise UserError(
-            f"{source.bert_hub}: found an encoder with fingerprint {source.fingerprint}, expected the run's, "
-            f"{recorded.fingerprint}"
-        )
-    return source
+        return resolve_encoder(**arguments, cache_dir=cache_dir, recorded=recorded)
+    return _from_hub(recorded.bert_hub, recorded.preprocess_hub, cache_dir, recorded)
 
 
 def _with_run_weights(source: EncoderSource, prefix: pathlib.Path, cache_dir: _Path | None) -> EncoderSource:
@@ -229,7 +256,7 @@ def _with_run_weights(source: EncoderSource, prefix: pathlib.Path, cache_dir: _P
             return source
         # Its encoder may be what an earlier run made of this one.
         frozen = recorded_encoder(config, cache_dir)
-        if _started_from(frozen.encoder_dir) == source.fingerprint:
+        if frozen.started_from == source.fingerprint:
             return frozen
         raise ArgumentError(
             f"init_checkpoint={prefix}: found a run on a frozen encoder, {config.encoder.bert_hub}, expected one on "

@@ -21,7 +21,7 @@ from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.outputs import FolderKind, output_folder
 from bert_flow_tf.model.card import model_card
-from bert_flow_tf.runs.record import MadeBy, Model, Training, made_by
+from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
 
 if TYPE_CHECKING:
     from bert_flow_tf.model.siamese import SiameseBertFlow
@@ -96,10 +96,9 @@ def _write_encoder(bert_flow: Any, folder: pathlib.Path) -> EncoderSource:
         raise UserError(f"{source.bert_hub}: its files cannot be copied ({error}), expected the encoder") from error
     # The fingerprint depends on how the encoder was made.
     record = source.encoder_dir.parent / SOURCE_FILE
-    if record.is_file():
-        # The encoder's own record knows nothing of a preprocess model from elsewhere.
-        made = read_json(record, dict[str, Any], expected="an encoder folder's record")
-        write_encoder_record(folder, made | {"do_lower_case": source.do_lower_case})
+    made = read_json(record, dict[str, Any], expected="an encoder folder's record") if record.is_file() else {}
+    # The encoder's own record knows nothing of a preprocess model from elsewhere, which need not be run to ask it.
+    write_encoder_record(folder, made | {"do_lower_case": source.do_lower_case})
     written = resolve_encoder(bert_hub=str(folder))
     if (written.fingerprint, written.do_lower_case) != (source.fingerprint, source.do_lower_case):
         raise UserError(f"{source.bert_hub}: found other files than when it was loaded, expected the same encoder")
@@ -142,10 +141,11 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Mod
         if found != digest:
             raise UserError(f"{path / name}: found SHA-256 {found}, expected {digest}: the file was altered")
     # Absolute, since a folder may be called `demo` or `base`.
-    source = resolve_encoder(bert_hub=str(path.resolve()))
-    recorded = config.model.encoder.fingerprint
-    if (source.fingerprint, source.do_lower_case) != (recorded, config.do_lower_case):
-        raise UserError(f"{path}: found an encoder with fingerprint {source.fingerprint}, expected {recorded}")
+    handle, fingerprint = str(path.resolve()), str(config.model.encoder.fingerprint)
+    recorded = EncoderFiles(
+        bert_hub=handle, preprocess_hub=None, do_lower_case=config.do_lower_case, fingerprint=fingerprint
+    )
+    source = resolve_encoder(bert_hub=handle, recorded=recorded)
     model = build_model(source, config.model)
     if model.flow is not None:
         try:

@@ -101,6 +101,7 @@ class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
     preprocess_hub: str | None
     do_lower_case: bool
     fingerprint: str
+    started_from: str | None = None
 
 
 class TrainingData(msgspec.Struct, frozen=True, kw_only=True):

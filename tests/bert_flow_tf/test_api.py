@@ -290,7 +290,7 @@ def test_what_is_no_finished_run_of_its_encoder_is_named(sts_run, tmp_path):
     config = json.loads((run / "config.json").read_text())
     config["encoder"]["fingerprint"] = "0" * 64
     (run / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match=f"expected the run's, {'0' * 64}"):
+    with pytest.raises(UserError, match=f"expected the recorded one, {'0' * 64}"):
         BertFlow.load(run)
     (run / "train_results.json").unlink()
     with pytest.raises(UserError, match="training has not finished"):

@@ -2,10 +2,8 @@
 
 import dataclasses
 import functools
-import http.server
 import json
 import shutil
-import threading
 
 import msgspec
 import numpy as np
@@ -140,35 +138,6 @@ def test_a_training_checkpoint_of_the_same_encoder_is_not_converted_again(
     assert resolve_encoder(**tiny_trio) == tiny_source
     with pytest.raises(pytest.fail.Exception, match="converts"):
         resolve_encoder(**flags)
-
-
-@pytest.fixture
-def hub_server(tiny_encoder_dir, tmp_path):
-    """URL of a server that gives an encoder and its preprocess model the way TF-Hub does, as archives."""
-    for name in ("encoder", "preprocess"):
-        (tmp_path / "tiny" / name).mkdir(parents=True)
-        archive = shutil.make_archive(str(tmp_path / name), "gztar", tiny_encoder_dir / name)
-        shutil.move(archive, tmp_path / "tiny" / name / "1")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/tiny"
-        server.shutdown()
-        thread.join()
-
-
-def test_encoder_and_preprocess_model_load_from_a_server_as_from_tf_hub(hub_server, tiny_source, tmp_path, monkeypatch):
-    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
-    served = resolve_encoder(bert_hub=f"{hub_server}/encoder/1", preprocess_hub=f"{hub_server}/preprocess/1")
-    assert served.bert_hub == f"{hub_server}/encoder/1"
-    assert served.do_lower_case is True
-    sentences = tf.constant(["W1 w2 w3.", "ẁ4"])
-    embeddings = []
-    for source in (served, tiny_source):
-        inputs = Tokenizer.from_source(source)(sentences, 24)
-        embeddings.append(SentenceEncoder(source, "avg", trainable=False)(inputs).numpy())
-    np.testing.assert_array_equal(embeddings[0], embeddings[1])
 
 
 def test_case_of_a_bare_preprocess_model_is_seen_from_what_it_does(small_encoder_dir, tiny_encoder_dir, tmp_path):
