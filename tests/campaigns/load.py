@@ -5,9 +5,9 @@
 
 `serve` runs the SavedModel in VERSION, the folder of an exported version, as a model server does: in a session of its
 graph. Each client is a thread that sends a request, one in four of them invalid, and pauses for up to `--pause`
-seconds. An embedding must be that of the sentence alone, and what is invalid must be refused. `encode` embeds sentences that
-are all different. Both print resident memory as they go, and end with status 1 after a violation, or if memory at the
-end is more than `--growth` percent above that after a twelfth of the work.
+seconds. An embedding must be that of the sentence alone, and what is invalid must be refused. `encode` embeds
+sentences that are all different. Both print resident memory as they go, and end with status 1 after a violation, or if
+memory at the end is more than `--growth` percent above that after a twelfth of the work.
 """
 
 import argparse
