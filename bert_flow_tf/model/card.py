@@ -1,7 +1,9 @@
 """The README.md that lies in every saved model: what it is, what it learned on, and how it is used."""
 
+import re
 from typing import Any
 
+from bert_flow_tf.files.markup import markdown_text
 from bert_flow_tf.runs.record import Training
 
 
@@ -10,16 +12,16 @@ def model_card(name: str, config: Any) -> str:
     flow, encoder = config.model.flow, config.model.encoder
     learned = {name: one for name, one in (("encoder", encoder.fine_tuning), ("flow", flow and flow.training)) if one}
     parts = [
-        f"# {name}\n",
+        f"# {markdown_text(name)}\n",
         "Sentence embeddings of a BERT encoder"
         + (", calibrated by a normalizing flow" if flow else ", without a flow")
         + " (BERT-flow, Li et al., EMNLP 2020, <https://arxiv.org/abs/2011.05864>).\n",
         _table(
             {
-                "encoder": f"{encoder.handle}{', fine-tuned' if encoder.fine_tuning else ''}",
-                "encoder's fingerprint": f"`{encoder.fingerprint}`",
+                "encoder": markdown_text(encoder.handle) + (", fine-tuned" if encoder.fine_tuning else ""),
+                "encoder's fingerprint": _code(encoder.fingerprint),
                 "lower-cases": "yes" if config.do_lower_case else "no",
-                "pooling": f"`{config.model.pooling}`",
+                "pooling": _code(config.model.pooling),
                 "word pieces a sentence is cut to": config.model.max_seq_length,
                 "width of an embedding": config.embedding_size,
                 "flow": "{n_levels} levels of {depth} steps, {coupling} couplings of width {coupling_width}".format(
@@ -51,9 +53,16 @@ def model_card(name: str, config: Any) -> str:
 def _training(training: Training) -> dict[str, Any]:
     """Rows about a training: what it learned on, its settings and seed; nothing for what is not recorded."""
     rows = {"task": training.task, "pairs": training.pairs, **training.settings, "seed": training.seed}
-    return {name: value for name, value in rows.items() if value is not None} or {"its training": "is not recorded"}
+    known = {markdown_text(name): markdown_text(str(value)) for name, value in rows.items() if value is not None}
+    return known or {"its training": "is not recorded"}
+
+
+def _code(text: Any) -> str:
+    """A name in the typeface of code, where it has only characters of one."""
+    return f"`{text}`" if re.fullmatch(r"[\w.-]+", str(text)) else markdown_text(str(text))
 
 
 def _table(rows: dict[str, Any]) -> str:
+    """A table of Markdown."""
     lines = ["| what | value |", "| --- | --- |"]
     return "\n".join([*lines, *(f"| {key} | {value} |" for key, value in rows.items())]) + "\n"

@@ -5,8 +5,9 @@ import html
 import re
 from collections.abc import Sequence
 
+from bert_flow_tf.files.markup import markdown_text
+
 METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC"}
-_MARKDOWN = re.compile(r"([\\`*_\[\]|#~])")
 _GAP, _MINUS = "  ", "−"
 
 
@@ -133,11 +134,6 @@ class Table:
             cells = [f"<td{kind}>{text}</td>" for kind, text in zip(kinds, texts, strict=True)][1:]
             lines.append(f'<tr><th scope="row"{kinds[0]}>{texts[0]}</th>{"".join(cells)}</tr>')
         return "\n".join([*lines, "</tbody></table></div>", *(f"<p>{html_text(note)}</p>" for note in self.notes)])
-
-
-def markdown_text(text: str) -> str:
-    """Text on one line in which no character means anything to Markdown or HTML."""
-    return _MARKDOWN.sub(r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
 def html_text(text: str) -> str:
