@@ -60,13 +60,21 @@ folder=$(CDPATH="" cd -- "$folder" && pwd) || stop "$folder: cannot be entered, 
 version=""
 for path in "$folder"/[0-9]*/saved_model.pb; do
   name=${path%/*} name=${name##*/}
-  [[ $name == *[!0-9]* ]] || version=$name
+  [[ $name == *[!0-9]* ]] || ((10#$name < 10#${version:-0})) || version=$name
 done
 [[ -n $version ]] || stop "$folder: holds no version such as $folder/1/saved_model.pb, expected an exported model's folder"
 needed=(models.config monitoring.config ${batching:+batching_parameters.txt})
 for name in "${needed[@]}"; do
   [[ -r $folder/$name ]] || stop "$folder/$name: cannot be read, expected the file that an export writes there"
 done
+
+# What a full disk or an interrupted copy left of a version would be served, or end the server with many lines.
+if [[ -e $folder/$version/assets.extra/SHA256SUMS ]] && command -v sha256sum >/dev/null; then
+  found=$(cd -- "$folder/$version" && sha256sum --check --quiet assets.extra/SHA256SUMS 2>/dev/null) || {
+    found=${found//$'\n'/, }
+    stop "$folder/$version: found ${found:-no digest} (assets.extra/SHA256SUMS), expected the files that the export wrote; copy or export them again"
+  }
+fi
 
 # The model's name is the one in models.config: the folder may have been renamed since.
 config=$(<"$folder/models.config")

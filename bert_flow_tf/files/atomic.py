@@ -56,8 +56,8 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Gives an empty folder to fill, which gets the name `path` when the block ends well and is removed when not.
 
     The folder of that name is replaced if it is the one that was there when this process began to own the place. Once
-    it has its name, the contents survive a loss of power. If the block fails, folders above it that were made for it
-    are removed again.
+    it has its name, its files have the modes of new ones, and the contents survive a loss of power. If the block fails,
+    folders above it that were made for it are removed again.
 
     Raises:
       UserError: as `new_file`.
@@ -69,7 +69,11 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         folder.mkdir(parents=True)
         try:
             yield folder
+            # TensorFlow copies an asset with its mode.
+            mode = folder.stat().st_mode & 0o666
             for above, _, names in os.walk(folder):
+                for name in names:
+                    pathlib.Path(above, name).chmod(mode)
                 for name in (*names, ""):
                     sync(pathlib.Path(above, name))
             if place.found is not None and identity(path) == place.found:
@@ -81,6 +85,16 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             if os.path.lexists(workspace / OLD) and not os.path.lexists(path):
                 (workspace / OLD).rename(path)
             shutil.rmtree(workspace)
+
+
+def copy_folder(source: pathlib.Path, target: pathlib.Path) -> None:
+    """Copies a folder into a new one with the modes of new files: what is read-only there can be replaced here."""
+    target.mkdir()
+    for path in source.iterdir():
+        if path.is_dir():
+            copy_folder(path, target / path.name)
+        else:
+            shutil.copyfile(path, target / path.name)
 
 
 @contextlib.contextmanager

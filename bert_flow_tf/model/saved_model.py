@@ -6,7 +6,6 @@ each of the flow's variables by its path; `bert_flow.json`, the configuration; a
 
 import os
 import pathlib
-import shutil
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, SOURCE_FILE
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.atomic import copy_folder, new_folder
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.outputs import FolderKind, output_folder
@@ -90,7 +89,7 @@ def _write_encoder(bert_flow: Any, folder: pathlib.Path) -> EncoderSource:
         write_with_weights(folder, source, values, {"kind": "exported"})
         return resolve_encoder(bert_hub=str(folder))
     try:
-        shutil.copytree(source.encoder_dir, folder / "encoder")
+        copy_folder(source.encoder_dir, folder / "encoder")
         copy_beside_encoder(source, folder)
     except OSError as error:
         raise UserError(f"{source.bert_hub}: its files cannot be copied ({error}), expected the encoder") from error

@@ -177,6 +177,19 @@ def test_what_is_predicted_after_a_kill_is_embedded_with_what_was_learned(flow_f
     assert list(run_dir.glob("embeddings-*")) == [embeddings]
 
 
+def test_what_a_run_writes_has_the_modes_of_the_users_new_files(flow_flags, tmp_path):
+    folders = {"output_parent_dir": str(tmp_path / "runs"), "cached_dir": str(tmp_path / "cached")}
+    before = os.umask(0o027)
+    try:
+        small_runs.run(flow_flags, **folders, exp_name="run", num_train_epochs=1.0)
+    finally:
+        os.umask(before)
+    made = list(tmp_path.rglob("*"))
+    assert {"cached", "config.json", "checkpoint", "test_results.tsv"} <= {path.name for path in made}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o640}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o750}
+
+
 def damage(prefix):
     """Flips a byte in the middle of a checkpoint's data."""
     (path,) = prefix.parent.glob(f"{prefix.name}.data-*")

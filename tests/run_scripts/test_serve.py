@@ -1,6 +1,7 @@
 """The model server that serve.sh starts, seen by stand-ins for it, docker and podman that note how they were called."""
 
 import shutil
+import subprocess
 import textwrap
 
 import pytest
@@ -11,7 +12,7 @@ from bert_flow_tf.serving.server_files import write_server_files
 from tests.run_scripts.conftest import assert_one_line_and_status_2
 
 # What the script itself needs of the machine; nothing else is on its PATH, so that no server or container is there.
-_TOOLS = ("mktemp", "rm", "sed")
+_TOOLS = ("mktemp", "rm", "sed", "sha256sum")
 _STAND_IN = """\
     #!{bash}
     printf '%s\\n' "$0" "$@" >"{root}/calls"
@@ -169,6 +170,30 @@ def test_missing_file_is_named_where_it_is_needed(serve, model):
     for name in ("monitoring.config", "models.config"):
         (model / name).unlink()
         assert_one_line_and_status_2(serve(model), f"{model}/{name}: cannot be read")
+
+
+def test_a_version_of_other_files_than_the_export_wrote_is_not_served(serve, model, repository):
+    for number in ("2", "10"):
+        version = model / number
+        (version / "assets.extra").mkdir(parents=True)
+        for name in ("saved_model.pb", "vocab.txt"):
+            (version / name).write_text(name)
+        sums = subprocess.run(
+            ["sha256sum", "saved_model.pb", "vocab.txt"], cwd=version, capture_output=True, check=True
+        )
+        (version / "assets.extra" / "SHA256SUMS").write_bytes(sums.stdout)
+    assert serve(model).returncode == 0
+    # The server takes the highest number.
+    (model / "2" / "vocab.txt").unlink()
+    assert serve(model).returncode == 0
+    (model / "10" / "saved_model.pb").write_text("other")
+    (model / "10" / "vocab.txt").unlink()
+    repository.calls()
+    done = serve(model)
+    assert_one_line_and_status_2(done, f"{model}/10: found", "saved_model.pb: FAILED, vocab.txt: FAILED", "expected")
+    assert repository.calls() == []
+    (model / "10" / "assets.extra" / "SHA256SUMS").unlink()
+    assert serve(model).returncode == 0
 
 
 def test_folder_that_cannot_be_served_is_refused(serve, model):

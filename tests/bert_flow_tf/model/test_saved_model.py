@@ -1,6 +1,7 @@
 """A saved model is whole, stands alone, and tells what is wrong with it."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -102,6 +103,27 @@ def test_an_encoder_that_is_gone_or_another_one_by_now_is_not_saved(copy, tmp_pa
     with pytest.raises(UserError, match="its files cannot be copied"):
         model.save(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_files_made_of_read_only_ones_have_the_modes_of_new_ones(copy, tmp_path):
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    model = BertFlow.from_pretrained(copy)
+    before = os.umask(0o027)
+    try:
+        for overwrite in (False, True):
+            model.save(tmp_path / "new", overwrite=overwrite)
+            model.export(tmp_path / "exported", version=1, overwrite=overwrite)
+        model.encoder_trained = True
+        model.save(tmp_path / "trained")
+    finally:
+        os.umask(before)
+    made = [path for name in ("new", "exported", "trained") for path in (tmp_path / name).rglob("*")]
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o640}
+    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o750}
+    # For those who run the tests as somebody whom modes hold back.
+    copy.chmod(0o755)
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_missing_altered_and_other_files_are_named(copy):
