@@ -1,6 +1,7 @@
 """A BERT checkpoint small enough to run every documented command on, with as many positions as they ask for."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -9,23 +10,25 @@ import tensorflow as tf
 LAYERS, POSITIONS = 2, 64
 
 
-def write_small_bert(tiny, folder):
-    """Writes the golden data's BERT with 2 layers and 64 positions, not its 3 and 24, as BERT's authors publish theirs.
+def write_small_bert(tiny, folder, layers=LAYERS):
+    """Writes the golden data's BERT with fewer layers and 64 positions, not its 3 and 24, as BERT's authors do.
 
     Args:
       tiny: folder of the golden data's BERT.
       folder: the folder to make.
+      layers: at most 3.
     """
     folder.mkdir(parents=True)
     shutil.copy(tiny / "vocab.txt", folder)
     config = json.loads((tiny / "bert_config.json").read_text())
-    changes = {"max_position_embeddings": POSITIONS, "num_hidden_layers": LAYERS}
+    changes = {"max_position_embeddings": POSITIONS, "num_hidden_layers": layers}
     (folder / "bert_config.json").write_text(json.dumps(config | changes))
     reader = tf.train.load_checkpoint(str(tiny / "bert_model.ckpt"))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variables = []
         for name in reader.get_variable_to_shape_map():
-            if name.startswith(f"bert/encoder/layer_{LAYERS}/"):
+            layer = re.match(r"bert/encoder/layer_(\d+)/", name)
+            if layer and int(layer[1]) >= layers:
                 continue
             value = reader.get_tensor(name)
             if name.endswith("position_embeddings"):

@@ -13,43 +13,57 @@ from absl import flags
 
 import bert_flow_tf.api
 import bert_flow_tf.encoder.convert.saved_models
+import bert_flow_tf.evaluation.compare
 import bert_flow_tf.evaluation.plots
+import bert_flow_tf.model.tf1_run
 import bert_flow_tf.serving.export
 import bert_flow_tf.training.scoring
 import bert_flow_tf.training.train  # noqa: F401
 from bert_flow_tf import cli, run_siamese
+from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
+from bert_flow_tf.recipe import run as recipes
 from tests.bert_flow_tf import small_runs
 from tests.small_bert import write_small_bert
 
+Run = Callable[[], int]
+
 _TINY = pathlib.Path(__file__).parents[1] / "golden" / "data" / "bert_tiny"
-_TRAIN = {
+_TRIO = {"bert_config_file": "tf1/bert_config.json", "vocab_file": "tf1/vocab.txt", "init_checkpoint": "tf1"}
+_ENGLISH = ("the", "of", "and", "house", "water", "quick")
+_TASK = {
     "task_name": "STS-B",
     "data_dir": "glue/STS-B",
     "output_parent_dir": "runs",
-    "exp_name": "run",
-    "bert_hub": "encoder",
     "max_seq_length": 10,
     "train_batch_size": 8,
     "log_every_step": 1,
     "save_checkpoints_steps": 2,
-    "do_train": True,
-    "do_predict": True,
 }
+_TRAIN = _TASK | {"exp_name": "run", "bert_hub": "encoder", "do_train": True}
 _FLOW = {"flow": 1, "flow_loss": 1, "flow_model_config": "small_flow.json", "flow_learning_rate": 0.01}
-_FROZEN = _TRAIN | _FLOW | {"num_examples": 0, "num_train_epochs": 3.0, "use_full_for_training": 1}
+_FROZEN = _TRAIN | _FLOW | {"num_examples": 0, "num_train_epochs": 2.0, "use_full_for_training": 1, "do_predict": True}
 _TUNED = _TRAIN | {"learning_rate": 1e-3, "num_train_epochs": 2.0}
+_FINISHED = {"exp_name": "finished"}
 
 
-def _run_siamese(settings: Mapping[str, object]) -> Callable[[], int]:
+def siamese(*arguments: str) -> Run:
+    """`run_siamese` with these arguments."""
+
     def run() -> int:
         values = flags.FlagValues()
         run_siamese.define_flags(values)
-        return run_siamese.main(values(["run_siamese", *small_runs.as_flags(settings)]), values)
+        return run_siamese.main(values(["run_siamese", *arguments]), values)
 
     return run
 
 
-def _bert_flow(*arguments: str) -> Callable[[], int]:
+def _siamese(settings: Mapping[str, object], **changes: object) -> Run:
+    return siamese(*small_runs.as_flags(settings, **changes))
+
+
+def bert_flow(*arguments: str) -> Run:
+    """`bert-flow` with these arguments."""
+
     def run() -> int:
         try:
             cli.main.main([*arguments], standalone_mode=False)
@@ -60,57 +74,95 @@ def _bert_flow(*arguments: str) -> Callable[[], int]:
     return run
 
 
-COMMANDS: dict[str, Callable[[], int]] = {
-    "flow": _run_siamese(_FROZEN),
-    "dropout": _run_siamese(_TUNED),
-    "semi": _run_siamese(_TUNED | _FLOW | {"num_examples": 6}),
-    "early": _run_siamese(_TUNED | {"early_stopping": True, "do_eval": True}),
-    "predict": _run_siamese(_FROZEN | {"exp_name": "finished", "do_train": False, "do_predict_on_dev": True}),
-    "fit": _bert_flow(
+def _of_model(*arguments: str) -> Run:
+    return bert_flow(*arguments, "--model", "runs/finished")
+
+
+def _recipe() -> int:
+    environment = {"BERT_HUB": "encoder_2", "GLUE_DIR": "glue", "OUTPUT_PARENT_DIR": "recipes", "SKIP_NLI": "1"}
+    return recipes.main([], environment)
+
+
+COMMANDS: dict[str, Run] = {
+    "flow": _siamese(_FROZEN),
+    "dropout": _siamese(_TUNED, do_predict=True),
+    "semi": _siamese(_TUNED | _FLOW, num_examples=6),
+    "early": _siamese(_TUNED, early_stopping=True, do_eval=True),
+    "overwrite": _siamese(_FROZEN, exp_name="old", overwrite=True),
+    "predict": _siamese(_FROZEN | _FINISHED, do_train=False, do_predict_on_dev=True),
+    # Without a run; the encoder is converted into the user's cache.
+    "trio": _siamese(_TASK | _TRIO, exp_name="untrained", do_predict=True, num_train_epochs=1e-10),
+    "recipe": _recipe,
+    "reproduce": bert_flow(
+        *("reproduce", "--bert_hub", "encoder_2", "--glue_dir", "glue", "--rows", "avg,flow-target"),
+        *("--tasks", "stsb,sts12", "--senteval_dir", "senteval", "--out", "reproduced"),
+    ),
+    "fit": bert_flow(
         *("fit", "--bert_hub", "encoder", "--input", "sentences.txt", "--out", "out/model", "--num_train_epochs", "2"),
+        *("--flow_model_config", "small_flow.json"),
     ),
-    "encode": _bert_flow("encode", "--model", "runs/finished", "--input", "sentences.txt", "--out", "out/e.npy"),
-    "convert": _bert_flow("convert", "--tf1_checkpoint", "tf1", "--out", "out/encoder"),
-    "to_tf1": _bert_flow("convert", "--run", "runs/finished", "--to_tf1", "--out", "out/tf1"),
-    "export": _bert_flow("export", "--model", "runs/finished", "--out", "out/exported", "--version", "1"),
-    "calibrate": _bert_flow(
-        *("calibrate", "--model", "runs/finished", "--glue_dir", "glue", "--methods", "none,whitening"),
-        *("--out", "out/calibrations.json"),
+    "encode": _of_model("encode", "--input", "sentences.txt", "--out", "out/e.npy"),
+    "parquet": _of_model("encode", "--input", "sentences.txt", "--out", "old/e.parquet", "--overwrite"),
+    "project": _of_model("project", "--input", "sentences.txt", "--out", "old/projection", "--overwrite"),
+    "convert": bert_flow("convert", "--tf1_checkpoint", "tf1", "--out", "out/encoder"),
+    "from_run": bert_flow("convert", "--run", "runs/tuned", "--out", "out/encoder"),
+    "from_flow": bert_flow(
+        *("convert", "--tf1_flow", "tf1_flow", "--sentence_embedding_type", "avg", "--max_seq_length", "10"),
+        *("--flow_model_config", "small_flow.json", "--bert_config_file", "tf1/bert_config.json"),
+        *("--vocab_file", "tf1/vocab.txt", "--out", "out/converted"),
     ),
-    "lexical": _bert_flow(
-        *(
-            "analyze",
-            "lexical",
-            "--model",
-            "runs/finished",
-            "--glue_dir",
-            "glue",
-            "--split",
-            "dev",
-            "--out",
-            "out/study",
-        ),
+    "to_tf1": bert_flow("convert", "--run", "runs/finished", "--to_tf1", "--out", "old/tf1", "--overwrite"),
+    "export": _of_model("export", "--out", "out/exported", "--version", "1"),
+    "calibrate": _of_model(
+        "calibrate", "--glue_dir", "glue", "--methods", "none,whitening", "--out", "out/calibrations.json"
     ),
-    "report": _bert_flow("report", "--runs", "runs", "--out", "out/report"),
+    "evaluate": _of_model("evaluate", "--tasks", "stsb", "--glue_dir", "glue"),
+    "lexical": _of_model("analyze", "lexical", "--glue_dir", "glue", "--split", "dev", "--out", "out/lexical"),
+    "words": bert_flow("analyze", "words", "--bert_hub", "encoder", "--out", "out/words"),
+    "isotropy": _of_model("analyze", "isotropy", "--glue_dir", "glue", "--split", "all", "--out", "out/isotropy"),
+    "prepare": bert_flow("prepare", "--data", "sts12", "--senteval_dir", "senteval", "--out", "out/glue"),
+    "report": bert_flow("report", "--runs", "runs", "--out", "old/report", "--overwrite"),
 }
 
 
-def prepare(folder: pathlib.Path) -> int:
-    """Fills the folder with what the commands read; gives the exit status of the run that is part of it."""
-    from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
+def prepare(folder: pathlib.Path) -> list[Run]:
+    """What fills the folder with what the commands read, each in a process of its own."""
 
-    write_small_bert(_TINY, folder / "tf1")
-    # With dropout, which a run that resumes must draw again.
-    config = json.loads((folder / "tf1" / "bert_config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.3}
-    (folder / "tf1" / "bert_config.json").write_text(json.dumps(config))
-    convert_tf1(folder / "tf1" / "bert_model.ckpt", folder / "encoder")
-    small_runs.write_stsb(folder / "glue" / "STS-B", [f"w{i}" for i in range(25)])
-    rows = [line.split("\t") for line in (folder / "glue/STS-B/test.tsv").read_text().splitlines()[1:]]
-    gold = "".join("\t".join(["-"] * 4 + [f"{i % 5}.0", *row[-2:]]) + "\n" for i, row in enumerate(rows))
-    (folder / "glue/STS-B/sts-test.csv").write_text(gold)
-    small_runs.small_flow_file(folder)
-    rng = np.random.default_rng(0)
-    lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(80)]
-    (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
-    return _run_siamese(_FROZEN | {"exp_name": "finished"})()
+    def write() -> int:
+        from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
+
+        for name, encoder, layers in (("tf1", "encoder", 1), ("tf1_2", "encoder_2", 2)):
+            write_small_bert(_TINY, folder / name, layers)
+            # With dropout, which a run that resumes must draw again.
+            config = json.loads((folder / name / "bert_config.json").read_text())
+            config |= {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.3}
+            (folder / name / "bert_config.json").write_text(json.dumps(config))
+            pieces = (folder / name / "vocab.txt").read_text()
+            for i, word in enumerate(_ENGLISH):
+                pieces = pieces.replace(f"w{49 - i}\n", f"{word}\n")
+            (folder / name / "vocab.txt").write_text(pieces)
+            convert_tf1(folder / name / "bert_model.ckpt", folder / encoder)
+        small_runs.write_stsb(folder / "glue" / "STS-B", [f"w{i}" for i in range(25)])
+        rows = [line.split("\t") for line in (folder / "glue/STS-B/test.tsv").read_text().splitlines()[1:]]
+        gold = "".join("\t".join(["-"] * 4 + [f"{i % 5}.0", *row[-2:]]) + "\n" for i, row in enumerate(rows))
+        (folder / "glue/STS-B/sts-test.csv").write_text(gold)
+        sets = folder / "senteval/STS/STS12-en-test"
+        for i, name in enumerate(SENTEVAL_SUBSETS["sts12"]):
+            pairs = small_runs.random_pairs(6, small_runs.TINY_WORDS[:25], i)
+            small_runs.write_tsv(sets / f"STS.input.{name}.txt", [[a, b] for a, b, _ in pairs])
+            small_runs.write_tsv(sets / f"STS.gs.{name}.txt", [[f"{5 * share:.3f}"] for _, _, share in pairs])
+        small_runs.small_flow_file(folder)
+        rng = np.random.default_rng(0)
+        lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(80)]
+        (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
+        return 0
+
+    old = ("parquet", "project", "to_tf1", "report")
+    return [
+        write,
+        _siamese(_FROZEN | _FINISHED),
+        _siamese(_TUNED, exp_name="tuned"),
+        _siamese(_FROZEN, exp_name="old", learning_rate=1e-3),
+        bert_flow("convert", "--run", "runs/finished", "--to_tf1", "--out", "tf1_flow"),
+        *(COMMANDS[name] for name in old),
+    ]

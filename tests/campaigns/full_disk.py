@@ -1,69 +1,109 @@
 """Commands that write on a disk that is full: one line, nothing half written, and the same command ends when it is not.
 
-    python -m tests.campaigns.full_disk --limits 20
+    python -m tests.campaigns.full_disk --limits 10
 
-No file may be larger than a limit, swept for every command from 0 to past the largest file that it writes. A command
-must end with status 2 and one line, or as one that nobody limits; run again without a limit it must leave what that one
-leaves.
+A disk is full in two ways: no file may be larger than a limit (RLIMIT_FSIZE), and, where it may be mounted, the folder
+is a tmpfs with so many bytes free. Both are swept for every command, in one folder, from 0 to past what it writes. It
+must end with status 2 and one line until there is room, and then leave what it leaves where there always is.
 """
 
 import argparse
 import contextlib
+import os
 import pathlib
+import re
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
 
-from tests.campaigns.commands import COMMANDS
-from tests.campaigns.processes import Run, contents, end, forked, prepared, said, uninterrupted, work
+from tests.campaigns.commands import COMMANDS, Run
+from tests.campaigns.processes import Forked, Uninterrupted, contents, differing, prepared, work
+
+_PLENTY = 1 << 30
+_LEFT = re.compile(r"bert_flow_(part|lock|lease)|_temp$|\.tempstate|checkpoint\.tmp")
+_ERROR = re.compile(r"^error: .*|^Traceback.*", re.MULTILINE)
+# A recipe says in a second line that its stage failed.
+_STAGE_FAILED = re.compile(r"error: the stage .* failed with exit status 2, see above")
 
 
-def largest_file(run: Run, start: pathlib.Path) -> int:
-    """Bytes of the largest file that the command writes."""
-    before = {path.relative_to(start) for path in start.rglob("*")}
-    with work(start) as folder:
-        end(forked(run, folder))
-        paths = [path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder) not in before]
-        return max(path.stat().st_size for path in paths)
+@contextlib.contextmanager
+def tmpfs(folder: pathlib.Path) -> Iterator[None]:
+    """Mounts a tmpfs there; a `subprocess.CalledProcessError` where that is not permitted."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_PLENTY}", "tmpfs", folder], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", folder], check=True)
 
 
-def violation(run: Run, start: pathlib.Path, whole: dict[str, str], limit: int) -> str:
-    """What the command does wrong with this limit; "" for nothing."""
-    with work(start) as folder:
-        status = end(forked(run, folder, most_bytes=limit))
-        lines = [line for line in said(folder).splitlines() if line.startswith("error: ") or "Traceback" in line]
-        if status and (status != 2 or len(lines) != 1 or "Traceback" in lines[0]):
-            return f"exit status {status}: {lines}"
-        left = [path.name for path in folder.rglob("*") if "bert_flow_" in path.name or path.name.endswith("_temp")]
-        if left:
-            return f"left {left}"
+def _leave_free(folder: pathlib.Path, free: int) -> None:
+    """Leaves so many bytes free in the tmpfs, as far as its pages can."""
+    found = os.statvfs(folder)
+    used = (found.f_blocks - found.f_bfree) * found.f_frsize
+    subprocess.run(["mount", "-o", f"remount,size={used + free}", folder], check=True)
+
+
+def violations(run: Run, start: pathlib.Path, whole: Uninterrupted, limits: int, on_tmpfs: bool) -> Iterator[str]:
+    """For each limit that is tried what the command does wrong with it, "" for nothing."""
+    most = 2 * whole.bytes_written if on_tmpfs else whole.largest_file
+    with work(start, tmpfs if on_tmpfs else contextlib.nullcontext) as folder:
+        for number in range(limits):
+            limit = round((most + 1) * (number / max(1, limits - 1)) ** 2)
+            if on_tmpfs:
+                _leave_free(folder, limit)
+            process = Forked(run, folder, most_bytes=-1 if on_tmpfs else limit)
+            status = process.end()
+            if not status:
+                break
+            lines = [line for line in _ERROR.findall(process.said()) if not _STAGE_FAILED.fullmatch(line)]
+            left = [path.name for path in folder.rglob("*") if _LEFT.search(path.name)]
+            wrong = []
+            if status != 2 or len(lines) != 1 or "Traceback" in lines[0]:
+                wrong.append(f"exit status {status}: {lines or process.said().splitlines()[-1:]}")
+            if left:
+                wrong.append(f"left {', '.join(left)}")
+            yield f"{limit:,} of {most:,} bytes: {'; '.join(wrong)}" if wrong else ""
+        if on_tmpfs:
+            _leave_free(folder, _PLENTY)
         if status:
-            status = end(forked(run, folder))
-            if status:
-                return f"then exit status {status}: {said(folder).splitlines()[-1:]}"
-        found = contents(folder)
-        wrong = [name for name in sorted(found.keys() | whole.keys()) if found.get(name) != whole.get(name)]
-        return f"differ: {wrong}" if wrong else ""
+            process = Forked(run, folder)
+            status = process.end()
+        wrong = f"exit status {status}: {process.said().splitlines()[-1:]}" if status else ""
+        yield wrong or differing(contents(folder), whole.contents)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--limits", type=int, default=10, help="of each command")
+    parser.add_argument("--limits", type=int, default=8, help="of each command and kind of disk")
     parser.add_argument("--only", nargs="+", choices=sorted(COMMANDS), default=list(COMMANDS))
     arguments = parser.parse_args()
-    total = violations = 0
+    kinds = {"file size": False, "tmpfs": True}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with tmpfs(pathlib.Path(folder)):
+                pass
+        except subprocess.CalledProcessError as error:
+            print(f"no tmpfs: {error.stderr.decode().strip()}")
+            del kinds["tmpfs"]
+    began = time.monotonic()
+    total = violated = 0
     with prepared() as start:
         for name in arguments.only:
-            run = COMMANDS[name]
-            whole, _ = uninterrupted(run, start)
-            largest = largest_file(run, start)
-            for number in range(arguments.limits):
-                limit = round((largest + 1) * (number / max(1, arguments.limits - 1)) ** 2)
-                wrong = violation(run, start, whole, limit)
-                total += 1
-                if wrong:
-                    violations += 1
-                    print(f"{name}, {limit:,} of {largest:,} bytes: {wrong}", flush=True)
-    print(f"{total} limits, {violations} violations")
-    return int(violations > 0)
+            whole = Uninterrupted(COMMANDS[name], start)
+            for kind, on_tmpfs in kinds.items():
+                found = list(violations(COMMANDS[name], start, whole, arguments.limits, on_tmpfs))
+                wrong = list(filter(None, found))
+                total, violated = total + len(found), violated + len(wrong)
+                print(
+                    f"{time.monotonic() - began:5.0f} s, {name}, {kind}: {len(found)} limits, {len(wrong)} violations",
+                    *(f"  VIOLATION: {line}" for line in wrong),
+                    sep="\n",
+                    flush=True,
+                )
+    print(f"{total} limits, {violated} violations")
+    return int(violated > 0)
 
 
 if __name__ == "__main__":

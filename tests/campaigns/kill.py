@@ -1,78 +1,99 @@
 """SIGKILL at random places of every command that writes, the same command until it ends, and what is there then.
 
-    python -m tests.campaigns.kill --trials 500 --seed 1
+    python -m tests.campaigns.kill --kills 500 --seed 1
 
-A trial kills at a random time, before a random write, rename or removal of Python's, or at a random change in the
-folder, which TensorFlow's own writes are; half of the second attempts are killed too. Then the command must end well
-and leave the same names with the same contents as a run that nobody interrupted, but for times and the order of a
-SavedModel's graph. A command runs in a process forked from this one, which has imported TensorFlow and not used it.
+A trial kills up to three attempts: before a random write, rename or removal of Python's, at a random change in the
+folder, which TensorFlow's own writes are, or some time after one; of a recipe its own process, that of its stage, or
+both. Then the command must end well and leave the same names with the same contents as a run that nobody interrupted,
+but for times and the order of a SavedModel's graph, and no process. A line for each trial says what came of it. The
+kills that are counted are those of processes that had not ended.
 """
 
 import argparse
 import collections
 import contextlib
-import os
 import pathlib
 import random
 import re
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from tests.campaigns.commands import COMMANDS
-from tests.campaigns.processes import Run, contents, end, forked, prepared, said, uninterrupted, work
+from tests.campaigns.commands import COMMANDS, Run
+from tests.campaigns.processes import (
+    WHOM,
+    Forked,
+    Uninterrupted,
+    Watch,
+    are_others_alive,
+    contents,
+    differing,
+    prepared,
+    wait_for_others,
+    work,
+)
 
-_KINDS = ("time", "write", "change")
+_KINDS = ("write", "change", "time")
+_WITH_STAGES = ("recipe", "reproduce")
 _DONE = re.compile(r"found a finished run of these settings|: exists, expected a new (file|folder)")
+_IN_USE = re.compile(r"process \d+ on \S+ \(since .+\) is using it")
 
 
-def kill(run: Run, folder: pathlib.Path, rng: random.Random, kinds: Sequence[str], seconds: float, writes: int) -> str:
-    """Runs and kills somewhere; gives where, "" for nowhere: the command had ended."""
-    kind = rng.choice(kinds)
+def kill(run: Run, folder: pathlib.Path, rng: random.Random, kind: str, whom: str, whole: Uninterrupted, n: int) -> str:
+    """Runs and kills somewhere, the n-th time; gives where, "" for nowhere: the command had ended."""
+    # What is resumed has less to do.
+    share = rng.random() ** n
     if kind == "write":
-        at = rng.randint(1, writes)
-        status = end(forked(run, folder, kill_at=at))
-        return f"write {at} of {writes}" if status == -signal.SIGKILL else ""
-    pid = forked(run, folder)
-    if kind == "time":
-        place = rng.uniform(0, seconds)
-        time.sleep(place)
+        place = 1 + int(share * whole.writes)
+        status = Forked(run, folder, kill_at=place, whom=whom).end()
     else:
-        place = rng.randint(1, 60)
-        last, left, until = None, place, time.monotonic() + 2 * seconds
-        while left and time.monotonic() < until:
-            now = {(name, len(files)) for name, _, files in os.walk(folder)}
-            left, last = left - (now != last), now
-    os.kill(pid, signal.SIGKILL)
-    return f"{kind} {place:.2f}" if end(pid) == -signal.SIGKILL else ""
+        place = 1 + int(share * whole.changes)
+        with Watch(folder) as watch:
+            process = Forked(run, folder)
+            watch.wait(place, process)
+            if kind == "time":
+                time.sleep(rng.uniform(0, 3 * whole.seconds / whole.changes))
+            process.kill(whom)
+            status = process.end()
+    # A recipe says so of a stage that was killed.
+    if status not in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        return ""
+    return f"{kind} {place}{'' if whom == 'both' else f' of the {whom}'}"
 
 
 def trial(
-    run: Run,
-    start: pathlib.Path,
-    whole: Mapping[str, str],
-    rng: random.Random,
-    kinds: Sequence[str],
-    cost: tuple[float, int],
-) -> tuple[int, str]:
-    """One trial in a copy of the folder `start`; gives the number of kills and what was violated, "" for nothing."""
+    run: Run, start: pathlib.Path, whole: Uninterrupted, rng: random.Random, kinds: Sequence[str], whom: Sequence[str]
+) -> tuple[list[str], str]:
+    """One trial in a copy of the folder `start`; gives the kills' places and what was violated, "" for nothing."""
     with work(start) as folder:
-        attempts = [kill(run, folder, rng, kinds, *cost) for _ in range(rng.choice((1, 2)))]
-        places = [place for place in attempts if place]
-        status = end(forked(run, folder))
-        line = (said(folder).splitlines() or [""])[-1]
+        places = []
+        try:
+            for n in range(1, 1 + rng.choice((1, 2, 3))):
+                places.append(kill(run, folder, rng, rng.choice(kinds), rng.choice(whom), whole, n))
+                if rng.random() < 0.5:
+                    wait_for_others()
+            places = [place for place in places if place]
+            while True:
+                is_alone = not are_others_alive()
+                process = Forked(run, folder)
+                status = process.end()
+                if not status or is_alone or not _IN_USE.search(process.said()):
+                    break
+                # A stage without its recipe goes on, and its place is refused to a second one.
+                wait_for_others()
+            wait_for_others()
+        except TimeoutError as error:
+            return places, str(error)
         # What was killed after its last write refuses to do it again.
-        if status and not (status == 2 and _DONE.search(line)):
-            return len(places), f"{', '.join(places)}: exit status {status}: {line}"
-        found = contents(folder)
-        wrong = [name for name in sorted(found.keys() | whole.keys()) if found.get(name) != whole.get(name)]
-        return len(places), f"{', '.join(places)}: differ: {', '.join(wrong)}" if wrong else ""
+        if status and not (status == 2 and _DONE.search(process.said())):
+            return places, f"exit status {status}: {' | '.join(process.said().splitlines()[-2:])}"
+        return places, differing(contents(folder), whole.contents)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=50, help="of all commands together")
+    parser.add_argument("--kills", type=int, default=50, help="of all commands together, at least")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--at", nargs="+", choices=_KINDS, default=_KINDS, help="where; `write` alone depends on no clock"
@@ -81,21 +102,26 @@ def main() -> int:
     arguments = parser.parse_args()
     rng = random.Random(arguments.seed)
     kills, violations = collections.Counter(), collections.Counter()
+    began = time.monotonic()
     with prepared() as start:
         measured = {}
-        for number in range(arguments.trials):
-            name = arguments.only[number % len(arguments.only)]
+        while kills.total() < arguments.kills:
+            # The one with the fewest so far, which had the same chance of being hit.
+            name = min(arguments.only, key=lambda name: kills[name])
             if name not in measured:
-                measured[name] = uninterrupted(COMMANDS[name], start)
-            whole, cost = measured[name]
-            killed, violation = trial(COMMANDS[name], start, whole, rng, arguments.at, cost)
-            kills[name] += killed
-            if violation:
-                violations[name] += 1
-                print(f"{name}: {violation}", flush=True)
+                measured[name] = Uninterrupted(COMMANDS[name], start)
+            whom = WHOM if name in _WITH_STAGES else ("both",)
+            places, violation = trial(COMMANDS[name], start, measured[name], rng, arguments.at, whom)
+            kills[name] += len(places)
+            violations[name] += bool(violation)
+            print(
+                f"{time.monotonic() - began:5.0f} s, {kills.total():4} kills, {violations.total()} violations; {name}: "
+                f"{', '.join(places) or 'not hit'}{f': VIOLATION: {violation}' if violation else ''}",
+                flush=True,
+            )
     for name in arguments.only:
         print(f"{name:12} {kills[name]:4} kills {violations[name]:4} violations")
-    print(f"{arguments.trials} trials, {kills.total()} kills, {violations.total()} violations")
+    print(f"{kills.total()} kills, {violations.total()} violations")
     return int(violations.total() > 0)
 
 

@@ -1,87 +1,237 @@
 """Commands in processes forked from this one, which has imported TensorFlow and not used it, and what they leave.
 
-A process that has used TensorFlow cannot be forked; one that only imported it saves each command the import.
+A process that has used TensorFlow cannot be forked; one that only imported it saves each command the import. The stages
+of a recipe are forked from the recipe's process in the same way.
 """
 
 import contextlib
+import ctypes
+import gc
 import hashlib
 import json
+import mmap
 import os
 import pathlib
 import re
 import resource
+import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Sequence
 
-from tests.campaigns.commands import prepare
+from bert_flow_tf import run_siamese
+from bert_flow_tf.recipe import run as recipes
+from tests.campaigns.commands import Run, bert_flow, prepare, siamese
 
 # What differs between two runs that nobody interrupted.
 _TIMES = re.compile(r'"(seconds|fit_seconds|peak_memory_mib)": [^,\n}]+')
 _UNEQUAL = re.compile(r"events\.out\.tfevents|saved_model\.pb$|fingerprint\.pb$|SHA256SUMS$|\.data-")
 _SERIES = re.compile(r"tfevents.*")
 _WRITES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link")
+# Seconds after which a command is taken to hang.
+_LIMIT = 300
+WHOM = ("parent", "child", "both")
 
-Run = Callable[[], int]
-# Process -> the process that writes its output.
-_logs: dict[int, subprocess.Popen] = {}
+_libc = ctypes.CDLL(None, use_errno=True)
+# prctl(PR_SET_CHILD_SUBREAPER): a stage whose recipe was killed becomes a child of this process.
+_libc.prctl(36, 1, 0, 0, 0)
 
 
-def forked(run: Run, folder: pathlib.Path, *, kill_at: int = 0, most_bytes: int = -1, report: int | None = None) -> int:
-    """Number of a process that runs in the folder and kills itself before its write `kill_at`, counted from 1.
+class Forked:
+    """A command in a process of its own, begun in the folder.
 
-    No file that it writes may be larger than `most_bytes`, which is how a full disk looks to it; -1 for any size. Its
-    output goes to a file beside the folder, and the number of its writes to the descriptor `report`.
+    It kills `whom` before its write `kill_at`, counted from 1: its own process, that of the recipe's stage, or both. No
+    file that it writes may be larger than `most_bytes`, which is how a full disk looks to it; -1 for any size.
     """
-    with folder.with_suffix(".log").open("wb") as log:
-        # Not to the file itself, which the limit would be for, too.
-        cat = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
-    if pid := os.fork():
-        cat.stdin.close()
-        _logs[pid] = cat
-        return pid
-    writes = 0
 
-    def hook(event: str, arguments: tuple) -> None:
-        nonlocal writes
-        if event in _WRITES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT):
-            # A path that is relative is in the folder.
-            path = arguments[0]
-            if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(str(folder)):
-                writes += 1
-                if writes == kill_at:
-                    os.kill(os.getpid(), signal.SIGKILL)
+    def __init__(
+        self, run: Run, folder: pathlib.Path, *, kill_at: int = 0, whom: str = "both", most_bytes: int = -1
+    ) -> None:
+        # The number of writes, and the process of the recipe's stage.
+        self._shared = memoryview(mmap.mmap(-1, 16)).cast("q")
+        self._log = pathlib.Path(tempfile.mkstemp(suffix=".log", dir=folder.parent)[1])
+        self._cat = None
+        with self._log.open("ab") as log:
+            if most_bytes >= 0:
+                # Not to the file itself, which the limit would be for, too.
+                self._cat = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
+            self.pid = os.fork()
+            if not self.pid:
+                self.pid = os.getpid()
+                output = self._cat.stdin if self._cat else log
+                os.dup2(output.fileno(), 1)
+                os.dup2(output.fileno(), 2)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+                os.chdir(folder)
+                os.environ["BERT_FLOW_CACHE"] = str(folder / "cache")
+                recipes.subprocess = types.SimpleNamespace(Popen=self._stage)
+                sys.addaudithook(self._hook(folder, kill_at, whom))
+                _end_with(run)
+        if self._cat:
+            self._cat.stdin.close()
 
-    os.dup2(cat.stdin.fileno(), 1)
-    os.dup2(cat.stdin.fileno(), 2)
-    os.chdir(folder)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
-    sys.addaudithook(hook)
+    def _hook(self, folder: pathlib.Path, kill_at: int, whom: str) -> Callable[[str, tuple], None]:
+        def hook(event: str, arguments: tuple) -> None:
+            if event in _WRITES or (event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT):
+                path = arguments[0]
+                # A path that is relative is in the folder.
+                if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(str(folder)):
+                    self._shared[0] += 1
+                    if self._shared[0] == kill_at:
+                        self.kill(whom)
+
+        return hook
+
+    def _stage(self, command: Sequence[str], start_new_session: bool) -> "_Stage":
+        stage = _Stage(command, self._shared)
+        self._shared[1] = stage.pid
+        return stage
+
+    @property
+    def writes(self) -> int:
+        """Number of Python's writes, renames and removals in the folder so far."""
+        return self._shared[0]
+
+    @property
+    def has_ended(self) -> bool:
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def kill(self, whom: str) -> None:
+        """Sends SIGKILL to the process, the one of the stage that it waits for, if any, or both."""
+        stage = self._shared[1]
+        victims = {"parent": [self.pid], "child": [stage or self.pid], "both": [stage, self.pid]}[whom]
+        # This one last.
+        for pid in sorted(filter(None, victims), key=lambda pid: pid == os.getpid()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> int:
+        """Exit status, negative for a signal."""
+        until = time.monotonic() + _LIMIT
+        while not self.has_ended:
+            if time.monotonic() > until:
+                self.kill("both")
+                os.waitpid(self.pid, 0)
+                raise TimeoutError(f"still running after {_LIMIT} s: {self.said()}")
+            time.sleep(0.005)
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self._cat:
+            self._cat.wait()
+        return status
+
+    def said(self) -> str:
+        """What the command printed."""
+        return self._log.read_text(encoding="utf-8", errors="replace")
+
+
+class _Stage:
+    """What a recipe takes for the `subprocess.Popen` of a stage."""
+
+    def __init__(self, command: Sequence[str], shared: memoryview) -> None:
+        self._shared = shared
+        self.pid = os.fork()
+        if not self.pid:
+            os.setsid()
+            module, arguments = command[2], command[3:]
+            _end_with((siamese if module == run_siamese.__name__ else bert_flow)(*arguments))
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._shared[1] = 0
+        return status
+
+
+def _end_with(run: Run) -> None:
+    """Ends this process with the status of the command."""
+    gc.disable()
     status = 70
     try:
         status = run()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 70
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
     finally:
-        if report is not None:
-            os.write(report, str(writes).encode())
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
 
 
-def end(pid: int) -> int:
-    """Exit status of a process, negative for a signal, when all of its output is written."""
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    _logs.pop(pid).wait()
-    return status
+def are_others_alive() -> bool:
+    """Whether stages whose recipe was killed are still there."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
-def from_process(run: Callable[[int], None]) -> str:
+def wait_for_others() -> None:
+    """Waits until stages whose recipe was killed have ended."""
+    until = time.monotonic() + _LIMIT
+    while are_others_alive():
+        if time.monotonic() > until:
+            raise TimeoutError("a stage without a recipe does not end")
+        time.sleep(0.01)
+
+
+class Watch:
+    """Counts the changes below a folder, whoever makes them, as inotify(7) tells them."""
+
+    _MODIFY, _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _CREATE, _DELETE = 0x2, 0x8, 0x40, 0x80, 0x100, 0x200
+    _DIRECTORY = 0x40000000
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._descriptor = _libc.inotify_init1(os.O_NONBLOCK)
+        self._folders: dict[int, str] = {}
+        self._add(folder)
+        self.count = 0
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._descriptor)
+
+    def _add(self, folder: str | os.PathLike) -> None:
+        mask = self._MODIFY | self._CLOSE_WRITE | self._MOVED_FROM | self._MOVED_TO | self._CREATE | self._DELETE
+        for above, _, _ in os.walk(folder):
+            self._folders[_libc.inotify_add_watch(self._descriptor, os.fsencode(above), mask)] = above
+
+    def wait(self, count: int, process: Forked) -> None:
+        """Waits until there were so many changes, or the process has ended."""
+        while self.count < count and not process.has_ended:
+            if select.select([self._descriptor], [], [], 0.05)[0]:
+                self.read()
+
+    def read(self) -> None:
+        """Counts what has changed since."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._descriptor, 1 << 16):
+                at = 0
+                while at < len(data):
+                    number, mask, _, length = struct.unpack_from("iIII", data, at)
+                    name = data[at + 16 : at + 16 + length].rstrip(b"\0").decode()
+                    at += 16 + length
+                    self.count += 1
+                    if mask & self._DIRECTORY and mask & (self._CREATE | self._MOVED_TO):
+                        self._add(os.path.join(self._folders[number], name))
+
+
+def _from_process(run: Callable[[int], None]) -> str:
     """What `run` writes to its descriptor, in a process of its own."""
     reading, writing = os.pipe()
     if not (pid := os.fork()):
@@ -102,8 +252,11 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
         import tensorflow as tf
 
         found = {}
-        for path in sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()):
+        for path in sorted(folder.rglob("*")):
             name = str(path.relative_to(folder))
+            if path.is_dir() and not path.is_symlink():
+                found[f"{name}/"] = ""
+                continue
             if _UNEQUAL.search(name):
                 found[_SERIES.sub("tfevents", name)] = ""
                 continue
@@ -125,16 +278,31 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
             found[name] = hashlib.sha256(data).hexdigest()
         os.write(descriptor, json.dumps(found).encode())
 
-    return json.loads(from_process(write))
+    return json.loads(_from_process(write))
+
+
+def differing(found: dict[str, str], whole: dict[str, str]) -> str:
+    """What is missing, left over, or has other contents than in `whole`, by its names; "" for nothing."""
+    names = {
+        "missing": whole.keys() - found.keys(),
+        "left": found.keys() - whole.keys(),
+        "differ": {name for name in found.keys() & whole.keys() if found[name] != whole[name]},
+    }
+    return "; ".join(f"{what}: {', '.join(sorted(some))}" for what, some in names.items() if some)
 
 
 @contextlib.contextmanager
-def work(start: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A copy of a folder, always at the same path: results name it."""
-    folder = pathlib.Path(tempfile.gettempdir()) / f"kill_{os.getpid()}" / "work"
-    shutil.copytree(start, folder)
+def work(
+    start: pathlib.Path,
+    mounted: Callable[[pathlib.Path], contextlib.AbstractContextManager] = contextlib.nullcontext,
+) -> Iterator[pathlib.Path]:
+    """A copy of a folder, always at the same path: results name it. It is made where `mounted(path)` is in force."""
+    folder = pathlib.Path(tempfile.gettempdir()) / f"campaign_{os.getpid()}" / "work"
+    folder.mkdir(parents=True)
     try:
-        yield folder
+        with mounted(folder):
+            shutil.copytree(start, folder, dirs_exist_ok=True)
+            yield folder
     finally:
         shutil.rmtree(folder.parent)
 
@@ -142,28 +310,34 @@ def work(start: pathlib.Path) -> Iterator[pathlib.Path]:
 @contextlib.contextmanager
 def prepared() -> Iterator[pathlib.Path]:
     """The folder that every command starts in."""
+    # Processes that are forked neither walk through what was imported nor copy it.
+    gc.collect()
+    gc.freeze()
     with tempfile.TemporaryDirectory() as temporary:
         start = pathlib.Path(temporary) / "start"
         start.mkdir()
         with work(start) as folder:
-            status = end(forked(lambda: prepare(folder), folder))
-            assert status == 0, said(folder)
+            for step in prepare(folder):
+                process = Forked(step, folder)
+                assert process.end() == 0, process.said()
             shutil.copytree(folder, start, dirs_exist_ok=True)
         yield start
 
 
-def said(folder: pathlib.Path) -> str:
-    """What the last command in the folder printed."""
-    return folder.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
+class Uninterrupted:
+    """What a run that nobody interrupts leaves, and how many writes, changes, seconds and bytes it takes."""
 
-
-def uninterrupted(run: Run, start: pathlib.Path) -> tuple[dict[str, str], tuple[float, int]]:
-    """What a run that nobody interrupts leaves, its seconds and its number of writes."""
-    reading, writing = os.pipe()
-    with work(start) as folder, os.fdopen(reading) as pipe:
-        since = time.monotonic()
-        status = end(forked(run, folder, report=writing))
-        seconds = time.monotonic() - since
-        os.close(writing)
-        assert status == 0, said(folder)
-        return contents(folder), (seconds, int(pipe.read()))
+    def __init__(self, run: Run, start: pathlib.Path) -> None:
+        with work(start) as folder, Watch(folder) as watch:
+            began, since = time.monotonic(), time.time()
+            process = Forked(run, folder)
+            watch.wait(1 << 62, process)
+            status = process.end()
+            self.seconds = time.monotonic() - began
+            assert status == 0, process.said()
+            watch.read()
+            self.writes, self.changes = process.writes, watch.count
+            self.contents = contents(folder)
+            written = [path.stat() for path in folder.rglob("*") if path.is_file()]
+            sizes = [status.st_size for status in written if status.st_mtime > since - 1]
+            self.bytes_written, self.largest_file = sum(sizes), max(sizes)
