@@ -14,6 +14,7 @@ from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.files.ownership import owned
 
 # Names what the folder was made of, and marks it as one that may be replaced.
 MARKER_FILE = "prepared.json"
@@ -50,15 +51,17 @@ def keep_full_text(
       UserError: another one is there, and not to `overwrite`, or the folder holds something else.
     """
     path = folder / FULL_TEXT_FILE
-    if path.is_file() and path.read_bytes() == _file_bytes(_full_text_rows(subsets)):
-        return
-    if folder.exists():
-        check_folder(folder, flag, overwrite=True)
-        if not overwrite:
-            raise UserError(
-                f"{path}: holds other pairs than {source}, expected the same, another {flag}, or --overwrite"
-            )
-    write_full_text(folder, subsets, source)
+    # Also where there is nothing to write: what a killed process left beside it goes.
+    with owned(folder):
+        if path.is_file() and path.read_bytes() == _file_bytes(_full_text_rows(subsets)):
+            return
+        if folder.exists():
+            check_folder(folder, flag, overwrite=True)
+            if not overwrite:
+                raise UserError(
+                    f"{path}: holds other pairs than {source}, expected the same, another {flag}, or --overwrite"
+                )
+        write_full_text(folder, subsets, source)
 
 
 def dataset_folder(name: str) -> str:

@@ -16,7 +16,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.digest import file_digest
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.ownership import owned, sweep
 
 _CACHE_VERSION = 4
 _DIGEST_SIZE = hashlib.sha256().digest_size
@@ -68,6 +68,8 @@ def cached_embeddings(
                 with new_file(path) as part:
                     embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
                     _write(part, embeddings)
+    else:
+        sweep(path.parent)
     _LAST_USED[encoder] = made_by, path, sentences
     return embeddings[rows]
 

@@ -46,7 +46,7 @@ from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, St
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, TaskScores
 from bert_flow_tf.results.records import Scores as ScoresRecord
 from bert_flow_tf.results.table import Table, number, x100
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, latest_checkpoint
+from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, TRAIN_RESULTS_FILE, latest_checkpoint
 from bert_flow_tf.runs.record import made_by
 
 
@@ -134,9 +134,9 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
             # Its process may have outlived the recipe that started it.
             with owned(stage.makes):
                 shutil.rmtree(stage.makes)
-        elif state == RUNNING and (stage.makes / TRAIN_RESULTS_FILE).exists():
-            # Interrupted after training: what is evaluated already refuses to be trained again.
-            flags = [flag for flag in flags if flag != "--do_train=true"]
+        elif state == RUNNING and _is_trained_and_evaluated(stage.makes):
+            # Interrupted before its stamp was written.
+            return stamps.write(stage, FINISHED)
     stamps.write(stage, RUNNING)
     command = [sys.executable, "-m", stage.module, *flags]
     print(f"  {shlex.join(command)}", flush=True)
@@ -153,6 +153,10 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
         write_json(stage.run_dir / SCORES_FILE, _record(scores, task, stage.prediction_path))
         results = {"split": task.split, **scores.rounded()}
     return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **results)
+
+
+def _is_trained_and_evaluated(run_dir: pathlib.Path) -> bool:
+    return all((run_dir / name).exists() for name in (TRAIN_RESULTS_FILE, DEV_RESULTS_FILE))
 
 
 def predictions_record(path: pathlib.Path) -> Predictions:

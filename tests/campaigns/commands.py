@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import click
 import numpy as np
@@ -29,6 +29,8 @@ Run = Callable[[], int]
 
 _TINY = pathlib.Path(__file__).parents[1] / "golden" / "data" / "bert_tiny"
 _TRIO = {"bert_config_file": "tf1/bert_config.json", "vocab_file": "tf1/vocab.txt", "init_checkpoint": "tf1"}
+_WORDS = small_runs.TINY_WORDS[:25]
+# In the place of words that no sentence has.
 _ENGLISH = ("the", "of", "and", "house", "water", "quick")
 _TASK = {
     "task_name": "STS-B",
@@ -125,44 +127,51 @@ COMMANDS: dict[str, Run] = {
 }
 
 
-def prepare(folder: pathlib.Path) -> list[Run]:
-    """What fills the folder with what the commands read, each in a process of its own."""
+_OLD_RUN = _siamese(_FROZEN, exp_name="old", learning_rate=1e-3)
+# What a command needs besides that all do.
+_NEEDED: dict[str, list[Run]] = {
+    "overwrite": [_OLD_RUN],
+    "from_run": [_siamese(_TUNED, exp_name="tuned")],
+    "from_flow": [bert_flow("convert", "--run", "runs/finished", "--to_tf1", "--out", "tf1_flow")],
+    **{name: [COMMANDS[name]] for name in ("parquet", "project", "to_tf1", "report")},
+}
+
+
+def prepare(folder: pathlib.Path, names: Collection[str]) -> list[Run]:
+    """What fills the folder with what the commands of these names read, each in a process of its own."""
 
     def write() -> int:
-        from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
-
-        for name, encoder, layers in (("tf1", "encoder", 1), ("tf1_2", "encoder_2", 2)):
-            write_small_bert(_TINY, folder / name, layers)
-            # With dropout, which a run that resumes must draw again.
-            config = json.loads((folder / name / "bert_config.json").read_text())
-            config |= {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.3}
-            (folder / name / "bert_config.json").write_text(json.dumps(config))
-            pieces = (folder / name / "vocab.txt").read_text()
-            for i, word in enumerate(_ENGLISH):
-                pieces = pieces.replace(f"w{49 - i}\n", f"{word}\n")
-            (folder / name / "vocab.txt").write_text(pieces)
-            convert_tf1(folder / name / "bert_model.ckpt", folder / encoder)
-        small_runs.write_stsb(folder / "glue" / "STS-B", [f"w{i}" for i in range(25)])
+        write_encoder("tf1", "encoder", layers=1)
+        if {"recipe", "reproduce"} & {*names}:
+            write_encoder("tf1_2", "encoder_2", layers=2)
+        small_runs.write_stsb(folder / "glue" / "STS-B", _WORDS)
         rows = [line.split("\t") for line in (folder / "glue/STS-B/test.tsv").read_text().splitlines()[1:]]
         gold = "".join("\t".join(["-"] * 4 + [f"{i % 5}.0", *row[-2:]]) + "\n" for i, row in enumerate(rows))
         (folder / "glue/STS-B/sts-test.csv").write_text(gold)
         sets = folder / "senteval/STS/STS12-en-test"
         for i, name in enumerate(SENTEVAL_SUBSETS["sts12"]):
-            pairs = small_runs.random_pairs(6, small_runs.TINY_WORDS[:25], i)
+            pairs = small_runs.random_pairs(6, _WORDS, i)
             small_runs.write_tsv(sets / f"STS.input.{name}.txt", [[a, b] for a, b, _ in pairs])
             small_runs.write_tsv(sets / f"STS.gs.{name}.txt", [[f"{5 * share:.3f}"] for _, _, share in pairs])
         small_runs.small_flow_file(folder)
         rng = np.random.default_rng(0)
-        lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(80)]
+        lines = [" ".join(rng.choice(_WORDS, size=rng.integers(2, 9))) for _ in range(80)]
         (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
         return 0
 
-    old = ("parquet", "project", "to_tf1", "report")
-    return [
-        write,
-        _siamese(_FROZEN | _FINISHED),
-        _siamese(_TUNED, exp_name="tuned"),
-        _siamese(_FROZEN, exp_name="old", learning_rate=1e-3),
-        bert_flow("convert", "--run", "runs/finished", "--to_tf1", "--out", "tf1_flow"),
-        *(COMMANDS[name] for name in old),
-    ]
+    def write_encoder(checkpoint: str, encoder: str, layers: int) -> None:
+        from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
+
+        write_small_bert(_TINY, folder / checkpoint, layers)
+        # With dropout, which a run that resumes must draw again.
+        config = json.loads((folder / checkpoint / "bert_config.json").read_text())
+        config |= {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.3}
+        (folder / checkpoint / "bert_config.json").write_text(json.dumps(config))
+        pieces = (folder / checkpoint / "vocab.txt").read_text()
+        for i, word in enumerate(_ENGLISH):
+            pieces = pieces.replace(f"w{49 - i}\n", f"{word}\n")
+        (folder / checkpoint / "vocab.txt").write_text(pieces)
+        convert_tf1(folder / checkpoint / "bert_model.ckpt", folder / encoder)
+
+    needed = [step for name in names for step in _NEEDED.get(name, ())]
+    return [write, _siamese(_FROZEN | _FINISHED), *needed]

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.campaigns.commands import COMMANDS, Run
 from tests.campaigns.processes import Forked, Uninterrupted, contents, differing, prepared, work
@@ -74,11 +74,12 @@ def violations(run: Run, start: pathlib.Path, whole: Uninterrupted, limits: int,
         yield wrong or differing(contents(folder), whole.contents)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None, start: pathlib.Path | None = None) -> int:
+    """Exit status of the campaign with these arguments; `start` is a folder that is prepared already."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limits", type=int, default=8, help="of each command and kind of disk")
     parser.add_argument("--only", nargs="+", choices=sorted(COMMANDS), default=list(COMMANDS))
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     kinds = {"file size": False, "tmpfs": True}
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -89,7 +90,7 @@ def main() -> int:
             del kinds["tmpfs"]
     began = time.monotonic()
     total = violated = 0
-    with prepared() as start:
+    with prepared(arguments.only) if start is None else contextlib.nullcontext(start) as start:
         for name in arguments.only:
             whole = Uninterrupted(COMMANDS[name], start)
             for kind, on_tmpfs in kinds.items():

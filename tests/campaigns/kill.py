@@ -91,7 +91,8 @@ def trial(
         return places, differing(contents(folder), whole.contents)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None, start: pathlib.Path | None = None) -> int:
+    """Exit status of the campaign with these arguments; `start` is a folder that is prepared already."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50, help="of all commands together, at least")
     parser.add_argument("--seed", type=int, default=1)
@@ -99,11 +100,11 @@ def main() -> int:
         "--at", nargs="+", choices=_KINDS, default=_KINDS, help="where; `write` alone depends on no clock"
     )
     parser.add_argument("--only", nargs="+", choices=sorted(COMMANDS), default=list(COMMANDS))
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     rng = random.Random(arguments.seed)
     kills, violations = collections.Counter(), collections.Counter()
     began = time.monotonic()
-    with prepared() as start:
+    with prepared(arguments.only) if start is None else contextlib.nullcontext(start) as start:
         measured = {}
         while kills.total() < arguments.kills:
             # The one with the fewest so far, which had the same chance of being hit.

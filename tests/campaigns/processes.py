@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from bert_flow_tf import run_siamese
 from bert_flow_tf.recipe import run as recipes
@@ -308,8 +308,8 @@ def work(
 
 
 @contextlib.contextmanager
-def prepared() -> Iterator[pathlib.Path]:
-    """The folder that every command starts in."""
+def prepared(names: Collection[str]) -> Iterator[pathlib.Path]:
+    """The folder that the commands of these names start in."""
     # Processes that are forked neither walk through what was imported nor copy it.
     gc.collect()
     gc.freeze()
@@ -317,7 +317,7 @@ def prepared() -> Iterator[pathlib.Path]:
         start = pathlib.Path(temporary) / "start"
         start.mkdir()
         with work(start) as folder:
-            for step in prepare(folder):
+            for step in prepare(folder, names):
                 process = Forked(step, folder)
                 assert process.end() == 0, process.said()
             shutil.copytree(folder, start, dirs_exist_ok=True)

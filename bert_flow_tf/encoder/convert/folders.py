@@ -10,7 +10,7 @@ import platformdirs
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.outputs import FolderKind, check_writable
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.ownership import owned, sweep
 
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
@@ -76,7 +76,9 @@ def cached_encoder(folder: pathlib.Path, build: Callable[[pathlib.Path], object]
     def is_built() -> bool:
         return (folder / SOURCE_FILE).is_file()
 
-    if not is_built():
+    if is_built():
+        sweep(folder.parent)
+    else:
         try:
             check_writable(folder)
         except UserError as error:
