@@ -167,7 +167,7 @@ class BertFlow:
             if path.is_dir() and not (path / CONFIG_FILE).is_file():
                 raise UserError(
                     f"{path}: holds neither {saved_model.CONFIG_FILE} nor {CONFIG_FILE}, expected a folder "
-                    "that `save` wrote, or a run's"
+                    "that save() wrote, or a run's"
                 )
             return cls.load(path, dtype=dtype)
         model, source, record = saved_model.load(path)
@@ -323,7 +323,7 @@ class BertFlow:
 
     def _needed_flow(self, what: str) -> Glow:
         if self.flow is None:
-            raise UserError(f"{what}: found a model without a flow, expected one (`fit` learns it)")
+            raise UserError(f"{what}: found a model without a flow, expected one (fit() learns it)")
         return self.flow
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:

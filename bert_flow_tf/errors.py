@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -19,8 +20,7 @@ class UserError(Exception):
 class ArgumentError(UserError):
     """A mistake in an argument, whose name the message begins with: `max_seq_length: found 2, expected 3 or more`.
 
-    Flags are named like the arguments that they are passed to, except for `_FLAGS`: a command line prints the message
-    after `--`.
+    Flags are named like the arguments that they are passed to, except for `_FLAGS`.
     """
 
 
@@ -29,11 +29,16 @@ _FLAGS = {"pooling": "sentence_embedding_type"}
 
 
 def command_line_message(error: UserError) -> str:
-    """What a command line prints of an error: flags where Python code has arguments."""
-    if not isinstance(error, ArgumentError):
-        return str(error)
-    argument, colon, rest = str(error).partition(":")
-    return f"--{_FLAGS.get(argument, argument)}{colon}{rest}"
+    """What a command line prints of an error: flags where Python code has arguments, the first or in back-quotes."""
+    message = str(error)
+    if isinstance(error, ArgumentError):
+        message = re.sub(r"^\w+", _flag, message)
+    return re.sub(r"`(\w+)`", _flag, message)
+
+
+def _flag(argument: re.Match[str]) -> str:
+    name = argument[0].strip("`")
+    return f"--{_FLAGS.get(name, name)}"
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -50,7 +55,7 @@ def quiet_libraries(log_level: str = "3") -> None:
     here uses: a command line is a process of our own, where `tf.keras` may be tf_keras.
 
     Args:
-      log_level: least that TensorFlow's own code writes: "2" for errors, "3" for the end of the process alone.
+      log_level: least severe message that TensorFlow's own code writes: "2" for errors, "3" for fatal ones.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", log_level)
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")

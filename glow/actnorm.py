@@ -40,7 +40,9 @@ class ActNorm(VectorBijector):
         """
         values = np.asarray(x, np.float64)
         if not np.isfinite(values).all():
-            raise ValueError("data-dependent initialisation: actnorm was given a value that is not finite")
+            raise ValueError(
+                "data-dependent initialisation: the input of an actnorm is not finite, expected finite embeddings"
+            )
         mean = values.mean(axis=0)
         deviation = np.sqrt(np.mean((values - mean) ** 2, axis=0))
         typical = max(np.sqrt(np.mean(deviation**2)), typical_deviation)

@@ -64,7 +64,7 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
                 )
             continue
         if path not in variables:
-            raise ValueError(f"{FLOW_SCOPE}{path}: left over, the flow of this config has no such variable")
+            raise ValueError(f"{FLOW_SCOPE}{path}: unexpected, the flow of this config has no such variable")
         expected = _tf1_shape(path, variables[path])
         if value.shape != expected:
             raise ValueError(f"{FLOW_SCOPE}{path}: found shape {value.shape}, expected {expected}")

@@ -89,7 +89,7 @@ class FlowTrainer:
                     losses.extend(step_losses)
                     progress.update(len(stack))
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
-                raise ValueError("found weights of the flow that are not finite, expected a smaller learning rate")
+                raise ValueError("found weights of the flow that are not finite, try a smaller learning rate")
         except BaseException:
             self.restore(before)
             raise

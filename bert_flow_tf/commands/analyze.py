@@ -43,7 +43,7 @@ def _data_options(help_of_task: str, splits: Sequence[str]) -> list[Decorator]:
 
 @click.group()
 def analyze() -> None:
-    """Lexical similarity, word frequency and isotropy: a table, results.json and plots each."""
+    """Lexical similarity, word frequency and isotropy: each writes a table, results.json and plots."""
 
 
 @analyze.command()

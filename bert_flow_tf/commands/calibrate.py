@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--embeddings", metavar="FILE.npy", help="Embeddings made elsewhere instead, see below.")
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
-@click.option("--methods", metavar="LIST", help="Calibrations, commas between.  [default: all of them]")
+@click.option("--methods", metavar="LIST", help="Calibrations, comma-separated.  [default: all of them]")
 @click.option("--seeds", callback=seed_list, default="3", metavar="N|LIST", help="Of the flow: 1 to N, or a list: 7,8.")
 @click.option("--fit_on", type=click.Choice(["all", "train"]), default="all", help="Splits to fit on.")
 @click.option(
@@ -68,7 +68,7 @@ def calibrate(
     natsv and sn+natsv choose K among 1 to 20 by the dev split. Without the flag, whitening-256 runs only for wider
     embeddings.
 
-    --embeddings is a matrix of one row a sentence: train, dev, then test, in file order, each pair's two sentences
+    --embeddings is a matrix of one row per sentence: train, dev, then test, in file order, each pair's two sentences
     after one another.
     """
     names = None if methods is None else [name.strip().lower() for name in methods.split(",") if name.strip()]

@@ -58,7 +58,7 @@ def convert(
         raise UserError(f"--to_tf1: found {given[0]}, expected --run")
     of_the_flow = {flag: value for flag, value in of_the_flow.items() if value is not None}
     if of_the_flow and not tf1_flow:
-        raise UserError(f"--{next(iter(of_the_flow))}: found {given[0]}, expected --tf1_flow, which it belongs to")
+        raise UserError(f"--{next(iter(of_the_flow))}: found {given[0]}, expected --tf1_flow")
     if tf1_flow and "sentence_embedding_type" not in of_the_flow:
         raise UserError("--sentence_embedding_type: missing, expected that of the run which wrote --tf1_flow")
     if run and cased is not None:

@@ -24,7 +24,7 @@ _PROTOCOLS = ("wmean", "mean", "all")
     callback=name_list(),
     required=True,
     metavar="LIST",
-    help="Tasks, commas between, see above.",
+    help="Tasks, comma-separated, see above.",
 )
 @click.option("--glue_dir", metavar="DIR", help="Folder of the folders STS-B, SICK-R, QNLI-Regression, …")
 @SENTEVAL_OPTION

@@ -172,8 +172,8 @@ def _callback(convert: Callable[[str, str], Any]) -> Callable[[click.Context, cl
 
 
 def name_list(known: Collection[str] = ()) -> Callable:
-    """Callback: names with commas between, each once; where they are `known`, another or a repeated one is refused."""
-    expected = f"some of {', '.join(known)}" if known else "names with commas between"
+    """Callback: comma-separated names, each once; where they are `known`, another or a repeated one is refused."""
+    expected = f"some of {', '.join(known)}" if known else "names, comma-separated"
 
     @_callback
     def convert(flag: str, text: str) -> list[str]:
@@ -199,9 +199,9 @@ def seed_list(flag: str, text: str) -> list[int]:
     found = [int(part) for part in parts]
     if "," not in text:
         if not found[0]:
-            raise UserError(f"{flag}: found 0, expected at least one (write 0, with its comma for the seed 0)")
+            raise UserError(f"{flag}: found 0, expected at least one (write '0,' for the one seed 0)")
         if found[0] > _MOST_SEEDS:
-            raise UserError(f"{flag}: found {text}, expected at most {_MOST_SEEDS} (write {text}, for that one seed)")
+            raise UserError(f"{flag}: found {text}, expected at most {_MOST_SEEDS} (write '{text},' for that one seed)")
         return list(range(1, found[0] + 1))
     if len(set(found)) < len(found):
         raise UserError(f"{flag}: found {text!r}, expected different seeds")

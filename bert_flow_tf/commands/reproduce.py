@@ -216,9 +216,9 @@ def _check_kept(
     from bert_flow_tf.results.records import Reproduction
 
     try:
-        earlier = read_json(path, Reproduction, expected="results of `reproduce`")
+        earlier = read_json(path, Reproduction, expected="results of reproduce")
     except UserError as error:
-        raise UserError(f"{path}: found no results of `reproduce`, expected them, or --overwrite ({error})") from error
+        raise UserError(f"{path}: found no results of reproduce, expected them, or --overwrite ({error})") from error
     with_nli = {True: "an encoder after NLI", False: "an encoder without NLI"}
     flags, new_flags = (
         {f"--{name}={value}" for name, value in one.items()} for one in (earlier.encoder_flags, encoder_flags)

@@ -39,7 +39,9 @@ def similarity(
     if bool(pairs) == bool(sentences) or len(sentences) not in (0, 2):
         raise UserError(f"similarity: found {len(sentences)} sentences, expected two, or --pairs")
     if pairs is None and (input_format or columns):
-        raise UserError(f"--{'input_format' if input_format else 'columns'}: found no --pairs, which it belongs to")
+        raise UserError(
+            f"--{'input_format' if input_format else 'columns'}: missing --pairs, the only input that it applies to"
+        )
     rows = iter([list(sentences)]) if pairs is None else _pairs(pairs, input_format, columns)
     loaded = model.load()
     while part := list(itertools.islice(rows, _PART)):

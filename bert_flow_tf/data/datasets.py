@@ -114,7 +114,7 @@ def _rows(dataset: Dataset, split: str) -> list[dict[str, Any]]:
     try:
         import tensorflow_datasets as tfds
     except ImportError:
-        raise UserError(f"tfds: found no tensorflow_datasets, expected it ({_INSTALL})") from None
+        raise UserError(f"tfds: tensorflow_datasets is not installed ({_INSTALL})") from None
     # One whose own imports fail logs that and is left without contents.
     if not hasattr(tfds, "load"):
         raise UserError(
@@ -131,7 +131,7 @@ def _rows(dataset: Dataset, split: str) -> list[dict[str, Any]]:
     except (OSError, tfds.download.DownloadError, NonMatchingChecksumError) as error:
         reason = " ".join(str(error).split())
         raise UserError(
-            f"{_PREFIX}{dataset.name}: cannot be loaded ({reason}), expected a network, or TFDS_DATA_DIR with a copy"
+            f"{_PREFIX}{dataset.name}: cannot be loaded ({reason}), expected network access or a copy in TFDS_DATA_DIR"
         ) from error
     # TensorFlow Datasets gives them in the order of a hash; `idx` is the order of GLUE's files.
     return sorted(rows, key=lambda row: row["idx"]) if rows and "idx" in rows[0] else rows

@@ -123,7 +123,7 @@ def read_tasks(names: Sequence[str], **options: Any) -> list[SimilarityTask]:
     for name in names:
         task = read_task(name, **options)
         if task.name in found:
-            raise ArgumentError(f"tasks: {name} names {task.name} once more, expected every task once")
+            raise ArgumentError(f"tasks: {name} names {task.name}, which is listed already, expected every task once")
         found[task.name] = task
     return list(found.values())
 
@@ -207,7 +207,7 @@ def _senteval_task(key: str, glue_dir: Folder | None, senteval_dir: Folder | Non
         if directory is not None and (full := pathlib.Path(directory, title, "full.txt")).is_file():
             raise UserError(
                 f"{full}: two columns without gold scores, only for learning the flow; to score {key}, expected "
-                f"senteval_dir with {name}"
+                f"`senteval_dir` with {name}"
             )
     if not folders:
         raise ArgumentError(f"senteval_dir: missing, expected the folder of {name}, to score {key}")

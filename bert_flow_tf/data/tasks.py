@@ -276,7 +276,7 @@ def read_lines(path: str | os.PathLike, *, keeps_empty_end: bool = False) -> lis
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
-        raise UserError(f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8, which is expected") from None
+        raise UserError(f"{path}, line {line}: byte 0x{byte:02x} found, expected UTF-8") from None
     if not lines[-1]:
         lines.pop()
     while lines and not lines[-1] and not keeps_empty_end:

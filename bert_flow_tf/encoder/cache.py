@@ -38,7 +38,7 @@ def cached_embeddings(
     The file `embeddings-KEY.npy` in `cache_dir` is named by a digest of the encoder, its pooling, the padding and
     the ids of all different sentences, so another encoder, vocabulary, pooling, length or text never reads it, and the
     order of the data, which depends on the seed, makes no difference. It ends with the SHA-256 of what comes before; a
-    damaged file is made again. A part of the sentences that the same encoder object embedded last, as the test set is
+    damaged file is recomputed. A part of the sentences that the same encoder object embedded last, as the test set is
     of all splits, is read from their file. Where another process makes the file, this one waits for it.
 
     The encoder must have the weights of its source.
@@ -91,7 +91,7 @@ def _read(path: pathlib.Path, shape: tuple[int, int]) -> np.ndarray | None:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}), expected a cache's file") from error
     if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
-        logging.warning("%s is damaged: made again", path)
+        logging.warning("%s is damaged and is recomputed", path)
         return None
     embeddings = np.load(io.BytesIO(data), allow_pickle=False)
     assert embeddings.shape == shape and embeddings.dtype == np.float32, "its name says what it holds"

@@ -166,7 +166,7 @@ def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:
     tokenize = getattr(hub.load(str(preprocess_dir)), "tokenize", None)
     if tokenize is None or not words:
         raise UserError(
-            f"{preprocess_dir}: cannot tell whether it lower-cases, expected a `tokenize` part and words in its "
+            f"{preprocess_dir}: cannot tell whether it lower-cases, expected a part named tokenize and words in its "
             f"vocabulary"
         )
     upper, lower = (tokenize(tf.constant(list(map(case, words[:1000])))).to_list() for case in (str.upper, str.lower))
@@ -205,7 +205,7 @@ def _from_trio(
     if not (config_file and vocab_file and checkpoint):
         trio = {"bert_config_file": config_file, "vocab_file": vocab_file, "init_checkpoint": checkpoint}
         missing = next(name for name, value in trio.items() if not value)
-        raise ArgumentError(f"{missing}: missing, expected all of {', '.join(trio)}, or bert_hub")
+        raise ArgumentError(f"{missing}: missing, expected all of `{'`, `'.join(trio)}`, or `bert_hub`")
     prefix = checkpoint_prefix(checkpoint)
     run = config_of_checkpoint(prefix)
     if run is not None:

@@ -148,7 +148,7 @@ def _scores(fitted: Any, split: Split, metric: str, place: str) -> dict[str, flo
 
 def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metric: str) -> dict[str, Any]:
     first = (StandardNormalization() if method == "sn+natsv" else Identity()).fit(fit_rows)
-    # The directions for fewer are the first of those for most.
+    # The top k directions are the first k of the largest set.
     most = NullTopSingularVectors(_largest_k(fit_rows.shape[1])).fit(first.transform(fit_rows))
     nulled = {k: make_pipeline(first, most.truncated(k)) for k in range(1, most.k + 1)}
     dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in nulled.items()}

@@ -37,7 +37,7 @@ def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib
 
     Raises:
       UserError: the place cannot be written to, or another process is writing there, and nothing of the block has run;
-        the disk is full; or somebody else made a file of that name meanwhile, and the result has another name.
+        the disk is full; or another process made a file of that name meanwhile, and the result has another name.
     """
     path = pathlib.Path(path).resolve()
     with owned(path, wait=wait) as place, refusing_full_disk(path):
@@ -137,7 +137,7 @@ def _name(new: pathlib.Path, path: pathlib.Path, place: Owned) -> None:
     if identity(path) != place.found:
         kept = next(name for i in range(1, 10**6) if not (name := path.with_name(f"{path.name}.{i}")).exists())
         new.rename(kept)
-        raise UserError(f"{path}: somebody else made or changed it meanwhile, and it stays; the result is in {kept}")
+        raise UserError(f"{path}: another process changed it meanwhile, left as it is; the result is in {kept}")
     new.replace(path)
     sync(path.parent)
     place.found = identity(path)

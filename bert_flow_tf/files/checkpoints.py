@@ -14,6 +14,18 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import refusing_full_disk, sync, write_atomically
 from bert_flow_tf.files.digest import file_digest
 
+# What TensorFlow says of a file that it could read, and whose contents are not what it wrote.
+_DAMAGE = (
+    tf.errors.DataLossError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    tf.errors.OutOfRangeError,
+    IndexError,
+    ValueError,
+)
+
 
 class Checkpoint:
     """The variables of a checkpoint, of TF1 or TF2, by name; `prefix` is the path of its files without their endings.
@@ -119,11 +131,11 @@ def _is_whole(prefix: pathlib.Path) -> bool:
         reader = tf.train.load_checkpoint(str(prefix))
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except tf.errors.ResourceExhaustedError:
-        raise
-    except (tf.errors.OpError, IndexError, ValueError) as error:
+    except _DAMAGE as error:
         logging.warning("%s is damaged: %s", prefix, str(error).splitlines()[0])
         return False
+    except tf.errors.OpError as error:
+        raise UserError(f"{prefix}: cannot be read ({error.message}), expected a checkpoint") from error
     return True
 
 

@@ -44,7 +44,7 @@ def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versione
             if version != FORMAT_VERSION:
                 raise UserError(
                     f"{path}: found format_version {version}, expected {FORMAT_VERSION}: {expected}; another version "
-                    "of bert_flow_tf wrote it, write it again with this one"
+                    "of bert_flow_tf wrote it, recreate it with this one"
                 )
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -10,7 +10,6 @@ import dataclasses
 import datetime
 import errno
 import fcntl
-import glob
 import json
 import logging
 import os
@@ -110,6 +109,11 @@ def part_of(path: pathlib.Path) -> pathlib.Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.bert_flow_part")
 
 
+def is_lock(path: pathlib.Path) -> bool:
+    """Whether a file is the lock of a place."""
+    return path.suffix in (".bert_flow_lock", ".bert_flow_lease")
+
+
 def sweep(folder: pathlib.Path, owned_place: pathlib.Path | None = None) -> None:
     """Removes what killed owners of places in the folder left; what they were replacing is there again.
 
@@ -124,7 +128,8 @@ def sweep(folder: pathlib.Path, owned_place: pathlib.Path | None = None) -> None
                 continue
             try:
                 # Listed when it is locked: what was there before may be gone, with a living owner.
-                for path in folder.glob(f".{glob.escape(place.name)}.*.bert_flow_part"):
+                part = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{8}}\.bert_flow_part")
+                for path in [path for path in folder.iterdir() if part.fullmatch(path.name)]:
                     if os.path.lexists(path / OLD) and not os.path.lexists(place):
                         (path / OLD).rename(place)
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -147,6 +152,10 @@ def _lock(path: pathlib.Path, wait: bool) -> Callable[[], None]:
         try:
             release = _try_lock(lock)
         except OSError as error:
+            if isinstance(error, FileNotFoundError) and time.monotonic() < patience:
+                # Another process made the folder too, and removed it again, empty.
+                make_directory(path.parent)
+                continue
             raise UserError(
                 f"{path.parent}: cannot be written to ({error.strerror}), expected a place for {path.name}"
             ) from error

@@ -97,7 +97,7 @@ def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
     """
     ending = pathlib.Path(path).suffix
     if ending not in formats:
-        raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or the option {option}")
+        raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or `{option}`")
     return formats[ending]
 
 
@@ -188,7 +188,7 @@ def import_pyarrow(name: str) -> ModuleType:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise UserError(f"{name}: Parquet needs pyarrow, expected it: pip install 'bert-flow-tf[parquet]'") from error
+        raise UserError(f"{name}: pyarrow is not installed: pip install 'bert-flow-tf[parquet]'") from error
     return pyarrow
 
 

@@ -61,9 +61,9 @@ def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
     """What results say of an encoder; `flags` are what `resolve_encoder` was given for it, None for a handle alone."""
     checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
-    begun = _model_begun_with(checkpoint)
-    if begun is not None:
-        return msgspec.structs.replace(begun.encoder, fingerprint=source.fingerprint)
+    initialised = _model_initialised_with(checkpoint)
+    if initialised is not None:
+        return msgspec.structs.replace(initialised.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
     # A checkpoint beside its configuration is what was published; of any other, nothing is known.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
@@ -80,7 +80,7 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
     )
 
 
-def _model_begun_with(init_checkpoint: str | None) -> Model | None:
+def _model_initialised_with(init_checkpoint: str | None) -> Model | None:
     """The model of the bert_flow_tf run whose checkpoint this is; None for any other checkpoint, and for none."""
     if not init_checkpoint:
         return None
@@ -137,9 +137,9 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Trai
 
 def _flow_training_of(init_checkpoint: str | None) -> Training | None:
     """`Training` of the flow in the checkpoint that a run begins with; None where it holds none."""
-    begun = _model_begun_with(init_checkpoint)
-    if begun is not None:
-        return None if begun.flow is None else begun.flow.training
+    initialised = _model_initialised_with(init_checkpoint)
+    if initialised is not None:
+        return None if initialised.flow is None else initialised.flow.training
     if init_checkpoint and any(map(is_flow_name, Checkpoint(checkpoint_prefix(init_checkpoint)).shapes)):
         return Training()
     return None
@@ -231,13 +231,13 @@ def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]
         return []
     prefix = checkpoint_prefix(init_checkpoint)
     old = config_of_checkpoint(prefix)
-    begun = assign_tf1_learned(model, prefix) if old is None else _begin_with_run(model, prefix, old)
-    if begun:
-        logging.info("%s begin with the values in %s", " and ".join(begun), prefix)
-    return begun
+    initialised = assign_tf1_learned(model, prefix) if old is None else _init_from_run(model, prefix, old)
+    if initialised:
+        logging.info("%s initialised from %s", " and ".join(initialised), prefix)
+    return initialised
 
 
-def _begin_with_run(model: SiameseBertFlow, prefix: pathlib.Path, old: RunConfig) -> list[str]:
+def _init_from_run(model: SiameseBertFlow, prefix: pathlib.Path, old: RunConfig) -> list[str]:
     parts = checkpoint_of(model, with_encoder=False)
     if old.model.flow is None:
         parts.pop("flow", None)
@@ -255,7 +255,7 @@ def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) ->
     """Names of the parts, of flow and classifier, that the original's checkpoint gave the model's their values.
 
     Raises:
-      UserError: a variable of theirs is missing, left over, of another shape, or not finite; it names the variable.
+      UserError: a variable of theirs is missing, unexpected, of another shape, or not finite; it names the variable.
     """
     held = Checkpoint(checkpoint)
     assigned = []

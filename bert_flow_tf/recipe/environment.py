@@ -16,7 +16,7 @@ _PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
 
 
 def read_environment(environ: Mapping[str, str], target: Target | None = None) -> Recipe:
-    """The recipe that the environment variables describe; `target` goes before what GLUE_DIR and TASK_NAME say.
+    """The recipe that the environment variables describe; `target` overrides GLUE_DIR and TASK_NAME.
 
     Raises:
       UserError: a variable with a value that makes no sense, or a folder that is not there.

@@ -9,7 +9,7 @@ usage: python -m bert_flow_tf.recipe [--help] [--overwrite]
 Environment variables; without any, the demo encoder learns from the sample data in ./exp:
   BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and large from TF-Hub
   BERT_PREMODELS     folder of TF1 BERT checkpoints, such as uncased_L-12_H-768_A-12 (base)
-  BERT_HUB           TF-Hub handle, folder of a SavedModel, base, large or demo; goes before BERT_NAME
+  BERT_HUB           TF-Hub handle, folder of a SavedModel, base, large or demo; overrides BERT_NAME
   PREPROCESS_HUB     preprocess model that belongs to BERT_HUB, where BERT_HUB does not say it
   INIT_CKPT          checkpoint to begin with (default: the weights that the encoder comes with)
   GLUE_DIR           folder with STS-B (its sts-test.csv too), MNLI, SNLI in GLUE's layout (default: the sample data)
@@ -72,11 +72,20 @@ def run_process(command: Sequence[str]) -> int:
         for process in processes:
             process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
 
+    def suspend(number: int, frame: FrameType | None) -> None:
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        # Here the shell has continued this process.
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+
+    handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT), forward)
+    handlers[signal.SIGTSTP] = suspend
     # What is ignored, as under nohup, stays so.
-    numbers = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, forward) for number in numbers}
+    before = {n: signal.signal(n, handle) for n, handle in handlers.items() if signal.getsignal(n) != signal.SIG_IGN}
     try:
-        # In a group of its own: Ctrl-C reaches it once, through here.
+        # In a session of its own: what the terminal sends reaches it once, through here.
         process = subprocess.Popen(command, start_new_session=True)
         processes.append(process)
         if received:

@@ -169,7 +169,7 @@ def training_table(records: Sequence[dict]) -> Table:
 
 
 def listed(values: Sequence[int]) -> str:
-    """The numbers with commas between."""
+    """The numbers, comma-separated."""
     return ", ".join(map(str, values))
 
 

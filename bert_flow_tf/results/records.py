@@ -66,7 +66,7 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
 
 class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
-    """What a file of predictions, beside which this one lies, is of: the cosines of so many pairs of these splits."""
+    """What the file of predictions beside this one holds: cosines of `pairs` pairs of these splits."""
 
     model: Model
     task: str

@@ -116,8 +116,8 @@ def reproduction_rows(
         for name, row in task.rows.items():
             if len({tuple(run.scores.by_protocol) for run in row.runs}) > 1:
                 raise UserError(
-                    f"{folder / REPRODUCTION_FILE}: tasks.{key}.rows.{name}.runs: found other protocols from seed to "
-                    "seed, expected the same"
+                    f"{folder / REPRODUCTION_FILE}: tasks.{key}.rows.{name}.runs: found seeds scored by different "
+                    "protocols, expected the same"
                 )
             where = {"source": label, "name": f"{label}, {name}", "folder": folder.absolute()}
             for one in _task_rows(key, [(run.model, run.scores) for run in row.runs], **where):

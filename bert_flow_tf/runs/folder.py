@@ -11,7 +11,7 @@ from typing import Any
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.ownership import make_directory, owned, part_of
+from bert_flow_tf.files.ownership import is_lock, make_directory, owned
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
@@ -37,7 +37,7 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
     """
     # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
     is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
-    with owned(run_dir / CONFIG_FILE if is_inside else run_dir):
+    with owned(run_dir / run_dir.name if is_inside else run_dir):
         if is_run(run_dir):
             for left in [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -86,12 +86,9 @@ def open_run(
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     if overwrite and is_run(run_dir):
-        # Renamed first: should this process be killed, the next one finds no half of a run under its name.
-        # A link stays, and what it leads to goes.
-        run_dir.resolve().rename(gone := part_of(run_dir.resolve()))
-        shutil.rmtree(gone)
+        remove_run(run_dir)
     old = read_config(run_dir)
-    left = list(run_dir.iterdir()) if run_dir.exists() else []
+    left = _contents(run_dir)
     if old is not None:
         differing = differences(old.identity, config.identity)
         if differing:
@@ -113,6 +110,21 @@ def open_run(
     make_directory(run_dir)
     write_json(run_dir / CONFIG_FILE, config)
     return False
+
+
+def remove_run(run_dir: pathlib.Path) -> None:
+    """Removes what is in a run's directory; the directory stays, and so does a link to it.
+
+    What says that the run is finished goes first, and what says that it is one last: killed here, a command leaves an
+    unfinished run.
+    """
+    order = {TRAIN_RESULTS_FILE: -1, CONFIG_FILE: 1}
+    for path in sorted(_contents(run_dir), key=lambda path: order.get(path.name, 0)):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _contents(run_dir: pathlib.Path) -> list[pathlib.Path]:
+    return [path for path in run_dir.iterdir() if not is_lock(path)] if run_dir.exists() else []
 
 
 def latest_checkpoint(run_dir: pathlib.Path) -> str:

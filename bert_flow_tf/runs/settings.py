@@ -108,7 +108,7 @@ class LossSettings:
 
     @property
     def encoder_is_frozen(self) -> bool:
-        """Whether no gradient reaches the encoder: no label counts and no penalty applies."""
+        """Whether the supervised loss is zero, and changes no variable: no label counts and no penalty applies."""
         return self.num_examples == 0 and self.l2_penalty <= 0
 
 

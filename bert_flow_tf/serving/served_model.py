@@ -93,7 +93,7 @@ class ServedBertFlow(tf.Module):
         tokens = {name: _of_rank(2, value, name) for name, value in tokens.items()}
         with tf.control_dependencies(self._token_checks(tokens)):
             tokens = {name: tf.identity(value) for name, value in tokens.items()}
-        return {"embedding": self._embed(self._with_a_row(tokens))[: tf.shape(input_word_ids)[0]]}
+        return {"embedding": self._embed(self._pad_empty_batch(tokens))[: tf.shape(input_word_ids)[0]]}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def pool_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -108,7 +108,7 @@ class ServedBertFlow(tf.Module):
 
     def _tokenize(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """Tokens of the sentences; of an empty one where there are none, since no encoder takes a batch of nothing."""
-        filling = tf.fill([_one_where_nothing(tf.size(sentences))], "")
+        filling = tf.fill([_one_if_empty(tf.size(sentences))], "")
         return self.tokenizer(tf.concat([sentences, filling], axis=0), self._max_seq_length)
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
@@ -133,10 +133,10 @@ class ServedBertFlow(tf.Module):
             checks.append((shape[1] <= self._most_positions, said))
         return [tf.debugging.Assert(holds, said) for holds, said in checks]
 
-    def _with_a_row(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def _pad_empty_batch(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The tokens, and a row of [CLS] where they have none: no encoder takes a batch of nothing."""
         shape = tf.shape(tokens["input_word_ids"])
-        nothing = _one_where_nothing(shape[0])
+        nothing = _one_if_empty(shape[0])
         width = tf.maximum(shape[1], nothing)
         values = {"input_word_ids": self.tokenizer.cls_id, "input_mask": 1, "input_type_ids": 0}
         return {
@@ -149,7 +149,7 @@ class ServedBertFlow(tf.Module):
         return tf.nn.l2_normalize(embedding, axis=-1) if self._normalize else embedding
 
 
-def _one_where_nothing(n: tf.Tensor) -> tf.Tensor:
+def _one_if_empty(n: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.equal(n, 0), tf.int32)
 
 

@@ -81,8 +81,8 @@ def train(
                 "(use --overwrite to train again)"
             )
         if settings.caches_embeddings:
-            # The next to be predicted is part of these, as in a run that was not interrupted: an embedding's last bit
-            # may depend on what shares its batch.
+            # Computed with what is predicted next, as in a run that was not interrupted: an embedding's last bit may
+            # depend on the batch that it is in.
             _features(settings, model, tokenizer, pairs)
         return model, model_at(config, last_checkpoint), int(step)
     stages.end("load")
@@ -205,7 +205,7 @@ def _fit(
     if training.early_stopping:
         early_stopping = callbacks.EarlyStopping(step, steps_per_epoch, evaluate, settings.output_dir)
         used.append(early_stopping)
-        # What was killed after its last checkpoint has not been scored there.
+        # A run that was killed right after its last checkpoint has not been scored at it.
         has_stopped = early_stopping.stops(model)
     if int(step) < total_steps and not has_stopped:
         with callbacks.StopOnSignal() as stop:

@@ -11,9 +11,9 @@ import tensorflow_hub as hub
 import tf_keras
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files import sentence_files
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.build import build_model, checkpoint_of
 from glow.config import GlowConfig
@@ -203,7 +203,7 @@ def test_a_generator_gives_what_a_list_gives_whatever_the_parts(model, monkeypat
     monkeypatch.setattr(
         SentenceBatcher, "encode_pieces", lambda self, p, *a: computed.append(p.nrows()) or encode(self, p, *a)
     )
-    monkeypatch.setattr(stream.parts, "__defaults__", ("sentences", 2))
+    monkeypatch.setattr(sentence_files, "PART", 2)
     np.testing.assert_allclose(model.encode(sentence for sentence in SENTENCES), expected, rtol=0, atol=1e-5)
     # "w4" is computed in the first part and not again in the third.
     assert computed == [2, 2, 1]

@@ -22,6 +22,10 @@ def test_the_status_is_what_was_returned(returned, status):
         # Python code has arguments, a command line has flags of their names.
         (ArgumentError("low_dim: found 1, expected 2"), "error: --low_dim: found 1, expected 2\n"),
         (ArgumentError("pooling: found 'max'"), "error: --sentence_embedding_type: found 'max'\n"),
+        (
+            UserError("a.csv: expected `low_dim` or `pooling`"),
+            "error: a.csv: expected --low_dim or --sentence_embedding_type\n",
+        ),
     ],
 )
 def test_a_users_mistake_is_one_line_and_status_2(error, line, capsys):

@@ -54,7 +54,7 @@ def test_stored_reversal_may_be_absent():
     ("name", "value", "message"),
     [
         ("actnorm/actnorm_center/b", None, "missing"),
-        ("actnorm/actnorm_center/c", np.zeros(8), "left over"),
+        ("actnorm/actnorm_center/c", np.zeros(8), "unexpected"),
         ("additive/nn/zeros/W", np.zeros([4, 4]), r"found shape \(4, 4\), expected \(1, 1, 4, 4\)"),
         ("actnorm/actnorm_scale/logs", np.full([1, 1, 1, 8], np.nan), "holds a value that is not finite"),
         ("invertible/w", np.eye(8), ".* expected the reversal of 8"),

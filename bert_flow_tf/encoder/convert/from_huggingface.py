@@ -72,7 +72,7 @@ def read_hugging_face_weights(path: str | os.PathLike, config: BertConfig) -> di
     """dict of TF1 name -> float32 array of the encoder's weights in a safetensors file.
 
     Raises:
-      UserError: the file cannot be read, or a tensor is missing, left over, of another shape, or not of floats.
+      UserError: the file cannot be read, or a tensor is missing, unexpected, of another shape, or not of floats.
     """
     if not pathlib.Path(path).is_file():
         raise UserError(f"{path}: no such file, expected the weights as safetensors")

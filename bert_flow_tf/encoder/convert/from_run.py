@@ -95,7 +95,7 @@ def write_with_weights(
       origin: where these came from, for `source.json`.
 
     Raises:
-      UserError: a variable is missing, left over, of another shape or not finite; nothing is written then.
+      UserError: a variable is missing, unexpected, of another shape or not finite; nothing is written then.
     """
     encoder = hub.load(str(source.encoder_dir))
     held = floating_variables(encoder)

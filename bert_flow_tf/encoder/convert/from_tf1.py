@@ -63,7 +63,7 @@ def read_tf1_weights(prefix: str | os.PathLike, config: BertConfig) -> dict[str,
     """dict of TF1 name -> array of the checkpoint's encoder variables, which are those that the configuration asks for.
 
     Raises:
-      UserError: the checkpoint cannot be read, or a variable is missing, left over or of another shape.
+      UserError: the checkpoint cannot be read, or a variable is missing, unexpected or of another shape.
     """
     checkpoint = Checkpoint(prefix)
     shapes = {name: shape for name, shape in checkpoint.shapes.items() if not _KNOWN_EXTRAS.match(name)}

@@ -83,9 +83,9 @@ def check_shapes(
     for its name.
 
     Raises:
-      UserError: an array is missing, left over or of another shape; it names the arrays.
+      UserError: an array is missing, unexpected or of another shape; it names the arrays.
     """
-    for what, names in (("missing", expected.keys() - found.keys()), ("left over", found.keys() - expected.keys())):
+    for what, names in (("missing", expected.keys() - found.keys()), ("unexpected", found.keys() - expected.keys())):
         if names:
             listed = [name_in_source(name) for name in (*expected, *sorted(found)) if name in names]
             more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""

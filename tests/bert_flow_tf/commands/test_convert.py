@@ -30,7 +30,7 @@ def test_flag_for_case_wins_over_the_vocabulary_and_overwrite_replaces(
         ([], "0 sources"),
         (["--run", "a", "--huggingface", "b"], "2 sources"),
         (["--huggingface", "a", "--to_tf1"], "--to_tf1: found --huggingface, expected --run"),
-        (["--run", "a", "--low_dim", "8"], "--low_dim: found --run, expected --tf1_flow, which it belongs to"),
+        (["--run", "a", "--low_dim", "8"], "--low_dim: found --run, expected --tf1_flow"),
         (["--tf1_flow", "a"], "--sentence_embedding_type: missing"),
         (["--run", "a", "--uncased"], "--cased/--uncased: expected neither with --run"),
         (["--run", "."], "found no checkpoint"),

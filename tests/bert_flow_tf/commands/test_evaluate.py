@@ -105,7 +105,7 @@ def test_tasks_are_read_before_the_model(tmp_path, senteval_dir):
     assert "unknown task 'sts17'" in refused(*common, "--tasks", "sts12,sts17", "--senteval_dir", senteval_dir)
     assert "--tasks: found none" in refused(*common, "--tasks", " , ")
     line = refused(*common, "--tasks", "sts12,STS-12", "--senteval_dir", senteval_dir)
-    assert line == "tasks: STS-12 names sts12 once more, expected every task once"
+    assert line == "tasks: STS-12 names sts12, which is listed already, expected every task once"
 
 
 def test_table_lines_up_and_labels_every_figure():

@@ -114,7 +114,7 @@ def test_seeds_are_1_to_a_number_or_a_list(text, seeds):
         ("-1", "'-1', expected a number"),
         ("²", "'²', expected a number"),
         # A seed of which the comma was forgotten.
-        ("20201116", "20201116, expected at most 1000 (write 20201116, for that one seed)"),
+        ("20201116", "20201116, expected at most 1000 (write '20201116,' for that one seed)"),
         ("1,4294967296", "4294967296, expected seeds up to 999999999"),
     ],
 )

@@ -128,7 +128,7 @@ def test_a_stage_that_fails_ends_with_its_status_and_no_results(workplace):
         (["--rows=avg,avg"], "--rows: found avg twice, expected each once"),
         (["--tasks=STS-12"], "--senteval_dir: missing"),
         (["--tasks=qqp"], "--tasks: unknown task 'qqp'"),
-        (["--tasks=sts-b,stsb"], "--tasks: stsb names stsb once more"),
+        (["--tasks=sts-b,stsb"], "--tasks: stsb names stsb, which is listed already"),
         (["--tasks="], "--tasks: found none"),
         (["--tasks=sickr"], "SICK-R"),
         (["--out=/proc/none"], "--out=/proc/none: /proc cannot be written to"),
@@ -161,7 +161,7 @@ def test_results_of_other_rows_seeds_or_tasks_are_not_lost(workplace):
         assert outcome.stderr.startswith(f"error: {flag}") and "would be lost" in outcome.stderr
     assert path.read_bytes() == before
     path.write_text("mine")
-    assert "found no results of `reproduce`" in reproduce(workplace, "--rows=avg").stderr
+    assert "found no results of reproduce" in reproduce(workplace, "--rows=avg").stderr
     assert path.read_text() == "mine"
     assert reproduce(workplace, "--rows=avg", "--overwrite").exit_code == 0
     assert set(record_of(workplace)["tasks"]["stsb"]["rows"]) == {"avg"}

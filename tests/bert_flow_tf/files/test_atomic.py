@@ -52,7 +52,7 @@ def test_what_somebody_else_makes_meanwhile_stays_and_the_result_has_another_nam
         (tmp_path / "1").mkdir()
         (tmp_path / "a.json").write_text("old")
     with (
-        user_error(f"{tmp_path}/1: somebody else", f"{tmp_path}/1.1"),
+        user_error(f"{tmp_path}/1: another process", f"{tmp_path}/1.1"),
         new_folder(tmp_path / "1") as folder,
     ):
         (folder / "model").write_text("ours")
@@ -61,7 +61,7 @@ def test_what_somebody_else_makes_meanwhile_stays_and_the_result_has_another_nam
         (tmp_path / "1").mkdir()
         (tmp_path / "1" / "model").write_text("theirs")
     with (
-        user_error(f"{tmp_path}/a.json: somebody else", "a.json.1"),
+        user_error(f"{tmp_path}/a.json: another process", "a.json.1"),
         new_file(tmp_path / "a.json") as part,
     ):
         part.write_text("ours")

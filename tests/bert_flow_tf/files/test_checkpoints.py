@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix, whole_checkpoint
 
 
 @pytest.fixture
@@ -32,6 +32,16 @@ def test_an_index_that_is_none_and_data_that_is_cut_are_named(prefix):
     prefix.with_name("model.ckpt-5.index").write_text("no index")
     with pytest.raises(UserError, match=r"model\.ckpt-5: checkpoint cannot be read: "):
         Checkpoint(prefix)
+
+
+def test_what_cannot_be_read_now_is_not_taken_for_damage(prefix, monkeypatch):
+    def fail(path):
+        raise tf.errors.UnavailableError(None, None, "a disk that does not answer")
+
+    monkeypatch.setattr(tf.train, "load_checkpoint", fail)
+    with pytest.raises(UserError, match=r"model\.ckpt-5: cannot be read \(a disk that does not answer\)"):
+        whole_checkpoint(prefix.parent, "model.ckpt", 3, remove=True)
+    assert len(checkpoint_files(prefix)) == 2
 
 
 def test_a_folder_stands_for_its_checkpoint(tmp_path):

@@ -107,14 +107,18 @@ with atomic.new_folder(sys.argv[1]) as folder:
 
 
 def test_sweeping_a_folder_leaves_what_is_owned(tmp_path):
-    process = hold(tmp_path / "busy")
-    for name in ("a.json", "busy"):
+    process = hold(tmp_path / "busy.json")
+    for name in ("a.json", "a", "busy.json"):
         (tmp_path / f".{name}.01234567.bert_flow_part").touch()
-    (tmp_path / ".b.bert_flow_lock").touch()
+    for name in ("b", "busy"):
+        (tmp_path / f".{name}.bert_flow_lock").touch()
     sweep(tmp_path)
     process.kill()
     process.wait()
-    assert {path.name for path in tmp_path.iterdir()} == {".busy.01234567.bert_flow_part", ".busy.bert_flow_lock"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".busy.json.01234567.bert_flow_part",
+        ".busy.json.bert_flow_lock",
+    }
 
 
 def test_a_place_that_cannot_be_written_to_is_refused():

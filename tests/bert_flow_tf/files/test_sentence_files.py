@@ -98,5 +98,5 @@ def test_a_missing_file_an_odd_value_and_a_missing_library_are_named(tmp_path, f
     with user_error("expected y"):
         list(read_sentences(files[".parquet"], columns=["y"]))
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with user_error("Parquet needs pyarrow, expected it: pip install 'bert-flow-tf[parquet]'"):
+    with user_error("pyarrow is not installed: pip install 'bert-flow-tf[parquet]'"):
         list(read_sentences(files[".parquet"]))

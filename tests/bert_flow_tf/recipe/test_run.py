@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -302,6 +303,26 @@ def test_what_asks_the_recipe_to_end_asks_its_stage_once_and_waits_for_it(number
     # As a terminal does: to the whole group.
     os.killpg(process.pid, number)
     assert process.communicate(timeout=30)[0].splitlines() == ["saved", "ended"]
+
+
+def test_a_stage_stops_and_continues_with_the_recipe_and_quits_with_it():
+    stage = "import os, time; os.write(1, b'%d\\n' % os.getpid()); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", PARENT, stage], stdout=subprocess.PIPE, text=True)
+    status = pathlib.Path("/proc", process.stdout.readline().strip(), "stat")
+
+    def wait_until_stopped(stopped):
+        ends = time.monotonic() + 30
+        while (status.read_text().split()[2] == "T") != stopped:
+            assert time.monotonic() < ends
+            time.sleep(0.01)
+
+    process.send_signal(signal.SIGTSTP)
+    wait_until_stopped(True)
+    process.send_signal(signal.SIGCONT)
+    wait_until_stopped(False)
+    process.send_signal(signal.SIGQUIT)
+    assert process.communicate(timeout=30)[0] == "ended\n"
+    assert not status.exists()
 
 
 def test_what_is_ignored_reaches_no_stage():

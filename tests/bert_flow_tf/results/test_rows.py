@@ -91,7 +91,7 @@ def test_seeds_that_were_scored_by_other_protocols_are_refused(tmp_path):
         record.tasks["stsb"].rows["last2avg"].runs[1], scores=task_scores(score={"mean": 1})
     )
     record.tasks["stsb"].rows["last2avg"].runs[1] = other
-    with pytest.raises(UserError, match=r"rows\.last2avg\.runs: found other protocols from seed to seed"):
+    with pytest.raises(UserError, match=r"rows\.last2avg\.runs: found seeds scored by different protocols"):
         rows_of(write(tmp_path / "reproduction.json", record))
 
 

@@ -1,11 +1,13 @@
 """What a command may do in a run's directory."""
 
+import os
+
 import pytest
 from msgspec.structs import replace
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, open_run, write_result
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, open_run, owned_run, write_result
 from bert_flow_tf.runs.record import TrainingData, read_config
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
@@ -62,6 +64,22 @@ def test_overwrite_starts_again(tmp_path, old):
     (tmp_path / "run" / "old").write_text("")
     assert open_run(tmp_path / "run", run_config(flags={}), overwrite=True) is False
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.json"]
+
+
+def test_overwrite_through_a_link_and_where_nothing_can_be_renamed(tmp_path, monkeypatch):
+    open_run(tmp_path / "there", CONFIG, overwrite=False)
+    (tmp_path / "there" / "old").mkdir()
+    (tmp_path / "run").symlink_to("there")
+    # As in a folder that may not be written to: the lock is in the run's own.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with owned_run(tmp_path / "run"):
+        assert open_run(tmp_path / "run", run_config(flags={}), overwrite=True) is False
+        names = {path.name for path in (tmp_path / "there").iterdir()}
+        assert names == {"config.json", ".run.bert_flow_lock"}
+    assert (tmp_path / "run").is_symlink()
+    (tmp_path / "new").mkdir()
+    with owned_run(tmp_path / "new"):
+        assert open_run(tmp_path / "new", CONFIG, overwrite=False) is False
 
 
 def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):

@@ -98,7 +98,7 @@ def test_bfloat16_halves_every_matrix_of_the_encoder(bfloat16_export):
         ({"max_seq_length": 513}, "max_seq_length: found 513, expected 3 to "),
         ({"dtype": "float16"}, "dtype: found float16, expected float32 or bfloat16"),
         ({"version": 0}, "version: found 0, expected a positive whole number"),
-        ({"overwrite": True}, "overwrite: found no version to replace"),
+        ({"overwrite": True}, "overwrite: found no `version`"),
     ],
 )
 def test_option_that_does_not_fit_is_named(sts_model, tmp_path, options, line):

@@ -48,7 +48,7 @@ KERNEL = "bert/encoder/layer_1/output/dense/kernel"
         (lambda a: a.pop(KERNEL), rf"model.ckpt: 1 variable missing: {KERNEL}, expected the 55 variables"),
         (
             lambda a: a.update({"bert/encoder/layer_3/output/dense/kernel": a[KERNEL]}),
-            r"model.ckpt: 1 variable left over: bert/encoder/layer_3/output/dense/kernel",
+            r"model.ckpt: 1 variable unexpected: bert/encoder/layer_3/output/dense/kernel",
         ),
         (
             lambda a: a.update({KERNEL: a[KERNEL].T}),
