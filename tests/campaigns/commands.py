@@ -127,10 +127,23 @@ COMMANDS: dict[str, Run] = {
 }
 
 
+# Commands that meet others in one place.
+MEETING: dict[str, Run] = COMMANDS | {
+    "other_settings": _siamese(_FROZEN, flow_learning_rate=0.1),
+    "predict_run": _siamese(_FROZEN, do_train=False),
+    "export_run": bert_flow("export", "--model", "runs/run", "--out", "out/exported", "--version", "1"),
+    "export_next": _of_model("export", "--out", "out/exported"),
+    "encode_old": bert_flow("encode", "--model", "runs/old", "--input", "sentences.txt", "--out", "out/e.npy"),
+    "encode_fitted": bert_flow("encode", "--model", "out/model", "--input", "sentences.txt", "--out", "out/e.npy"),
+    "cached": _siamese(_FROZEN, cached_dir="cached"),
+    "cached_too": _siamese(_FROZEN, cached_dir="cached", exp_name="other"),
+    "trio_too": _siamese(_TASK | _TRIO, exp_name="other", do_predict=True, num_train_epochs=1e-10),
+}
+
 _OLD_RUN = _siamese(_FROZEN, exp_name="old", learning_rate=1e-3)
 # What a command needs besides that all do.
 _NEEDED: dict[str, list[Run]] = {
-    "overwrite": [_OLD_RUN],
+    **{name: [_OLD_RUN] for name in ("overwrite", "encode_old")},
     "from_run": [_siamese(_TUNED, exp_name="tuned")],
     "from_flow": [bert_flow("convert", "--run", "runs/finished", "--to_tf1", "--out", "tf1_flow")],
     **{name: [COMMANDS[name]] for name in ("parquet", "project", "to_tf1", "report")},
@@ -173,5 +186,5 @@ def prepare(folder: pathlib.Path, names: Collection[str]) -> list[Run]:
         (folder / checkpoint / "vocab.txt").write_text(pieces)
         convert_tf1(folder / checkpoint / "bert_model.ckpt", folder / encoder)
 
-    needed = [step for name in names for step in _NEEDED.get(name, ())]
+    needed = dict.fromkeys(step for name in names for step in _NEEDED.get(name, ()))
     return [write, _siamese(_FROZEN | _FINISHED), *needed]

@@ -34,8 +34,8 @@ _TIMES = re.compile(r'"(seconds|fit_seconds|peak_memory_mib)": [^,\n}]+')
 _UNEQUAL = re.compile(r"events\.out\.tfevents|saved_model\.pb$|fingerprint\.pb$|SHA256SUMS$|\.data-")
 _SERIES = re.compile(r"tfevents.*")
 _WRITES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link")
-# Seconds after which a command is taken to hang.
-_LIMIT = 300
+# Seconds after which a command is taken to hang, in looks at it: a computer that sleeps makes none.
+_LIMIT, _LOOK = 300, 0.005
 WHOM = ("parent", "child", "both")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -113,13 +113,10 @@ class Forked:
 
     def end(self) -> int:
         """Exit status, negative for a signal."""
-        until = time.monotonic() + _LIMIT
-        while not self.has_ended:
-            if time.monotonic() > until:
-                self.kill("both")
-                os.waitpid(self.pid, 0)
-                raise TimeoutError(f"still running after {_LIMIT} s: {self.said()}")
-            time.sleep(0.005)
+        if not _comes_true(lambda: self.has_ended):
+            self.kill("both")
+            os.waitpid(self.pid, 0)
+            raise TimeoutError(f"still running after {_LIMIT} s: {self.said()}")
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         if self._cat:
             self._cat.wait()
@@ -181,11 +178,16 @@ def are_others_alive() -> bool:
 
 def wait_for_others() -> None:
     """Waits until stages whose recipe was killed have ended."""
-    until = time.monotonic() + _LIMIT
-    while are_others_alive():
-        if time.monotonic() > until:
-            raise TimeoutError("a stage without a recipe does not end")
-        time.sleep(0.01)
+    if not _comes_true(lambda: not are_others_alive()):
+        raise TimeoutError("a stage without a recipe does not end")
+
+
+def _comes_true(condition: Callable[[], bool]) -> bool:
+    for _ in range(round(_LIMIT / _LOOK)):
+        if condition():
+            return True
+        time.sleep(_LOOK)
+    return False
 
 
 class Watch:
