@@ -69,7 +69,8 @@ def save_bert(
     hub_object.regularization_losses = []
     hub_object.do_lower_case = tf.Variable(do_lower_case, trainable=False)
     states = {id(v): v for trace in traces for v in trace.graph.variables if v.dtype == tf.int64}
-    hub_object.dropout_state = list(states.values())
+    # In an order of their own: that of a function's variables is another one in every process.
+    hub_object.dropout_state = sorted(states.values(), key=lambda state: state.numpy().tolist())
     tf.saved_model.save(hub_object, str(path), signatures={})
 
 

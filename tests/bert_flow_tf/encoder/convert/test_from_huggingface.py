@@ -11,8 +11,9 @@ import tensorflow as tf
 import tensorflow_hub as hub
 
 from bert_flow_tf.encoder.convert.bert_config import read_hugging_face_config
-from bert_flow_tf.encoder.convert.from_huggingface import read_hugging_face_weights
+from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face, read_hugging_face_weights
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.checkpoints import Checkpoint
 from tests.refusals import user_error
 
 IDS = np.array([[2, 6, 7, 8, 3], [2, 9, 3, 0, 0]])
@@ -68,6 +69,21 @@ def test_outputs_are_those_of_the_equations_with_the_exact_gelu(small_encoder_di
     np.testing.assert_allclose(outputs["encoder_outputs"][0][1, :3], expected[1, :3], atol=1e-5)
     pooled = np.tanh(expected[:, 0] @ tensors["bert.pooler.dense.weight"].T + tensors["bert.pooler.dense.bias"])
     np.testing.assert_allclose(outputs["pooled_output"], pooled, atol=1e-5)
+
+
+def test_two_conversions_write_the_same_numbers_under_the_same_names(
+    small_hugging_face_dir, small_encoder_dir, tmp_path
+):
+    def variables(folder):
+        checkpoint = Checkpoint(folder / "encoder" / "variables" / "variables")
+        # Which counts the layers that this process made.
+        return checkpoint.read(sorted(checkpoint.shapes.keys() - {"_CHECKPOINTABLE_OBJECT_GRAPH"}))
+
+    again = variables(convert_hugging_face(small_hugging_face_dir, tmp_path / "encoder"))
+    np.testing.assert_equal(again, variables(small_encoder_dir))
+    # One of the six orders; unsorted, each conversion would have another one.
+    states = [again[f"dropout_state/{i}/.ATTRIBUTES/VARIABLE_VALUE"].tolist() for i in range(1, 4)]
+    assert states == sorted(states)
 
 
 def save(path, tensors):
