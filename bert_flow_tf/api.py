@@ -17,6 +17,7 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.ownership import unchanged
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, encoder_record, flow_config, restore
@@ -170,8 +171,9 @@ class BertFlow:
                     "that save() wrote, or a run's"
                 )
             return cls.load(path, dtype=dtype)
-        model, source, record = saved_model.load(path)
-        return cls(model, source, record=record, dtype=dtype)
+        with unchanged(path / saved_model.CONFIG_FILE):
+            model, source, record = saved_model.load(path)
+            return cls(model, source, record=record, dtype=dtype)
 
     @classmethod
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
@@ -185,6 +187,12 @@ class BertFlow:
         _check_dtype(dtype)
         if saved_model.is_saved_model(run):
             return cls.from_pretrained(run, dtype=dtype)
+        folder = pathlib.Path(run) if os.path.isdir(run) else pathlib.Path(run).parent
+        with unchanged(folder / CONFIG_FILE):
+            return cls._of_run(run, dtype)
+
+    @classmethod
+    def _of_run(cls, run: str | os.PathLike, dtype: str) -> "BertFlow":
         checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
             raise UserError(

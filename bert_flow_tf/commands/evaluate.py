@@ -9,6 +9,7 @@ from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_o
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.results import EVALUATION_FILE
 from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
+from bert_flow_tf.runs.folder import owned_run
 
 if TYPE_CHECKING:
     from bert_flow_tf.results.records import TaskScores
@@ -59,6 +60,9 @@ def evaluate(
     file.
     """
     path = out or (model.run_dir and model.run_dir / EVALUATION_FILE)
+    if model.run_dir and not out:
+        # What is written there is of the run that was loaded.
+        click.get_current_context().with_resource(owned_run(model.run_dir))
     path = path and own_file(path, flag=f"--out={out}" if out else str(path), overwrite=overwrite)
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
     from bert_flow_tf.data.sts_sets import read_tasks

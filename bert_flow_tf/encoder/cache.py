@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 import os
 import pathlib
 import weakref
@@ -14,7 +15,7 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.stream import distinct, embed, row_keys
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.atomic import new_file, require_space
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.ownership import owned, sweep
 
@@ -66,6 +67,7 @@ def cached_embeddings(
             embeddings = _read(path, shape)
             if embeddings is None:
                 with new_file(path) as part:
+                    require_space(path.parent, 4 * math.prod(shape), "embeddings")
                     embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
                     _write(part, embeddings)
     else:

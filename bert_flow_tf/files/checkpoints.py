@@ -11,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import refusing_full_disk, sync, write_atomically
+from bert_flow_tf.files.atomic import refusing_full_disk, require_space, sync, write_atomically
 from bert_flow_tf.files.digest import file_digest
 
 # What TensorFlow says of a file that it could read, and whose contents are not what it wrote.
@@ -165,7 +165,4 @@ def save_checkpoint(manager: tf.train.CheckpointManager, number: int) -> None:
 def check_space(manager: tf.train.CheckpointManager, kept: int) -> None:
     """Raises `UserError` unless there is space for all checkpoints that are there at once, one more than `kept`."""
     size = sum(path.stat().st_size for path in checkpoint_files(manager.latest_checkpoint).values())
-    needed = size * (kept + 1 - len(manager.checkpoints))
-    free = shutil.disk_usage(manager.directory).free
-    if free < needed:
-        raise UserError(f"{manager.directory}: found {free:,} bytes free, expected {needed:,} for checkpoints")
+    require_space(manager.directory, size * (kept + 1 - len(manager.checkpoints)), "checkpoints")

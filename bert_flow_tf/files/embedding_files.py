@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.atomic import new_file, refusing_full_disk
 from bert_flow_tf.files.sentence_files import format_of_ending, import_pyarrow
 
 STDOUT = "-"
@@ -47,11 +47,12 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
         return
     with tempfile.TemporaryDirectory() as folder:
         name = pathlib.Path(folder) / "embeddings"
-        with _WRITERS[file_format](name, width) as write:
+        with refusing_full_disk(name), _WRITERS[file_format](name, width) as write:
             yield write
-        with name.open("rb") as stream:
+        # To the file or device that standard output is, for the error.
+        with refusing_full_disk(pathlib.Path("/dev/stdout").resolve()), name.open("rb") as stream:
             shutil.copyfileobj(stream, sys.stdout.buffer)
-        sys.stdout.buffer.flush()
+            sys.stdout.buffer.flush()
 
 
 @contextlib.contextmanager

@@ -104,6 +104,27 @@ def identity(path: pathlib.Path) -> tuple[int, int, int] | None:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
+@contextlib.contextmanager
+def unchanged(path: pathlib.Path) -> Iterator[None]:
+    """A context in which a folder is read that another process may replace; `path` is a file that is written with it.
+
+    Raises:
+      UserError: at its end the file is not the one that was there at its beginning.
+    """
+
+    def found() -> tuple[int, int] | None:
+        with contextlib.suppress(FileNotFoundError):
+            status = path.lstat()
+            # Not the contents' time, which a copy keeps; an inode's number may be given again.
+            return status.st_ino, status.st_ctime_ns
+        return None
+
+    before = found()
+    yield
+    if found() != before:
+        raise UserError(f"{path}: another process replaced it while it was read, expected one that stays; try again")
+
+
 def part_of(path: pathlib.Path) -> pathlib.Path:
     """A new name for what is written before the place gets its own."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.bert_flow_part")

@@ -15,10 +15,10 @@ import numpy as np
 from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, SOURCE_FILE
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import copy_folder, new_folder
+from bert_flow_tf.files.atomic import copy_folder, new_output
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.model.card import model_card
 from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
 
@@ -56,8 +56,8 @@ def save(bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False) ->
     Raises:
       UserError: something is there that may not be replaced, or the place cannot be written to.
     """
-    path = output_folder(path, SAVED_MODEL, overwrite=overwrite).absolute()
-    with new_folder(path) as folder:
+    path = pathlib.Path(path).absolute()
+    with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
         source = _write_encoder(bert_flow, folder)
         flow = bert_flow.flow
         if flow is not None:

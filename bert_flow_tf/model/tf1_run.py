@@ -26,7 +26,7 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import write_json
@@ -110,7 +110,7 @@ def convert_tf1_run(
     )
     model = build_model(source, config.model, num_labels=config.num_labels)
     assign_tf1_learned(model, prefix)
-    with new_folder(out_dir) as folder:
+    with new_output(out_dir, CONVERTED_RUN, overwrite=overwrite) as folder:
         parts = {"step": tf.Variable(step, dtype=tf.int64), **checkpoint_of(model, with_encoder=False)}
         manager = tf.train.CheckpointManager(
             tf.train.Checkpoint(**parts), str(folder), max_to_keep=1, checkpoint_name=CHECKPOINT_NAME
@@ -144,7 +144,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     step = run_step(prefix)
     arrays["global_step"] = np.asarray(step, np.int64)
     name = f"{CHECKPOINT_NAME}-{step}"
-    with new_folder(out_dir) as folder:
+    with new_output(out_dir, TF1_CHECKPOINT, overwrite=overwrite) as folder:
         tf.raw_ops.SaveV2(
             prefix=str(folder / name),
             tensor_names=list(arrays),

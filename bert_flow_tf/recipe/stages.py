@@ -184,7 +184,7 @@ class StageBuilder:
             flags=("export", f"--model={learned.run_dir}", f"--out={out}", "--version=1"),
             settings=learned.settings,
             run_dir=out,
-            makes=out,
+            makes=out / "1",
             resumes=False,
         )
 

@@ -14,10 +14,16 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
+from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.served_model import ServedBertFlow
-from bert_flow_tf.serving.server_files import check_destination, edited_server_files, write_server_files
+from bert_flow_tf.serving.server_files import (
+    MODELS_FILE,
+    check_destination,
+    edited_server_files,
+    write_server_files,
+)
 from bert_flow_tf.serving.warmup import write_warmup_requests
 
 TOLERANCE = 1e-4
@@ -88,44 +94,46 @@ def export(
         1e-4 (of a channel's largest value, where that is above 1), or for bfloat16 to a cosine below 0.99. Nothing is
         left behind then.
     """
-    path = check_destination(out_dir, version, overwrite)
-    edited_server_files(path.parent, path.parent.name)
-    low_dim = bert_flow.low_dim if low_dim is None else low_dim
-    max_seq_length = bert_flow.max_seq_length if max_seq_length is None else max_seq_length
-    _check(bert_flow, low_dim, max_seq_length, dtype)
-    with new_folder(path) as folder:
-        bfloat16 = dtype == "bfloat16"
-        module = ServedBertFlow(
-            bert_flow, normalize=normalize, low_dim=low_dim, max_seq_length=max_seq_length, bfloat16=bfloat16
-        )
-        with quiet_tensorflow():
-            tf.saved_model.save(
-                module,
-                str(folder),
-                signatures=module.signatures(),
-                options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
+    # As the command does: of two that export into one folder the second finds the first one's version.
+    with owned(pathlib.Path(out_dir) / MODELS_FILE, wait=True):
+        path = check_destination(out_dir, version, overwrite)
+        edited_server_files(path.parent, path.parent.name)
+        low_dim = bert_flow.low_dim if low_dim is None else low_dim
+        max_seq_length = bert_flow.max_seq_length if max_seq_length is None else max_seq_length
+        _check(bert_flow, low_dim, max_seq_length, dtype)
+        with new_folder(path) as folder:
+            bfloat16 = dtype == "bfloat16"
+            module = ServedBertFlow(
+                bert_flow, normalize=normalize, low_dim=low_dim, max_seq_length=max_seq_length, bfloat16=bfloat16
             )
-        description = {
-            "format_version": FORMAT_VERSION,
-            "encoder_fingerprint": bert_flow.source.fingerprint,
-            "do_lower_case": bert_flow.source.do_lower_case,
-            "sentence_embedding_type": bert_flow.sentence_embedding_type,
-            "max_seq_length": max_seq_length,
-            "embedding_size": low_dim if low_dim > 0 else bert_flow.encoder.embedding_size,
-            "low_dim": low_dim,
-            "flow_config": bert_flow.flow.config.to_dict() if bert_flow.flow is not None else None,
-            "normalized": normalize,
-            "dtype": dtype,
-        }
-        (folder / "assets.extra").mkdir()
-        write_json(folder / "assets.extra" / "config.json", description)
-        differences, signatures = _reload_and_compare(folder, path, bert_flow, description)
-        write_warmup_requests(folder, path.parent.name, signatures, max_seq_length)
-        files = sorted(file for file in folder.rglob("*") if file.is_file())
-        sums = "".join(f"{file_digest(file)}  {file.relative_to(folder)}\n" for file in files)
-        (folder / "assets.extra" / "SHA256SUMS").write_text(sums, encoding="utf-8")
-        # Before the version has its name: where there is a version, there is all that a server needs.
-        kept = write_server_files(path.parent, path.parent.name)
+            with quiet_tensorflow():
+                tf.saved_model.save(
+                    module,
+                    str(folder),
+                    signatures=module.signatures(),
+                    options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
+                )
+            description = {
+                "format_version": FORMAT_VERSION,
+                "encoder_fingerprint": bert_flow.source.fingerprint,
+                "do_lower_case": bert_flow.source.do_lower_case,
+                "sentence_embedding_type": bert_flow.sentence_embedding_type,
+                "max_seq_length": max_seq_length,
+                "embedding_size": low_dim if low_dim > 0 else bert_flow.encoder.embedding_size,
+                "low_dim": low_dim,
+                "flow_config": bert_flow.flow.config.to_dict() if bert_flow.flow is not None else None,
+                "normalized": normalize,
+                "dtype": dtype,
+            }
+            (folder / "assets.extra").mkdir()
+            write_json(folder / "assets.extra" / "config.json", description)
+            differences, signatures = _reload_and_compare(folder, path, bert_flow, description)
+            write_warmup_requests(folder, path.parent.name, signatures, max_seq_length)
+            files = sorted(file for file in folder.rglob("*") if file.is_file())
+            sums = "".join(f"{file_digest(file)}  {file.relative_to(folder)}\n" for file in files)
+            (folder / "assets.extra" / "SHA256SUMS").write_text(sums, encoding="utf-8")
+            # Before the version has its name: where there is a version, there is all that a server needs.
+            kept = write_server_files(path.parent, path.parent.name)
     return Exported(path, *differences, tuple(kept))
 
 

@@ -297,6 +297,23 @@ def test_what_is_no_finished_run_of_its_encoder_is_named(sts_run, tmp_path):
         BertFlow.load(run)
 
 
+@pytest.mark.parametrize("kind", ["run", "saved"])
+def test_what_another_process_replaces_while_it_is_read_is_refused(sts_run, loaded, tmp_path, monkeypatch, kind):
+    path = shutil.copytree(sts_run, tmp_path / "run") if kind == "run" else loaded.save(tmp_path / "saved")
+
+    def build_and_replace(*arguments, **options):
+        model = build_model(*arguments, **options)
+        shutil.copytree(path, tmp_path / "other")
+        shutil.rmtree(path)
+        shutil.copytree(tmp_path / "other", path)
+        return model
+
+    where = {"run": "bert_flow_tf.api", "saved": "bert_flow_tf.model.build"}[kind]
+    monkeypatch.setattr(f"{where}.build_model", build_and_replace)
+    with user_error(str(path), "another process replaced it while it was read"):
+        BertFlow.from_pretrained(path)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -17,9 +17,8 @@ from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDE
 from bert_flow_tf.encoder.convert.weights import check_finite
 from bert_flow_tf.encoder.tokenizer import read_vocabulary
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
-from bert_flow_tf.files.outputs import output_folder
 
 
 def write_encoder_folder(
@@ -56,15 +55,14 @@ def write_encoder_folder(
     # tf-models takes seconds to import, and is needed only here.
     from bert_flow_tf.encoder.convert.saved_models import Preprocess, save_bert
 
-    out_dir = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
-    with new_folder(out_dir) as folder:
+    with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
         shutil.copyfile(vocab_file, folder / VOCAB_FILE)
         write_json(folder / BERT_CONFIG_FILE, dict(sorted(msgspec.structs.asdict(config).items())))
         write_encoder_record(folder, {"do_lower_case": do_lower_case, **source})
         with quiet_tensorflow():
             save_bert(folder / "encoder", config, weights, vocab_file=folder / VOCAB_FILE, do_lower_case=do_lower_case)
             tf.saved_model.save(Preprocess(folder / VOCAB_FILE, do_lower_case), str(folder / "preprocess"))
-    return out_dir
+    return pathlib.Path(out_dir)
 
 
 def write_encoder_record(folder: pathlib.Path, record: dict[str, Any]) -> None:

@@ -16,9 +16,8 @@ from bert_flow_tf.encoder.convert.weights import check_arrays
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import copy_folder, new_folder
+from bert_flow_tf.files.atomic import copy_folder, new_output
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.files.outputs import output_folder
 from bert_flow_tf.runs.record import CONFIG_FILE, RunConfig, read_config
 
 # Where a run's tf.train.Checkpoint keeps `SentenceEncoder.variables_by_name`: its keyword is `encoder`.
@@ -79,10 +78,9 @@ def convert_run(
     variables = run_variables(prefix)
     if not variables:
         raise UserError(f"{prefix}: the run did not train its encoder; the one it used is {source.bert_hub}")
-    out_dir = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
-    with new_folder(out_dir) as folder:
+    with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
         write_with_weights(folder, source, variables, {"kind": "run", "name": prefix.name})
-    return out_dir
+    return pathlib.Path(out_dir)
 
 
 def write_with_weights(

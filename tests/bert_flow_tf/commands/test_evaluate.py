@@ -1,6 +1,8 @@
 """`bert-flow evaluate`: what it prints and writes, and what it refuses before any work."""
 
+import concurrent.futures
 import json
+import os
 import shutil
 
 import numpy as np
@@ -11,6 +13,7 @@ from scipy import stats
 from bert_flow_tf.commands.evaluate import evaluate, scores_table
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_task
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.runs.folder import owned_run
 from tests.bert_flow_tf.results import written
 
 WORDS = [f"w{i}" for i in range(25)]
@@ -49,6 +52,17 @@ def finished_run(sts_run, tiny_trio, tmp_path, monkeypatch):
     """A copy of a finished run with a flow, whose folder may be written to."""
     monkeypatch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
     return shutil.copytree(sts_run, tmp_path / "run")
+
+
+def test_a_run_that_another_process_works_on_is_not_scored_into_its_folder(finished_run, senteval_dir, tmp_path):
+    arguments = ("--model", finished_run, "--tasks", "sts12", "--senteval_dir", senteval_dir)
+
+    # In another thread, as in another process.
+    with concurrent.futures.ThreadPoolExecutor(1) as thread, owned_run(finished_run):
+        line = thread.submit(refused, *arguments).result()
+        elsewhere = thread.submit(invoke, *arguments, "--out", tmp_path / "scores.json").result()
+    assert line.startswith(f"{finished_run}: process {os.getpid()} on ") and "is using it" in line
+    assert elsewhere.exit_code == 0 and not (finished_run / "evaluation.json").exists()
 
 
 def test_a_run_and_a_model_saved_from_it_have_the_same_scores_beside_them(finished_run, senteval_dir, tmp_path):

@@ -1,6 +1,7 @@
 """Cached embeddings are read where they are the same, made where they are not, and never stale."""
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 from bert_flow_tf.encoder import cache
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from tests.bert_flow_tf.sample_pairs import VOCAB, make_pairs
+from tests.refusals import user_error
 
 
 def cached(encoder, tokenizer, pairs, folder, **options):
@@ -40,6 +42,16 @@ def quick(monkeypatch):
         return np.repeat(values, encoder.embedding_size // 2, axis=1).astype(np.float32)
 
     monkeypatch.setattr(cache, "embed", embed)
+
+
+def test_space_is_looked_for_before_the_work(tokenizer, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: shutil._ntuple_diskusage(100, 90, 10))
+    monkeypatch.setattr(cache, "embed", None)
+    pairs = make_pairs(tokenizer)
+    rows = len(np.unique(pairs.pieces.to_tensor(), axis=0))
+    with user_error(f"{tmp_path}: found 10 bytes free, expected {4 * rows * encoder.embedding_size:,} for embeddings"):
+        cached(encoder, tokenizer, pairs, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.differs("No cache of records")

@@ -1,7 +1,10 @@
 """The demo encoder: what it is made from, and what it gives."""
 
 import json
+import resource
 import subprocess
+import tempfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
+from tests.refusals import user_error
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,23 @@ def test_another_wheel_from_the_index_stops_with_both_digests(tmp_path, monkeypa
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(UserError, match=r"demo.whl has SHA-256 [0-9a-f]{64}, expected b9a0018d"):
         demo.download_wheel(tmp_path)
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    wheel = tmp_path / "demo.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("large", bytes(10_000))
+    monkeypatch.setattr(demo, "download_wheel", lambda folder: wheel)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, limits[1]))
+    try:
+        with user_error(f"{wheel}: no space left, found "):
+            demo.demo_encoder_dir(tmp_path / "cache")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == [wheel]
 
 
 def test_index_out_of_reach_is_one_line_and_leaves_no_trace_in_the_cache(tmp_path, monkeypatch):

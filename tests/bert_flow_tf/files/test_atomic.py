@@ -1,12 +1,16 @@
 """Files and folders appear whole or not at all."""
 
+import concurrent.futures
 import os
 import subprocess
 import sys
 
 import pytest
 
-from bert_flow_tf.files.atomic import new_file, new_folder, write_atomically
+from bert_flow_tf.files import atomic
+from bert_flow_tf.files.atomic import new_file, new_folder, new_output, write_atomically
+from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.files.ownership import owned
 from tests.refusals import user_error
 
 
@@ -71,6 +75,26 @@ def test_what_somebody_else_makes_meanwhile_stays_and_the_result_has_another_nam
         assert (tmp_path / name / "model").read_text() == text
     assert (tmp_path / "a.json").read_text() == "theirs" and (tmp_path / "a.json.1").read_text() == "ours"
     assert not list(tmp_path.glob(".*"))
+
+
+def test_nobody_can_write_between_the_check_of_an_output_and_its_folder(tmp_path, monkeypatch):
+    def somebody_else():
+        with user_error("is using it"), owned(tmp_path / "out"):
+            pass
+
+    def check(*arguments, **options):
+        try:
+            return output_folder(*arguments, **options)
+        finally:
+            with concurrent.futures.ThreadPoolExecutor(1) as thread:
+                thread.submit(somebody_else).result()
+
+    monkeypatch.setattr(atomic, "output_folder", check)
+    kind = FolderKind("a folder", "marker", ("marker",))
+    with new_output(tmp_path / "out", kind, overwrite=False) as folder:
+        (folder / "marker").write_text("")
+    with user_error("out: exists, expected"), new_output(tmp_path / "out", kind, overwrite=False):
+        pass
 
 
 WRITE = """

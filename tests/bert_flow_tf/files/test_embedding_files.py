@@ -1,6 +1,9 @@
 """Embeddings written in parts are read again by the libraries of each format; a failed file is not there."""
 
 import io
+import os
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.files.embedding_files import embedding_writer, format_of
-from tests.refusals import user_error
+from tests.refusals import refusal, user_error
 
 SENTENCES = ["A boat.", "", "東京"]
 EMBEDDINGS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -62,6 +65,30 @@ def test_a_failure_leaves_nothing_and_an_older_file_as_it_was(tmp_path):
         writer(SENTENCES, EMBEDDINGS)
         raise ZeroDivisionError
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("e.out", "older")]
+
+
+@pytest.mark.parametrize(("most_bytes", "full"), [(5_000, "temporary"), (-1, "/dev/full")])
+def test_a_full_disk_below_standard_output_is_one_line(tmp_path, most_bytes, full):
+    write_much = f"""
+import resource
+import numpy as np
+from bert_flow_tf.errors import exit_status
+from bert_flow_tf.files.embedding_files import embedding_writer
+
+def run():
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes}, {most_bytes}))
+    with embedding_writer("-", file_format="npy", width=4) as write:
+        write([""] * 1000, np.zeros([1000, 4]))
+
+raise SystemExit(exit_status(run))
+"""
+    (tmp_path / "temporary").mkdir()
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
+    with open("/dev/full", "wb") as stdout:
+        command = [sys.executable, "-c", write_much]
+        done = subprocess.run(command, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    assert ": no space left, found " in refusal(done.returncode, done.stderr, full)
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_format_is_that_of_the_ending():

@@ -110,8 +110,13 @@ def test_an_export_interrupted_before_its_stamp_is_made_again(workplace):
     stamp = workplace.root / "exp" / "recipe" / "nli_demo_1234_STS-B_avg-last-2_flow_export.json"
     stamp.write_text(json.dumps({**json.loads(stamp.read_text()), "state": "running"}))
     workplace.calls()
+    # What the stage did not make.
+    base = workplace.root / "exp" / "export" / "nli_demo_1234_STS-B_avg-last-2_flow"
+    (base / "2").mkdir()
+    (base / "models.config").write_text("mine")
     workplace.run()
     assert [module for module, _ in workplace.calls()] == ["bert_flow_tf.cli"]
+    assert sorted(path.name for path in base.iterdir()) == ["1", "2", "models.config"]
 
 
 @pytest.mark.parametrize(

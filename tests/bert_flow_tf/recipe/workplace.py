@@ -80,7 +80,7 @@ class Workplace:
         command = bert_flow.get_command(click.Context(bert_flow), arguments[0])
         options = command.make_context("export", list(arguments[1:])).params
         self._calls.append(("bert_flow_tf.cli", options))
-        out = pathlib.Path(options["out"])
+        out = pathlib.Path(options["out"]) / str(options["version"])
         if out.exists():
             return 2
         out.mkdir(parents=True)

@@ -3,6 +3,7 @@
 What its signatures answer is checked in `test_session.py`, as a server runs them.
 """
 
+import concurrent.futures
 import copy
 import json
 import shutil
@@ -74,6 +75,13 @@ def test_version_stays_unless_overwritten_by_one_of_the_options(sts_model, tmp_p
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
     description = json.loads((exported.path / "assets.extra" / "config.json").read_text())
     assert [description[name] for name in ("embedding_size", "max_seq_length", "normalized")] == [8, 4, True]
+
+
+def test_two_exports_at_once_make_two_versions(sts_model, tmp_path):
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        made = list(threads.map(lambda _: sts_model.export(tmp_path).path, range(2)))
+    assert sorted(made) == [tmp_path / "1", tmp_path / "2"]
+    assert all((path / "assets.extra" / "SHA256SUMS").is_file() for path in made)
 
 
 def test_bfloat16_halves_every_matrix_of_the_encoder(bfloat16_export):
