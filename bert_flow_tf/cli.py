@@ -33,9 +33,14 @@ class _Commands(click.Group):
         except UserError as error:
             line = command_line_message(error)
         except click.UsageError as error:
-            line = f"{error.ctx.command_path if error.ctx else 'bert-flow'}: {error.format_message()}"
+            line = usage_line(error)
         click.echo(f"error: {line}", err=True)
         sys.exit(2)
+
+
+def usage_line(error: click.UsageError) -> str:
+    """The line of an error of click's."""
+    return str(UserError(f"{error.ctx.command_path if error.ctx else 'bert-flow'}: {error.format_message()}"))
 
 
 @click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})

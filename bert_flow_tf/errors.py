@@ -8,13 +8,24 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+# What ends a line, moves a terminal's cursor, or is no text.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_LONGEST = 4000
+
 
 class UserError(Exception):
     """A mistake in a flag, a file or its contents.
 
     The message is one line that names the file, line, column or flag, what was found and what was expected. Command
     lines print it after ``error: `` on stderr, without a traceback, and exit with status 2.
+
+    What names and contents bring with them, line ends and other control characters, stands there as Python writes it.
     """
+
+    def __init__(self, message: str) -> None:
+        line = _CONTROLS.sub(lambda control: ascii(control[0])[1:-1], message)
+        # The end says what was expected.
+        super().__init__(line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 4 :]}")
 
 
 class ArgumentError(UserError):
@@ -26,6 +37,11 @@ class ArgumentError(UserError):
 
 # Argument -> the original's name for its flag.
 _FLAGS = {"pooling": "sentence_embedding_type"}
+
+
+def is_plain_number(text: str) -> bool:
+    """Whether the text has neither digits of other scripts nor `_`, which Python reads in numbers: `５`, `0_5`."""
+    return text.isascii() and "_" not in text
 
 
 def command_line_message(error: UserError) -> str:

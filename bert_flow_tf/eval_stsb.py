@@ -12,7 +12,7 @@ from bert_flow_tf.data import tasks
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
 
-_SPLIT_OF_IS_TEST = {1: "test", 0: "dev", -1: "train"}
+_SPLIT_OF_IS_TEST = {"1": "test", "0": "dev", "-1": "train"}
 
 # The original scores these on their test split whatever --is_test says.
 _TEST_ONLY = ("sick-r", "mrpc-regression")
@@ -25,7 +25,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     parser.add_argument("--glue_path", default="../glue_data", help="folder that holds the tasks' folders")
     parser.add_argument("--task_name", default="sts-b", help="a regression task")
     parser.add_argument("--pred_path", required=True, help="file with one predicted similarity per line")
-    parser.add_argument("--is_test", type=int, default=0, help="1 test, 0 dev, -1 train")
+    parser.add_argument("--is_test", default="0", help="1 test, 0 dev, -1 train")
     flags = parser.parse_args(arguments)
     task = tasks.get_task(flags.task_name)
     if flags.is_test not in _SPLIT_OF_IS_TEST:

@@ -5,8 +5,9 @@ import os
 import re
 import sys
 import typing
+from typing import Any
 
-from bert_flow_tf.errors import UserError, exit_status, quiet_libraries
+from bert_flow_tf.errors import UserError, exit_status, is_plain_number, quiet_libraries
 
 quiet_libraries(log_level="2")
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
@@ -19,12 +20,24 @@ from absl import app, flags, logging  # noqa: E402
 from bert_flow_tf.runs.folder import owned_run  # noqa: E402
 from bert_flow_tf.runs.settings import FLAGS, Settings  # noqa: E402
 
-_DEFINE = {
-    str: flags.DEFINE_string,
-    bool: flags.DEFINE_bool,
-    int: flags.DEFINE_integer,
-    float: flags.DEFINE_float,
-}
+
+class _Whole(flags.IntegerParser):
+    def convert(self, argument: Any) -> int:
+        return super().convert(_plain(argument))
+
+
+class _Real(flags.FloatParser):
+    def convert(self, argument: Any) -> float:
+        return super().convert(_plain(argument))
+
+
+def _plain(argument: Any) -> Any:
+    if isinstance(argument, str) and not is_plain_number(argument):
+        raise ValueError("expected ASCII digits")
+    return argument
+
+
+_NUMBERS = {int: _Whole, float: _Real}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -32,7 +45,11 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     for name, field in FLAGS.items():
         # The first of `str | None` is what a flag's text is read as.
         kind = (*typing.get_args(field.type), field.type)[0]
-        _DEFINE[kind](name, field.default, field.metadata["help"], flag_values=flag_values)
+        values = name, field.default, field.metadata["help"]
+        if kind in _NUMBERS:
+            flags.DEFINE(_NUMBERS[kind](), *values, flag_values, flags.ArgumentSerializer())
+        else:
+            (flags.DEFINE_bool if kind is bool else flags.DEFINE_string)(*values, flag_values=flag_values)
 
 
 def run(settings: Settings) -> None:
@@ -92,11 +109,26 @@ def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
     return exit_status(run_with_flags)
 
 
+def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
+    """What is no flag, after the flags have got their values.
+
+    Raises:
+      UserError: there is no such flag, or it has no such value.
+    """
+    try:
+        return flag_values(argv)
+    except flags.Error as error:
+        raise UserError(" ".join(str(error).split())) from error
+    except RecursionError as error:
+        # absl looks for names that are like the one that it does not know, letter by letter.
+        raise UserError("found a flag of thousands of letters, expected the name of one") from error
+
+
 def _parse(argv: list[str]) -> list[str]:
     try:
-        return flags.FLAGS(argv)
-    except flags.Error as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return parse(argv)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
 
 

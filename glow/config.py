@@ -18,6 +18,10 @@ _CHOICES = {
 }
 
 
+# Far above what was published; a flow of these numbers would not fit into memory.
+_MOST = {"coupling_width": 8192, "n_levels": 16, "depth": 256}
+
+
 @dataclasses.dataclass(frozen=True)
 class GlowConfig:
     """Architecture of a `glow.flow.Glow`; the keys are those of the original's config files, plus `coupling_residual`.
@@ -61,9 +65,9 @@ class GlowConfig:
         for key, choices in _CHOICES.items():
             if getattr(self, key) not in choices:
                 raise ValueError(f"{key}: found {getattr(self, key)!r}, expected one of {', '.join(choices)}")
-        for key in ("coupling_width", "n_levels", "depth"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key}: found {getattr(self, key)}, expected 1 or more")
+        for key, most in _MOST.items():
+            if not 1 <= getattr(self, key) <= most:
+                raise ValueError(f"{key}: found {getattr(self, key)}, expected 1 to {most}")
         if self.coupling_dropout != 0.0:
             found = self.coupling_dropout
             raise ValueError(f"coupling_dropout: found {found}, expected 0.0 (dropout is not supported)")
@@ -77,11 +81,14 @@ class GlowConfig:
         Raises:
           ValueError: no such file, not JSON, an unknown or missing key, or as the class; names the file.
         """
+        path = pathlib.Path(path)
+        if path.exists() and not path.is_file():
+            raise ValueError(f"{path}: cannot read the flow config: not a file")
         try:
-            values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+            values = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"{path}: cannot read the flow config: {error.strerror}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}: not a JSON file: {error}") from None
         if not isinstance(values, dict):
             raise ValueError(f"{path}: found {type(values).__name__}, expected an object of flow settings")

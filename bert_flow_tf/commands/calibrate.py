@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import zipfile
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -153,18 +152,12 @@ def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     import numpy as np
 
     from bert_flow_tf.evaluation.calibration import check_finite
+    from bert_flow_tf.files.reading import read_array
 
-    try:
-        matrix = np.load(path, allow_pickle=False)
-    except FileNotFoundError:
-        raise UserError(f"--embeddings={path}: no such file") from None
-    except OSError as error:
-        raise UserError(f"--embeddings={path}: cannot be read ({error.strerror or error})") from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UserError(f"--embeddings={path}: not a .npy file of numbers ({error})") from error
-    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating):
-        found = f"{matrix.dtype} {matrix.shape}" if isinstance(matrix, np.ndarray) else "several arrays"
-        raise UserError(f"--embeddings={path}: found {found}, expected one matrix of floating-point numbers")
+    expected = "one matrix of floating-point numbers"
+    matrix = read_array(path, expected, name=f"--embeddings={path}")
+    if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating):
+        raise UserError(f"--embeddings={path}: found {matrix.dtype} {matrix.shape}, expected {expected}")
     if len(matrix) != rows:
         raise UserError(f"--embeddings={path}: found {len(matrix)} rows, expected the task's {rows} sentences")
     check_finite(matrix, f"--embeddings={path}")

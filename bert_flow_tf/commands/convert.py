@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from bert_flow_tf.commands.options import WholeNumber
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
 from bert_flow_tf.errors import UserError
@@ -24,8 +25,8 @@ from glow.config import DEFAULT_CONFIG
 )
 @click.option("--sentence_embedding_type", metavar="NAME", help="Of the run that wrote --tf1_flow: avg, cls, …")
 @click.option("--flow_model_config", metavar="NAME|FILE", help=f"Of that run.  [default: {DEFAULT_CONFIG}]")
-@click.option("--max_seq_length", type=click.IntRange(3), metavar="N", help="Of that run.  [default: 64]")
-@click.option("--low_dim", type=int, metavar="N", help="Of that run.  [default: -1, none]")
+@click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Of that run.  [default: 64]")
+@click.option("--low_dim", type=WholeNumber(), metavar="N", help="Of that run.  [default: -1, none]")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder of --tf1_flow, where the checkpoint holds none.")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
 @click.option("--bert_config_file", metavar="FILE", help="Of the BERT in --tf1_flow, where it is not beside it.")

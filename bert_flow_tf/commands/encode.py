@@ -2,7 +2,7 @@
 
 import click
 
-from bert_flow_tf.commands.options import ModelOptions, SentenceInput, input_options, model_options
+from bert_flow_tf.commands.options import ModelOptions, SentenceInput, WholeNumber, input_options, model_options
 from bert_flow_tf.commands.outputs import own_file
 from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer, format_of
 
@@ -15,7 +15,7 @@ from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer
     "--output_format", type=click.Choice(sorted(FORMATS.values())), help="If the file's ending does not say it."
 )
 @click.option(
-    "--batch_size", type=click.IntRange(1), metavar="N", help="Sentences per step; by default the fastest number."
+    "--batch_size", type=WholeNumber(1), metavar="N", help="Sentences per step; by default the fastest number."
 )
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")

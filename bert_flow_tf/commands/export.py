@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from bert_flow_tf.commands.options import WholeNumber
 from bert_flow_tf.commands.outputs import own
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
@@ -14,13 +15,18 @@ from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
 @click.option("--model", required=True, metavar="RUN", help="Finished run, one of its checkpoints, or a saved model.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of the model; the version becomes a folder in it.")
 @click.option(
-    "--version", type=int, metavar="N", help="For TensorFlow Serving.  [default: one above the highest there]"
+    "--version", type=WholeNumber(), metavar="N", help="For TensorFlow Serving.  [default: one above the highest there]"
 )
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
 @click.option(
-    "--low_dim", type=int, metavar="D", help="Average channels after the flow, down to D.  [default: the run's]"
+    "--low_dim",
+    type=WholeNumber(),
+    metavar="D",
+    help="Average channels after the flow, down to D.  [default: the run's]",
 )
-@click.option("--max_seq_length", type=int, metavar="N", help="Cut sentences at N word pieces.  [default: the run's]")
+@click.option(
+    "--max_seq_length", type=WholeNumber(), metavar="N", help="Cut sentences at N word pieces.  [default: the run's]"
+)
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),

@@ -7,7 +7,9 @@ import click
 from bert_flow_tf.commands.options import (
     ENCODER_OPTIONS,
     ModelOptions,
+    Number,
     SentenceInput,
+    WholeNumber,
     flow_config_name,
     input_options,
     with_options,
@@ -17,7 +19,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import SAVED_MODEL
 from glow.config import DEFAULT_CONFIG
 
-_POSITIVE = click.FloatRange(min=0, min_open=True)
+_POSITIVE = Number(0, min_open=True)
 
 
 @click.command()
@@ -27,9 +29,9 @@ _POSITIVE = click.FloatRange(min=0, min_open=True)
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @click.option("--flow_model_config", callback=flow_config_name, default=DEFAULT_CONFIG, metavar="NAME|FILE")
 @click.option("--num_train_epochs", type=_POSITIVE, default=1.0, metavar="X")
-@click.option("--train_batch_size", type=click.IntRange(1), default=64, metavar="N", help="Sentences per step.")
+@click.option("--train_batch_size", type=WholeNumber(1), default=64, metavar="N", help="Sentences per step.")
 @click.option("--flow_learning_rate", type=_POSITIVE, default=1e-3, metavar="X")
-@click.option("--seed", type=click.IntRange(0), default=1234, metavar="N")
+@click.option("--seed", type=WholeNumber(0), default=1234, metavar="N")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
     source: SentenceInput,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, is_plain_number
 from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
 
 if TYPE_CHECKING:
@@ -24,6 +24,24 @@ Decorator = Callable[[Command], Command]
 _MOST_SEEDS = 1000
 _LARGEST_SEED = 999_999_999
 
+
+class _PlainNumber(click.ParamType):
+    """What click's numbers share here: ASCII digits."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not is_plain_number(value):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class WholeNumber(_PlainNumber, click.IntRange):
+    """Type of an option: `WholeNumber(1)` is 1 or more."""
+
+
+class Number(_PlainNumber, click.FloatRange):
+    """Type of an option: `Number(0, min_open=True)` is any positive number."""
+
+
 SENTEVAL_OPTION = click.option(
     "--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on."
 )
@@ -32,7 +50,7 @@ ENCODER_OPTIONS = [
     click.option(
         "--sentence_embedding_type", metavar="NAME", help="Pooling of --bert_hub: avg, cls, …  [default: avg]"
     ),
-    click.option("--max_seq_length", type=click.IntRange(3), metavar="N", help="Of --bert_hub.  [default: 64]"),
+    click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Of --bert_hub.  [default: 64]"),
 ]
 
 

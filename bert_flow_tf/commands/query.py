@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from bert_flow_tf.commands.options import Number, WholeNumber
 from bert_flow_tf.commands.outputs import own_file
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
@@ -24,14 +25,14 @@ _DEFAULT_SIGNATURE = "serving_default"
     metavar="NAME",
     help="The model's name at the server: its folder's when it was exported. Or that folder, as given to serve.sh.",
 )
-@click.option("--version", type=click.IntRange(min=0), metavar="N", help="The model's version.  [default: the newest]")
+@click.option("--version", type=WholeNumber(0), metavar="N", help="The model's version.  [default: the newest]")
 @click.option(
     "--signature",
     type=click.Choice([_DEFAULT_SIGNATURE, "pooled"]),
     help=f"pooled: embeddings before the flow.  [default: {_DEFAULT_SIGNATURE}]",
 )
-@click.option("--timeout", type=float, default=10.0, metavar="S", help="Seconds that a request may take.")
-@click.option("--batch_size", type=click.IntRange(min=1), default=32, metavar="N", help="Rows per request.")
+@click.option("--timeout", type=Number(), default=10.0, metavar="S", help="Seconds that a request may take.")
+@click.option("--batch_size", type=WholeNumber(1), default=32, metavar="N", help="Rows per request.")
 @click.option("--input", "input_file", metavar="FILE", help="Sentences, one per line, in UTF-8; - is standard input.")
 @click.option("--pair", "pairs", nargs=2, multiple=True, metavar="A B", help="Two sentences to compare; may recur.")
 @click.option("--similarity", metavar="FILE", help="Pairs to compare: two columns, a tab between; - is standard input.")

@@ -9,16 +9,25 @@ import pathlib
 import re
 from collections.abc import Sequence
 
+import msgspec
+
 from bert_flow_tf.data import datasets, tasks
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.outputs import FolderKind, output_folder
 from bert_flow_tf.files.ownership import owned
 
 # Names what the folder was made of, and marks it as one that may be replaced.
 MARKER_FILE = "prepared.json"
 FULL_TEXT_FILE = "full.txt"
+
+
+class _Marker(msgspec.Struct):
+    """What is read back of `MARKER_FILE`: number of rows by the name of each file."""
+
+    files: dict[str, int]
 
 
 def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
@@ -30,8 +39,8 @@ def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
 def _written_names(marker: pathlib.Path) -> list[str]:
     """Names of what this module wrote, from its marker; empty where that is missing or something else."""
     try:
-        return [MARKER_FILE, *json.loads(marker.read_text(encoding="utf-8"))["files"]]
-    except (OSError, ValueError, KeyError, TypeError):
+        return [MARKER_FILE, *read_json(marker, _Marker, expected="a prepared folder's", versioned=False).files]
+    except UserError:
         return []
 
 

@@ -16,7 +16,6 @@ import dataclasses
 import logging
 import math
 import os
-import pathlib
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, is_plain_number
+from bert_flow_tf.files.reading import read_file
 
 SPLITS = ("train", "dev", "test")
 
@@ -259,21 +259,20 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
     return np.asarray(_labels(task, layout.columns[-1], path, rows), np.float64)
 
 
-def read_lines(path: str | os.PathLike, *, keeps_empty_end: bool = False) -> list[str]:
+def read_lines(
+    path: str | os.PathLike, expected: str = "a text file", *, keeps_empty_end: bool = False, is_stream: bool = False
+) -> list[str]:
     """The lines of a UTF-8 text file, without line ends (LF or CRLF), byte order mark and empty lines at the end.
 
-    With `keeps_empty_end` empty lines at the end stay, for a file in which an empty line says something.
+    With `keeps_empty_end` empty lines at the end stay, for a file in which an empty line says something. For
+    `is_stream` see `files.reading.open_file`.
 
     Raises:
       UserError: no such file, a folder, an unreadable file, or bytes that are not UTF-8.
     """
+    data = read_file(path, expected, is_stream=is_stream)
     try:
-        data = pathlib.Path(path).read_bytes()
         lines = [line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n")]
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
         raise UserError(f"{path}, line {line}: byte 0x{byte:02x} found, expected UTF-8") from None
@@ -287,7 +286,7 @@ def read_lines(path: str | os.PathLike, *, keeps_empty_end: bool = False) -> lis
 def parse_number(text: str, place: str) -> float:
     """The finite number that `text` spells; anything else is a `UserError` that begins with `place`."""
     try:
-        number = float(text)
+        number = float(text if is_plain_number(text) else "")
     except ValueError:
         raise UserError(f"{place}: found {text!r}, expected a number") from None
     if not math.isfinite(number):
@@ -351,10 +350,11 @@ def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[tu
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
         _check_header(path, layout, rows.pop(0)[1])
-    complete = [(number, row) for number, row in rows if len(row) >= layout.min_columns]
+    least = layout.min_columns
+    complete = [(number, row) for number, row in rows if len(row) >= least]
     if len(complete) < len(rows):
-        number, row = next((number, row) for number, row in rows if len(row) < layout.min_columns)
-        found = f"{path}, line {number}: {len(row)} columns found, at least {layout.min_columns} expected"
+        number, row = next((number, row) for number, row in rows if len(row) < least)
+        found = f"{path}, line {number}: {len(row)} columns found, at least {least} expected"
         if not skips_incomplete:
             raise UserError(found)
         _logger.warning("Incomplete line, ignored. %s (%d such lines)", found, len(rows) - len(complete))

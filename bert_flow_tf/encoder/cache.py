@@ -1,5 +1,6 @@
 """Embeddings of sentences on disk, under a digest of what made them."""
 
+import contextlib
 import hashlib
 import io
 import math
@@ -18,6 +19,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file, require_space
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.ownership import owned, sweep
+from bert_flow_tf.files.reading import array_in, read_file
 
 _CACHE_VERSION = 4
 _DIGEST_SIZE = hashlib.sha256().digest_size
@@ -88,15 +90,14 @@ def _read(path: pathlib.Path, shape: tuple[int, int]) -> np.ndarray | None:
     """The float32 array of a cache's file; None where there is none, or, with a warning, where it is damaged."""
     if not path.exists():
         return None
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}), expected a cache's file") from error
-    if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() != data[-_DIGEST_SIZE:]:
+    data = read_file(path, "a cache's file")
+    embeddings = None
+    if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() == data[-_DIGEST_SIZE:]:
+        with contextlib.suppress(UserError):
+            embeddings = array_in(io.BytesIO(data), str(path), "embeddings")
+    if embeddings is None or embeddings.shape != shape or embeddings.dtype != np.float32:
         logging.warning("%s is damaged and is recomputed", path)
         return None
-    embeddings = np.load(io.BytesIO(data), allow_pickle=False)
-    assert embeddings.shape == shape and embeddings.dtype == np.float32, "its name says what it holds"
     logging.info("Embeddings read from %s", path)
     return embeddings
 

@@ -15,8 +15,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text as text
 
+from bert_flow_tf.data.tasks import read_lines
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.sentence_files import read_sentences
 
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
 _WHITE_SPACE = r"[\s\p{Z}]"
@@ -43,11 +43,12 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
       UserError: the file is missing or not UTF-8, a line is empty or repeats an earlier one, or a special token is
       missing.
     """
-    vocab = [line.strip(" \t\r") for line in read_sentences(path, file_format="text")]
+    vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keeps_empty_end=True)]
     first_line: dict[str, int] = {}
     for number, piece in enumerate(vocab, start=1):
-        if not piece:
-            raise UserError(f"{path}, line {number}: empty, expected a word piece")
+        if not piece or "\0" in piece:
+            found = "found a NUL" if piece else "empty"
+            raise UserError(f"{path}, line {number}: {found}, expected a word piece")
         if piece in first_line:
             raise UserError(
                 f"{path}, line {number}: {piece!r} is already on line {first_line[piece]}, expected each piece once"

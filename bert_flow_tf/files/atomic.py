@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import FolderKind, output_folder
-from bert_flow_tf.files.ownership import OLD, Owned, identity, owned, part_of
+from bert_flow_tf.files.ownership import OLD, Owned, identity, owned, part_of, resolved
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What TensorFlow, and NumPy's tofile, say instead of the number.
@@ -40,7 +40,7 @@ def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib
       UserError: the place cannot be written to, or another process is writing there, and nothing of the block has run;
         the disk is full; or another process made a file of that name meanwhile, and the result has another name.
     """
-    path = pathlib.Path(path).resolve()
+    path = resolved(path)
     with owned(path, wait=wait) as place, refusing_full_disk(path):
         part = part_of(path)
         part.touch()
@@ -63,7 +63,7 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     Raises:
       UserError: as `new_file`.
     """
-    path = pathlib.Path(path).resolve()
+    path = resolved(path)
     with owned(path) as place, refusing_full_disk(path):
         workspace = part_of(path)
         folder = workspace / "new"

@@ -13,6 +13,7 @@ from absl import logging
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import refusing_full_disk, require_space, sync, write_atomically
 from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.reading import open_file, read_text
 
 # What TensorFlow says of a file that it could read, and whose contents are not what it wrote.
 _DAMAGE = (
@@ -36,9 +37,12 @@ class Checkpoint:
 
     def __init__(self, prefix: str | os.PathLike) -> None:
         self.prefix = pathlib.Path(prefix)
+        for path in checkpoint_files(prefix).values() if self.prefix.parent.is_dir() else ():
+            # TensorFlow would wait for a pipe.
+            open_file(path, "a checkpoint's file").close()
         try:
             self._reader = tf.train.load_checkpoint(str(prefix))
-        except (tf.errors.OpError, ValueError) as error:
+        except (tf.errors.OpError, ValueError, IndexError) as error:
             raise UserError(f"{prefix}: checkpoint cannot be read: {str(error).splitlines()[0]}") from error
         self.shapes: dict[str, list[int]] = self._reader.get_variable_to_shape_map()
         self.dtypes: dict[str, tf.DType] = self._reader.get_variable_to_dtype_map()
@@ -74,12 +78,24 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
     if (path / "bert_model.ckpt.index").is_file():
         return path / "bert_model.ckpt"
     found = sorted(file.name.removesuffix(".index") for file in path.glob("*.index"))
-    latest = tf.train.latest_checkpoint(str(path)) if len(found) > 1 else None
+    latest = latest_checkpoint(path) if len(found) > 1 else None
     if latest is not None:
         return pathlib.Path(latest)
     if len(found) != 1:
         raise UserError(f"{path}: found {', '.join(found) or 'no checkpoint'}, expected one")
     return path / found[0]
+
+
+def latest_checkpoint(folder: pathlib.Path) -> str | None:
+    """Prefix of the checkpoint that TensorFlow's file `checkpoint` in the folder names; None where it names none.
+
+    Raises:
+      UserError: the file cannot be read.
+    """
+    if (folder / "checkpoint").exists():
+        # TensorFlow would wait for a pipe, and takes other bytes for text.
+        read_text(folder / "checkpoint", "TensorFlow's list of checkpoints")
+    return tf.train.latest_checkpoint(str(folder))
 
 
 def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:

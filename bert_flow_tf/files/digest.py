@@ -2,12 +2,11 @@
 
 import hashlib
 import os
-import pathlib
 from collections.abc import Iterable
 
 import numpy as np
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.reading import cannot_be_read, open_file
 
 
 def file_digest(path: str | os.PathLike) -> str:
@@ -16,14 +15,14 @@ def file_digest(path: str | os.PathLike) -> str:
     Raises:
       UserError: the file cannot be read.
     """
-    try:
-        with pathlib.Path(path).open("rb") as stream:
-            digest = hashlib.sha256()
+    digest = hashlib.sha256()
+    with open_file(path, "a file") as stream:
+        try:
             while block := stream.read(1 << 20):
                 digest.update(block)
-            return digest.hexdigest()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        except OSError as error:
+            raise cannot_be_read(path, error, "a file") from error
+    return digest.hexdigest()
 
 
 def update_with_arrays(digest: "hashlib._Hash", arrays: Iterable[tuple[str, np.ndarray]]) -> None:

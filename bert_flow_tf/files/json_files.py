@@ -2,7 +2,6 @@
 
 import math
 import os
-import pathlib
 import re
 from typing import Any, TypeVar
 
@@ -10,10 +9,13 @@ import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
+from bert_flow_tf.files.reading import read_file
 
 # Of every JSON file that this version writes and reads back, and part of the cache keys of converted encoders: to be
 # raised when a file, or the folder that a conversion makes of the same weights, changes.
 FORMAT_VERSION = 2
+# Bytes: thousands of times what a record has. What is read of them takes up to 30 times as much memory.
+_LARGEST = 1 << 25
 T = TypeVar("T")
 
 
@@ -33,11 +35,7 @@ def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versione
       UserError: the file cannot be read, is not JSON, is of another format version, or a value is missing or of
         another type; the line names the key.
     """
-    path = pathlib.Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}), expected {expected}") from error
+    data = read_file(path, expected, most=_LARGEST)
     try:
         if versioned:
             version = msgspec.json.decode(data, type=_Version).format_version

@@ -22,7 +22,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.reading import read_file
 
 # Seconds after which a lease that was not renewed is of a dead owner.
 LEASE = 60.0
@@ -43,6 +46,14 @@ class Owned:
 _owned: dict[tuple[int, pathlib.Path], Owned] = {}
 
 
+def resolved(path: str | os.PathLike) -> pathlib.Path:
+    """The absolute path, links followed; a `UserError` where they lead nowhere but to themselves."""
+    try:
+        return pathlib.Path(path).resolve()
+    except (OSError, RuntimeError) as error:
+        raise UserError(f"{path}: found a link to itself, expected a place to write to") from error
+
+
 @contextlib.contextmanager
 def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
     """A context in which nobody else owns the place; within it this thread may ask for the place again.
@@ -58,7 +69,7 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
       UserError: another process owns the place and `wait` is false, or no file can be made beside it.
     """
     # Where links lead: a place has one name.
-    path = pathlib.Path(path).resolve()
+    path = resolved(path)
     key = threading.get_ident(), path
     if key in _owned:
         yield _owned[key]
@@ -285,11 +296,17 @@ def _this_process() -> bytes:
     ).encode()
 
 
+class _Owner(msgspec.Struct):
+    host: str
+    pid: int
+    since: str
+
+
 def _owner(lock: pathlib.Path) -> str:
     """The owner of a lock in words."""
     for path in (lock, lock.with_suffix(".bert_flow_lease")):
         # A lock that is being released, or not written yet, says nothing.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            owner = json.loads(path.read_bytes())
-            return f"process {owner['pid']} on {owner['host']} (since {owner['since']})"
+        with contextlib.suppress(UserError, ValueError, RecursionError):
+            owner = msgspec.json.decode(read_file(path, "a lock", most=1 << 16), type=_Owner)
+            return f"process {owner.pid} on {owner.host} (since {owner.since})"
     return "another process"

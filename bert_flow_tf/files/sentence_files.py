@@ -5,16 +5,21 @@ import itertools
 import json
 import os
 import pathlib
+import re
+import reprlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Set
 from types import ModuleType
 from typing import Any, BinaryIO
 
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.reading import cannot_be_read, open_file
 
 STDIN = "-"
 FORMATS = {".txt": "text", ".tsv": "tsv", ".jsonl": "jsonl", ".parquet": "parquet"}
 _COLUMN = "sentence"
+_NUMBER = re.compile("[1-9][0-9]{0,8}")
+_EXPECTED = "a file of sentences"
 # Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
 PART = 16384
 
@@ -102,12 +107,12 @@ def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
 
 
 def _open(path: Path) -> BinaryIO:
-    return sys.stdin.buffer if str(path) == STDIN else pathlib.Path(path).open("rb")
+    return sys.stdin.buffer if str(path) == STDIN else open_file(path, _EXPECTED, is_stream=True)
 
 
 def _lines(path: Path, name: str) -> Iterator[str]:
-    try:
-        with _open(path) as stream:
+    with _open(path) as stream:
+        try:
             for number, line in enumerate(stream, start=1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
@@ -115,8 +120,8 @@ def _lines(path: Path, name: str) -> Iterator[str]:
                     yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
                 except UnicodeDecodeError as error:
                     raise UserError(f"{name}, line {number}: byte {error.start} is not UTF-8") from error
-    except OSError as error:
-        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
+        except OSError as error:
+            raise cannot_be_read(name, error, _EXPECTED) from error
 
 
 def _check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> None:
@@ -128,7 +133,7 @@ def _check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> 
 def _tsv(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
     lines = _lines(path, name)
     first = 1
-    if all(column.isdecimal() and column != "0" for column in columns):
+    if all(map(_NUMBER.fullmatch, columns)):
         positions = [int(column) - 1 for column in columns]
     else:
         header = next(lines, "").split("\t")
@@ -148,7 +153,7 @@ def _json_lines(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[
         place = f"{name}, line {number}"
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{place}: not JSON ({error}), expected an object per line") from error
         if not isinstance(record, dict):
             raise UserError(f"{place}: found {type(record).__name__}, expected an object")
@@ -158,7 +163,7 @@ def _json_lines(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[
 
 def _string(value: object, place: str, column: str) -> str:
     if not isinstance(value, str):
-        raise UserError(f"{place}: {column}: found {value!r}, expected a string")
+        raise UserError(f"{place}: {column}: found {reprlib.repr(value)}, expected a string")
     return value
 
 
@@ -166,7 +171,11 @@ def _parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str
     pyarrow = import_pyarrow(name)
     try:
         # Parquet is read from its end: standard input is taken whole.
-        source = pyarrow.BufferReader(sys.stdin.buffer.read()) if str(path) == STDIN else path
+        if str(path) == STDIN:
+            source = pyarrow.BufferReader(sys.stdin.buffer.read())
+        else:
+            source = path
+            open_file(path, _EXPECTED).close()
         file = pyarrow.parquet.ParquetFile(source)
         _check_columns(name, columns, file.schema_arrow.names)
         number = 0

@@ -6,7 +6,6 @@ each of the flow's variables by its path; `bert_flow.json`, the configuration; a
 
 import os
 import pathlib
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +18,7 @@ from bert_flow_tf.files.atomic import copy_folder, new_output
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.outputs import FolderKind
+from bert_flow_tf.files.reading import read_arrays
 from bert_flow_tf.model.card import model_card
 from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
 
@@ -133,6 +133,8 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Mod
 
     path = pathlib.Path(path)
     config = read_json(path / CONFIG_FILE, SavedModelConfig, expected="a saved model's configuration")
+    if config.model.flow is not None and FLOW_FILE not in config.files:
+        raise UserError(f"{path / CONFIG_FILE}: files: found no {FLOW_FILE}, expected it, as there is a flow")
     for name, digest in config.files.items():
         if not (path / name).is_file():
             raise UserError(f"{path / name}: missing, expected every file of the saved model")
@@ -147,11 +149,7 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Mod
     source = resolve_encoder(bert_hub=handle, recorded=recorded)
     model = build_model(source, config.model)
     if model.flow is not None:
-        try:
-            with np.load(path / FLOW_FILE, allow_pickle=False) as file:
-                arrays = dict(file)
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
-            raise UserError(f"{path / FLOW_FILE}: cannot be read ({error}), expected the flow's arrays") from error
+        arrays = read_arrays(path / FLOW_FILE, "the flow's arrays")
         variables = model.flow.variables_by_path
         check_arrays(arrays, variables, path / FLOW_FILE, "the flow")
         for name, variable in variables.items():

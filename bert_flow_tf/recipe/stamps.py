@@ -3,7 +3,7 @@
 import pathlib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -11,6 +11,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.recipe.stages import Stage
 from bert_flow_tf.runs.folder import differences
+from bert_flow_tf.runs.record import Seconds
 
 RUNNING = "running"
 FINISHED = "finished"
@@ -20,10 +21,10 @@ TO_DO_AGAIN = "to do again"
 class Stamp(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of a `Stage` that was begun, and the scores of what it predicted on a split."""
 
-    state: str  # `RUNNING`, `FINISHED` or `TO_DO_AGAIN`.
+    state: Annotated[str, msgspec.Meta(pattern=f"^({RUNNING}|{FINISHED}|{TO_DO_AGAIN})$")]
     title: str
     settings: dict[str, str]
-    seconds: float = 0.0
+    seconds: Seconds = 0.0
     pearson: float | None = None
     spearman: float | None = None
     auc: float | None = None

@@ -1,5 +1,6 @@
 """All that a report shows of any number of results: collected, and set beside what is comparable."""
 
+import math
 import pathlib
 import re
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ import msgspec
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import FORMAT_VERSION
+from bert_flow_tf.files.reading import read_file, read_text
 from bert_flow_tf.paper.figures import original_runs, paper_tables
 from bert_flow_tf.results.comparisons import (
     UNKNOWN,
@@ -220,12 +222,12 @@ def _evaluation_lines(path: pathlib.Path) -> dict[str, float]:
     if not path.is_file():
         return {}
     figures = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(read_text(path, "an evaluation of run_siamese").splitlines(), start=1):
         # Without labels on dev a correlation is written as nan: nothing to show.
         if re.fullmatch(r"eval_\w+ = nan", line):
             continue
-        match = re.fullmatch(r"(\w+) = (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)", line)
-        if match is None:
+        match = re.fullmatch(r"(\w+) = (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)", line, re.ASCII)
+        if match is None or not math.isfinite(float(match[2])):
             raise UserError(f"{path}, line {number}: found {line!r}, expected a name, = and a finite number")
         figures[match[1]] = float(match[2])
     return figures
@@ -333,10 +335,7 @@ def analysis_plots(sources: Sequence[Source]) -> dict[str, bytes]:
     for kind, (file, _) in _PLOTS.items():
         for number, source in enumerate((one for one in sources if one.kind == kind), start=1):
             path, expected = source.path / file, "the plot that bert-flow analyze writes"
-            try:
-                drawing = path.read_bytes()
-            except OSError as error:
-                raise UserError(f"{path}: cannot be read ({error.strerror}), expected {expected}") from error
+            drawing = read_file(path, expected)
             if b"<svg" not in drawing:
                 raise UserError(f"{path}: found content that is not SVG, expected {expected}")
             plots[f"{kind}-{number}"] = drawing

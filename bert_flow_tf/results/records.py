@@ -14,7 +14,7 @@ from bert_flow_tf.evaluation import isotropy
 from bert_flow_tf.evaluation.protocols import PROTOCOLS
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.runs.record import Encoder, Model, Result, TrainingResults
+from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Seconds, TrainingResults
 
 # What the recipe scored, in a run's folder.
 SCORES_FILE = "recipe_scores.json"
@@ -24,13 +24,14 @@ REPORT = "report"
 
 # A correlation, or an area under the ROC curve, as a fraction.
 Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]
+Deviation = Annotated[float, msgspec.Meta(ge=0)]
 Metric = Literal["spearman", "auc"]
 
 
 class SubsetScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Number of pairs of one set, and its scores."""
 
-    pairs: int
+    pairs: Count
     spearman: Score | None = None
     pearson: Score | None = None
     auc: Score | None = None
@@ -43,7 +44,7 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metric: Metric  # The one that stands for the task.
     split: str
     source: str  # Where the pairs were read.
-    pairs: int
+    pairs: Count
     # By protocol; "all" alone for a task of one set.
     spearman: dict[str, Score] = {}
     pearson: dict[str, Score] = {}
@@ -71,14 +72,14 @@ class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
     model: Model
     task: str
     splits: list[str]
-    pairs: int
+    pairs: Count
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A score over seeds; the deviation is over n - 1, None for one seed."""
 
     mean: Score
-    std: float | None
+    std: Deviation | None
     median: Score
     values: list[Score]
 
@@ -86,7 +87,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One seed's scores of one row, the model they are of, and the folder of the run."""
 
-    seed: int
+    seed: Count
     directory: str
     model: Model
     scores: TaskScores
@@ -112,7 +113,7 @@ class ReproducedTask(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str | None
     split: str
     source: str
-    pairs: int
+    pairs: Count
     rows: dict[str, ReproducedRow]
 
 
@@ -122,42 +123,42 @@ class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
     encoder: str
     encoder_flags: dict[str, str]
     with_nli: bool
-    seeds: list[int]
+    seeds: list[Count]
     tasks: dict[str, ReproducedTask]
 
 
 class SeedScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of a flow that was learned with one seed."""
 
-    seed: int
+    seed: Count
     spearman: Score | None = None
     pearson: Score | None = None
     auc: Score | None = None
-    fit_seconds: float
+    fit_seconds: Seconds
 
 
 class CalibrationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of one calibration, as `evaluation.compare.compare` gives them."""
 
     method: str
-    k: int | None = None
+    k: Positive | None = None
     dev: Score | None = None
     spearman: Score | None = None
     pearson: Score | None = None
     auc: Score | None = None
-    std: float | None = None
+    std: Deviation | None = None
     median: Score | None = None
     by_seed: list[SeedScores] = []
     dev_by_k: dict[str, Score] = {}
-    seconds: float
+    seconds: Seconds
 
 
 class SplitPairs(msgspec.Struct, frozen=True, kw_only=True):
     """Number of pairs of each split."""
 
-    train: int
-    dev: int
-    test: int
+    train: Count
+    dev: Count
+    test: Count
 
 
 class CalibrationData(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,10 +179,10 @@ class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
     flow_model_config: str
     metric: Metric
     fit_on: Literal["all", "train"]
-    fit_rows: int
-    width: int
-    constant_channels: list[int]
-    seeds: list[int]
+    fit_rows: Count
+    width: Positive
+    constant_channels: list[Count]
+    seeds: list[Count]
     rows: list[CalibrationRow]
 
 
@@ -195,8 +196,8 @@ class LexicalCorrelations(msgspec.Struct, frozen=True, kw_only=True, rename={"ed
 class CloseCorrelations(msgspec.Struct, frozen=True, kw_only=True):
     """The same of the pairs up to an edit distance, and why some are undefined."""
 
-    max_distance: int
-    pairs: int
+    max_distance: Count
+    pairs: Count
     rows: dict[str, LexicalCorrelations]
     undefined: list[str]
 
@@ -207,7 +208,7 @@ class Lexical(Result, frozen=True, kw_only=True, tag="lexical"):
     model: Model
     task: str
     split: str
-    pairs: int
+    pairs: Count
     rows: dict[str, LexicalCorrelations]
     close: CloseCorrelations
 
@@ -216,8 +217,8 @@ class Words(Result, frozen=True, kw_only=True, tag="words"):
     """What `bert-flow analyze words` measured: word embeddings, which come before the layers and the pooling."""
 
     encoder: Encoder
-    pieces: int
-    ranked_words: int
+    pieces: Count
+    ranked_words: Count
     frequencies: str
     bins: Annotated[list[RankBin], msgspec.Meta(min_length=4, max_length=4)]
 
@@ -228,7 +229,7 @@ class Isotropy(Result, frozen=True, kw_only=True, tag="isotropy"):
     model: Model
     task: str
     split: str
-    sentences: int
+    sentences: Count
     measures: dict[str, isotropy.Isotropy]
     reference: isotropy.Isotropy
     bits_per_dim: dict[str, float]

@@ -71,7 +71,7 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> tuple[list[Source], list[
         if source is not None:
             sources.append(source)
             continue
-        if path.is_file():
+        if not path.is_dir():
             raise ArgumentError(f"runs: {path}: found a file of another kind, expected {_EXPECTED}")
         shown = (child for child in sorted(path.iterdir()) if not child.name.startswith("."))
         children = {child: _source(child) for child in shown if child.is_dir() or child.suffix == ".json"}

@@ -12,6 +12,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.ownership import is_lock, make_directory, owned
+from bert_flow_tf.files.reading import read_file, read_text
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
@@ -53,7 +54,7 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
     Raises:
       UserError: the file exists, differs, and `overwrite` is false.
     """
-    if path.exists() and not overwrite and path.read_text(encoding="utf-8") != text:
+    if path.exists() and not overwrite and read_file(path, "results") != text.encode():
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
     make_directory(path.parent)
     if record is not None:
@@ -134,11 +135,8 @@ def latest_checkpoint(run_dir: pathlib.Path) -> str:
       UserError: the run has none.
     """
     path = run_dir / "checkpoint"
-    found = None
-    with contextlib.suppress(FileNotFoundError):
-        found = re.search(r'^model_checkpoint_path: "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)
+    expected = "that of a finished run; --overwrite trains it again"
+    found = re.search(r'^model_checkpoint_path: "(.+)"$', read_text(path, expected), re.MULTILINE)
     if not found:
-        raise UserError(
-            f"{path}: no model_checkpoint_path found, expected that of a finished run; --overwrite trains it again"
-        )
+        raise UserError(f"{path}: no model_checkpoint_path found, expected {expected}")
     return str(run_dir / found[1])

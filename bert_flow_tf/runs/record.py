@@ -6,6 +6,7 @@ import importlib.metadata
 import pathlib
 import platform
 import re
+from typing import Annotated
 
 import msgspec
 
@@ -15,6 +16,9 @@ from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
 from glow.config import GlowConfig
 
 CONFIG_FILE = "config.json"
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
 Setting = bool | int | float | str | None
 
 _UNCASED_PREPROCESS = "bert_en_uncased_preprocess"
@@ -39,9 +43,9 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     """What an encoder or a flow learned on, and how; without any argument, a training of which nothing is recorded."""
 
     task: str | None = None  # None for one's own sentences.
-    pairs: int | None = None  # Of an epoch, one that recurs counted every time; None for one's own sentences.
+    pairs: Count | None = None  # Of an epoch, one that recurs counted every time; None for one's own sentences.
     settings: dict[str, Setting] = {}  # Flags of `run_siamese`, or arguments of `BertFlow.fit`, that it depends on.
-    seed: int | None = None  # Of everything random.
+    seed: Count | None = None  # Of everything random.
     began_with: "Training | None" = None  # What made the weights that it began with; None where it is the first.
 
 
@@ -70,8 +74,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     encoder: Encoder
     pooling: str  # `sentence_embedding_type`.
-    max_seq_length: int  # Word pieces that a sentence is cut to.
-    low_dim: int | None = None  # Channels that neighbouring ones are averaged to; None where they are not.
+    max_seq_length: Positive  # Word pieces that a sentence is cut to.
+    low_dim: Positive | None = None  # Channels that neighbouring ones are averaged to; None where they are not.
     flow: Flow | None = None
     checkpoint: str | None = None  # Of the run; None for an encoder alone, and in a run's own `config.json`.
 
@@ -107,7 +111,7 @@ class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
 class TrainingData(msgspec.Struct, frozen=True, kw_only=True):
     """Number of pairs that a run learns on, and the digest of these; both None where that is not known."""
 
-    num_examples: int | None = None
+    num_examples: Count | None = None
     fingerprint: str | None = None
 
 
@@ -120,11 +124,11 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     encoder: EncoderFiles  # What it begins with.
     encoder_flags: dict[str, Setting]  # What `encoder.source.resolve_encoder` was given for it; paths are absolute.
     encoder_trained: bool  # Whether checkpoints hold the encoder, which the run trains.
-    num_labels: int | None = None  # Of the classifier; None without one.
+    num_labels: Positive | None = None  # Of the classifier; None without one.
     task_name: str | None = None  # None where a checkpoint of the original was converted.
     data: TrainingData = TrainingData()
     begins_with: str | None = None  # Digest of the checkpoint that it begins with.
-    replicas: int | None = None  # Number of these where results depend on it.
+    replicas: Positive | None = None  # Number of these where results depend on it.
     flags: dict[str, Setting]  # Settings that training depends on.
 
     @property
@@ -150,8 +154,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 class StageCost(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that a stage of training took, and the process's peak of memory at its end."""
 
-    seconds: float
-    peak_memory_mib: int
+    seconds: Seconds
+    peak_memory_mib: Count
 
 
 class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
@@ -159,9 +163,9 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
 
     model: Model  # Of the last checkpoint.
     data: TrainingData = TrainingData()
-    steps: int
+    steps: Count
     stages: dict[str, StageCost] = {}  # "load", "embed" and "train".
-    replicas: int | None = None  # None of a checkpoint of the original.
+    replicas: Positive | None = None  # None of a checkpoint of the original.
     converted_from: str | None = None  # The original's checkpoint; None of a run that was trained here.
 
 

@@ -7,9 +7,17 @@ from bert_flow_tf.errors import UserError
 
 # Sentences by the name of the signature's input.
 Inputs = Mapping[str, Sequence[str]]
-# Bytes of an answer that a client takes: 4,096 embeddings of 1,024 numbers are 100 MB of JSON.
 LARGEST_ANSWER = 1 << 28
 _LONGEST_REASON = 500
+
+
+def most_bytes(inputs: Inputs | None) -> int:
+    """Bytes that a client takes of an answer to these inputs: 1 MiB, and for a sentence 256 KiB, some 12,000 numbers.
+
+    What is read of them takes up to 30 times as much memory.
+    """
+    rows = len(next(iter(inputs.values()))) if inputs else 0
+    return min(LARGEST_ANSWER, (1 << 20) + (rows << 18))
 
 
 class ServingError(UserError):
@@ -41,6 +49,12 @@ class ServedModel:
     def unexpected(self, signature: str, found: str, expected: str) -> ServingError:
         """The error for an answer that has not what its signature promises."""
         return ServingError(f"{self}, signature {signature}: found {found}, expected {expected}")
+
+    def too_large(self, most: int) -> ServingError:
+        """The error for an answer of more than `most` bytes."""
+        return ServingError(
+            f"{self.target}: found more than {most / (1 << 20):g} MiB of an answer, expected TensorFlow Serving's"
+        )
 
     def unavailable(self, reason: str) -> UnavailableError:
         """The error for a server that cannot be reached, or that cannot answer now."""

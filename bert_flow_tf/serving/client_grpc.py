@@ -1,10 +1,11 @@
 """TensorFlow Serving's gRPC interface."""
 
+import math
 from typing import Any
 
 import numpy as np
 
-from bert_flow_tf.serving.client_errors import LARGEST_ANSWER, Inputs, ServedModel
+from bert_flow_tf.serving.client_errors import LARGEST_ANSWER, Inputs, ServedModel, most_bytes
 
 _RETRIES = """{"methodConfig": [{"name": [{}], "retryPolicy": {
     "maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2,
@@ -31,14 +32,14 @@ class GrpcTransport:
         # The messages are made of TensorFlow's, which takes seconds to load, and REST needs none of it.
         import grpc
         import tensorflow as tf
+        from google.protobuf.message import DecodeError
         from tensorflow_serving.apis import get_model_status_pb2 as status_pb2
-        from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, prediction_service_pb2_grpc
+        from tensorflow_serving.apis import predict_pb2
 
         self._tf, self._grpc, self._predict_pb2, self._status_pb2 = tf, grpc, predict_pb2, status_pb2
+        self._decode_error = DecodeError
         self._model = model
         self._channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
-        self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
-        self._models = model_service_pb2_grpc.ModelServiceStub(self._channel)
 
     def predict(
         self, signature: str, inputs: Inputs, output: str, *, version: int | None, timeout: float
@@ -54,34 +55,47 @@ class GrpcTransport:
             tensor.dtype = self._tf.string.as_datatype_enum
             tensor.tensor_shape.dim.add().size = len(sentences)
             tensor.string_val.extend(sentence.encode("utf-8") for sentence in sentences)
-        outputs = self._call(self._prediction.Predict, request, timeout, signature, inputs).outputs
+        answer = self._predict_pb2.PredictResponse
+        outputs = self._call("PredictionService/Predict", request, answer, timeout, signature, inputs).outputs
         if output not in outputs:
             raise self._model.unexpected(signature, f"outputs {', '.join(sorted(outputs)) or 'none'}", output)
+        tensor = outputs[output]
+        shape = [dim.size for dim in tensor.tensor_shape.dim]
         try:
-            values = self._tf.make_ndarray(outputs[output])
+            dtype = self._tf.as_dtype(tensor.dtype)
+            if dtype != self._tf.float32:
+                raise self._model.unexpected(signature, f"{output} of dtype {dtype.name}", "float32")
+            values = np.array(tensor.float_val or np.frombuffer(tensor.tensor_content, "<f4"), np.float32)
+            # `tf.make_ndarray` would fill up any shape, however large, with one number.
+            if math.prod(shape) != values.size:
+                raise ValueError(f"{values.size} numbers for the shape {shape}")
+            return values.reshape(shape)
         except (TypeError, ValueError) as error:
             raise self._model.unexpected(signature, f"no {output} in its shape and dtype ({error})", "one") from error
-        if values.dtype != np.float32:
-            raise self._model.unexpected(signature, f"{output} of dtype {values.dtype}", "float32")
-        return values
 
     def states(self, *, timeout: float) -> list[tuple[int, str, str]]:
         """Versions of the model, as `RestTransport.states` gives them."""
         request = self._status_pb2.GetModelStatusRequest()
         request.model_spec.name = self._model.name
-        name_of = self._status_pb2.ModelVersionStatus.State.Name
-        answer = self._call(self._models.GetModelStatus, request, timeout).model_version_status
-        return [(status.version, name_of(status.state), status.status.error_message) for status in answer]
+        names = dict(map(reversed, self._status_pb2.ModelVersionStatus.State.items()))
+        answer = self._call("ModelService/GetModelStatus", request, self._status_pb2.GetModelStatusResponse, timeout)
+        return [
+            (status.version, names.get(status.state, "UNKNOWN"), status.status.error_message)
+            for status in answer.model_version_status
+        ]
 
     def close(self) -> None:
         """Closes the channel."""
         self._channel.close()
 
     def _call(
-        self, method: Any, request: Any, timeout: float, signature: str = "", inputs: Inputs | None = None
+        self, method: str, request: Any, kind: Any, timeout: float, signature: str = "", inputs: Inputs | None = None
     ) -> Any:
+        """The answer, a message of this kind."""
+        # Not by the stubs, which parse an answer of any size.
+        ask = self._channel.unary_unary(f"/tensorflow.serving.{method}", type(request).SerializeToString)
         try:
-            return method(request, timeout=timeout)
+            data = ask(request, timeout=timeout)
         except self._grpc.RpcError as error:
             code, reason = error.code().name, error.details() or "no reason given"
             if code == "UNAVAILABLE":
@@ -89,3 +103,10 @@ class GrpcTransport:
             if code == "DEADLINE_EXCEEDED":
                 raise self._model.no_answer(timeout) from error
             raise self._model.refusal(code, reason, signature, inputs or {}) from error
+        most = most_bytes(inputs)
+        if len(data) > most:
+            raise self._model.too_large(most)
+        try:
+            return kind.FromString(data)
+        except self._decode_error as error:
+            raise self._model.unexpected(signature, "bytes that are no answer", "TensorFlow Serving's") from error

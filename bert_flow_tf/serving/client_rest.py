@@ -9,24 +9,41 @@ import socket
 import time
 import urllib.parse
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from urllib3 import Timeout, connection_from_url, exceptions
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from bert_flow_tf.serving.client_errors import (
-    LARGEST_ANSWER,
     Inputs,
     ServedModel,
     ServingError,
     UnavailableError,
+    most_bytes,
     one_line,
 )
 
 # Seconds before another try, and none after the last.
 _PAUSES = (0.1, 0.2, 0.4, math.inf)
 _IDLE_CONNECTIONS = 100
+
+
+class _Reason(msgspec.Struct, frozen=True):
+    error_message: str = ""
+
+
+class _Version(msgspec.Struct):
+    version: Annotated[int, msgspec.Meta(ge=0)]
+    state: str
+    status: _Reason = _Reason()
+
+
+class _Status(msgspec.Struct):
+    """An answer to a question for the model's status."""
+
+    model_version_status: list[_Version]
 
 
 class RestTransport:
@@ -77,11 +94,10 @@ class RestTransport:
         """
         answer = self._call("GET", self._path, timeout)
         try:
-            return [
-                (int(status["version"]), str(status["state"]), str(status.get("status", {}).get("error_message", "")))
-                for status in answer["model_version_status"]
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            # Not strictly: the server writes a version as a string of digits.
+            found = msgspec.convert(answer, _Status, strict=False).model_version_status
+            return [(one.version, one.state, one.status.error_message) for one in found]
+        except msgspec.ValidationError as error:
             raise ServingError(
                 f"{self._model}: found a status with {_names(answer)}, expected model_version_status, a list of "
                 "versions and states"
@@ -95,7 +111,8 @@ class RestTransport:
         self, method: str, path: str, timeout: float, signature: str = "", inputs: Inputs | None = None
     ) -> dict[str, Any]:
         """The JSON object that the server answers with."""
-        status, text = self._exchange(method, path, inputs and {"signature_name": signature, "inputs": inputs}, timeout)
+        request: Any = inputs and {"signature_name": signature, "inputs": inputs}
+        status, text = self._exchange(method, path, request, most_bytes(inputs), timeout)
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
@@ -108,7 +125,7 @@ class RestTransport:
             raise self._unusable(f"HTTP {status} for {method} {path}: {text}")
         raise self._model.refusal(f"HTTP {status}", found["error"], signature, inputs or {})
 
-    def _exchange(self, method: str, path: str, request: Any, timeout: float) -> tuple[int, str]:
+    def _exchange(self, method: str, path: str, request: Any, most: int, timeout: float) -> tuple[int, str]:
         """Status and text of the answer, after further tries where the server is unavailable."""
         deadline = time.monotonic() + timeout
         # urllib3's own retries would give every try the whole timeout, and pause beyond it.
@@ -116,12 +133,24 @@ class RestTransport:
             left = max(deadline - time.monotonic(), 1e-3)
             try:
                 answer = self._pool.request(
-                    method, path, json=request, timeout=Timeout(total=left), retries=False, decode_content=False
+                    *(method, path),
+                    json=request,
+                    timeout=Timeout(total=left),
+                    retries=False,
+                    preload_content=False,
+                    decode_content=False,
                 )
+                data = b""
+                while len(data) <= most and (part := answer.read(most + 1 - len(data))):
+                    data += part
+                if len(data) > most:
+                    answer.close()
+                    raise self._model.too_large(most)
+                answer.release_conn()
             except exceptions.HTTPError as error:
                 failure = self._failure(error, timeout)
             else:
-                text = answer.data.decode("utf-8", errors="replace")
+                text = data.decode("utf-8", errors="replace")
                 if answer.status == http.HTTPStatus.GATEWAY_TIMEOUT:
                     raise self._model.no_answer(timeout)
                 if answer.status != http.HTTPStatus.SERVICE_UNAVAILABLE:
@@ -166,10 +195,10 @@ class _SecureConnection(_Connection, HTTPSConnection):
 
 
 class _Received(io.RawIOBase):
-    """What a socket receives until `end`, a time of the monotonic clock, and up to `LARGEST_ANSWER` bytes."""
+    """What a socket receives until `end`, a time of the monotonic clock."""
 
     def __init__(self, sock: socket.socket, end: float) -> None:
-        self._sock, self._end, self._size = sock, end, 0
+        self._sock, self._end = sock, end
         self._stream = sock.makefile("rb", buffering=0)
 
     def makefile(self, mode: str) -> io.BufferedReader:
@@ -184,11 +213,7 @@ class _Received(io.RawIOBase):
         if left <= 0:
             raise TimeoutError
         self._sock.settimeout(left)
-        n = self._stream.readinto(buffer)
-        self._size += n or 0
-        if self._size > LARGEST_ANSWER:
-            raise exceptions.ResponseError(f"more than {LARGEST_ANSWER >> 20} MiB of an answer")
-        return n
+        return self._stream.readinto(buffer)
 
     def close(self) -> None:
         self._stream.close()

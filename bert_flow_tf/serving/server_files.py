@@ -7,6 +7,7 @@ import re
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.files.reading import read_file, read_text
 
 MODELS_FILE = "models.config"
 BATCHING_FILE = "batching_parameters.txt"
@@ -106,11 +107,8 @@ def edited_server_files(base_dir: str | os.PathLike, model_name: str) -> list[pa
     """
     edited = []
     for path, text in _contents(base_dir, model_name).items():
-        try:
-            if path.exists() and path.read_bytes() != text.encode():
-                edited.append(path)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be read ({error.strerror}), expected a text file or none") from error
+        if path.exists() and read_file(path, "a text file or none") != text.encode():
+            edited.append(path)
     return edited
 
 
@@ -131,12 +129,8 @@ def served_name(base_dir: str | os.PathLike) -> str:
       UserError: there is no such file, or it does not name one model.
     """
     path = pathlib.Path(base_dir) / MODELS_FILE
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8"
-        raise UserError(f"{path}: cannot be read ({reason}), expected the file that an export writes there") from error
-    names = re.findall(r"""\bname\s*:\s*["']([^"'\n]+)["']""", re.sub(r"(?m)^\s*#.*$", "", text))
+    text = read_text(path, "the file that an export writes there")
+    names = re.findall(r"""\bname\s*:\s*["']([^"'\n]+)["']""", re.sub(r"(?m)^[ \t]*#.*$", "", text))
     if len(names) != 1:
         raise UserError(f"{path}: found {', '.join(names) or 'no name'}, expected the name of one model")
     return names[0]

@@ -43,3 +43,10 @@ def test_an_interruption_is_status_130_and_another_error_is_raised():
     assert exit_status(run, KeyboardInterrupt()) == 130
     with pytest.raises(ZeroDivisionError):
         exit_status(run, ZeroDivisionError())
+
+
+def test_what_names_and_contents_bring_with_them_makes_no_second_line():
+    error = UserError("a\nb\x1b[2J\u2028c\udcff: found é 東, expected x")
+    assert str(error) == r"a\nb\x1b[2J\u2028c\udcff: found é 東, expected x"
+    long = str(UserError(f"found {'x' * 10**6}, expected y"))
+    assert len(long) < 5000 and long.startswith("found x") and long.endswith("expected y")

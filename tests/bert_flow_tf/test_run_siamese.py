@@ -13,6 +13,7 @@ from bert_flow_tf import run_siamese
 from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
+from tests.refusals import user_error
 
 # The original's flags and defaults; None where it has none.
 ORIGINAL_FLAGS = {
@@ -77,6 +78,14 @@ def test_a_slip_in_the_flags_is_one_line_in_the_shell():
     status, stderr = small_runs.finish(small_runs.start(["--train_batch_size=many"]))
     assert_refused(status, stderr, "train_batch_size", "many")
     assert len(stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("flag", ["--seed=0_5", "--learning_rate=５", f"--{'x' * 3000}=1", "--no\n=1"])
+def test_numbers_are_written_in_ascii_digits_and_flags_have_names(flag):
+    values = flags.FlagValues()
+    run_siamese.define_flags(values)
+    with user_error():
+        run_siamese.parse(["run_siamese", flag], values)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 import json
+import os
 
 import pytest
 
@@ -63,6 +64,8 @@ def test_load_takes_a_name_or_a_path(tmp_path):
         (changed("use_fp16", True), "use_fp16: found True"),
         (changed("width", 32), "unknown key 'width'"),
         ("{", "not a JSON file"),
+        ("[" * 100_000, "not a JSON file"),
+        (changed("depth", 10**9), "depth: found 1000000000, expected 1 to 256"),
         ("[]", "found list"),
         ("{}", "key 'activation' is missing"),
         (None, "cannot read"),
@@ -72,6 +75,8 @@ def test_bad_file_is_named_with_the_key(tmp_path, text, found):
     path = tmp_path / "bad.json"
     if text is not None:
         path.write_text(text)
+    else:
+        os.mkfifo(path)
     with pytest.raises(ValueError) as error:
         GlowConfig.from_file(path)
     line = str(error.value)

@@ -18,6 +18,8 @@ _HUGGING_FACE_ACTIVATIONS = {
 }
 _LAYER_NORM_EPS = 1e-12
 _Count = Annotated[int, msgspec.Meta(ge=1)]
+# Without a limit, the names of the layers' variables alone would fill the memory.
+_Layers = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 _Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
 
@@ -26,7 +28,7 @@ class BertConfig(msgspec.Struct, frozen=True):
 
     vocab_size: _Count
     hidden_size: _Count
-    num_hidden_layers: _Count
+    num_hidden_layers: _Layers
     num_attention_heads: _Count
     intermediate_size: _Count
     max_position_embeddings: _Count

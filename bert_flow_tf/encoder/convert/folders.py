@@ -11,6 +11,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.outputs import FolderKind, check_writable
 from bert_flow_tf.files.ownership import owned, sweep
+from bert_flow_tf.files.reading import read_file
 
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
@@ -19,7 +20,7 @@ CONVERTED_KEY, TF1_RECORD_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "run_of_bert_
 
 
 def _has_key(key: str) -> Callable[[pathlib.Path], bool]:
-    return lambda path: f'"{key}": '.encode() in path.read_bytes()
+    return lambda path: f'"{key}": '.encode() in read_file(path, "a record of bert_flow_tf")
 
 
 ENCODER_FOLDER = FolderKind("an encoder folder", SOURCE_FILE, ENCODER_PARTS)

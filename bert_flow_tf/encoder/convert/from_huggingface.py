@@ -46,10 +46,8 @@ def convert_hugging_face(
     if hidden_act:
         config = msgspec.structs.replace(config, hidden_act=hidden_act)
     weights = read_hugging_face_weights(paths["model.safetensors"], config)
-    tokenizer_file = folder / "tokenizer_config.json"
-    if do_lower_case is None and tokenizer_file.is_file():
-        settings = read_json(tokenizer_file, dict, expected="a tokenizer's settings", versioned=False)
-        do_lower_case = settings["do_lower_case"] if isinstance(settings.get("do_lower_case"), bool) else None
+    if do_lower_case is None:
+        do_lower_case = lower_cases(folder)
     return write_encoder_folder(
         out_dir,
         config=config,
@@ -59,6 +57,19 @@ def convert_hugging_face(
         source={"kind": "Hugging Face folder", "sha256": {name: file_digest(path) for name, path in paths.items()}},
         overwrite=overwrite,
     )
+
+
+def lower_cases(folder: pathlib.Path) -> bool | None:
+    """What `tokenizer_config.json` in the folder says of `do_lower_case`; None where it says nothing.
+
+    Raises:
+      UserError: the file cannot be read, or is not JSON.
+    """
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return None
+    settings = read_json(path, dict, expected="a tokenizer's settings", versioned=False)
+    return settings["do_lower_case"] if isinstance(settings.get("do_lower_case"), bool) else None
 
 
 def hugging_face_name(tf1_name: str) -> str:

@@ -208,7 +208,7 @@ def test_two_models_or_none_are_refused(line_of):
         (lambda rows: rows[:-1], f"found {ROWS - 1} rows, expected the task's {ROWS} sentences"),
         (lambda rows: rows[0], "found float32 (24,), expected one matrix of floating-point numbers"),
         (lambda rows: rows.astype(int), f"found int64 ({ROWS}, 24), expected one matrix"),
-        (lambda rows: rows.astype(object), "not a .npy file of numbers"),
+        (lambda rows: rows.astype(object), "not a .npy file ("),
         (lambda rows: np.where(rows == rows[3, 5], np.nan, rows), "found NaN in row 3, column 5 (from 0)"),
     ],
 )
@@ -221,11 +221,11 @@ def test_embeddings_that_do_not_fit_are_named(line_of, npy, vectors, change, mes
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no archive", b"0.1 0.2\n"])
 def test_a_file_that_is_no_matrix_is_named(line_of, npy, content):
     npy.write_bytes(content)
-    assert line_of().startswith(f"--embeddings={npy}: not a .npy file of numbers")
+    assert line_of().startswith(f"--embeddings={npy}: not a .npy file (")
 
 
 def test_a_missing_file_of_embeddings_is_named(line_of, tmp_path):
-    assert line_of(embeddings=tmp_path / "none.npy") == f"--embeddings={tmp_path / 'none.npy'}: no such file"
+    assert line_of(embeddings=tmp_path / "none.npy").startswith(f"--embeddings={tmp_path / 'none.npy'}: no such file")
 
 
 def test_constant_similarity_is_said_to_leave_the_correlation_undefined(line_of, npy, vectors):

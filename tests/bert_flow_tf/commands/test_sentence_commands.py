@@ -85,6 +85,13 @@ def test_project_writes_what_tensorboards_projector_reads(saved, sentences_file,
             ["fit", "--bert_hub", "demo", "--out", "new", "--input", "-", "--flow_learning_rate", "-1"],
             "Invalid value for '--flow_learning_rate': -1.0 is not in the range x>0",
         ),
+        *(
+            (
+                ["encode", "--model", ".", "--input", "-", "--out", "e.npy", flag, n],
+                f"Invalid value for '{flag}': '{n}'",
+            )
+            for flag, n in (("--batch_size", "0_5"), ("--max_seq_length", "５"))
+        ),
         (["similarity", "--model", ".", "--pairs", "p.txt"], "--pairs=p.txt: found text, expected .tsv"),
         (["similarity", "--model", ".", "one"], "similarity: found 1 sentences, expected two, or --pairs"),
         (["similarity", "--model", ".", "a", "b", "--columns", "1,2"], "--columns: found no --pairs"),

@@ -185,6 +185,8 @@ GOOD = stsb_row("a", "b", "1")
         ([STSB_HEADER, GOOD, stsb_row("a", "b"), GOOD], ", line 3: 9 columns found, at least 10 expected"),
         ([STSB_HEADER, GOOD, [""], GOOD], ", line 3: 1 columns found, at least 10 expected"),
         ([STSB_HEADER, stsb_row("a", "b", "high")], ", line 2, column 10: found 'high', expected a number"),
+        ([STSB_HEADER, stsb_row("a", "b", "0_5")], ", line 2, column 10: found '0_5', expected a number"),
+        ([STSB_HEADER, stsb_row("a", "b", "５")], ", line 2, column 10: found '５', expected a number"),
         ([STSB_HEADER, stsb_row("a", "b", "nan")], ", line 2, column 10: found 'nan', expected a finite number"),
         ([STSB_HEADER, stsb_row("a", "b", "7.5")], ", line 2, column 10: score 7.5, expected 0 to 5"),
     ],

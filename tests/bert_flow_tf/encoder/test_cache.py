@@ -1,6 +1,7 @@
 """Cached embeddings are read where they are the same, made where they are not, and never stale."""
 
 import dataclasses
+import hashlib
 import shutil
 import subprocess
 import sys
@@ -113,7 +114,9 @@ def test_a_cache_file_that_is_not_whole_is_made_again(tokenizer, encoder, tmp_pa
     (path,) = tmp_path.iterdir()
     data = path.read_bytes()
     flipped = data[:-100] + bytes([data[-100] ^ 1]) + data[-99:]
-    for damaged in (data[:-7], data[:40], b"", b"PK\3\4", flipped, bytes(len(data))):
+    others = [data[:-200], b"x" * 50]
+    others = [other + hashlib.sha256(other).digest() for other in others]
+    for damaged in (data[:-7], data[:40], b"", b"PK\3\4", flipped, bytes(len(data)), *others):
         path.write_bytes(damaged)
         np.testing.assert_array_equal(cached(encoder, tokenizer, pairs, tmp_path), whole)
         assert path.read_bytes() == data

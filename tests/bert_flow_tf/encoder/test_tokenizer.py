@@ -58,8 +58,8 @@ def test_read_vocabulary_strips_line_ends_of_either_kind(tmp_path):
         ("\n".join([*VOCAB, "play"]).encode(), r"vocab.txt, line 17: 'play' is already on line 6"),
         ("\n".join([*VOCAB, "", "x"]).encode(), r"vocab.txt, line 17: empty"),
         ("\n".join(VOCAB[1:]).encode(), r"vocab.txt: no \[PAD\] among its 15 lines"),
-        (b"a\nabc\xff", r"vocab.txt, line 2: byte 3 is not UTF-8"),
-        (None, r"vocab.txt: cannot be read"),
+        (b"a\nabc\xff", r"vocab.txt, line 2: byte 0xff found, expected UTF-8"),
+        (None, r"vocab.txt: no such file, expected a vocabulary"),
     ],
 )
 def test_bad_vocabulary_is_named_with_its_line(tmp_path, content, message):

@@ -1,5 +1,6 @@
 """Checkpoints are found by folder or prefix, and a broken one is one line."""
 
+import os
 import shutil
 
 import pytest
@@ -38,8 +39,15 @@ def test_an_index_that_is_none_and_data_that_is_cut_are_named(prefix):
     data.write_bytes(data.read_bytes()[:100])
     with pytest.raises(UserError, match=r"model\.ckpt-5: its data file does not fit its index"):
         Checkpoint(prefix)["a"]
-    prefix.with_name("model.ckpt-5.index").write_text("no index")
-    with pytest.raises(UserError, match=r"model\.ckpt-5: checkpoint cannot be read: "):
+    index = prefix.with_name("model.ckpt-5.index")
+    # The second is shorter than its end says.
+    for text in ("no index", index.read_bytes()[-48:].decode("latin-1")):
+        index.write_text(text, encoding="latin-1")
+        with pytest.raises(UserError, match=r"model\.ckpt-5: checkpoint cannot be read: "):
+            Checkpoint(prefix)
+    index.unlink()
+    os.mkfifo(index)
+    with pytest.raises(UserError, match=r"model\.ckpt-5\.index: found a pipe"):
         Checkpoint(prefix)
 
 
@@ -74,6 +82,9 @@ def test_a_folder_stands_for_its_checkpoint(tmp_path):
         checkpoint_prefix(tmp_path)
     (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-6"\n')
     assert checkpoint_prefix(tmp_path) == tmp_path / "model.ckpt-6"
+    (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "\xff"\n')
+    with pytest.raises(UserError, match="checkpoint: byte 24 is not UTF-8"):
+        checkpoint_prefix(tmp_path)
     (tmp_path / "bert_model.ckpt.index").touch()
     assert checkpoint_prefix(tmp_path) == tmp_path / "bert_model.ckpt"
     with pytest.raises(UserError, match=r"neither a folder nor a checkpoint's prefix: there is no other\.index"):

@@ -53,8 +53,8 @@ def test_a_mistake_is_one_line_that_names_file_and_key(path, text, line):
 
 
 def test_a_missing_file_and_a_folder_are_one_line(path):
-    for place in (path, path.parent):
-        with user_error("cannot be read"):
+    for place, found in ((path, "no such file"), (path.parent, "cannot be read (Is a directory)")):
+        with user_error(f"{place}: {found}, expected results"):
             read_json(place, _Whole, expected="results")
 
 

@@ -77,6 +77,11 @@ def test_a_line_is_read_when_it_is_reached(tmp_path):
         ("s.tsv", b"a\tsentence\n1\n", None, "s.tsv, line 2: found 1 columns, expected 2 or more"),
         ("s.jsonl", b'{"text": "x"}\n', None, "s.jsonl, line 1: found the columns text, expected sentence"),
         ("s.jsonl", b'{"sentence": 3}\n', None, "s.jsonl, line 1: sentence: found 3, expected a string"),
+        *(
+            ("s.tsv", b"1\t2\n", [n], f"line 1: found the columns 1, 2, expected {n}")
+            for n in ("0", "00", "５", "9" * 10)
+        ),
+        ("s.jsonl", b"[" * 100_000, None, "s.jsonl, line 1: not JSON"),
         ("s.jsonl", b"[1]\n", None, "s.jsonl, line 1: found list, expected an object"),
         ("s.parquet", b"no parquet", None, "s.parquet: cannot be read as Parquet"),
         ("s.doc", b"", None, "s.doc: found the ending '.doc', expected .txt, .tsv, .jsonl, .parquet"),
@@ -90,7 +95,7 @@ def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, message)
 
 def test_a_missing_file_an_odd_value_and_a_missing_library_are_named(tmp_path, files, monkeypatch):
     for name in ("none.txt", "none.parquet"):
-        with user_error(f"{name}: cannot be read"):
+        with user_error(f"{name}: no such file"):
             read_sentences(tmp_path / name)
     pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a", None]}), tmp_path / "null.parquet")
     with user_error("null.parquet, row 2: sentence: found None, expected a string"):

@@ -142,6 +142,7 @@ def test_other_configurations_and_other_folders_are_named(copy, tmp_path):
     for changes, message in (
         ({"format_version": 99}, "bert_flow.json: found format_version 99, expected 2"),
         ({"do_lower_case": False}, "found an encoder with fingerprint"),
+        ({"files": {}}, "bert_flow.json: files: found no flow.npz, expected it"),
     ):
         path.write_text(json.dumps(config | changes))
         with user_error(message):

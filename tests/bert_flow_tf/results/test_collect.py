@@ -76,7 +76,7 @@ def test_every_plot_has_a_caption_and_every_analysis_its_plot(results, report):
     assert list(report["figures"]) == ["calibration-1", *plots]
 
 
-@pytest.mark.parametrize(("content", "message"), [(None, "cannot be read"), (b"<html>", "content that is not SVG")])
+@pytest.mark.parametrize(("content", "message"), [(None, "no such file"), (b"<html>", "content that is not SVG")])
 def test_a_plot_that_is_missing_or_none_is_refused_by_name(tmp_path, content, message):
     folder = write(tmp_path / "words" / "results.json", written.words(), "words.svg").parent
     (folder / "words.svg").unlink()

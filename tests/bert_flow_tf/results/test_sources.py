@@ -1,5 +1,7 @@
 """Every kind of result is known by what is in it, and what is none is refused or left out."""
 
+import os
+
 import pytest
 
 from bert_flow_tf.errors import UserError
@@ -78,6 +80,8 @@ def test_what_is_no_result_is_refused(results):
     assert "none.json: no such file or folder" in refused(results / "none.json")
     assert "export: found a folder without results" in refused(results / "export")
     assert "other.json: found a file of another kind" in refused(results / "other.json")
+    os.mkfifo(results / "pipe")
+    assert "pipe: found a file of another kind" in refused(results / "pipe")
 
 
 @pytest.mark.parametrize(

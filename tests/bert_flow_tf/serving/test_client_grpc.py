@@ -1,5 +1,13 @@
 """What is gRPC's alone."""
 
+import concurrent.futures
+import contextlib
+import itertools
+import socket
+import threading
+import time
+
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,13 +39,72 @@ def cut(values):
     return tensor
 
 
+def claiming(*shape):
+    """One number for a shape, which TensorFlow fills up with it."""
+    tensor = tf.make_tensor_proto(np.float32(1.0))
+    for size in shape:
+        tensor.tensor_shape.dim.add().size = size
+    return tensor
+
+
+def of_type(number):
+    tensor = tf.make_tensor_proto(np.ones([2, 3], np.float32))
+    tensor.dtype = number
+    return tensor
+
+
 @pytest.mark.parametrize(
     ("tensor", "found"),
     [
         (np.ones([2, 3]), "found embedding of dtype float64, expected float32"),
         (cut(np.ones([2, 3], np.float32)), "found no embedding in its shape and dtype"),
+        (claiming(2, 10**12), "found no embedding in its shape and dtype (1 numbers for the shape [2, 1000000000000])"),
+        (claiming(-1, -1), "found no embedding in its shape and dtype"),
+        (of_type(99), "found no embedding in its shape and dtype"),
+        (np.ones([2, 500_000], np.float32), "found more than 1.5 MiB of an answer, expected TensorFlow Serving's"),
     ],
 )
 def test_answer_that_is_no_float32_of_its_shape_is_named(tensor, found):
     with StandIn(lambda request, version: {"embedding": tensor}).grpc() as target, connect(target) as client:
         assert found in message_of(ServingError, client.encode, ["one", "two"])
+
+
+def test_bytes_that_are_no_answer_are_named():
+    class Service(grpc.GenericRpcHandler):
+        def service(self, details):
+            return grpc.unary_unary_rpc_method_handler(lambda request, context: b"\xff" * 9)
+
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1), [Service()])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with connect(f"grpc://127.0.0.1:{port}") as client:
+            for ask in (lambda: client.encode(["one"]), client.status):
+                assert "found bytes that are no answer" in message_of(ServingError, ask)
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.mark.parametrize("beginning", [b"", b"\0\0\0\4\0\0\0\0\0", b"\0\x40\0\1\4\0\0\0\1"])
+def test_deadline_holds_against_an_answer_that_trickles(beginning):
+    """Nothing at all, HTTP/2's settings, and these with the beginning of a header, byte by byte."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            # The client may hang up.
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    for byte in itertools.chain(beginning, itertools.repeat(0, 100)):
+                        connection.sendall(bytes([byte]))
+                        time.sleep(0.05)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with connect(f"grpc://127.0.0.1:{listener.getsockname()[1]}", timeout=0.5) as client:
+            start = time.monotonic()
+            with pytest.raises(ServingError):
+                client.encode(["one"])
+            # The whole would take 5 s.
+            assert time.monotonic() - start < 4
+        thread.join()
