@@ -164,7 +164,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
         tasks.read_split("sts-12", tmp_path, "train")
     (tmp_path / "full.txt").rmdir()
     (tmp_path / "full.txt").write_bytes(b"a\tb\ncaf\xe9\tb\n")
-    with user_error(f"{tmp_path / 'full.txt'}, line 2: byte 0xe9 is not UTF-8"):
+    with user_error(f"{tmp_path / 'full.txt'}, line 2: byte 0xe9 found, expected UTF-8"):
         tasks.read_split("sts-12", tmp_path, "train")
     write(tmp_path / "train.tsv", [MNLI_HEADER, mnli_row("a", "b", "-", "neutral")])
     with user_error("line 2, column 11: label '-', expected one of contradiction, entailment, neutral"):
