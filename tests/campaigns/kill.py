@@ -2,7 +2,7 @@
 
     python -m tests.campaigns.kill --kills 500 --seed 1
 
-A trial kills up to three attempts: before a random write, rename or removal of Python's, at a random change in the
+A trial kills up to six attempts: before a random write, rename or removal of Python's, at a random change in the
 folder, which TensorFlow's own writes are, or some time after one; of a recipe its own process, that of its stage, or
 both. Then the command must end well and leave the same names with the same contents as a run that nobody interrupted,
 but for times and the order of a SavedModel's graph, and no process. A line for each trial says what came of it. The
@@ -69,7 +69,7 @@ def trial(
     with work(start) as folder:
         places = []
         try:
-            for n in range(1, 1 + rng.choice((1, 2, 3))):
+            for n in range(1, 1 + rng.choice((1, 2, 4, 6))):
                 places.append(kill(run, folder, rng, rng.choice(kinds), rng.choice(whom), whole, n))
                 if rng.random() < 0.5:
                     wait_for_others()
@@ -107,8 +107,8 @@ def main(argv: Sequence[str] | None = None, start: pathlib.Path | None = None) -
     with prepared(arguments.only) if start is None else contextlib.nullcontext(start) as start:
         measured = {}
         while kills.total() < arguments.kills:
-            # The one with the fewest so far, which had the same chance of being hit.
-            name = min(arguments.only, key=lambda name: kills[name])
+            # The one with the fewest so far, the slower of them less often.
+            name = min(arguments.only, key=lambda name: kills[name] and kills[name] * measured[name].seconds ** 0.5)
             if name not in measured:
                 measured[name] = Uninterrupted(COMMANDS[name], start)
             whom = WHOM if name in _WITH_STAGES else ("both",)
