@@ -62,6 +62,8 @@ class Forked:
             if most_bytes >= 0:
                 # Not to the file itself, which the limit would be for, too.
                 self._cat = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=log)
+            # Else it would be written once more.
+            sys.stdout.flush()
             self.pid = os.fork()
             if not self.pid:
                 self.pid = os.getpid()
