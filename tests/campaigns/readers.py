@@ -150,7 +150,8 @@ def _strings(found: Any) -> bool:
 
 def _make_task(task: tasks.Task, folder: Folder) -> None:
     labels = list(task.label_scores or task.label_names) or ["0", "1"]
-    for layout in {task.train, task.dev, task.test, *([task.gold_test] if task.gold_test else [])}:
+    # The gold scores last: SICK's are in the file of its test split.
+    for layout in filter(None, (task.train, task.dev, task.test, task.gold_test)):
         width = layout.min_columns + (layout.label_column == -1)
         cells = [(f"first {i}", f"second {i}", labels[i % len(labels)]) for i in range(_ROWS)]
         rows = []
