@@ -236,10 +236,14 @@ def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> Encod
     """
     recorded = config.encoder
     if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
-        if not config.encoder_flags:
+        flags = config.encoder_flags
+        if not flags:
             raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
-        arguments: dict[str, Any] = config.encoder_flags
-        return resolve_encoder(**arguments, cache_dir=cache_dir, recorded=recorded)
+        # The file may be somebody else's, with other names in it, and with numbers for paths.
+        names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint")
+        arguments: dict[str, Any] = {name: str(flags[name]) for name in names if flags.get(name)}
+        do_lower_case = flags.get("do_lower_case") is not False
+        return resolve_encoder(**arguments, do_lower_case=do_lower_case, cache_dir=cache_dir, recorded=recorded)
     return _from_hub(recorded.bert_hub, recorded.preprocess_hub, cache_dir, recorded)
 
 
