@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from bert_flow_tf import __version__
-from bert_flow_tf.errors import UserError, command_line_message, quiet_libraries
+from bert_flow_tf.errors import UserError, command_line_message, plain_interrupts, quiet_libraries
 
 # Each command is the function of its own name in the module of its own name.
 _COMMANDS = (
@@ -29,7 +29,11 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with plain_interrupts():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(130)
         except UserError as error:
             line = command_line_message(error)
         except click.UsageError as error:

@@ -1,11 +1,12 @@
 """The exceptions that mean "the user can correct this", and how a command line ends with one."""
 
 import argparse
+import contextlib
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 # What ends a line, moves a terminal's cursor, or is no text.
@@ -80,12 +81,25 @@ def quiet_libraries(log_level: str = "3") -> None:
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
 
 
+@contextlib.contextmanager
+def plain_interrupts() -> Iterator[None]:
+    """Raises what was an interruption as `KeyboardInterrupt`: before 3.12, Python wraps one that comes in an import."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise error.__cause__ from None
+        raise
+
+
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     """What `run(*arguments)` returns, 0 for None; 2 after the line of its `UserError`; 130 if it is interrupted."""
     try:
-        return run(*arguments) or 0
+        with plain_interrupts():
+            return run(*arguments) or 0
     except UserError as error:
         print(f"error: {command_line_message(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
         return 130

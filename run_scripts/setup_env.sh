@@ -68,7 +68,7 @@ setup_digest() {
   "$VENV_PYTHON" -I -S -c '
 import hashlib, sys
 digest = hashlib.sha256(repr((sys.version_info[:3], sys.argv[1])).encode())
-for name in ("requirements.txt", "setup.py"):
+for name in ("requirements.txt", "setup.py", "run_scripts/setup_env.sh"):
     with open(sys.argv[1] + "/" + name, "rb") as file:
         digest.update(hashlib.sha256(file.read()).digest())
 print(digest.hexdigest())' "$REPOSITORY_ROOT" 2>/dev/null
@@ -138,8 +138,9 @@ set_up() {
   say "Installing requirements.txt into $VENV (some minutes the first time)"
   # Python compiles what is imported when it is; compiling all of it takes longer than the rest of the installation.
   pip_install requirements.txt --no-compile --require-hashes -r "$REPOSITORY_ROOT/requirements.txt"
-  # setuptools is in the lock; building with it needs no second copy from the index.
-  pip_install "bert-flow-tf itself" --no-deps --no-build-isolation -e "$REPOSITORY_ROOT"
+  # setuptools is in the lock; building with it needs no second copy from the index. By a path, not a finder: in the folder that
+  # holds the repository, Python takes the repository's own folder for the package before it asks a finder.
+  pip_install "bert-flow-tf itself" --no-deps --no-build-isolation --config-settings editable_mode=compat -e "$REPOSITORY_ROOT"
   # Last, and renamed into place: an interrupted installation leaves no stamp and is done again.
   digest=$(setup_digest) || fail "$VENV_PYTHON does not run after the installation"
   printf '%s\n' "$digest" >"$_stamp.new"

@@ -90,6 +90,6 @@ def test_any_matrix_is_calibrated(workplace):
 
 def test_tables_and_analyses_are_made_of_the_sample_data(workplace):
     run_commands("reproduce")
-    assert (workplace / "report" / "report.html").is_file()
+    assert (workplace / "first_look_report" / "report.html").is_file()
     run_commands("study")
-    assert (workplace / "study" / "lexical" / "results.json").is_file()
+    assert (workplace / "space" / "lexical" / "results.json").is_file()

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import WholeNumber
+from bert_flow_tf.commands.options import WholeNumber, check_checkpoint
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
 from bert_flow_tf.errors import UserError
@@ -64,6 +64,7 @@ def convert(
         raise UserError("--sentence_embedding_type: missing, expected that of the run which wrote --tf1_flow")
     if run and cased is not None:
         raise UserError("--cased/--uncased: expected neither with --run, whose encoder knows its vocabulary")
+    check_checkpoint(given[0], sources[given[0]] or "", "what is to be converted")
     kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
     own_folder(out, kind, overwrite=overwrite)
     do_lower_case = None if cased is None else not cased

@@ -145,8 +145,8 @@ def _check_model(chosen: ModelOptions, instead: Mapping[str, str | None]) -> Non
         if getattr(chosen, name) is not None and given != ["--bert_hub"]:
             raise UserError(f"--{name}: found {given[0]}, expected --bert_hub, the only one that it applies to")
     model = chosen.model
-    if model and not pathlib.Path(model).is_dir() and not pathlib.Path(f"{model}.index").is_file():
-        raise UserError(f"--model={model}: neither a folder nor a checkpoint's prefix, expected a finished run")
+    if model:
+        check_checkpoint("--model", model, "a finished run")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,6 +187,12 @@ def _callback(convert: Callable[[str, str], Any]) -> Callable[[click.Context, cl
         return None if text is None else convert(option.opts[0], text)
 
     return callback
+
+
+def check_checkpoint(flag: str, path: str, expected: str) -> None:
+    """Raises `UserError`, beginning with the flag, unless there is a folder or a checkpoint with this prefix."""
+    if not pathlib.Path(path).is_dir() and not pathlib.Path(f"{path}.index").is_file():
+        raise UserError(f"{flag}={path}: neither a folder nor a checkpoint's prefix, expected {expected}")
 
 
 def name_list(known: Collection[str] = ()) -> Callable:

@@ -15,17 +15,8 @@ from bert_flow_tf.files.atomic import refusing_full_disk, require_space, sync, w
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.reading import open_file, read_text
 
-# What TensorFlow says of a file that it could read, and whose contents are not what it wrote.
-_DAMAGE = (
-    tf.errors.DataLossError,
-    tf.errors.FailedPreconditionError,
-    tf.errors.InternalError,
-    tf.errors.InvalidArgumentError,
-    tf.errors.NotFoundError,
-    tf.errors.OutOfRangeError,
-    IndexError,
-    ValueError,
-)
+# What TensorFlow says of files that can be read and are not what it wrote; its reader has one exception for everything.
+_DAMAGE = re.compile(r"checksum|sstable|Unable to read file|No such file|Read less bytes", re.IGNORECASE)
 
 
 class Checkpoint:
@@ -147,11 +138,12 @@ def _is_whole(prefix: pathlib.Path) -> bool:
         reader = tf.train.load_checkpoint(str(prefix))
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
-    except _DAMAGE as error:
-        logging.warning("%s is damaged: %s", prefix, str(error).splitlines()[0])
+    except (tf.errors.OpError, IndexError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        if not _DAMAGE.search(reason):
+            raise UserError(f"{prefix}: cannot be read ({reason}), expected a checkpoint") from error
+        logging.warning("%s is damaged: %s", prefix, reason)
         return False
-    except tf.errors.OpError as error:
-        raise UserError(f"{prefix}: cannot be read ({error.message}), expected a checkpoint") from error
     return True
 
 
@@ -170,6 +162,8 @@ def save_checkpoint(manager: tf.train.CheckpointManager, number: int) -> None:
     folder = pathlib.Path(manager.directory)
     try:
         with refusing_full_disk(folder / f"checkpoint {number}"):
+            # It would count how often the run was interrupted: a resumed run's checkpoint has the same bytes.
+            manager.checkpoint.save_counter.assign(0)
             prefix = manager.save(checkpoint_number=number)
             for path in (*checkpoint_files(prefix).values(), folder / "checkpoint", folder):
                 sync(path)

@@ -125,9 +125,10 @@ def _lines(path: Path, name: str) -> Iterator[str]:
 
 
 def _check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> None:
+    flag = "column" if len(columns) == 1 else "columns"
     for column in columns:
         if column not in found:
-            raise UserError(f"{place}: found the columns {', '.join(found)}, expected {column}")
+            raise UserError(f"{place}: found the columns {', '.join(found)}, expected {column} (see `{flag}`)")
 
 
 def _tsv(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:

@@ -36,7 +36,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.errors import UserError, command_line_message
+from bert_flow_tf.errors import UserError, command_line_message, plain_interrupts
 from bert_flow_tf.evaluation.predicted import Scores, read_predictions, score_predictions
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.ownership import owned
@@ -46,7 +46,7 @@ from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, St
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, TaskScores
 from bert_flow_tf.results.records import Scores as ScoresRecord
 from bert_flow_tf.results.table import Table, number, x100
-from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, TRAIN_RESULTS_FILE, latest_checkpoint
+from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, TRAIN_RESULTS_FILE, latest_checkpoint, remove_run
 from bert_flow_tf.runs.record import made_by
 
 
@@ -99,6 +99,7 @@ def run_process(command: Sequence[str]) -> int:
     return status
 
 
+@plain_interrupts()
 def run(
     stages: Sequence[Stage],
     output_dir: pathlib.Path,
@@ -142,7 +143,7 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
         if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
             # Its process may have outlived the recipe that started it.
             with owned(stage.makes):
-                shutil.rmtree(stage.makes)
+                remove_run(stage.makes) if stage.makes.is_symlink() else shutil.rmtree(stage.makes)
         elif state == RUNNING and _is_trained_and_evaluated(stage.makes):
             # Interrupted before its stamp was written.
             return stamps.write(stage, FINISHED)

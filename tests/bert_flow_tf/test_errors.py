@@ -36,13 +36,22 @@ def test_a_users_mistake_is_one_line_and_status_2(error, line, capsys):
     assert capsys.readouterr().err == line
 
 
-def test_an_interruption_is_status_130_and_another_error_is_raised():
+class _Interrupts:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+
+
+def test_an_interruption_is_status_130_and_another_error_is_raised(capsys):
     def run(error):
         raise error
 
     assert exit_status(run, KeyboardInterrupt()) == 130
-    with pytest.raises(ZeroDivisionError):
-        exit_status(run, ZeroDivisionError())
+    # In the middle of an import, say.
+    assert exit_status(lambda: type("New", (), {"attribute": _Interrupts()})) == 130
+    assert capsys.readouterr().err == "interrupted\n" * 2
+    for error in (ZeroDivisionError(), RuntimeError()):
+        with pytest.raises(type(error)):
+            exit_status(run, error)
 
 
 def test_what_names_and_contents_bring_with_them_makes_no_second_line():

@@ -4,6 +4,8 @@ import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +42,32 @@ def test_a_command_line_imports_one_keras():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['tf_keras']\n"
+
+
+def test_an_interrupted_command_ends_with_a_word_and_status_130():
+    # A shell that starts the tests in the background has them ignore it.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from bert_flow_tf.cli import main; main()"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        target = f"http://127.0.0.1:{server.getsockname()[1]}"
+        command = [sys.executable, "-c", code, "query", "--target", target, "--model", "m", "A boat."]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        connection, _ = server.accept()
+        with connection:
+            process.send_signal(signal.SIGINT)
+            assert process.communicate(timeout=30)[1] == "interrupted\n"
+    assert process.returncode == 130
+
+
+def test_the_folder_that_holds_the_repository_is_no_package(tmp_path):
+    (tmp_path / "bert_flow_tf" / "runs").mkdir(parents=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    code = "import bert_flow_tf.runs.record; print(bert_flow_tf.__version__)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == f"{bert_flow_tf.__version__}\n", done.stderr
 
 
 def test_names_are_loaded_when_they_are_asked_for():

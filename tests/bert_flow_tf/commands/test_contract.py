@@ -66,8 +66,8 @@ COMMANDS = {
 }
 KEPT = [name for name, command in COMMANDS.items() if command.writes]
 FOREIGN = [name for name in KEPT if "." not in COMMANDS[name].writes]
-# TensorFlow reads the checkpoint; a saved model's folder is known by the module that loads it.
-LOADS_TENSORFLOW = {("convert", "missing"), ("export", "missing"), ("fit", "foreign")}
+# A saved model's folder is known by the module that loads it.
+LOADS_TENSORFLOW = {("fit", "foreign")}
 
 _RUN_ALL = """
 import json, os, sys

@@ -166,6 +166,16 @@ def test_overwrite_deletes_and_does_every_stage_again(workplace):
     assert not left.exists()
 
 
+def test_overwrite_empties_a_run_that_a_link_leads_to(workplace):
+    workplace.run()
+    run_dir = next(path.parent for path in (workplace.root / "exp").glob("*/test_results.tsv"))
+    run_dir.rename(there := workplace.root / "there")
+    run_dir.symlink_to(there)
+    (there / "old").touch()
+    workplace.run(overwrite=True)
+    assert run_dir.is_symlink() and (there / "test_results.tsv").exists() and not (there / "old").exists()
+
+
 def test_an_interrupted_overwrite_goes_on_without_keeping_old_results(workplace):
     workplace.run()
     workplace.fail_at("nli_demo_1234_STS-B_avg")
