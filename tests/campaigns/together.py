@@ -76,7 +76,11 @@ def trial(
         time.sleep(rng.choice((0, rng.uniform(0, alone.seconds / 2))))
         second = Forked(MEETING[names[1]], folder)
         processes = {first: second, second: first}
-        ended = {process: Ended.of(process) for process in processes}
+        try:
+            ended = {process: Ended.of(process) for process in processes}
+        except TimeoutError as error:
+            second.kill("both")
+            return [], str(error)
         statuses = [one.status for one in ended.values()]
         again = []
         for name, (process, one) in zip(names, ended.items(), strict=True):
