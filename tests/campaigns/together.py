@@ -33,8 +33,9 @@ _PAIRS = (
 PAIRS = {f"{first}+{second}": (first, second) for first, second in _PAIRS}
 # What it reports on may be there in part, and it may replace what it wrote.
 _AGAIN = "report"
+_PAGE = re.compile(r"old/report/report\.(html|md)")
 _IN_USE = re.compile(r": process (\d+) on \S+ \(since .+\) is using it")
-_UNFINISHED = re.compile(r"found a run whose training has not finished|found no .*config\.json|neither a folder nor")
+_UNFINISHED = re.compile(r"a run whose training has not finished|a run without results|neither a folder nor")
 
 
 @dataclasses.dataclass
@@ -50,6 +51,11 @@ class Ended:
         return cls(status, (process.said().splitlines() or [""])[-1] if status else "")
 
 
+def _left(folder: pathlib.Path) -> dict[str, str]:
+    """As `contents`, without a report's pages, which show the seconds of a training; its `results.json` stays."""
+    return {name: digest for name, digest in contents(folder).items() if not _PAGE.fullmatch(name)}
+
+
 class OneAfterTheOther:
     """How two commands end that are run in both orders, what they leave, and the seconds of both together."""
 
@@ -62,7 +68,7 @@ class OneAfterTheOther:
             with work(start) as folder:
                 for name in order:
                     self.ended[name].append(Ended.of(Forked(MEETING[name], folder)))
-                self.left.append(contents(folder))
+                self.left.append(_left(folder))
         self.seconds = (time.monotonic() - began) / len(orders)
 
 
@@ -97,7 +103,7 @@ def trial(
             one = Ended.of(Forked(MEETING[name], folder))
             if one.status and one not in alone.ended[name]:
                 return statuses, f"{name}, run again: exit status {one.status}: {one.line}"
-        found = contents(folder)
+        found = _left(folder)
     return statuses, min((differing(found, left) for left in alone.left), key=len)
 
 
