@@ -94,7 +94,7 @@ def test_project_writes_what_tensorboards_projector_reads(saved, sentences_file,
         ),
         (["similarity", "--model", ".", "--pairs", "p.txt"], "--pairs=p.txt: found text, expected .tsv"),
         (["similarity", "--model", ".", "one"], "similarity: found 1 sentences, expected two, or --pairs"),
-        (["similarity", "--model", ".", "a", "b", "--columns", "1,2"], "--columns: missing --pairs, the only input that it applies to"),
+        (["similarity", "--model", ".", "a", "b", "--columns", "1,2"], "--columns: missing --pairs, the only input"),
         (["similarity", "--model", ".", "--pairs", "p.tsv", "--columns", "1"], "--columns=1: found 1, expected two"),
     ],
 )
