@@ -38,6 +38,7 @@ def _plain(argument: Any) -> Any:
 
 
 _NUMBERS = {int: _Whole, float: _Real}
+_LONGEST_NAME = 200
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -115,13 +116,14 @@ def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[
     Raises:
       UserError: there is no such flag, or it has no such value.
     """
+    # absl looks for names that are like one that it does not know, letter by letter.
+    longest = max((len(one.partition("=")[0]) for one in argv[1:] if one.startswith("-")), default=0)
+    if longest > _LONGEST_NAME:
+        raise UserError(f"found a flag of {longest:,} letters, expected the name of one")
     try:
         return flag_values(argv)
-    except flags.Error as error:
+    except (flags.Error, UnicodeDecodeError) as error:
         raise UserError(" ".join(str(error).split())) from error
-    except RecursionError as error:
-        # absl looks for names that are like the one that it does not know, letter by letter.
-        raise UserError("found a flag of thousands of letters, expected the name of one") from error
 
 
 def _parse(argv: list[str]) -> list[str]:

@@ -35,7 +35,7 @@ from tests.campaigns.rubbish import changed, copied, cut, put_instead
 
 _SECONDS, _BYTES, _CHARACTERS = 2.0, 1 << 30, 5000
 # A reader that does not come back by then is killed.
-_PATIENCE = 6.0
+_PATIENCE = 30.0
 # Address space above the start: what asks for more gets a `MemoryError`, and other processes none.
 _MOST = 16 << 30
 

@@ -167,7 +167,9 @@ def _task_reader(task: tasks.Task) -> Reader:
         _make_task(task, folder / (task.sibling or task.directory))
 
     def read(folder: Folder) -> list[np.ndarray]:
-        found = [tasks.read_split(task, folder / task.directory, split).labels for split in tasks.SPLITS]
+        # Each file once.
+        splits = {task.layout(split).name: split for split in tasks.SPLITS}.values()
+        found = [tasks.read_split(task, folder / task.directory, split).labels for split in splits]
         for split in tasks.SPLITS if task.is_regression else ():
             if task.gold_test or (split != "test" and task.train.label_column is not None):
                 found.append(tasks.gold_scores(task, folder, split))

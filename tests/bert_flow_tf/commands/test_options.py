@@ -110,6 +110,7 @@ def test_seeds_are_1_to_a_number_or_a_list(text, seeds):
     [
         ("0", "0, expected at least one"),
         ("1,2,1", "'1,2,1', expected different seeds"),
+        ("9" * 5000, "'9999"),
         (",", "',', expected a number"),
         ("-1", "'-1', expected a number"),
         ("²", "'²', expected a number"),
