@@ -185,7 +185,7 @@ def _parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str
                 number += 1
                 place = f"{name}, row {number}"
                 yield [_string(value, place, column) for column, value in zip(columns, row, strict=True)]
-    except (OSError, pyarrow.ArrowException) as error:
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read as Parquet: {' '.join(str(error).split())}") from error
 
 

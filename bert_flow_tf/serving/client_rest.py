@@ -94,10 +94,10 @@ class RestTransport:
         """
         answer = self._call("GET", self._path, timeout)
         try:
-            # Not strictly: the server writes a version as a string of digits.
-            found = msgspec.convert(answer, _Status, strict=False).model_version_status
+            # Not strictly: the server writes a version as a string of digits. As bytes, which hold no half characters.
+            found = msgspec.json.decode(msgspec.json.encode(answer), type=_Status, strict=False).model_version_status
             return [(one.version, one.state, one.status.error_message) for one in found]
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
             raise ServingError(
                 f"{self._model}: found a status with {_names(answer)}, expected model_version_status, a list of "
                 "versions and states"

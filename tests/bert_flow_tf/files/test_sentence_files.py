@@ -100,6 +100,10 @@ def test_a_missing_file_an_odd_value_and_a_missing_library_are_named(tmp_path, f
     pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a", None]}), tmp_path / "null.parquet")
     with user_error("null.parquet, row 2: sentence: found None, expected a string"):
         list(read_sentences(tmp_path / "null.parquet"))
+    bad = pyarrow.array([b"caf\xe9"]).cast(pyarrow.string(), safe=False)
+    pyarrow.parquet.write_table(pyarrow.table({"sentence": bad}), tmp_path / "bytes.parquet")
+    with user_error("bytes.parquet: cannot be read as Parquet: 'utf-8' codec can't decode byte 0xe9"):
+        list(read_sentences(tmp_path / "bytes.parquet"))
     with user_error("expected y"):
         list(read_sentences(files[".parquet"], columns=["y"]))
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)

@@ -129,7 +129,7 @@ def test_answer_that_is_not_http_is_named():
     assert "found SSH-2.0-OpenSSH" in refused_answer([b"SSH-2.0-OpenSSH\r\n"], "encode", ["one"])
 
 
-@pytest.mark.parametrize("version", ['"first"', "Infinity", "-1", "1.5", "true"])
+@pytest.mark.parametrize("version", ['"first"', "Infinity", "-1", "1.5", "true", r'"\ud800"'])
 def test_status_without_versions_is_named(version):
     body = f'{{"model_version_status": [{{"version": {version}, "state": "AVAILABLE"}}]}}'.encode()
     assert "expected model_version_status, a list of versions and states" in refused_answer(http_answer(body), "status")
