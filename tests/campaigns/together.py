@@ -35,7 +35,11 @@ PAIRS = {f"{first}+{second}": (first, second) for first, second in _PAIRS}
 _AGAIN = "report"
 _PAGE = re.compile(r"old/report/report\.(html|md)")
 _IN_USE = re.compile(r": process (\d+) on \S+ \(since .+\) is using it")
-_UNFINISHED = re.compile(r"a run whose training has not finished|a run without results|neither a folder nor")
+_ERROR = re.compile(r"^(error: |Traceback)", re.MULTILINE)
+# What is said of a run that another process has begun to train, or to remove.
+_UNFINISHED = re.compile(
+    r"a run whose training has not finished|a run without results|neither a folder nor|does not hold the run that"
+)
 
 
 @dataclasses.dataclass
@@ -92,7 +96,7 @@ def trial(
         for name, (process, one) in zip(names, ended.items(), strict=True):
             if one.status:
                 in_use = _IN_USE.search(one.line)
-                if process.said().count("error: ") != (2 if "failed with exit status" in one.line else 1):
+                if len(_ERROR.findall(process.said())) != (2 if "failed with exit status" in one.line else 1):
                     return statuses, f"{name}: {process.said().splitlines()[-3:]}"
                 names_other = in_use and int(in_use[1]) == processes[process].pid
                 if one.status != 2 or not (names_other or one in alone.ended[name] or _UNFINISHED.search(one.line)):
