@@ -46,9 +46,8 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keeps_empty_end=True)]
     first_line: dict[str, int] = {}
     for number, piece in enumerate(vocab, start=1):
-        if not piece or "\0" in piece:
-            found = "found a NUL" if piece else "empty"
-            raise UserError(f"{path}, line {number}: {found}, expected a word piece")
+        if not piece:
+            raise UserError(f"{path}, line {number}: empty, expected a word piece")
         if piece in first_line:
             raise UserError(
                 f"{path}, line {number}: {piece!r} is already on line {first_line[piece]}, expected each piece once"
@@ -74,14 +73,17 @@ class Tokenizer(tf.Module):
         self.vocab_size = len(vocab)
         self.pad_id, _, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in _SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
-        self._matcher = text.FastWordpieceTokenizer(
-            vocab,
-            unknown_token="[UNK]",
-            no_pretokenization=True,
-            token_out_type=tf.int32,
-            # The limit is in characters, below; a character has at most four bytes.
-            max_bytes_per_word=4 * _MAX_WORD_CHARS,
-        )
+        try:
+            self._matcher = text.FastWordpieceTokenizer(
+                vocab,
+                unknown_token="[UNK]",
+                no_pretokenization=True,
+                token_out_type=tf.int32,
+                # The limit is in characters, below; a character has at most four bytes.
+                max_bytes_per_word=4 * _MAX_WORD_CHARS,
+            )
+        except RuntimeError as error:
+            raise UserError(f"vocabulary: cannot be used ({error}), expected word pieces") from error
 
     @classmethod
     def from_source(cls, source: Any) -> "Tokenizer":

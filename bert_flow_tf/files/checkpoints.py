@@ -86,7 +86,10 @@ def latest_checkpoint(folder: pathlib.Path) -> str | None:
     if (folder / "checkpoint").exists():
         # TensorFlow would wait for a pipe, and takes other bytes for text.
         read_text(folder / "checkpoint", "TensorFlow's list of checkpoints")
-    return tf.train.latest_checkpoint(str(folder))
+    try:
+        return tf.train.latest_checkpoint(str(folder))
+    except ValueError as error:
+        raise UserError(f"{folder / 'checkpoint'}: {error}, expected TensorFlow's list of checkpoints") from error
 
 
 def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:

@@ -52,6 +52,12 @@ def test_read_vocabulary_strips_line_ends_of_either_kind(tmp_path):
     assert read_vocabulary(tmp_path / "vocab.txt") == VOCAB
 
 
+def test_a_piece_that_no_vocabulary_of_tensorflow_text_holds_is_refused():
+    for piece in ("x" * 300, "a\0b"):
+        with pytest.raises(UserError, match="vocabulary: cannot be used"):
+            Tokenizer([*VOCAB, piece], True)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

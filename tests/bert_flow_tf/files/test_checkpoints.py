@@ -85,6 +85,9 @@ def test_a_folder_stands_for_its_checkpoint(tmp_path):
     (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "\xff"\n')
     with pytest.raises(UserError, match="checkpoint: byte 24 is not UTF-8"):
         checkpoint_prefix(tmp_path)
+    (tmp_path / "checkpoint").write_text('all_model_checkpoint_paths: "model.ckpt-6"\n')
+    with pytest.raises(UserError, match="expected TensorFlow's list of checkpoints"):
+        checkpoint_prefix(tmp_path)
     (tmp_path / "bert_model.ckpt.index").touch()
     assert checkpoint_prefix(tmp_path) == tmp_path / "bert_model.ckpt"
     with pytest.raises(UserError, match=r"neither a folder nor a checkpoint's prefix: there is no other\.index"):
