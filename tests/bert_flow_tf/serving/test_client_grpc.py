@@ -39,9 +39,10 @@ def cut(values):
     return tensor
 
 
-def claiming(*shape):
-    """One number for a shape, which TensorFlow fills up with it."""
-    tensor = tf.make_tensor_proto(np.float32(1.0))
+def claiming(count, *shape):
+    """So many numbers for a shape; TensorFlow fills one up with the last."""
+    tensor = tf.make_tensor_proto(np.ones(count, np.float32))
+    del tensor.tensor_shape.dim[:]
     for size in shape:
         tensor.tensor_shape.dim.add().size = size
     return tensor
@@ -58,8 +59,11 @@ def of_type(number):
     [
         (np.ones([2, 3]), "found embedding of dtype float64, expected float32"),
         (cut(np.ones([2, 3], np.float32)), "found no embedding in its shape and dtype"),
-        (claiming(2, 10**12), "found no embedding in its shape and dtype (1 numbers for the shape [2, 1000000000000])"),
-        (claiming(-1, -1), "found no embedding in its shape and dtype"),
+        (
+            claiming(1, 2, 10**12),
+            "found no embedding in its shape and dtype (1 numbers for the shape [2, 1000000000000])",
+        ),
+        (claiming(6, 2, -1), "found no embedding in its shape and dtype (6 numbers for the shape [2, -1])"),
         (of_type(99), "found no embedding in its shape and dtype"),
         (np.ones([2, 500_000], np.float32), "found more than 1.5 MiB of an answer, expected TensorFlow Serving's"),
     ],
