@@ -18,6 +18,10 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocab
 from bert_flow_tf.errors import ArgumentError, UserError
 
 
+# What TensorFlow raises for a SavedModel that is damaged.
+_NO_MODEL = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, tf.errors.OpError)
+
+
 class SentenceEncoder(tf_keras.layers.Layer):
     """Layer from a text encoder's inputs, a dict of int32 [batch, seq], to sentence embeddings [batch, embedding_size].
 
@@ -43,7 +47,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         try:
             # Loaded here: to load it, KerasLayer would import Keras 3, which takes two seconds, and not use it.
             self._hub_layer = hub.KerasLayer(hub.load(str(source.encoder_dir)), trainable=trainable)
-        except (OSError, ValueError) as error:
+        except _NO_MODEL as error:
             raise UserError(
                 f"{source.bert_hub}: cannot be loaded as an encoder: {' '.join(str(error).split())}"
             ) from error
