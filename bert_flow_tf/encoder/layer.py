@@ -17,7 +17,6 @@ from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
 
-
 # What TensorFlow raises for a SavedModel that is damaged.
 _NO_MODEL = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, tf.errors.OpError)
 
