@@ -12,7 +12,13 @@ import tensorflow_hub as hub
 from absl import flags
 
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
-from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, cache_root, cached_encoder, read_encoder_record
+from bert_flow_tf.encoder.convert.folders import (
+    BERT_CONFIG_FILE,
+    cache_root,
+    cached_encoder,
+    check_encoder_folder,
+    read_encoder_record,
+)
 from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
 from bert_flow_tf.encoder.demo import demo_encoder_dir
@@ -116,6 +122,7 @@ def _from_hub(
         raise ArgumentError(
             f"preprocess_hub: missing, expected the handle or folder of the preprocess model of {bert_hub}"
         )
+    check_encoder_folder(encoder_dir.parent)
     vocab = read_vocabulary(vocabulary_asset(preprocess_dir))
     record = recorded or read_encoder_record(preprocess_dir.parent)
     do_lower_case = _lower_cases(preprocess_dir, vocab) if record is None else record.do_lower_case

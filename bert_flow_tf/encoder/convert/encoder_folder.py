@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import pathlib
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +19,10 @@ from bert_flow_tf.encoder.convert.weights import check_finite
 from bert_flow_tf.encoder.tokenizer import read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
+from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
+
+_UNSIGNED = re.compile(r"fingerprint\.pb|.*\.data-.*|source\.json")
 
 
 def write_encoder_folder(
@@ -58,16 +62,22 @@ def write_encoder_folder(
     with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
         shutil.copyfile(vocab_file, folder / VOCAB_FILE)
         write_json(folder / BERT_CONFIG_FILE, dict(sorted(msgspec.structs.asdict(config).items())))
-        write_encoder_record(folder, {"do_lower_case": do_lower_case, **source})
         with quiet_tensorflow():
             save_bert(folder / "encoder", config, weights, vocab_file=folder / VOCAB_FILE, do_lower_case=do_lower_case)
             tf.saved_model.save(Preprocess(folder / VOCAB_FILE, do_lower_case), str(folder / "preprocess"))
+        write_encoder_record(folder, {"do_lower_case": do_lower_case, **source})
     return pathlib.Path(out_dir)
 
 
 def write_encoder_record(folder: pathlib.Path, record: dict[str, Any]) -> None:
-    """Writes `source.json`: `folders.EncoderRecord` and whatever else says where the weights came from."""
-    write_json(folder / SOURCE_FILE, {"format_version": FORMAT_VERSION} | record)
+    """Writes `source.json`: `folders.EncoderRecord` and whatever else says where the weights came from.
+
+    It is the last that is written: it has the digests of the other files.
+    """
+    # TensorFlow checks the variables, and its fingerprint.pb says nothing of them.
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not _UNSIGNED.fullmatch(path.name)]
+    digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in paths}
+    write_json(folder / SOURCE_FILE, {"format_version": FORMAT_VERSION} | record | {"digests": digests})
 
 
 def has_capitals(vocab: list[str]) -> bool:

@@ -8,6 +8,7 @@ import msgspec
 import platformdirs
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.outputs import FolderKind, check_writable
 from bert_flow_tf.files.ownership import owned, sweep
@@ -44,10 +45,12 @@ class EncoderRecord(msgspec.Struct):
     Attributes:
       do_lower_case: whether the vocabulary is uncased.
       started_from: fingerprint of the encoder that has the same graph with other weights; None where there is none.
+      digests: SHA-256 of the files in the folder, but for the variables, which have checksums of TensorFlow's.
     """
 
     do_lower_case: bool
     started_from: str | None = None
+    digests: dict[str, str] = {}
 
 
 def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
@@ -58,6 +61,17 @@ def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
     """
     path = folder / SOURCE_FILE
     return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None
+
+
+def check_encoder_folder(folder: pathlib.Path) -> None:
+    """Raises `UserError` if a file is not what the folder's record says, or is missing."""
+    record = read_encoder_record(folder)
+    for name, digest in record.digests.items() if record is not None else ():
+        if file_digest(folder / name) != digest:
+            raise UserError(
+                f"{folder / name}: found other contents than were written, expected SHA-256 {digest}; if the folder is "
+                "in the cache, remove it, else make it again"
+            )
 
 
 def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:

@@ -17,6 +17,7 @@ import tf_keras
 from official.legacy.bert import configs
 from official.nlp.modeling import layers
 from official.nlp.tools import export_tfhub_lib
+from tf_keras.src import backend as keras_backend
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.weights import keras_names
@@ -78,17 +79,17 @@ def save_bert(
 def _dropout_from_state_variables() -> Iterator[None]:
     """Keras layers built inside draw dropout from `tf.random.Generator` variables, which a SavedModel keeps.
 
-    Keras' default are random operations whose state cannot be saved. The generators take their first seeds from
-    Python's `random`.
+    Keras' default are random operations whose state cannot be saved. The generators take their first seeds from one of
+    Keras, which is set here, whatever seed the process has.
     """
     enabled_before = tf_keras.backend.experimental.is_tf_random_generator_enabled()
-    state = random.getstate()
-    random.seed(0)
+    seeds = getattr(keras_backend._SEED_GENERATOR, "generator", None)
+    keras_backend._SEED_GENERATOR.generator = random.Random(0)
     tf_keras.backend.experimental.enable_tf_random_generator()
     try:
         yield
     finally:
-        random.setstate(state)
+        keras_backend._SEED_GENERATOR.generator = seeds
         if not enabled_before:
             tf_keras.backend.experimental.disable_tf_random_generator()
 
