@@ -34,7 +34,8 @@ def test_an_encoder_without_a_configuration_is_named(tiny_source, tmp_path):
     from benchmarks.hugging_face_folder import write_hugging_face_folder
 
     encoder = shutil.copytree(tiny_source.encoder_dir.parent, tmp_path / "encoder")
-    (encoder / "bert_config.json").unlink()
+    for name in ("bert_config.json", "source.json"):
+        (encoder / name).unlink()
     with pytest.raises(UserError, match=r"encoder: found no .*bert_config.json, expected demo or a folder"):
         write_hugging_face_folder(str(encoder), tmp_path / "weights")
     assert not (tmp_path / "weights").exists()

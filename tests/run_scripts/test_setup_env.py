@@ -20,7 +20,9 @@ def test_first_run_makes_an_environment_installs_the_lock_then_the_package(repos
     assert calls[0] == f"-m venv --clear {repository.root}/.venv"
     lock, package = _installs(calls)
     assert lock.endswith(f"-r {repository.root}/requirements.txt")
-    assert package.endswith(f"--no-deps --no-build-isolation -e {repository.root}")
+    assert package.endswith(
+        f"--no-deps --no-build-isolation --config-settings editable_mode=compat -e {repository.root}"
+    )
     assert "Making" in done.stdout and "Installing requirements.txt" in done.stdout
     # Set up, it installs nothing and needs no Python on the path.
     done = repository.run("test.sh", path="/nonexistent")

@@ -301,8 +301,9 @@ time.sleep(60)
 PARENT = """
 import signal, sys
 from bert_flow_tf.recipe.run import run_process
-# A shell that starts the tests in the background has them ignore it.
+# A shell that starts the tests in the background has them ignore both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 try:
     run_process([sys.executable, "-c", sys.argv[1]])
 except KeyboardInterrupt:
