@@ -174,7 +174,7 @@ def _zip(data: bytes, rng: random.Random) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as old:
             members = [(info.filename, old.read(info)) for info in old.infolist()]
-    except Exception:
+    except Exception:  # A file that was changed before: zipfile, zlib and struct have some ten errors for it.
         return _flip(data, rng)
     if not members:
         return _flip(data, rng)
