@@ -188,7 +188,8 @@ class BertFlow:
         if saved_model.is_saved_model(run):
             return cls.from_pretrained(run, dtype=dtype)
         folder = pathlib.Path(run) if os.path.isdir(run) else pathlib.Path(run).parent
-        with unchanged(folder / CONFIG_FILE):
+        # A run's removal begins with this file.
+        with unchanged(folder / TRAIN_RESULTS_FILE):
             return cls._of_run(run, dtype)
 
     @classmethod

@@ -10,15 +10,12 @@ import tf_keras
 from absl import logging
 
 from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
-from bert_flow_tf.encoder.convert.from_run import floating_variables
+from bert_flow_tf.encoder.convert.from_run import floating_variables, refusing_damaged_model
 from bert_flow_tf.encoder.fused_bert import FusedBert, fused_bert
 from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
-
-# What TensorFlow raises for a SavedModel that is damaged.
-_NO_MODEL = (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, tf.errors.OpError)
 
 
 class SentenceEncoder(tf_keras.layers.Layer):
@@ -43,13 +40,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
         super().__init__(trainable=trainable, name="sentence_encoder")
         self.source = source
         self.sentence_embedding_type = sentence_embedding_type
-        try:
+        with refusing_damaged_model(source.bert_hub, "an encoder"):
             # Loaded here: to load it, KerasLayer would import Keras 3, which takes two seconds, and not use it.
             self._hub_layer = hub.KerasLayer(hub.load(str(source.encoder_dir)), trainable=trainable)
-        except _NO_MODEL as error:
-            raise UserError(
-                f"{source.bert_hub}: cannot be loaded as an encoder: {' '.join(str(error).split())}"
-            ) from error
         outputs = self._probe()
         self.num_layers = len(outputs["encoder_outputs"])
         self.hidden_size = outputs["sequence_output"].shape[-1]

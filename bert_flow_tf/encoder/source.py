@@ -19,7 +19,7 @@ from bert_flow_tf.encoder.convert.folders import (
     check_encoder_folder,
     read_encoder_record,
 )
-from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run
+from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run, refusing_damaged_model
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
 from bert_flow_tf.encoder.demo import demo_encoder_dir
 from bert_flow_tf.encoder.handles import DEMO, HUB_HANDLES, UNCASED_PREPROCESS, EncoderSource
@@ -170,13 +170,15 @@ def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tup
 def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:
     """Whether a preprocess model lower-cases, seen from what it does to the vocabulary's own words: it is run."""
     words = [piece for piece in vocab if piece.isascii() and piece.lower() != piece.upper() and piece[0] not in "[#"]
-    tokenize = getattr(hub.load(str(preprocess_dir)), "tokenize", None)
-    if tokenize is None or not words:
-        raise UserError(
-            f"{preprocess_dir}: cannot tell whether it lower-cases, expected a part named tokenize and words in its "
-            f"vocabulary"
-        )
-    upper, lower = (tokenize(tf.constant(list(map(case, words[:1000])))).to_list() for case in (str.upper, str.lower))
+    with refusing_damaged_model(preprocess_dir, "a preprocess model"):
+        tokenize = getattr(hub.load(str(preprocess_dir)), "tokenize", None)
+        if tokenize is None or not words:
+            raise UserError(
+                f"{preprocess_dir}: cannot tell whether it lower-cases, expected a part named tokenize and words in "
+                "its vocabulary"
+            )
+        cases = (tf.constant([case(word) for word in words[:1000]]) for case in (str.upper, str.lower))
+        upper, lower = (tokenize(case).to_list() for case in cases)
     return upper == lower
 
 

@@ -120,7 +120,8 @@ def unchanged(path: pathlib.Path) -> Iterator[None]:
     """A context in which a folder is read that another process may replace; `path` is a file that is written with it.
 
     Raises:
-      UserError: at its end the file is not the one that was there at its beginning.
+      UserError: at its end, which may be a `UserError` for what was half there, the file is not the one that was there
+        at its beginning.
     """
 
     def found() -> tuple[int, int] | None:
@@ -130,10 +131,17 @@ def unchanged(path: pathlib.Path) -> Iterator[None]:
             return status.st_ino, status.st_ctime_ns
         return None
 
-    before = found()
-    yield
+    before, refused = found(), None
+    try:
+        yield
+    except UserError as error:
+        refused = error
     if found() != before:
-        raise UserError(f"{path}: another process replaced it while it was read, expected one that stays; try again")
+        raise UserError(
+            f"{path}: another process replaced or removed it while it was read, expected one that stays; try again"
+        ) from refused
+    if refused is not None:
+        raise refused
 
 
 def part_of(path: pathlib.Path) -> pathlib.Path:

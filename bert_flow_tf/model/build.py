@@ -214,7 +214,8 @@ def _restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
         status.expect_partial().assert_existing_objects_matched()
     except (ValueError, AssertionError, tf.errors.OpError) as error:
         raise UserError(
-            f"{checkpoint}: does not hold the run that config.json describes ({' '.join(str(error).split())})"
+            f"{checkpoint}: cannot be restored ({' '.join(str(error).split())}), expected a checkpoint of the run that "
+            "config.json describes"
         ) from error
 
 

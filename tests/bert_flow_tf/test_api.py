@@ -297,20 +297,24 @@ def test_what_is_no_finished_run_of_its_encoder_is_named(sts_run, tmp_path):
         BertFlow.load(run)
 
 
-@pytest.mark.parametrize("kind", ["run", "saved"])
+@pytest.mark.parametrize("kind", ["run", "saved", "half-removed run"])
 def test_what_another_process_replaces_while_it_is_read_is_refused(sts_run, loaded, tmp_path, monkeypatch, kind):
-    path = shutil.copytree(sts_run, tmp_path / "run") if kind == "run" else loaded.save(tmp_path / "saved")
+    path = loaded.save(tmp_path / "saved") if kind == "saved" else shutil.copytree(sts_run, tmp_path / "run")
 
     def build_and_replace(*arguments, **options):
         model = build_model(*arguments, **options)
         shutil.copytree(path, tmp_path / "other")
-        shutil.rmtree(path)
-        shutil.copytree(tmp_path / "other", path)
+        if kind == "half-removed run":
+            for file in (path / "train_results.json", *path.glob("model.ckpt-*")):
+                file.unlink()
+        else:
+            shutil.rmtree(path)
+            shutil.copytree(tmp_path / "other", path)
         return model
 
-    where = {"run": "bert_flow_tf.api", "saved": "bert_flow_tf.model.build"}[kind]
+    where = "bert_flow_tf.model.build" if kind == "saved" else "bert_flow_tf.api"
     monkeypatch.setattr(f"{where}.build_model", build_and_replace)
-    with user_error(str(path), "another process replaced it while it was read"):
+    with user_error(str(path), "another process replaced or removed it while it was read"):
         BertFlow.from_pretrained(path)
 
 

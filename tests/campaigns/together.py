@@ -38,7 +38,7 @@ _IN_USE = re.compile(r": process (\d+) on \S+ \(since .+\) is using it")
 _ERROR = re.compile(r"^(error: |Traceback)", re.MULTILINE)
 # What is said of a run that another process has begun to train, or to remove.
 _UNFINISHED = re.compile(
-    r"a run whose training has not finished|a run without results|neither a folder nor|does not hold the run that"
+    r"a run whose training has not finished|a run without results|neither a folder nor|replaced or removed it while"
 )
 
 

@@ -1,9 +1,11 @@
 """From a bert_flow_tf run that trained its encoder to an encoder folder."""
 
+import contextlib
 import os
 import pathlib
 import re
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -95,8 +97,9 @@ def write_with_weights(
     Raises:
       UserError: a variable is missing, unexpected, of another shape or not finite; nothing is written then.
     """
-    encoder = hub.load(str(source.encoder_dir))
-    held = floating_variables(encoder)
+    with refusing_damaged_model(source.bert_hub, "an encoder"):
+        encoder = hub.load(str(source.encoder_dir))
+        held = floating_variables(encoder)
     check_arrays(variables, held, source.bert_hub, "this encoder")
     for name, variable in held.items():
         variable.assign(variables[name])
@@ -114,6 +117,15 @@ def copy_beside_encoder(source: EncoderSource, folder: pathlib.Path) -> None:
     config = source.encoder_dir.parent / BERT_CONFIG_FILE
     if config.is_file():
         shutil.copyfile(config, folder / BERT_CONFIG_FILE)
+
+
+@contextlib.contextmanager
+def refusing_damaged_model(name: str | os.PathLike, kind: str) -> Iterator[None]:
+    """Turns what TensorFlow raises for a SavedModel that is damaged, or is not of its kind, into a `UserError`."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, tf.errors.OpError) as error:
+        raise UserError(f"{name}: cannot be loaded as {kind}: {' '.join(str(error).split())}") from error
 
 
 def floating_variables(encoder: Any) -> dict[str, tf.Variable]:

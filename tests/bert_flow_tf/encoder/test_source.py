@@ -184,6 +184,24 @@ def test_a_damaged_file_of_a_converted_encoder_is_refused(small_encoder_dir, tmp
         resolve_encoder(bert_hub=folder)
 
 
+@pytest.mark.parametrize("part", ["encoder", "preprocess"])
+def test_a_damaged_graph_of_an_encoder_without_a_record_is_one_line(small_encoder_dir, run_on, tmp_path, part):
+    folder = tmp_path / "encoder"
+    shutil.copytree(small_encoder_dir, folder)
+    # As TF-Hub has them.
+    (folder / "source.json").unlink()
+    graph = folder / part / "saved_model.pb"
+    graph.write_bytes(graph.read_bytes()[:-100])
+    kind = {"encoder": "an encoder", "preprocess": "a preprocess model"}[part]
+    with user_error(f"cannot be loaded as {kind}: "):
+        if part == "preprocess":
+            resolve_encoder(bert_hub=folder)
+        else:
+            # The same graph with other weights.
+            trained = run_on("trained", resolve_encoder(bert_hub=small_encoder_dir), encoder_trained=True)
+            resolve_encoder(bert_hub=folder, init_checkpoint=trained)
+
+
 @pytest.fixture
 def hub_server(tiny_encoder_dir, tmp_path):
     """URL of a server that gives an encoder and its preprocess model the way TF-Hub does, as archives."""
