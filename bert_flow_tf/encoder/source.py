@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pathlib
+import shutil
 import tarfile
 from typing import Any
 
@@ -10,6 +11,7 @@ import msgspec
 import tensorflow as tf
 import tensorflow_hub as hub
 from absl import flags
+from tensorflow_hub.resolver import tfhub_cache_dir
 
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import (
@@ -28,6 +30,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest, update_with_arrays
 from bert_flow_tf.files.json_files import FORMAT_VERSION
+from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
 # Version of the fingerprint: bumping it invalidates existing runs and saved models.
@@ -149,11 +152,9 @@ def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tup
         handle = str(folder.resolve())
     if (folder / part / "saved_model.pb").is_file():
         return handle, folder / part
-    # TensorFlow Hub's default, a name in /tmp, may be another user's. Its variable and its flag go before this one.
-    flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root(cache_dir) / "tfhub"))
     try:
-        path = pathlib.Path(hub.resolve(handle))
-    except (OSError, ValueError, tarfile.TarError, tf.errors.OpError) as error:
+        path = _downloaded(handle, cache_root(cache_dir) / "tfhub")
+    except (UserError, OSError, ValueError, tarfile.TarError, tf.errors.OpError) as error:
         reason = " ".join(str(error).split())
         raise ArgumentError(
             f"{argument}={handle}: cannot be reached ({reason}), expected the folder of a local copy "
@@ -165,6 +166,26 @@ def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tup
             "TF-Hub handle"
         )
     return handle, path
+
+
+def _downloaded(handle: str, cache: pathlib.Path) -> pathlib.Path:
+    """The folder of a handle's SavedModel, which TensorFlow Hub downloads into the cache if it is not there."""
+    # TensorFlow Hub's default, a name in /tmp, may be another user's. Its variable and its flag go before this one.
+    flags.FLAGS.set_default("tfhub_cache_dir", str(cache))
+    # As TensorFlow Hub calls it.
+    place = cache / hashlib.sha1(handle.encode()).hexdigest()
+
+    def left() -> list[pathlib.Path]:
+        return [path for pattern in (".lock*", ".*.tmp") for path in cache.glob(f"{place.name}{pattern}")]
+
+    is_own = "://" in handle and tfhub_cache_dir() == str(cache)
+    if is_own and (not place.exists() or (left() and os.access(cache, os.W_OK))):
+        # Nobody else writes to this cache: what is left is a killed process's, and TensorFlow Hub would wait for it.
+        with owned(place, wait=True):
+            for path in left():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            return pathlib.Path(hub.resolve(handle))
+    return pathlib.Path(hub.resolve(handle))
 
 
 def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:

@@ -70,12 +70,25 @@ def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0):
 def write_mnli(folder, words=TINY_WORDS, sizes=(24, 9)):
     """Folder with train.tsv and dev_matched.tsv of MNLI; a pair is the more an entailment, the more it shares."""
     for i, (name, n) in enumerate(zip(("train", "dev_matched"), sizes, strict=True)):
-        rows = []
-        for a, b, share in random_pairs(n, words, i):
-            label = NLI_LABELS[0 if share < 0.3 else 1 if share > 0.7 else 2]
-            rows.append(["0", "1", "1n", "g", "-", "-", "-", "-", a, b, label, label])
-        write_tsv(folder / f"{name}.tsv", [MNLI_HEADER, *rows])
+        write_tsv(folder / f"{name}.tsv", [MNLI_HEADER, *_nli_rows(n, words, i)])
     return folder
+
+
+def write_snli(folder, words=TINY_WORDS, sizes=(16, 7, 5)):
+    """Folder with train.tsv, dev.tsv and test.tsv of SNLI, labelled as `write_mnli`'s."""
+    for i, (name, n) in enumerate(zip(("train", "dev", "test"), sizes, strict=True)):
+        # MNLI's columns but the genre.
+        rows = [MNLI_HEADER, *_nli_rows(n, words, [i, 1])]
+        write_tsv(folder / f"{name}.tsv", [[*row[:3], *row[4:]] for row in rows])
+    return folder
+
+
+def _nli_rows(n, words, seed):
+    rows = []
+    for a, b, share in random_pairs(n, words, seed):
+        label = NLI_LABELS[0 if share < 0.3 else 1 if share > 0.7 else 2]
+        rows.append(["0", "1", "1n", "g", "-", "-", "-", "-", a, b, label, label])
+    return rows
 
 
 def small_flow_file(folder):

@@ -32,7 +32,7 @@ from tests.campaigns.commands import Run, bert_flow, prepare, siamese
 
 # What differs between two runs that nobody interrupted.
 _TIMES = ("seconds", "fit_seconds", "peak_memory_mib")
-_UNEQUAL = re.compile(r"events\.out\.tfevents|saved_model\.pb$|fingerprint\.pb$|SHA256SUMS$|\.data-")
+_UNEQUAL = re.compile(r"events\.out\.tfevents|saved_model\.pb$|fingerprint\.pb$|SHA256SUMS$|\.data-|\.descriptor\.txt$")
 _SERIES = re.compile(r"tfevents.*")
 _WRITES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link")
 # Seconds after which a command is taken to hang, in looks at it: a computer that sleeps makes none.

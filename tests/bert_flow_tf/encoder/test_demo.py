@@ -3,7 +3,6 @@
 import json
 import resource
 import subprocess
-import tempfile
 import zipfile
 
 import numpy as np
@@ -60,8 +59,6 @@ def test_another_wheel_from_the_index_stops_with_both_digests(tmp_path, monkeypa
 
 
 def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
     wheel = tmp_path / "demo.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("large", bytes(10_000))

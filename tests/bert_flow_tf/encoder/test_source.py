@@ -1,14 +1,11 @@
 """Encoders from TF-Hub; and what somebody else's record names is not run before its fingerprint is the recorded one."""
 
-import functools
-import http.server
 import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
-import threading
 
 import msgspec
 import numpy as np
@@ -22,6 +19,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.runs.record import read_config
 from tests.bert_flow_tf import records
+from tests.file_server import served
 from tests.refusals import refused, user_error
 
 OTHER = "f" * 64
@@ -209,13 +207,8 @@ def hub_server(tiny_encoder_dir, tmp_path):
         (tmp_path / "tiny" / name).mkdir(parents=True)
         archive = shutil.make_archive(str(tmp_path / name), "gztar", tiny_encoder_dir / name)
         shutil.move(archive, tmp_path / "tiny" / name / "1")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/tiny"
-        server.shutdown()
-        thread.join()
+    with served(tmp_path) as url:
+        yield f"{url}/tiny"
 
 
 def test_encoder_and_preprocess_model_load_from_a_server_as_from_tf_hub(hub_server, tiny_source, tmp_path, monkeypatch):
@@ -241,13 +234,22 @@ print(resolve_encoder(bert_hub="{hub_server}/encoder/1", preprocess_hub="{hub_se
         unset = ("BERT_FLOW_CACHE", "TFHUB_CACHE_DIR", "XDG_CACHE_HOME")
         environment = {name: value for name, value in os.environ.items() if name not in unset}
         environment |= {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "temporary")} | variables
-        done = subprocess.run([sys.executable, "-c", resolve], env=environment, capture_output=True, text=True)
+        command = [sys.executable, "-c", resolve]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr
-        return pathlib.Path(done.stdout.strip()).parent
+        return pathlib.Path(done.stdout.strip())
 
     (tmp_path / "temporary").mkdir()
-    assert fetched_to() == tmp_path / "home" / ".cache" / "bert_flow_tf" / "tfhub"
-    assert fetched_to(TFHUB_CACHE_DIR=str(tmp_path / "hub")) == tmp_path / "hub"
+    cache = tmp_path / "home" / ".cache" / "bert_flow_tf" / "tfhub"
+    encoder_dir = fetched_to()
+    assert encoder_dir.parent == cache
+    # As a process leaves it that was killed while it fetched; TensorFlow Hub would wait for it for ten minutes.
+    whole = {path.name for path in cache.iterdir()}
+    encoder_dir.rename(f"{encoder_dir}.0123.tmp")
+    pathlib.Path(f"{encoder_dir}.lock").write_text("host.1.0123")
+    assert fetched_to() == encoder_dir
+    assert {path.name for path in cache.iterdir()} == whole
+    assert fetched_to(TFHUB_CACHE_DIR=str(tmp_path / "hub")).parent == tmp_path / "hub"
     assert not list((tmp_path / "temporary").iterdir())
 
 

@@ -1,0 +1,27 @@
+"""A folder's files over HTTP on this machine, as TF-Hub, or a package index without any pages, serves them."""
+
+import contextlib
+import functools
+import http.server
+import os
+import threading
+from collections.abc import Iterator
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def served(folder: str | os.PathLike, port: int = 0) -> Iterator[str]:
+    """The URL of the folder, as long as the block lasts; port 0 is any that is free."""
+    handler = functools.partial(_Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
