@@ -16,7 +16,7 @@ from bert_flow_tf.encoder.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, refusing_long_names
 from bert_flow_tf.files.ownership import unchanged
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model import saved_model
@@ -116,6 +116,7 @@ class BertFlow:
         return SentenceBatcher(encode, self.tokenizer, shape=shape, max_seq_length=self.max_seq_length)
 
     @classmethod
+    @refusing_long_names()
     def from_hub(
         cls,
         bert_hub: str | os.PathLike,
@@ -156,6 +157,7 @@ class BertFlow:
         return cls.from_hub("demo", **options)
 
     @classmethod
+    @refusing_long_names()
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a folder that `save` wrote, or of a finished run of `run_siamese` (see `load`).
 
@@ -176,6 +178,7 @@ class BertFlow:
             return cls(model, source, record=record, dtype=dtype)
 
     @classmethod
+    @refusing_long_names()
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a finished run of `run_siamese`, or of a folder that `save` wrote.
 

@@ -1,13 +1,14 @@
 """The command `bert-flow`."""
 
 import importlib
+import pathlib
 import sys
 from typing import Any
 
 import click
 
 from bert_flow_tf import __version__
-from bert_flow_tf.errors import UserError, command_line_message, plain_interrupts, quiet_libraries
+from bert_flow_tf.errors import UserError, command_line_message, plain_interrupts, quiet_libraries, refusing_long_names
 
 # Each command is the function of its own name in the module of its own name.
 _COMMANDS = (
@@ -28,14 +29,21 @@ class _Commands(click.Group):
         return getattr(importlib.import_module(f"bert_flow_tf.commands.{name}"), name)
 
     def invoke(self, ctx: click.Context) -> Any:
+        # Takes time to import, and `bert-flow --help` does without.
+        from bert_flow_tf.files.atomic import refusing_full_disk
+
         try:
-            with plain_interrupts():
+            # To the file or device that standard output is, for the error.
+            with plain_interrupts(), refusing_long_names(), refusing_full_disk(pathlib.Path("/dev/stdout").resolve()):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(130)
         except UserError as error:
             line = command_line_message(error)
+        except click.exceptions.NoArgsIsHelpError:
+            # Whose message is the help.
+            raise
         except click.UsageError as error:
             line = usage_line(error)
         click.echo(f"error: {line}", err=True)

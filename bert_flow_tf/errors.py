@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import os
 import re
 import sys
@@ -92,10 +93,21 @@ def plain_interrupts() -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def refusing_long_names() -> Iterator[None]:
+    """Turns what Python raises for a name that no file can have into a `UserError`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        raise UserError(f"{error.filename}: found a name that is too long, expected a shorter one") from error
+
+
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     """What `run(*arguments)` returns, 0 for None; 2 after the line of its `UserError`; 130 if it is interrupted."""
     try:
-        with plain_interrupts():
+        with plain_interrupts(), refusing_long_names():
             return run(*arguments) or 0
     except UserError as error:
         print(f"error: {command_line_message(error)}", file=sys.stderr)

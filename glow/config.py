@@ -82,7 +82,7 @@ class GlowConfig:
           ValueError: no such file, not JSON, an unknown or missing key, or as the class; names the file.
         """
         path = pathlib.Path(path)
-        if path.exists() and not path.is_file():
+        if os.path.exists(path) and not os.path.isfile(path):
             raise ValueError(f"{path}: cannot read the flow config: not a file")
         try:
             values = json.loads(path.read_text(encoding="utf-8"))

@@ -36,6 +36,10 @@ class _PlainNumber(click.ParamType):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
         return super().convert(value, param, ctx)
 
+    def _describe_range(self) -> str:
+        # What click says in the help of a number without limits.
+        return super()._describe_range().replace("x<=None", "")  # type: ignore[misc]
+
 
 class WholeNumber(_PlainNumber, click.IntRange):
     """Type of an option: `WholeNumber(1)` is 1 or more."""

@@ -49,8 +49,7 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
         name = pathlib.Path(folder) / "embeddings"
         with refusing_full_disk(name), _WRITERS[file_format](name, width) as write:
             yield write
-        # To the file or device that standard output is, for the error.
-        with refusing_full_disk(pathlib.Path("/dev/stdout").resolve()), name.open("rb") as stream:
+        with name.open("rb") as stream:
             shutil.copyfileobj(stream, sys.stdout.buffer)
             sys.stdout.buffer.flush()
 

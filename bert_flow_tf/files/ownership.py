@@ -47,11 +47,14 @@ _owned: dict[tuple[int, pathlib.Path], Owned] = {}
 
 
 def resolved(path: str | os.PathLike) -> pathlib.Path:
-    """The absolute path, links followed; a `UserError` where they lead nowhere but to themselves."""
+    """The absolute path, links followed; a `UserError` where there is none."""
     try:
         return pathlib.Path(path).resolve()
-    except (OSError, RuntimeError) as error:
+    except RuntimeError as error:
         raise UserError(f"{path}: found a link to itself, expected a place to write to") from error
+    except OSError as error:
+        # The current directory was removed.
+        raise UserError(f"{path}: cannot be found ({error.strerror}), expected a place to write to") from error
 
 
 @contextlib.contextmanager
@@ -125,7 +128,7 @@ def unchanged(path: pathlib.Path) -> Iterator[None]:
     """
 
     def found() -> tuple[int, int] | None:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             status = path.lstat()
             # Not the contents' time, which a copy keeps; an inode's number may be given again.
             return status.st_ino, status.st_ctime_ns
@@ -215,6 +218,8 @@ def _try_lock(lock: pathlib.Path) -> Callable[[], None] | None:
     try:
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except PermissionError:
+        if not lock.exists():
+            raise
         # Another user's can still be locked.
         descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW)
     try:

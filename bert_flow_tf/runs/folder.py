@@ -11,7 +11,7 @@ from typing import Any
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.ownership import is_lock, make_directory, owned
+from bert_flow_tf.files.ownership import is_lock, make_directory, owned, resolved
 from bert_flow_tf.files.reading import read_file, read_text
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
@@ -36,6 +36,7 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
     Raises:
       UserError: another process is using the directory, or there is no place for it.
     """
+    run_dir = resolved(run_dir)
     # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
     is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
     with owned(run_dir / run_dir.name if is_inside else run_dir):

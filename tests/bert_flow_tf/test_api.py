@@ -318,6 +318,16 @@ def test_what_another_process_replaces_while_it_is_read_is_refused(sts_run, load
         BertFlow.from_pretrained(path)
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "file/checkpoint"])
+def test_a_name_that_can_be_no_models_is_refused(tmp_path, name):
+    (tmp_path / "file").touch()
+    for find in (BertFlow.load, BertFlow.from_pretrained):
+        with user_error(str(tmp_path / name)):
+            find(tmp_path / name)
+    with user_error(str(tmp_path / name)):
+        BertFlow.from_hub(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

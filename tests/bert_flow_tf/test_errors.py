@@ -1,5 +1,7 @@
 """A command line's end: its status, and one line for what a user can mend."""
 
+import os
+
 import pytest
 
 from bert_flow_tf.errors import ArgumentError, ArgumentParser, UserError, exit_status
@@ -36,6 +38,11 @@ def test_a_users_mistake_is_one_line_and_status_2(error, line, capsys):
     assert capsys.readouterr().err == line
 
 
+def test_a_name_that_no_file_can_have_is_one_line_and_status_2(capsys):
+    assert exit_status(os.stat, "a" * 300) == 2
+    assert capsys.readouterr().err == f"error: {'a' * 300}: found a name that is too long, expected a shorter one\n"
+
+
 class _Interrupts:
     def __set_name__(self, owner, name):
         raise KeyboardInterrupt
@@ -49,7 +56,7 @@ def test_an_interruption_is_status_130_and_another_error_is_raised(capsys):
     # In the middle of an import, say.
     assert exit_status(lambda: type("New", (), {"attribute": _Interrupts()})) == 130
     assert capsys.readouterr().err == "interrupted\n" * 2
-    for error in (ZeroDivisionError(), RuntimeError()):
+    for error in (ZeroDivisionError(), RuntimeError(), OSError()):
         with pytest.raises(type(error)):
             exit_status(run, error)
 

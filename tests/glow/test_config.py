@@ -83,6 +83,11 @@ def test_bad_file_is_named_with_the_key(tmp_path, text, found):
     assert line.startswith(str(path)) and found in line and "\n" not in line
 
 
+def test_a_name_that_no_file_can_have_cannot_be_read():
+    with pytest.raises(ValueError, match="cannot read the flow config: File name too long"):
+        GlowConfig.from_file("a" * 300)
+
+
 def test_every_coupling_can_be_configured_and_no_other():
     with pytest.raises(ValueError, match=f"expected one of {', '.join(COUPLINGS)}$"):
         GlowConfig(coupling="none of them")

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from bert_flow_tf.cli import main
-from tests.refusals import files_below, refusal, refused, succeeds
+from tests.refusals import bert_flow, files_below, refusal, refused, succeeds
 
 MISSING = "missing.tsv"
 DEMO = ("--bert_hub", "demo")
@@ -154,7 +154,26 @@ def test_help_holds_an_example(outcomes, name):
     outcome = outcomes[name, "help"]
     assert outcome.status == 0
     assert f"\n  bert-flow {name} -" in outcome.stdout
+    # As click says a range without limits.
+    assert "x<=None" not in outcome.stdout
     assert not outcome.loaded_tensorflow
+
+
+def test_a_command_without_its_sub_command_prints_its_help():
+    outcome = bert_flow("analyze")
+    assert outcome.exit_code == 2
+    assert outcome.stderr == succeeds("analyze", "--help")
+
+
+def test_a_full_disk_below_standard_output_is_one_line():
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "bert_flow_tf.cli", "prepare", "--help"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    refusal(done.returncode, done.stderr, "/dev/full: no space left")
+
+
+def test_a_name_that_is_too_long_is_one_line(tmp_path):
+    assert "found a name that is too long" in refused("export", "--model", "a" * 300, "--out", tmp_path / "new")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files import ownership
 from bert_flow_tf.files.ownership import owned, sweep
 from tests.refusals import user_error
@@ -123,6 +124,20 @@ def test_sweeping_a_folder_leaves_what_is_owned(tmp_path):
 
 def test_a_place_that_cannot_be_written_to_is_refused():
     with user_error("/proc: cannot be written to"), owned("/proc/none"):
+        pass
+    # Without a lock there that another user made.
+    with pytest.raises(UserError, match=r"^/sys: cannot be written to \((?!No such file)"), owned("/sys/none"):
+        pass
+
+
+def test_a_place_that_no_path_leads_to_is_refused_with_the_reason(tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to("link")
+    with user_error(f"{tmp_path / 'link'}: found a link to itself"), owned(tmp_path / "link"):
+        pass
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with user_error("new: cannot be found (No such file or directory)"), owned("new"):
         pass
 
 

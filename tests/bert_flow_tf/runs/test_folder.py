@@ -1,6 +1,7 @@
 """What a command may do in a run's directory."""
 
 import os
+import pathlib
 
 import pytest
 from msgspec.structs import replace
@@ -75,11 +76,12 @@ def test_overwrite_through_a_link_and_where_nothing_can_be_renamed(tmp_path, mon
     with owned_run(tmp_path / "run"):
         assert open_run(tmp_path / "run", run_config(flags={}), overwrite=True) is False
         names = {path.name for path in (tmp_path / "there").iterdir()}
-        assert names == {"config.json", ".run.bert_flow_lock"}
+        assert names == {"config.json", ".there.bert_flow_lock"}
     assert (tmp_path / "run").is_symlink()
     (tmp_path / "new").mkdir()
-    with owned_run(tmp_path / "new"):
-        assert open_run(tmp_path / "new", CONFIG, overwrite=False) is False
+    monkeypatch.chdir(tmp_path / "new")
+    with owned_run(pathlib.Path()):
+        assert open_run(pathlib.Path(), CONFIG, overwrite=False) is False
 
 
 def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
