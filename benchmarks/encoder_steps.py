@@ -35,7 +35,7 @@ def measure(options: Options) -> dict:
     from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 
     model = our_model(options)
-    layers = Layers.of(model)
+    layers = Layers.of(model.source)
     everything = corpus.distinct_sentences(corpus.all_sentences(options), model.tokenizer, MAX_SEQ_LENGTH)
     sentences = corpus.evenly(everything, SENTENCES)
     pieces = stream.tokenize(model.tokenizer, sentences, MAX_SEQ_LENGTH)

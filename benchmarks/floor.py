@@ -32,6 +32,7 @@ from bert_flow_tf.errors import UserError
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.encoder.source import EncoderSource
 
 ROWS = (256, 512, 1024, 2048, 4096, 8192)
 RATE_SECONDS = 1.0
@@ -52,9 +53,9 @@ class Layers:
     inner: int
 
     @classmethod
-    def of(cls, model: "BertFlow") -> "Layers":
-        """Those of a `BertFlow`'s encoder, whose folder holds its configuration."""
-        path = model.source.encoder_dir.parent / "bert_config.json"
+    def of(cls, source: "EncoderSource") -> "Layers":
+        """Those of an encoder whose folder holds its configuration."""
+        path = source.encoder_dir.parent / "bert_config.json"
         if not path.is_file():
             raise UserError(f"{path}: no such file, expected demo or an encoder folder of bert-flow convert")
         config = json.loads(path.read_text())
@@ -80,7 +81,7 @@ def measure(options: Options) -> dict:
         sentences = take_sentences(worker, options, model)
         batch_size, _ = best_batch_size(worker, options, sentences["all"], "float32")
         distinct = sentences["distinct"]
-        layers = Layers.of(model)
+        layers = Layers.of(model.source)
         lengths = _lengths(model, distinct)
         operations = layers.operations(lengths)
         padded_lengths = _padded_lengths(model, distinct)

@@ -18,21 +18,19 @@ import itertools
 import json
 import pathlib
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import corpus, peers
+from benchmarks import corpus
 from benchmarks.hugging_face_folder import hugging_face_folder
 from benchmarks.options import Options
-from benchmarks.timing import in_turn, paired_ratios, shown, whole_process
-from bert_flow_tf.errors import UserError
+from benchmarks.timing import in_turn, paired_ratios, shown
+from benchmarks.whole_runs import run_pytorch, run_siamese
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
-WAYS = {"ours": (), "original": ("--cache_embeddings=false", "--pad_to_max_seq_length=true")}
+WAYS = {"ours": {}, "original": {"cache_embeddings": "false", "pad_to_max_seq_length": "true"}}
 MAX_SEQ_LENGTH = 64
 LEARNING_RATE = 1e-3
 FIRST_SEED = 1234
@@ -97,28 +95,32 @@ def _counted(run: Callable[..., dict], *arguments: Any) -> Callable[[], dict]:
     return lambda: run(*arguments, next(seeds))
 
 
-def _run(options: Options, glue_dir: str, folder: pathlib.Path, flags: tuple[str, ...], seed: int) -> dict:
+def _run(options: Options, glue_dir: str, folder: pathlib.Path, flags: dict[str, str], seed: int) -> dict:
     """A run of `run_siamese` that trains and predicts in one process."""
     with tempfile.TemporaryDirectory(dir=folder) as parent:
-        command = [
-            *(sys.executable, "-m", "bert_flow_tf.run_siamese", f"--bert_hub={options.bert_hub}", "--task_name=STS-B"),
-            *(f"--data_dir={glue_dir}/STS-B", f"--output_parent_dir={parent}", "--exp_name=run", f"--seed={seed}"),
-            *("--sentence_embedding_type=avg-last-2", f"--max_seq_length={MAX_SEQ_LENGTH}", "--num_examples=0"),
-            *(
-                "--flow=1",
-                "--flow_loss=1",
-                f"--flow_model_config={DEFAULT_CONFIG}",
-                f"--flow_learning_rate={LEARNING_RATE}",
-            ),
-            *("--use_full_for_training=1", "--num_train_epochs=1.0", "--do_train=true", "--do_predict=true"),
-            *flags,
-        ]
-        used = whole_process(command, cwd=peers.ROOT)
-        run = pathlib.Path(parent) / "run"
-        results = json.loads((run / TRAIN_RESULTS_FILE).read_text())
-        stages = {name: stage["seconds"] for name, stage in results["stages"].items()}
-        stages["the rest"] = used["seconds"] - sum(stages.values())
-        return _described(used, stages, results["steps"], run / "test_results.tsv", glue_dir, seed)
+        used = run_siamese(
+            {
+                "bert_hub": options.bert_hub,
+                "task_name": "STS-B",
+                "data_dir": f"{glue_dir}/STS-B",
+                "output_parent_dir": parent,
+                "exp_name": "run",
+                "seed": seed,
+                "sentence_embedding_type": "avg-last-2",
+                "max_seq_length": MAX_SEQ_LENGTH,
+                "num_examples": 0,
+                "flow": 1,
+                "flow_loss": 1,
+                "flow_model_config": DEFAULT_CONFIG,
+                "flow_learning_rate": LEARNING_RATE,
+                "use_full_for_training": 1,
+                "num_train_epochs": 1.0,
+                "do_train": "true",
+                "do_predict": "true",
+                **flags,
+            }
+        )
+        return used | _scored(pathlib.Path(parent) / "run" / "test_results.tsv", glue_dir, seed)
 
 
 def _run_pytorch(options: Options, glue_dir: str, folder: pathlib.Path, weights: str, seed: int) -> dict:
@@ -126,34 +128,23 @@ def _run_pytorch(options: Options, glue_dir: str, folder: pathlib.Path, weights:
     config = GlowConfig.from_name(DEFAULT_CONFIG)
     with tempfile.TemporaryDirectory(dir=folder) as parent:
         out = pathlib.Path(parent) / "predictions.tsv"
-        command = [
-            *(str(peers.peers_python()), "-m", "benchmarks.peer_flow_run", f"--weights={weights}", f"--out={out}"),
-            *(f"--data_dir={glue_dir}/STS-B", f"--max_seq_length={MAX_SEQ_LENGTH}", f"--seed={seed}"),
-            f"--learning_rate={LEARNING_RATE}",
-            "--flow",
-            json.dumps({"levels": config.n_levels, "depth": config.depth, "width": config.coupling_width}),
-        ]
-        used = whole_process(command, cwd=peers.ROOT, env=peers.peer_environment())
-        printed = json.loads(used["output"])
-        if printed["threads"] != options.threads:
-            raise UserError(f"PyTorch: found {printed['threads']} threads, expected {options.threads}")
-        stages = {**printed["stages"], "the rest": used["seconds"] - sum(printed["stages"].values())}
-        return _described(used, stages, printed["steps"], out, glue_dir, seed)
+        flags = {
+            "weights": weights,
+            "out": out,
+            "data_dir": f"{glue_dir}/STS-B",
+            "max_seq_length": MAX_SEQ_LENGTH,
+            "seed": seed,
+            "learning_rate": LEARNING_RATE,
+            "flow": json.dumps({"levels": config.n_levels, "depth": config.depth, "width": config.coupling_width}),
+        }
+        used = run_pytorch("benchmarks.peer_flow_run", options.threads, flags)
+        return used | _scored(out, glue_dir, seed)
 
 
-def _described(
-    used: dict, stages: dict[str, float], steps: int, predictions: pathlib.Path, glue_dir: str, seed: int
-) -> dict:
+def _scored(predictions: pathlib.Path, glue_dir: str, seed: int) -> dict:
     cosines = read_predictions(predictions)
-    return {
-        "seconds": used["seconds"],
-        "peak_memory_mib": used["peak_memory_mib"],
-        "stages": stages,
-        "steps": steps,
-        "test_pairs": len(cosines),
-        "spearman": score_predictions(cosines, "STS-B", glue_dir, "test").spearman,
-        "seed": seed,
-    }
+    spearman = score_predictions(cosines, "STS-B", glue_dir, "test").spearman
+    return {"test_pairs": len(cosines), "spearman": spearman, "seed": seed}
 
 
 def _quick_data(glue_dir: str, folder: pathlib.Path) -> str:

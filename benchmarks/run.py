@@ -11,10 +11,8 @@ of STS-B, the original's way alone takes seven minutes per repeat on two CPUs.
 """
 
 import argparse
-import concurrent.futures.process
 import importlib
 import json
-import multiprocessing
 import os
 import pathlib
 import sys
@@ -23,6 +21,7 @@ from collections.abc import Sequence
 from benchmarks.machine import machine
 from benchmarks.options import Options, limit_threads, usable_cpus
 from benchmarks.targets import TARGETS, judge, summary
+from benchmarks.timing import in_own_process
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status, quiet_libraries
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.ownership import make_directory
@@ -34,6 +33,8 @@ BENCHMARKS = {
     "encode": ("encode in float32, against sentence-transformers", True),
     "encode_bfloat16": ("encode in bfloat16, against sentence-transformers", True),
     "flow_step": ("one training step of the flow on cached embeddings, against PyTorch", True),
+    "nli_step": ("one step of siamese training on NLI, against PyTorch", True),
+    "nli_run": ("siamese training on NLI as a process, against a PyTorch loop", True),
     "flow_share": ("the flow's share of encode", False),
     "floor": ("encode's distance from its matrix products at the machine's rate", True),
     "encoder_steps": ("what each optimisation of encode gained", False),
@@ -55,7 +56,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--only", metavar="NAME[,NAME]", help="benchmarks to run (default: all)")
     parser.add_argument("--list", action="store_true", help="print each benchmark's name and question, then end")
-    parser.add_argument("--glue_dir", default=sample_glue_dir(), help="folder that holds STS-B (default: the sample)")
+    parser.add_argument("--glue_dir", default=sample_glue_dir(), help="folder of GLUE's data (default: the sample)")
     parser.add_argument("--bert_hub", default="demo", help="encoder (default: demo)")
     parser.add_argument("--out_dir", help="folder for a file NAME.json of each benchmark")
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
@@ -81,7 +82,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.from_results:
         results = _read_results(out_dir, names)
     else:
-        results = _measure_all(names, _options(arguments), out_dir, arguments.overwrite)
+        results = _measure_all(names, _options(arguments, names), out_dir, arguments.overwrite)
     if not arguments.summary:
         return 0
     line, met = summary(results)
@@ -97,17 +98,25 @@ def _names(only: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _options(arguments: argparse.Namespace) -> Options:
+def _options(arguments: argparse.Namespace, names: list[str]) -> Options:
     if arguments.repeats < 1:
         raise UserError(f"--repeats: found {arguments.repeats}, expected 1 or more")
     threads = usable_cpus() if arguments.threads is None else arguments.threads
     limit_threads(threads)
     glue_dir = os.path.abspath(arguments.glue_dir)
-    if not os.path.isdir(os.path.join(glue_dir, "STS-B")):
-        raise UserError(f"--glue_dir={arguments.glue_dir}: found no folder STS-B in it, expected one in GLUE's layout")
+    for folder in dict.fromkeys(folder for name in names for folder in _folders(name)):
+        if not os.path.isdir(os.path.join(glue_dir, folder)):
+            raise UserError(
+                f"--glue_dir={arguments.glue_dir}: found no folder {folder} in it, expected one in GLUE's layout"
+            )
     # Processes are started from the repository's root.
     bert_hub = os.path.abspath(arguments.bert_hub) if os.path.isdir(arguments.bert_hub) else arguments.bert_hub
     return Options(glue_dir, bert_hub, arguments.repeats, threads, arguments.quick)
+
+
+def _folders(name: str) -> tuple[str, ...]:
+    """What a benchmark reads of the GLUE folder."""
+    return ("MNLI", "SNLI") if name.startswith("nli_") else ("STS-B",)
 
 
 def _measure_all(names: list[str], options: Options, out_dir: pathlib.Path | None, overwrite: bool) -> dict[str, dict]:
@@ -119,7 +128,7 @@ def _measure_all(names: list[str], options: Options, out_dir: pathlib.Path | Non
         make_directory(out_dir)
     if _is_sample(options.glue_dir):
         print(
-            "note: the sample's sentences only show that everything works; --glue_dir names a folder with STS-B",
+            "note: the sample's sentences only show that everything works; --glue_dir names a folder of GLUE's data",
             file=sys.stderr,
         )
     peer_versions = {}
@@ -157,11 +166,7 @@ def _is_sample(glue_dir: str) -> bool:
 
 def _measured(name: str, options: Options) -> dict:
     """What the benchmark's `measure` gives, in its own process, so that no benchmark profits from another's set-up."""
-    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            return pool.submit(measure, name, options).result()
-        except concurrent.futures.process.BrokenProcessPool as error:
-            raise UserError(f"{name}: its process was killed, perhaps for lack of memory") from error
+    return in_own_process(name, measure, name, options)
 
 
 def measure(name: str, options: Options) -> dict:

@@ -75,6 +75,11 @@ TARGETS = (
     Target("encode_bfloat16", "to_bfloat16", "encode in bfloat16, to sentence-transformers in bfloat16", True, 1.0),
     Target("encode_bfloat16", "spearman_loss", "the same, loss of Spearman to float32", False, 0.002, unit=""),
     Target("flow_step", "to_pytorch", "step of the flow, to PyTorch", True, 1.5),
+    Target("nli_step", "to_pytorch", "step of siamese training on NLI, to PyTorch", True, 1.15),
+    Target("nli_step", "first_step_seconds", "the same, loaded model to first step", False, 5.0, unit=" s"),
+    Target(
+        "nli_run", "memory_to_allowed", "NLI run, peak memory to the greater of PyTorch's and 1,536 MiB", False, 1.0
+    ),
     Target("flow_share", "percent", "flow in encode, of the total", False, 2.0, unit="%"),
     Target("floor", "percent", "encoder's matrix products, of encode's time", True, 70.0, aim=80.0, unit="%"),
     Target("start_up", "seconds", "start-up to the first embedding", False, 12.0, unit=" s"),

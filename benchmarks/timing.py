@@ -1,5 +1,7 @@
 """How things are timed: in turn, as ratios of pairs; and a process as a whole, with its peak memory."""
 
+import concurrent.futures.process
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -85,3 +87,16 @@ def whole_process(command: list[str], **options: Any) -> dict:
             "peak_memory_mib": usage.ru_maxrss / 1024,
             "output": output.decode(),
         }
+
+
+def in_own_process(name: str, function: Callable, *arguments: Any) -> Any:
+    """What `function` gives for the arguments, in a new process, so that it profits from nothing that was set up here.
+
+    Raises:
+      UserError: the process was killed; the line begins with `name`.
+    """
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(function, *arguments).result()
+        except concurrent.futures.process.BrokenProcessPool as error:
+            raise UserError(f"{name}: its process was killed, perhaps for lack of memory") from error

@@ -48,6 +48,7 @@ def test_every_target_has_a_benchmark_and_every_benchmark_a_target_or_steps_and_
         (["--repeats", "0"], "--repeats: found 0, expected 1 or more"),
         (["--threads", "100000"], "--threads: found 100000, expected 1 to"),
         (["--glue_dir", "nowhere"], "--glue_dir=nowhere: found no folder STS-B in it"),
+        (["--glue_dir", "nowhere", "--only", "nli_run"], "--glue_dir=nowhere: found no folder MNLI in it"),
         (["--from_results"], "--from_results: found no --summary"),
         (["--from_results", "--summary"], "--from_results: found no --out_dir"),
         (["--from_results", "--summary", "--out_dir", "nowhere"], "nowhere/flow_run.json: no such file"),
@@ -135,7 +136,7 @@ def test_a_users_error_passes_from_the_process_that_measures():
 def test_what_starts_measured_processes_is_smaller_than_they_are():
     # Linux counts the memory of the process that starts another as the other's.
     program = (
-        "import sys, benchmarks.run, benchmarks.flow_run, benchmarks.growth, benchmarks.start_up; "
+        "import sys, benchmarks.run, benchmarks.flow_run, benchmarks.growth, benchmarks.nli_run, benchmarks.start_up; "
         "sys.exit('tensorflow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], cwd=peers.ROOT, check=False).returncode == 0

@@ -1,10 +1,11 @@
 """Measuring in turn, and whole processes."""
 
+import os
 import sys
 
 import pytest
 
-from benchmarks.timing import in_turn, paired_ratios, shown, whole_process
+from benchmarks.timing import in_own_process, in_turn, paired_ratios, shown, whole_process
 from bert_flow_tf.errors import UserError
 
 
@@ -35,3 +36,9 @@ def test_a_process_that_fails_is_an_error_with_its_last_words():
     program = "import sys; print('loading', file=sys.stderr); sys.exit('no such encoder')"
     with pytest.raises(UserError, match=r"ended with status 1: no such encoder$"):
         whole_process([sys.executable, "-c", program])
+
+
+def test_a_function_has_a_process_of_its_own_and_one_that_is_killed_is_named():
+    assert in_own_process("floor", os.getpid) != os.getpid()
+    with pytest.raises(UserError, match=r"^floor: its process was killed"):
+        in_own_process("floor", os._exit, 9)
