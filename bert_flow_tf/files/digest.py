@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bert_flow_tf.files.reading import cannot_be_read, open_file
+from bert_flow_tf.files.reading import blocks_of
 
 
 def file_digest(path: str | os.PathLike) -> str:
@@ -16,12 +16,8 @@ def file_digest(path: str | os.PathLike) -> str:
       UserError: the file cannot be read.
     """
     digest = hashlib.sha256()
-    with open_file(path, "a file") as stream:
-        try:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-        except OSError as error:
-            raise cannot_be_read(path, error, "a file") from error
+    for block in blocks_of(path, "a file"):
+        digest.update(block)
     return digest.hexdigest()
 
 

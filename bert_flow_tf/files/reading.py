@@ -7,6 +7,7 @@ import stat
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from bert_flow_tf.errors import UserError
@@ -73,6 +74,20 @@ def read_file(path: Path, expected: str, *, most: int | None = None, is_stream: 
     if most is not None and len(data) > most:
         raise UserError(f"{path}: found more than {most >> 20} MiB, expected {expected}")
     return data
+
+
+def blocks_of(path: Path, expected: str) -> Iterator[bytes]:
+    """The bytes of a file, up to a MiB at a time.
+
+    Raises:
+      UserError: as `open_file`, or it cannot be read.
+    """
+    with open_file(path, expected) as file:
+        try:
+            while block := file.read(1 << 20):
+                yield block
+        except OSError as error:
+            raise cannot_be_read(path, error, expected) from error
 
 
 def read_text(path: Path, expected: str) -> str:
