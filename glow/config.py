@@ -18,7 +18,7 @@ _CHOICES = {
 }
 
 
-# Far above what was published; a flow of these numbers would not fit into memory.
+# Far above what was published: larger numbers are taken for slips.
 _MOST = {"coupling_width": 8192, "n_levels": 16, "depth": 256}
 
 
@@ -30,11 +30,11 @@ class GlowConfig:
       latent_architecture: "glow_resnet", the only one.
       activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
       coupling: "additive" or "affine".
-      coupling_width: channels of the coupling network's hidden layers.
+      coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
       coupling_dropout: 0.0; no published configuration has another value, and none is accepted.
       top_prior: "normal", a standard normal for every part of the latent.
-      n_levels: levels; after each but the last, half of the channels leave.
-      depth: steps of {actnorm, permutation, coupling} per level.
+      n_levels: levels, 1 to 16; after each but the last, half of the channels leave.
+      depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True reverses the channels, False learns an invertible 1x1 convolution.
       use_fp16: False; the precision is chosen by `Glow`'s dtype.
       coupling_residual: add a skip connection over the coupling network's second layer.

@@ -1,4 +1,20 @@
-"""The directory of one run: what is in it, and whether a command may start or resume a run in it."""
+"""The directory of one run: what is in it, and whether a command may start or resume a run in it.
+
+    config.json                     what the run is: model, data, flags (`runs.record.RunConfig`)
+    model.ckpt-N.*, checkpoint      the last three checkpoints, of step N, and TensorFlow's name of the latest
+    train_results.json              of a finished run: steps, seconds, memory
+    early_stopping.json             dev score at each epoch's step, with `--early_stopping`
+    events.out.tfevents.*           losses and gradient norms, for TensorBoard
+    embeddings-KEY.npy              a frozen encoder's embeddings, unless `--cached_dir` names a place for them
+    eval_results.txt                metrics on dev
+    SPLIT_results.tsv, .json        a cosine per pair, and what they are of
+    SPLIT_pooled.tsv, .json         the same of both embeddings per pair, with `--predict_pool`
+    model.ckpt-N.SPLIT_…            the same of the checkpoint that `--eval_checkpoint_name` names
+    recipe_scores.json              the recipe's scores of the predictions
+    evaluation.json                 what `bert-flow evaluate --model` wrote
+
+N is a step; SPLIT is test, dev or full.
+"""
 
 import contextlib
 import os

@@ -108,7 +108,10 @@ class LossSettings:
 
     @property
     def encoder_is_frozen(self) -> bool:
-        """Whether the supervised loss is zero, and changes no variable: no label counts and no penalty applies."""
+        """Whether the supervised loss is zero, and changes no variable: no label counts and no penalty applies.
+
+        That is more than the name says: the classifier, and a flow without a loss of its own, stay as they are too.
+        """
         return self.num_examples == 0 and self.l2_penalty <= 0
 
 
@@ -283,7 +286,10 @@ class Settings:
                 "--l2_penalty"
             )
         if self.scoring.do_senteval:
-            raise ArgumentError("do_senteval: found true, expected false (SentEval's tasks have no command here yet)")
+            raise ArgumentError(
+                "do_senteval: found true, expected false (bert-flow evaluate --senteval_dir scores STS-12 to STS-16, "
+                "SentEval's other tasks have no command)"
+            )
         if not (self.output.do_train or self.output.do_eval or self.output.do_predict):
             raise UserError("--do_train, --do_eval, --do_predict: found none of them, expected at least one")
 

@@ -130,7 +130,7 @@ def test_train_siamese_names_every_missing_variable(repository):
     [
         ([], {}, "no sub-command given, expected train, eval, predict"),
         (["tarin"], _TF1, "unknown sub-command tarin, expected train, eval, predict"),
-        (["do_senteval"], _TF1, "do_senteval comes with the evaluation commands"),
+        (["do_senteval"], _TF1, "do_senteval is not available: bert-flow evaluate --senteval_dir"),
         (["train"], {**_TF1, "BERT_NAME": "huge"}, "BERT_NAME is huge, expected base, large or large-wwm"),
     ],
 )

@@ -174,6 +174,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
 GOOD = stsb_row("a", "b", "1")
 
 
+@pytest.mark.differs("too few columns")
 @pytest.mark.parametrize(
     ("rows", "found"),
     [
