@@ -70,7 +70,7 @@ done
 
 # What a full disk or an interrupted copy left of a version would be served, or end the server with many lines.
 if [[ -e $folder/$version/assets.extra/SHA256SUMS ]] && command -v sha256sum >/dev/null; then
-  found=$(cd -- "$folder/$version" && sha256sum --check --quiet assets.extra/SHA256SUMS 2>/dev/null) || {
+  found=$(cd -- "$folder/$version" && LC_ALL=C sha256sum -c assets.extra/SHA256SUMS 2>/dev/null | sed '/: OK$/d') || {
     found=${found//$'\n'/, }
     stop "$folder/$version: found ${found:-no digest} (assets.extra/SHA256SUMS), expected the files that the export wrote; copy or export them again"
   }

@@ -125,7 +125,8 @@ def _from_hub(
         raise ArgumentError(
             f"preprocess_hub: missing, expected the handle or folder of the preprocess model of {bert_hub}"
         )
-    check_encoder_folder(encoder_dir.parent)
+    for folder in {encoder_dir.parent, preprocess_dir.parent}:
+        check_encoder_folder(folder)
     vocab = read_vocabulary(vocabulary_asset(preprocess_dir))
     record = recorded or read_encoder_record(preprocess_dir.parent)
     do_lower_case = _lower_cases(preprocess_dir, vocab) if record is None else record.do_lower_case

@@ -38,9 +38,18 @@ class Stamps:
         self.folder = folder
 
     def read(self, stage: Stage) -> Stamp | None:
-        """The stage's stamp, None if it was never begun; a `UserError` if it was with other settings."""
+        """The stage's stamp, None if it was never begun.
+
+        Raises:
+          UserError: it was begun with other settings, or it never was, and what it makes is there.
+        """
         path = self._path(stage)
         if not path.exists():
+            if stage.makes is not None and stage.makes.exists():
+                raise UserError(
+                    f"{stage.makes}: exists, and {stage.title!r} was never begun here, expected nothing (set another "
+                    "OUTPUT_PARENT_DIR, or use --overwrite to replace it)"
+                )
             return None
         stamp = read_json(path, Stamp, expected="a stage's stamp; --overwrite runs the stages again")
         differing = differences(_shortened(stamp.settings), _shortened(stage.settings))

@@ -180,6 +180,9 @@ def test_a_damaged_file_of_a_converted_encoder_is_refused(small_encoder_dir, tmp
     (folder / name).write_bytes(contents)
     with user_error(f"{folder / name}: found other contents than were written"):
         resolve_encoder(bert_hub=folder)
+    if name.startswith("preprocess"):
+        with user_error(f"{folder / name}: found other contents than were written"):
+            resolve_encoder(bert_hub=small_encoder_dir, preprocess_hub=folder)
 
 
 @pytest.mark.parametrize("part", ["encoder", "preprocess"])

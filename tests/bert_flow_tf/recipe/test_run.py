@@ -17,6 +17,7 @@ from bert_flow_tf.recipe.stages import stages_of
 from bert_flow_tf.recipe.stamps import Stamp
 from tests.bert_flow_tf.recipe.workplace import Workplace
 from tests.bert_flow_tf.small_runs import write_tsv
+from tests.refusals import user_error
 
 
 @pytest.fixture
@@ -117,6 +118,21 @@ def test_an_export_interrupted_before_its_stamp_is_made_again(workplace):
     workplace.run()
     assert [module for module, _ in workplace.calls()] == ["bert_flow_tf.cli"]
     assert sorted(path.name for path in base.iterdir()) == ["1", "2", "models.config"]
+
+
+@pytest.mark.parametrize("name", ["nli_demo_1234_STS-B_avg_flow", "export/nli_demo_1234_STS-B_avg-last-2_flow/1"])
+def test_what_no_stage_made_is_kept_however_often_it_is_refused(workplace, name):
+    folder = workplace.root / "exp" / name
+    folder.mkdir(parents=True)
+    for result in ("train_results.json", "eval_results.txt"):
+        (folder / result).write_text("mine")
+    for _ in range(2):
+        with user_error(f"{folder}: exists, and ", "was never begun here", "--overwrite"):
+            workplace.run()
+    assert workplace.calls() == []
+    assert {path.read_text() for path in folder.iterdir()} == {"mine"}
+    workplace.run(overwrite=True)
+    assert len(workplace.calls()) == len(_ALL_RUNS) + 1
 
 
 @pytest.mark.parametrize(
