@@ -25,6 +25,15 @@ def test_low_dim_must_divide_the_embedding():
         SiameseBertFlow(types.SimpleNamespace(embedding_size=32), None, low_dim=5)
 
 
+def test_the_classifier_begins_with_a_truncated_normal_of_002():
+    model = SiameseBertFlow(types.SimpleNamespace(embedding_size=4096), None, num_labels=3)
+    weights = model.output_weights.numpy()
+    assert weights.shape == (3, 3 * 4096)
+    # Cut at two deviations, which leaves .88 of the deviation.
+    assert 0.0399 < np.abs(weights).max() <= 0.04
+    assert weights.std() == pytest.approx(0.02 * 0.8796, rel=0.02)
+
+
 @pytest.mark.parametrize("l2_penalty", [-1.0, 0.1])
 def test_where_no_label_counts_a_penalty_alone_is_learned_from(l2_penalty):
     flow = Glow(GlowConfig(n_levels=1, depth=1, coupling_width=2), 4, seed=0)

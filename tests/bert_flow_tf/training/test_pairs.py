@@ -5,7 +5,9 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data.tasks import Examples, get_task
+from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import pairs as input_pipeline
+from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.sample_pairs import make_pairs
 
 STSB = get_task("sts-b")
@@ -61,6 +63,19 @@ def test_copies_of_a_pair_have_one_masked_token_in_each_sentence(tokenizer):
     assert input_pipeline.duplicated(pairs, 1, tokenizer.mask_id, seed=1) is pairs
 
 
+def test_a_run_has_so_many_labelled_pairs_and_a_masked_copy_of_each(tokenizer, tmp_path):
+    data = small_runs.write_stsb(tmp_path)
+    settings = Settings.of(task_name="STS-B", data_dir=str(data), num_examples=5, dupe_factor=2)
+    pairs, num_examples = input_pipeline.read_training_data(settings, STSB, tokenizer)
+    assert num_examples == 24 and len(pairs) == 48
+    assert np.sum(pairs.labels > -1) == 5 * 2
+    rows = pairs.pieces.to_list()
+    firsts, copies = [*rows[::4], *rows[1::4]], [*rows[2::4], *rows[3::4]]
+    for first, copy in zip(firsts, copies, strict=True):
+        kept = [before == after for before, after in zip(first, copy, strict=True)]
+        assert kept.count(False) == 1 and copy[kept.index(False)] == tokenizer.mask_id
+
+
 def test_the_fingerprint_tells_texts_labels_and_orders_apart(tokenizer):
     pairs = make_pairs(tokenizer)
     assert input_pipeline.fingerprint(pairs) == input_pipeline.fingerprint(make_pairs(tokenizer))
@@ -85,6 +100,16 @@ def test_epochs_follow_each_other_without_a_break_in_an_order_of_the_seed(tokeni
     assert flat[:6] != flat[6:12]
     assert batches == batch_labels(pairs, tokenizer, 6)
     assert batches != batch_labels(pairs, tokenizer, 6, seed=4)
+
+
+def test_a_buffer_of_1000_pairs_shuffles():
+    n = 3000
+    features = input_pipeline.embedding_features(np.zeros([2 * n, 1], np.float32))
+    (batch,) = input_pipeline.training_batches(features, np.arange(n), batch_size=n, seed=3).take(1)
+    order = batch[1].numpy()
+    # What leaves the buffer is among it and as many as have left it before: the first n + 1,000.
+    assert np.all(order[:2000] < np.arange(2000) + 1000)
+    assert order[:200].max() > 1000
 
 
 @pytest.mark.differs("Batches are padded")

@@ -7,6 +7,7 @@ import pytest
 from scipy import special, stats
 
 from bert_flow_tf.data.tasks import get_task
+from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.build import build_model, run_config
 from bert_flow_tf.runs.settings import Settings
@@ -32,7 +33,7 @@ def make_scorer(tiny_source, stsb_dir):
         values = {"task_name": task.name, "data_dir": str(stsb_dir), "output_parent_dir": str(output)}
         settings = Settings.of(**values | {"exp_name": "run", "max_seq_length": 12} | changes)
         config = run_config(settings, task, tiny_source, None)
-        key = (config.model.low_dim, config.num_labels)
+        key = (config.model.low_dim, config.num_labels, config.model.flow is None)
         if key not in models:
             models[key] = build_model(tiny_source, config.model, num_labels=config.num_labels)
         return settings, scoring.Scorer(models[key], settings.embedding, record=config.model)
@@ -92,9 +93,21 @@ def test_a_full_prediction_is_test_then_dev_then_train(write, tmp_path):
 
 
 @pytest.mark.differs("Batches are padded")
-def test_padding_to_the_limit_changes_no_result(write, tmp_path):
+def test_padding_to_the_limit_changes_no_result(write, tmp_path, monkeypatch):
+    pack, lengths = Tokenizer.pack, []
+
+    def packed(*arguments, **options):
+        tokens = pack(*arguments, **options)
+        lengths.append(tokens["input_word_ids"].shape[1])
+        return tokens
+
+    monkeypatch.setattr(Tokenizer, "pack", packed)
     _, short = write(tmp_path / "short")
+    # Six words at most.
+    assert max(lengths) <= 8
+    lengths.clear()
     _, padded = write(tmp_path / "padded", pad_to_max_seq_length=True)
+    assert set(lengths) == {12}
     np.testing.assert_allclose(np.float64(padded), np.float64(short), atol=1e-5)
 
 
@@ -113,6 +126,19 @@ def test_evaluation_is_a_sorted_line_for_each_of_the_originals_metrics(make_scor
     assert float(found["eval_loss"]) == pytest.approx(losses.mean(), abs=1e-5)
     # Two batches: 8 pairs, then 2, which count as much.
     assert float(found["loss"]) == pytest.approx((losses[:8].mean() + losses[8:].mean()) / 2, abs=1e-5)
+
+
+def test_evaluation_of_a_flow_has_the_loss_of_both_sentences_and_the_sum_of_both_losses(make_scorer, tmp_path):
+    settings, scorer = make_scorer(tmp_path, flow=1, flow_model_config=small_runs.small_flow_file(tmp_path))
+    scoring.write_evaluation(settings, STSB, scorer, step=0)
+    found = {name: float(value) for name, value in results(tmp_path).items()}
+    assert list(found) == ["eval_loss", "eval_loss_flow", "eval_loss_total", "eval_pearsonr", "global_step", "loss"]
+    _, without_flow = make_scorer(tmp_path)
+    u = without_flow.outputs(scoring.read_split(STSB, settings.data.data_dir, "dev"), np.zeros(10, np.float32))
+    bits = scorer.model.flow.bits_per_dim(u["embedding_a"]) + scorer.model.flow.bits_per_dim(u["embedding_b"])
+    assert found["eval_loss_flow"] == pytest.approx(np.mean(bits), rel=1e-5)
+    assert found["eval_loss"] > 0.01
+    assert found["eval_loss_total"] == pytest.approx(found["eval_loss"] + found["eval_loss_flow"], rel=1e-5)
 
 
 def test_evaluation_of_classes_is_their_accuracy(make_scorer, tmp_path):
