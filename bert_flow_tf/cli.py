@@ -3,6 +3,7 @@
 import importlib
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -60,6 +61,15 @@ def usage_line(error: click.UsageError) -> str:
 def main() -> None:
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
     quiet_libraries()
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Exit status of `bert-flow` with these arguments."""
+    try:
+        main.main([*arguments], prog_name="bert-flow")
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
 
 
 if __name__ == "__main__":

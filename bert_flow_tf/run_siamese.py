@@ -1,10 +1,12 @@
 """The original's command line, flag for flag: `python -m bert_flow_tf.run_siamese --task_name=STS-B …`."""
 
 import dataclasses
+import logging as python_logging
 import os
 import re
 import sys
 import typing
+from collections.abc import Sequence
 from typing import Any
 
 from bert_flow_tf.errors import UserError, exit_status, is_plain_number, quiet_libraries
@@ -132,6 +134,21 @@ def _parse(argv: list[str]) -> list[str]:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Exit status of the command with these arguments; its flags and its logging are its own."""
+    values = flags.FlagValues()
+    define_flags(values)
+    # Else absl warns that it logs before flags are parsed.
+    flags.FLAGS.mark_as_parsed()
+    verbosity = logging.get_verbosity()
+    logging.use_absl_handler()
+    try:
+        return exit_status(lambda: main(parse(["run_siamese", *arguments], values), values))
+    finally:
+        python_logging.getLogger().removeHandler(logging.get_absl_handler())
+        logging.set_verbosity(verbosity)
 
 
 if __name__ == "__main__":

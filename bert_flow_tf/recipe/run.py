@@ -29,11 +29,9 @@ import pathlib
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError, command_line_message, plain_interrupts
@@ -43,6 +41,7 @@ from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.recipe.environment import read_environment
 from bert_flow_tf.recipe.stages import Stage, Target, stages_of
 from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, Stamps
+from bert_flow_tf.recipe.worker import Worker
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, TaskScores
 from bert_flow_tf.results.records import Scores as ScoresRecord
 from bert_flow_tf.results.table import Table, number, x100
@@ -51,52 +50,17 @@ from bert_flow_tf.runs.record import made_by
 
 
 class StageFailed(Exception):
-    """A stage's command ended with `status`, having said why."""
+    """A stage's command ended with an exit status, having said why, or was ended by a signal.
+
+    `status` is what the recipe ends with: the same, or, as a shell says it, 128 and the signal's number.
+    """
 
     def __init__(self, stage: Stage, status: int):
-        super().__init__(f"the stage {stage.title!r} failed with exit status {status}, see above")
-        self.status = status
-
-
-def run_process(command: Sequence[str]) -> int:
-    """Exit status of a command's process; what asks this process to end asks that one, and is waited for.
-
-    Raises:
-      KeyboardInterrupt: this process was asked to end, by the signal that is its argument, and that one has ended.
-    """
-    processes: list[subprocess.Popen] = []
-    received = []
-
-    def forward(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        for process in processes:
-            process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
-
-    def suspend(number: int, frame: FrameType | None) -> None:
-        for process in processes:
-            process.send_signal(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        # Here the shell has continued this process.
-        for process in processes:
-            process.send_signal(signal.SIGCONT)
-
-    handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT), forward)
-    handlers[signal.SIGTSTP] = suspend
-    # What is ignored, as under nohup, stays so.
-    before = {n: signal.signal(n, handle) for n, handle in handlers.items() if signal.getsignal(n) != signal.SIG_IGN}
-    try:
-        # In a session of its own: what the terminal sends reaches it once, through here.
-        process = subprocess.Popen(command, start_new_session=True)
-        processes.append(process)
-        if received:
-            process.terminate()
-        status = process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if received:
-        raise KeyboardInterrupt(received[0])
-    return status
+        failed = f"failed with exit status {status}, see above"
+        if status < 0:
+            failed = f"was ended by {signal.Signals(-status).name}, rerun the same command to resume"
+        super().__init__(f"the stage {stage.title!r} {failed}")
+        self.status = status if status > 0 else 128 - status
 
 
 @plain_interrupts()
@@ -105,18 +69,19 @@ def run(
     output_dir: pathlib.Path,
     *,
     overwrite: bool = False,
-    execute: Callable[[Sequence[str]], int] = run_process,
+    execute: Callable[[Sequence[str]], int] | None = None,
 ) -> list[tuple[Stamp, bool]]:
     """Each stage's stamp, and whether it was done before, after running in this order what was not.
 
     Stamps are kept in `output_dir / "recipe"`. With `overwrite`, every stage is run again, after deleting what it made.
+    `execute` gives the exit status of a stage's command; None runs all of them in one `Worker`.
 
     Raises:
       UserError: a stage was begun with other settings, data is missing, or another process is using `output_dir`.
       StageFailed: a stage's command failed.
     """
     stamps = Stamps(output_dir / "recipe")
-    with owned(stamps.folder):
+    with owned(stamps.folder), Worker() as worker:
         if overwrite:
             # All of them first: should this run be interrupted, the next one still knows which results are old.
             for stage in stages:
@@ -131,7 +96,8 @@ def run(
                 results.append((stamp, True))
             else:
                 print(f"\n{heading}", flush=True)
-                results.append((_run_stage(stage, stamps, None if stamp is None else stamp.state, execute), False))
+                state = None if stamp is None else stamp.state
+                results.append((_run_stage(stage, stamps, state, execute or worker.run), False))
         return results
 
 
@@ -153,8 +119,7 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
     began = time.monotonic()
     status = execute(command)
     if status:
-        # A process ended by a signal has a negative code; the shell's way of saying so is 128 + signal.
-        raise StageFailed(stage, status if status > 0 else 128 - status)
+        raise StageFailed(stage, status)
     results: dict[str, float | str] = {}
     task = stage.predicts
     if task is not None and task.has_gold and stage.prediction_path is not None:

@@ -1,5 +1,6 @@
 """The commands that the campaigns interrupt, each of them small, and the folder that they start in."""
 
+import functools
 import json
 import os
 import pathlib
@@ -8,13 +9,11 @@ import socket
 import zipfile
 from collections.abc import Callable, Collection, Mapping
 
-import click
 import numpy as np
 import safetensors.numpy
 
 # Imported here, before a process is forked; nothing of them is used before.
 import tensorflow  # noqa: F401
-from absl import flags
 
 import bert_flow_tf.api
 import bert_flow_tf.encoder.convert.saved_models
@@ -67,32 +66,13 @@ _NLI = {"task_name": "ALLNLI", "data_dir": "glue/ALLNLI"}
 _FINISHED = {"exp_name": "finished"}
 
 
-def siamese(*arguments: str) -> Run:
-    """`run_siamese` with these arguments."""
-
-    def run() -> int:
-        values = flags.FlagValues()
-        run_siamese.define_flags(values)
-        return run_siamese.main(values(["run_siamese", *arguments]), values)
-
-    return run
-
-
 def _siamese(settings: Mapping[str, object], **changes: object) -> Run:
-    return siamese(*small_runs.as_flags(settings, **changes))
+    return functools.partial(run_siamese.run_command, small_runs.as_flags(settings, **changes))
 
 
 def bert_flow(*arguments: str) -> Run:
     """`bert-flow` with these arguments."""
-
-    def run() -> int:
-        try:
-            cli.main.main([*arguments], standalone_mode=False)
-        except click.exceptions.Exit as end:
-            return end.exit_code
-        return 0
-
-    return run
+    return functools.partial(cli.run_command, arguments)
 
 
 def _of_model(*arguments: str) -> Run:

@@ -3,7 +3,7 @@
     python -m tests.campaigns.kill --kills 500 --seed 1
 
 A trial kills up to six attempts: before a random write, rename or removal of Python's, at a random change in the
-folder, which TensorFlow's own writes are, or some time after one; of a recipe its own process, that of its stage, or
+folder, which TensorFlow's own writes are, or some time after one; of a recipe its own process, its worker, or
 both. Then the command must end well and leave the same names with the same contents as a run that nobody interrupted,
 but for times and the order of a SavedModel's graph, and no process. A line for each trial says what came of it. The
 kills that are counted are those of processes that had not ended.
@@ -35,7 +35,7 @@ from tests.campaigns.processes import (
 )
 
 _KINDS = ("write", "change", "time")
-_WITH_STAGES = ("recipe", "reproduce", "nli_stages")
+_WITH_WORKER = ("recipe", "reproduce", "nli_stages")
 _DONE = re.compile(r"found a finished run of these settings|: exists, expected a new (file|folder)")
 _IN_USE = re.compile(r"process \d+ on \S+ \(since .+\) is using it")
 
@@ -56,7 +56,7 @@ def kill(run: Run, folder: pathlib.Path, rng: random.Random, kind: str, whom: st
                 time.sleep(rng.uniform(0, 3 * whole.seconds / whole.changes))
             process.kill(whom)
             status = process.end()
-    # A recipe says so of a stage that was killed.
+    # A recipe says so of a worker that was killed.
     if status not in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return ""
     return f"{kind} {place}{'' if whom == 'both' else f' of the {whom}'}"
@@ -80,7 +80,7 @@ def trial(
                 status = process.end()
                 if not status or is_alone or not _IN_USE.search(process.said()):
                     break
-                # A stage without its recipe goes on, and its place is refused to a second one.
+                # A worker without its recipe ends its stage, whose place is refused to a second one.
                 wait_for_others()
             wait_for_others()
         except TimeoutError as error:
@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None, start: pathlib.Path | None = None) -
             name = min(arguments.only, key=lambda name: kills[name] and kills[name] * measured[name].seconds ** 0.5)
             if name not in measured:
                 measured[name] = Uninterrupted(COMMANDS[name], start)
-            whom = WHOM if name in _WITH_STAGES else ("both",)
+            whom = WHOM if name in _WITH_WORKER else ("both",)
             places, violation = trial(COMMANDS[name], start, measured[name], rng, arguments.at, whom)
             kills[name] += len(places)
             violations[name] += bool(violation)

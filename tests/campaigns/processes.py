@@ -1,11 +1,12 @@
 """Commands in processes forked from this one, which has imported TensorFlow and not used it, and what they leave.
 
-A process that has used TensorFlow cannot be forked; one that only imported it saves each command the import. The stages
-of a recipe are forked from the recipe's process in the same way.
+A process that has used TensorFlow cannot be forked; one that only imported it saves each command the import. A
+recipe's worker is forked from the recipe's process in the same way.
 """
 
 import contextlib
 import ctypes
+import functools
 import gc
 import hashlib
 import json
@@ -26,9 +27,8 @@ import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from bert_flow_tf import run_siamese
-from bert_flow_tf.recipe import run as recipes
-from tests.campaigns.commands import Run, bert_flow, prepare, siamese
+from bert_flow_tf.recipe import worker as workers
+from tests.campaigns.commands import Run, prepare
 
 # What differs between two runs that nobody interrupted.
 _TIMES = ("seconds", "fit_seconds", "peak_memory_mib")
@@ -40,21 +40,21 @@ _LIMIT, _LOOK = 300, 0.005
 WHOM = ("parent", "child", "both")
 
 _libc = ctypes.CDLL(None, use_errno=True)
-# prctl(PR_SET_CHILD_SUBREAPER): a stage whose recipe was killed becomes a child of this process.
+# prctl(PR_SET_CHILD_SUBREAPER): a worker whose recipe was killed becomes a child of this process.
 _libc.prctl(36, 1, 0, 0, 0)
 
 
 class Forked:
     """A command in a process of its own, begun in the folder.
 
-    It kills `whom` before its write `kill_at`, counted from 1: its own process, that of the recipe's stage, or both. No
+    It kills `whom` before its write `kill_at`, counted from 1: its own process, the recipe's worker, or both. No
     file that it writes may be larger than `most_bytes`, which is how a full disk looks to it; -1 for any size.
     """
 
     def __init__(
         self, run: Run, folder: pathlib.Path, *, kill_at: int = 0, whom: str = "both", most_bytes: int = -1
     ) -> None:
-        # The number of writes, and the process of the recipe's stage.
+        # The number of writes, and the process of the recipe's worker.
         self._shared = memoryview(mmap.mmap(-1, 16)).cast("q")
         self._log = pathlib.Path(tempfile.mkstemp(suffix=".log", dir=folder.parent)[1])
         self._cat = None
@@ -73,7 +73,7 @@ class Forked:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
                 os.chdir(folder)
                 os.environ["BERT_FLOW_CACHE"] = str(folder / "cache")
-                recipes.subprocess = types.SimpleNamespace(Popen=self._stage)
+                workers.subprocess = types.SimpleNamespace(Popen=self._worker)
                 sys.addaudithook(self._hook(folder, kill_at, whom))
                 _end_with(run)
         if self._cat:
@@ -91,10 +91,10 @@ class Forked:
 
         return hook
 
-    def _stage(self, command: Sequence[str], start_new_session: bool) -> "_Stage":
-        stage = _Stage(command, self._shared)
-        self._shared[1] = stage.pid
-        return stage
+    def _worker(self, command: Sequence[str], pass_fds: Sequence[int], start_new_session: bool) -> "_Worker":
+        worker = _Worker(pass_fds[0], self._shared)
+        self._shared[1] = worker.pid
+        return worker
 
     @property
     def writes(self) -> int:
@@ -106,9 +106,9 @@ class Forked:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def kill(self, whom: str) -> None:
-        """Sends SIGKILL to the process, the one of the stage that it waits for, if any, or both."""
-        stage = self._shared[1]
-        victims = {"parent": [self.pid], "child": [stage or self.pid], "both": [stage, self.pid]}[whom]
+        """Sends SIGKILL to the process, to the worker that it waits for, if any, or to both."""
+        worker = self._shared[1]
+        victims = {"parent": [self.pid], "child": [worker or self.pid], "both": [worker, self.pid]}[whom]
         # This one last.
         for pid in sorted(filter(None, victims), key=lambda pid: pid == os.getpid()):
             with contextlib.suppress(ProcessLookupError):
@@ -130,27 +130,30 @@ class Forked:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
 
-class _Stage:
-    """What a recipe takes for the `subprocess.Popen` of a stage."""
+class _Worker:
+    """What a recipe takes for the `subprocess.Popen` of its worker."""
 
-    def __init__(self, command: Sequence[str], shared: memoryview) -> None:
+    def __init__(self, descriptor: int, shared: memoryview) -> None:
         self._shared = shared
+        self._status: int | None = None
         self.pid = os.fork()
         if not self.pid:
             os.setsid()
-            module, arguments = command[2], command[3:]
-            _end_with((siamese if module == run_siamese.__name__ else bert_flow)(*arguments))
+            # As in a new process: neither its parent's locks nor the other end of the pipe.
+            for inherited in map(int, os.listdir("/proc/self/fd")):
+                if inherited > 2 and inherited != descriptor:
+                    with contextlib.suppress(OSError):
+                        os.close(inherited)
+            _end_with(functools.partial(workers.main, [str(descriptor)]))
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
     def wait(self) -> int:
-        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        self._shared[1] = 0
-        return status
+        if self._status is None:
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self._shared[1] = 0
+        return self._status
 
 
 def _end_with(run: Run) -> None:
@@ -170,7 +173,7 @@ def _end_with(run: Run) -> None:
 
 
 def are_others_alive() -> bool:
-    """Whether stages whose recipe was killed are still there."""
+    """Whether workers whose recipe was killed are still there."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -180,9 +183,9 @@ def are_others_alive() -> bool:
 
 
 def wait_for_others() -> None:
-    """Waits until stages whose recipe was killed have ended."""
+    """Waits until workers whose recipe was killed have ended."""
     if not _comes_true(lambda: not are_others_alive()):
-        raise TimeoutError("a stage without a recipe does not end")
+        raise TimeoutError("a worker without a recipe does not end")
 
 
 def _comes_true(condition: Callable[[], bool]) -> bool:

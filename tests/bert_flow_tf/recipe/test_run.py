@@ -3,17 +3,15 @@
 import json
 import os
 import pathlib
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.recipe.environment import read_environment
-from bert_flow_tf.recipe.run import StageFailed, main, table
-from bert_flow_tf.recipe.stages import stages_of
+from bert_flow_tf.recipe.run import StageFailed, main, run, table
+from bert_flow_tf.recipe.stages import Stage, stages_of
 from bert_flow_tf.recipe.stamps import Stamp
 from tests.bert_flow_tf.recipe.workplace import Workplace
 from tests.bert_flow_tf.small_runs import write_tsv
@@ -85,6 +83,29 @@ def test_a_failed_stage_stops_the_recipe_with_its_status_and_the_next_run_goes_o
     workplace.mend()
     workplace.run()
     assert _runs(workplace.calls()) == _ALL_RUNS[3:]
+
+
+def test_a_worker_that_is_killed_is_named_and_the_next_run_goes_on_in_that_stage(tmp_path, monkeypatch, capfd):
+    (tmp_path / "commands.py").write_text(
+        "import os, pathlib, signal\n"
+        "def run_command(arguments):\n"
+        "    print(*arguments)\n"
+        "    if pathlib.Path('kill').exists():\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    monkeypatch.chdir(tmp_path)
+    stages = [Stage(name, name, "commands", (f"--{name}",), {}, tmp_path / name) for name in ("first", "second")]
+    (tmp_path / "kill").touch()
+    with pytest.raises(StageFailed, match=r"^the stage 'first' was ended by SIGKILL, rerun the same") as failure:
+        run(stages, tmp_path)
+    assert failure.value.status == 128 + 9
+    (tmp_path / "kill").unlink()
+    capfd.readouterr()
+    assert [stamp.state for stamp, _ in run(stages, tmp_path)] == ["finished"] * 2
+    said, errors = capfd.readouterr()
+    assert [line for line in said.splitlines() if line.startswith("--")] == ["--first", "--second"]
+    assert errors == ""
 
 
 @pytest.mark.parametrize("is_evaluated", [False, True])
@@ -302,66 +323,3 @@ def test_help_needs_no_tensorflow_and_is_that_of_the_script():
     assert done.returncode == 0
     script = pathlib.Path(__file__).parents[3] / "run_scripts" / "siamese_then_flow.sh"
     assert subprocess.run(["bash", script, "--help"], capture_output=True, text=True, check=True).stdout == done.stdout
-
-
-STAGE = """
-import os, signal, sys, time
-def save(number, frame):
-    os.write(1, b"saved\\n")
-    sys.exit(130)
-for number in (signal.SIGINT, signal.SIGTERM):
-    signal.signal(number, save)
-os.write(1, b"ready\\n")
-time.sleep(60)
-"""
-PARENT = """
-import signal, sys
-from bert_flow_tf.recipe.run import run_process
-# A shell that starts the tests in the background has them ignore both.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-try:
-    run_process([sys.executable, "-c", sys.argv[1]])
-except KeyboardInterrupt:
-    print("ended")
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_asks_the_recipe_to_end_asks_its_stage_once_and_waits_for_it(number):
-    command = [sys.executable, "-c", PARENT, STAGE]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout.readline() == "ready\n"
-    # As a terminal does: to the whole group.
-    os.killpg(process.pid, number)
-    assert process.communicate(timeout=30)[0].splitlines() == ["saved", "ended"]
-
-
-def test_a_stage_stops_and_continues_with_the_recipe_and_quits_with_it():
-    stage = "import os, time; os.write(1, b'%d\\n' % os.getpid()); time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", PARENT, stage], stdout=subprocess.PIPE, text=True)
-    status = pathlib.Path("/proc", process.stdout.readline().strip(), "stat")
-
-    def wait_until_stopped(stopped):
-        ends = time.monotonic() + 30
-        while (status.read_text().split()[2] == "T") != stopped:
-            assert time.monotonic() < ends
-            time.sleep(0.01)
-
-    process.send_signal(signal.SIGTSTP)
-    wait_until_stopped(True)
-    process.send_signal(signal.SIGCONT)
-    wait_until_stopped(False)
-    process.send_signal(signal.SIGQUIT)
-    assert process.communicate(timeout=30)[0] == "ended\n"
-    assert not status.exists()
-
-
-def test_what_is_ignored_reaches_no_stage():
-    quick = "import os, time; os.write(1, b'ready\\n'); time.sleep(1); os.write(1, b'done\\n')"
-    process = subprocess.Popen(
-        ["nohup", sys.executable, "-c", PARENT, quick], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGHUP)
-    assert process.communicate(timeout=30)[0] == "done\n"

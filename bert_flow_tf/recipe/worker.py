@@ -1,0 +1,125 @@
+"""The process that runs the stages' commands, one after the other: TensorFlow is loaded once.
+
+A command that fails ends it, with what it printed and its exit status, as a process of its own would end. Where nobody
+is left to ask it for another, it ends after the command that it is in.
+"""
+
+import contextlib
+import gc
+import importlib
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from types import FrameType
+
+from bert_flow_tf.errors import exit_status
+
+
+class Worker:
+    """A context whose process starts with the first command, and whose end waits for the process."""
+
+    def __init__(self) -> None:
+        self._connection: Connection | None = None
+        self._process: subprocess.Popen | None = None
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._connection is not None and self._process is not None:
+            self._connection.close()
+            self._process.wait()
+
+    def run(self, command: Sequence[str]) -> int:
+        """Exit status of `python -m MODULE ARGUMENTS`, negative for a signal; not 0, it is that of the process.
+
+        What asks this process to end asks that one, and is waited for.
+
+        Raises:
+          KeyboardInterrupt: this process was asked to end, by the signal that is its argument; the command has ended.
+        """
+        received = []
+
+        def forward(number: int, frame: FrameType | None) -> None:
+            received.append(number)
+            self._send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
+
+        def suspend(number: int, frame: FrameType | None) -> None:
+            self._send_signal(signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            # Here the shell has continued this process.
+            self._send_signal(signal.SIGCONT)
+
+        handlers = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT), forward)
+        handlers[signal.SIGTSTP] = suspend
+        # What is ignored, as under nohup, stays so.
+        before = {
+            n: signal.signal(n, handle) for n, handle in handlers.items() if signal.getsignal(n) != signal.SIG_IGN
+        }
+        try:
+            if self._process is None:
+                self._start()
+            if received:
+                self._send_signal(signal.SIGTERM)
+            status = self._status_of(command)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        if received:
+            raise KeyboardInterrupt(received[0])
+        return status
+
+    def _start(self) -> None:
+        self._connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            descriptor = theirs.fileno()
+            # In a session of its own: what the terminal sends reaches it once, through here.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(descriptor)], pass_fds=(descriptor,), start_new_session=True
+            )
+
+    def _send_signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def _status_of(self, command: Sequence[str]) -> int:
+        assert self._connection is not None and self._process is not None
+        try:
+            self._connection.send(command)
+            self._connection.recv()
+        except (EOFError, ConnectionError):
+            return self._process.wait()
+        return 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit status of the process, whose only argument is the descriptor of its end of the pipe."""
+    connection = Connection(int(arguments[0]))
+    # Whoever asked has ended.
+    with connection, contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            _, _, module, *rest = connection.recv()
+            status = importlib.import_module(module).run_command(rest)
+            sys.stdout.flush()
+            if status:
+                return status
+            _forget()
+            connection.send(None)
+    return 0
+
+
+def _forget() -> None:
+    """Frees what a command has left in memory, whose highest use is then the next command's own."""
+    gc.collect()
+    # Linux's way; elsewhere the highest use is that of all commands so far.
+    with contextlib.suppress(OSError):
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_status(main, sys.argv[1:]))
