@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 # What ends a line, moves a terminal's cursor, or is no text.
@@ -22,12 +22,16 @@ class UserError(Exception):
     lines print it after ``error: `` on stderr, without a traceback, and exit with status 2.
 
     What names and contents bring with them, line ends and other control characters, stands there as Python writes it.
+
+    Attributes:
+      arguments: names of arguments that the message has in back-quotes, behind what names and contents bring with them.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, arguments: Iterable[str] = ()) -> None:
         line = _CONTROLS.sub(lambda control: ascii(control[0])[1:-1], message)
         # The end says what was expected.
         super().__init__(line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 4 :]}")
+        self.arguments = tuple(arguments)
 
 
 class ArgumentError(UserError):
@@ -50,13 +54,15 @@ def command_line_message(error: UserError) -> str:
     """What a command line prints of an error: flags where Python code has arguments, the first or in back-quotes."""
     message = str(error)
     if isinstance(error, ArgumentError):
-        message = re.sub(r"^\w+", _flag, message)
-    return re.sub(r"`(\w+)`", _flag, message)
+        message = re.sub(r"^\w+", lambda first: _flag(first[0]), message)
+    for name in error.arguments:
+        # The last of that name, which is no file's.
+        message = re.sub(f"(.*)`{name}`", rf"\1{_flag(name)}", message)
+    return message
 
 
-def _flag(argument: re.Match[str]) -> str:
-    name = argument[0].strip("`")
-    return f"--{_FLAGS.get(name, name)}"
+def _flag(argument: str) -> str:
+    return f"--{_FLAGS.get(argument, argument)}"
 
 
 class ArgumentParser(argparse.ArgumentParser):

@@ -207,7 +207,8 @@ def _senteval_task(key: str, glue_dir: Folder | None, senteval_dir: Folder | Non
         if directory is not None and (full := pathlib.Path(directory, title, "full.txt")).is_file():
             raise UserError(
                 f"{full}: two columns without gold scores, only for learning the flow; to score {key}, expected "
-                f"`senteval_dir` with {name}"
+                f"`senteval_dir` with {name}",
+                arguments=["senteval_dir"],
             )
     if not folders:
         raise ArgumentError(f"senteval_dir: missing, expected the folder of {name}, to score {key}")

@@ -236,7 +236,8 @@ def _from_trio(
     if not (config_file and vocab_file and checkpoint):
         trio = {"bert_config_file": config_file, "vocab_file": vocab_file, "init_checkpoint": checkpoint}
         missing = next(name for name, value in trio.items() if not value)
-        raise ArgumentError(f"{missing}: missing, expected all of `{'`, `'.join(trio)}`, or `bert_hub`")
+        message = f"{missing}: missing, expected all of `{'`, `'.join(trio)}`, or `bert_hub`"
+        raise ArgumentError(message, arguments=(*trio, "bert_hub"))
     prefix = checkpoint_prefix(checkpoint)
     run = config_of_checkpoint(prefix)
     if run is not None:

@@ -68,7 +68,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
     if (path / "bert_model.ckpt.index").is_file():
         return path / "bert_model.ckpt"
     found = sorted(file.name.removesuffix(".index") for file in path.glob("*.index"))
-    latest = latest_checkpoint(path) if len(found) > 1 else None
+    latest = named_checkpoint(path) if len(found) > 1 else None
     if latest is not None:
         return pathlib.Path(latest)
     if len(found) != 1:
@@ -76,7 +76,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
     return path / found[0]
 
 
-def latest_checkpoint(folder: pathlib.Path) -> str | None:
+def named_checkpoint(folder: pathlib.Path) -> str | None:
     """Prefix of the checkpoint that TensorFlow's file `checkpoint` in the folder names; None where it names none.
 
     Raises:

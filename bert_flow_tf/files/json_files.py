@@ -12,7 +12,7 @@ from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.reading import read_file
 
 # Of every JSON file that this version writes and reads back, and part of the cache keys of converted encoders: to be
-# raised when a file, or the folder that a conversion makes of the same weights, changes.
+# raised when a file, or what an encoder that is made of the same weights computes, changes.
 FORMAT_VERSION = 2
 # Bytes: thousands of times what a record has. What is read of them takes up to 30 times as much memory.
 _LARGEST = 1 << 25

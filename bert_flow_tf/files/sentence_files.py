@@ -102,7 +102,8 @@ def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
     """
     ending = pathlib.Path(path).suffix
     if ending not in formats:
-        raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or `{option}`")
+        message = f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or `{option}`"
+        raise UserError(message, arguments=[option])
     return formats[ending]
 
 
@@ -128,7 +129,8 @@ def _check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> 
     flag = "column" if len(columns) == 1 else "columns"
     for column in columns:
         if column not in found:
-            raise UserError(f"{place}: found the columns {', '.join(found)}, expected {column} (see `{flag}`)")
+            message = f"{place}: found the columns {', '.join(found)}, expected {column} (see `{flag}`)"
+            raise UserError(message, arguments=[flag])
 
 
 def _tsv(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:

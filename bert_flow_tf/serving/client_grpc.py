@@ -65,7 +65,10 @@ class GrpcTransport:
             dtype = self._tf.as_dtype(tensor.dtype)
             if dtype != self._tf.float32:
                 raise self._model.unexpected(signature, f"{output} of dtype {dtype.name}", "float32")
-            values = np.array(tensor.float_val or np.frombuffer(tensor.tensor_content, "<f4"), np.float32)
+            if numbers := tensor.float_val:
+                values = np.fromiter(numbers, np.float32, len(numbers))
+            else:
+                values = np.frombuffer(tensor.tensor_content, "<f4").astype(np.float32)
             # `tf.make_ndarray` would fill up any shape, however large, with one number.
             if math.prod(shape) != values.size:
                 raise ValueError(f"{values.size} numbers for the shape {shape}")

@@ -77,7 +77,8 @@ def check_destination(
     out_dir = pathlib.Path(out_dir).absolute()
     if version is None:
         if overwrite:
-            raise ArgumentError("overwrite: found no `version`, expected that of the one to replace")
+            message = "overwrite: found no `version`, expected that of the one to replace"
+            raise ArgumentError(message, arguments=["version"])
         found = [path.name for path in out_dir.iterdir()] if out_dir.is_dir() else []
         version = 1 + max((int(name) for name in found if name.isascii() and name.isdigit()), default=0)
     if version < 1:

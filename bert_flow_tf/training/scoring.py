@@ -19,7 +19,7 @@ from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation import metrics
-from bert_flow_tf.files.checkpoints import latest_checkpoint
+from bert_flow_tf.files.checkpoints import named_checkpoint
 from bert_flow_tf.model import build
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.results.records import Predictions
@@ -164,7 +164,7 @@ def _checkpoint_path(output_dir: pathlib.Path, name: str | None) -> str:
         if not path.with_name(f"{path.name}.index").exists():
             raise ArgumentError(f"eval_checkpoint_name: found no {path}.index, expected a checkpoint's name")
         return str(path)
-    latest = latest_checkpoint(output_dir)
+    latest = named_checkpoint(output_dir)
     if latest is None:
         raise UserError(f"{output_dir}: found a run without a checkpoint, expected a trained one")
     return latest

@@ -25,8 +25,8 @@ def test_the_status_is_what_was_returned(returned, status):
         (ArgumentError("low_dim: found 1, expected 2"), "error: --low_dim: found 1, expected 2\n"),
         (ArgumentError("pooling: found 'max'"), "error: --sentence_embedding_type: found 'max'\n"),
         (
-            UserError("a.csv: expected `low_dim` or `pooling`"),
-            "error: a.csv: expected --low_dim or --sentence_embedding_type\n",
+            UserError("`a`, `low_dim`: expected `low_dim` or `pooling`", arguments=["low_dim", "pooling"]),
+            "error: `a`, `low_dim`: expected --low_dim or --sentence_embedding_type\n",
         ),
     ],
 )

@@ -54,8 +54,6 @@ class Reader:
       models: whether `make` needs what `make_models` makes.
       places: whether something else is put in the place of a file, too.
       is_stream: whether a pipe is waited for.
-      places: whether something else is put in the place of a file, too.
-      is_stream: whether a pipe is waited for.
     """
 
     make: Callable[[Folder, Folder], object]

@@ -80,7 +80,10 @@ def test_project_writes_what_tensorboards_projector_reads(saved, sentences_file,
     ("arguments", "message"),
     [
         (["encode", "--out", "e.csv", "--model", ".", "--input", "-"], "e.csv: found the ending '.csv'"),
-        (["encode", "--out", "e.npy", "--model", ".", "--input", "s.doc"], "s.doc: found the ending '.doc'"),
+        (
+            ["encode", "--out", "e.npy", "--model", ".", "--input", "s.doc"],
+            "'.doc', expected .txt, .tsv, .jsonl, .parquet, or --input_format",
+        ),
         (
             ["fit", "--bert_hub", "demo", "--out", "new", "--input", "-", "--flow_learning_rate", "-1"],
             "Invalid value for '--flow_learning_rate': -1.0 is not in the range x>0",
