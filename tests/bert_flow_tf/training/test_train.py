@@ -133,11 +133,33 @@ def test_replicas_of_one_global_batch_train_the_same_encoder(supervised_values):
     assert_same_training(run_dir, supervised_run)
 
 
-def test_a_semi_supervised_run_moves_encoder_and_flow(dropout_values, flow_values):
-    changes = {name: flow_values[name] for name in ("flow", "flow_loss", "flow_model_config", "flow_learning_rate")}
-    settings, model, _ = train(dropout_values | changes, exp_name="semi", num_examples=6, num_train_epochs=1.0)
+@pytest.fixture(scope="module")
+def semi_supervised(dropout_values, flow_values):
+    """Settings and model of a semi-supervised run of 10 steps, an epoch each, and both learning rates of each step."""
+    values = dropout_values | {name: value for name, value in flow_values.items() if name.startswith("flow")}
+    values |= {"exp_name": "semi", "num_examples": 6, "train_batch_size": 24, "num_train_epochs": 10.0}
+    rates = []
+
+    def evaluate(model):
+        rates.append([one.learning_rate.numpy() for one in (model.optimizer, model.flow_optimizer)])
+        return {"eval_pearsonr": len(rates)}
+
+    settings, model, _ = train(values, evaluate, early_stopping=True, warmup_proportion=0.3)
+    return settings, model, np.array(rates)
+
+
+def test_a_runs_rate_warms_up_and_falls_to_zero_and_its_flows_rate_stays(semi_supervised):
+    settings, _, rates = semi_supervised
+    # Step t of 10, from 1: t / 3 in warm-up, then 1 - t / 10.
+    shares = [1 / 3, 2 / 3, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0]
+    np.testing.assert_allclose(rates[:, 0], settings.training.learning_rate * np.array(shares), rtol=1e-5, atol=1e-10)
+    np.testing.assert_allclose(rates[:, 1], settings.training.flow_learning_rate, rtol=1e-6)
+
+
+def test_a_semi_supervised_run_moves_encoder_and_flow(semi_supervised):
+    settings, model, _ = semi_supervised
     assert len(encoder_drift(model)) > 10
-    before = small_runs.checkpoint_variables(settings.output_dir, "model.ckpt-0")
+    before = small_runs.checkpoint_variables(settings.output_dir, "model.ckpt-8")
     after = small_runs.checkpoint_variables(settings.output_dir)
     flow = [name for name in after if name.startswith("flow/") and after[name].dtype.kind == "f"]
     assert sum(not np.array_equal(before[name], after[name]) for name in flow) > len(flow) / 2
