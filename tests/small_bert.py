@@ -10,18 +10,22 @@ import tensorflow as tf
 LAYERS, POSITIONS = 2, 64
 
 
-def write_small_bert(tiny, folder, layers=LAYERS):
+def write_small_bert(tiny, folder, layers=LAYERS, pieces=None):
     """Writes the golden data's BERT with fewer layers and 64 positions, not its 3 and 24, as BERT's authors do.
 
     Args:
       tiny: folder of the golden data's BERT.
       folder: the folder to make.
       layers: at most 3.
+      pieces: list of word pieces in place of its own; their embeddings are random.
     """
     folder.mkdir(parents=True)
     shutil.copy(tiny / "vocab.txt", folder)
     config = json.loads((tiny / "bert_config.json").read_text())
     changes = {"max_position_embeddings": POSITIONS, "num_hidden_layers": layers}
+    if pieces is not None:
+        changes["vocab_size"] = len(pieces)
+        (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
     (folder / "bert_config.json").write_text(json.dumps(config | changes))
     reader = tf.train.load_checkpoint(str(tiny / "bert_model.ckpt"))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -33,6 +37,9 @@ def write_small_bert(tiny, folder, layers=LAYERS):
             value = reader.get_tensor(name)
             if name.endswith("position_embeddings"):
                 value = np.resize(value, [POSITIONS, value.shape[1]])
+            if name.endswith("word_embeddings") and pieces is not None:
+                rows = np.random.default_rng(0).normal(0, value.std(), [len(pieces), value.shape[1]])
+                value = rows.astype(np.float32)
             variables.append(tf.compat.v1.get_variable(name, initializer=value))
         session.run(tf.compat.v1.global_variables_initializer())
         tf.compat.v1.train.Saver(variables).save(
