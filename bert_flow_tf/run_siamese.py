@@ -81,7 +81,7 @@ def _run(settings: Settings) -> None:
     strategy = configure_devices(settings.devices, settings.training.seed, batch_size)
     if trained:
         source = resolve_encoder(**dataclasses.asdict(settings.encoder))
-        cache_dir = (settings.embedding.cached_dir or output_dir) if settings.caches_embeddings else None
+        cache_dir = (settings.embedding.cached_dir or output_dir) if settings.losses.encoder_is_frozen else None
 
         def evaluate(model: SiameseBertFlow) -> dict[str, np.float32]:
             return scoring.evaluate(scoring.Scorer(model, settings.embedding, cache_dir), task, settings)

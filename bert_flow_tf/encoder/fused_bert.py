@@ -2,21 +2,35 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.weights import keras_names
 
-_EPSILON = 1e-12
+EPSILON = 1e-12
 _MASKED = -1e9
 # Largest deviation from the SavedModel's own outputs, of their largest value: rounding makes less than 1e-6 of it in
 # six layers, the error function instead of its approximation by tanh 2e-4 in the first.
-_TOLERANCE = 2e-5
+TOLERANCE = 2e-5
 _PROBE_LENGTH = 16
 
 Inputs = dict[str, tf.Tensor]
 Variables = dict[str, tf.Variable]
+# Function of a tensor and of where it is dropped out, such as ("hidden", 0), that gives what is left of it.
+Drop = Callable[[tf.Tensor, tuple[str, int]], tf.Tensor]
+
+
+class Places(Protocol):
+    """Where in a batch [batch, seq] the rows of a matrix are."""
+
+    batch: tf.Tensor
+
+    def spread(self, rows: tf.Tensor) -> tf.Tensor:
+        """[batch, seq, width] of the rows, [n, width]."""
+
+    def rows(self, states: tf.Tensor) -> tf.Tensor:
+        """The rows, [n, width], of [batch, seq, width]."""
 
 
 class FusedBert:
@@ -35,7 +49,7 @@ class FusedBert:
     def __init__(self, variables: Variables, *, approximate_gelu: bool) -> None:
         self.approximate_gelu = approximate_gelu
         self._variables = variables
-        self._num_layers = _num_layers(variables)
+        self.num_layers = _num_layers(variables)
 
     def __call__(self, inputs: Inputs, *, last_layer_first_token_only: bool = False) -> dict[str, Any]:
         """dict of `encoder_outputs`, a list of [batch, seq, width], `sequence_output`, its last, and `pooled_output`.
@@ -43,51 +57,66 @@ class FusedBert:
         Where `last_layer_first_token_only`, the last layer's states, [batch, 1, width], are computed at [CLS] alone.
         """
         ids, mask = inputs["input_word_ids"], inputs["input_mask"]
-        words, positions, types = (
-            self._variables[f"{name}/embeddings"]
-            for name in ("word_embeddings", "position_embedding", "type_embeddings")
-        )
-        batch, length, width = tf.shape(ids)[0], tf.shape(ids)[1], words.shape[1]
+        words, positions, types = self._tables()
+        places = _Positions(*tf.unstack(tf.shape(ids)))
         states = tf.cast(tf.gather(words, ids), tf.float32)
         states += tf.cast(tf.gather(types, inputs["input_type_ids"]), tf.float32)
-        states += tf.cast(tf.convert_to_tensor(positions)[:length], tf.float32)
-        rows = self._norm(tf.reshape(states, [batch * length, width]), "embeddings/layer_norm")
-        # Added to the scores of what is attended to.
-        bias = (1.0 - tf.cast(mask, rows.dtype))[:, tf.newaxis, tf.newaxis, :] * _MASKED
+        states += tf.cast(tf.convert_to_tensor(positions)[: places.length], tf.float32)
+        rows = self._norm(places.rows(states), "embeddings/layer_norm")
         outputs = []
-        for i in range(self._num_layers):
-            first_only = last_layer_first_token_only and i == self._num_layers - 1
-            rows = self._layer(f"transformer/layer_{i}", rows, bias, batch, length, first_only)
-            outputs.append(tf.reshape(rows, [batch, 1 if first_only else length, width]))
+        for i in range(self.num_layers):
+            first_only = last_layer_first_token_only and i == self.num_layers - 1
+            rows = self._layer(i, rows, places, attention_bias(mask, rows.dtype), lambda x, site: x, first_only)
+            outputs.append(rows[:, tf.newaxis] if first_only else places.spread(rows))
+        return self._outputs(outputs)
+
+    def _tables(self) -> list[tf.Variable]:
+        """The embeddings of words, positions and token types."""
+        names = ("word_embeddings", "position_embedding", "type_embeddings")
+        return [self._variables[f"{name}/embeddings"] for name in names]
+
+    def _outputs(self, layers: list[tf.Tensor]) -> dict[str, Any]:
+        """The outputs by name, of each layer's [batch, seq, width]."""
         return {
-            "encoder_outputs": outputs,
-            "sequence_output": outputs[-1],
-            "pooled_output": tf.tanh(self._dense(outputs[-1][:, 0], "pooler_transform")),
+            "encoder_outputs": layers,
+            "sequence_output": layers[-1],
+            "pooled_output": tf.tanh(self._dense(layers[-1][:, 0], "pooler_transform")),
         }
 
     def _layer(
-        self, path: str, rows: tf.Tensor, bias: tf.Tensor, batch: tf.Tensor, length: tf.Tensor, first_only: bool
+        self, index: int, rows: tf.Tensor, places: "Places", bias: tf.Tensor, drop: Drop, first_only: bool = False
     ) -> tf.Tensor:
-        """States [batch * seq, width] after the layer, [batch, width] where `first_only`, of those before it."""
+        """States of all rows, [n, width], after the layer, [batch, width] where `first_only`, of those before it."""
+        path = f"transformer/layer_{index}"
         attention = f"{path}/self_attention"
-        width, heads, size = self._variables[f"{attention}/query/kernel"].shape
-
-        def split(x: tf.Tensor, name: str, positions: tf.Tensor) -> tf.Tensor:
-            """[batch, heads, positions, size] of [batch * positions, width]."""
-            x = self._dense(x, f"{attention}/{name}")
-            return tf.transpose(tf.reshape(x, [batch, positions, heads, size]), [0, 2, 1, 3])
-
-        asking, positions = rows, length
-        if first_only:
-            asking, positions = tf.reshape(rows, [batch, length, width])[:, 0], 1
-        query = split(asking, "query", positions) * size**-0.5
-        key, value = (split(rows, name, length) for name in ("key", "value"))
-        weights = tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias)
-        attended = tf.reshape(tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [batch * positions, width])
-        attended = self._dense(attended, f"{attention}/attention_output")
+        asking = places.spread(rows)[:, 0] if first_only else rows
+        query, key, value = self._projected(attention, asking, rows, places, first_only)
+        width, size = rows.shape[1], query.shape[-1]
+        query *= size**-0.5
+        weights = drop(tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias), ("attention", index))
+        attended = tf.reshape(tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [places.batch, -1, width])
+        attended = attended[:, 0] if first_only else places.rows(attended)
+        attended = drop(self._dense(attended, f"{attention}/attention_output"), ("hidden", 2 * index + 1))
         rows = self._norm(attended + asking, f"{attention}_layer_norm")
-        hidden = tf.nn.gelu(self._dense(rows, f"{path}/intermediate"), approximate=self.approximate_gelu)
-        return self._norm(self._dense(hidden, f"{path}/output") + rows, f"{path}/output_layer_norm")
+        hidden = self._gelu(self._dense(rows, f"{path}/intermediate"))
+        hidden = drop(self._dense(hidden, f"{path}/output"), ("hidden", 2 * index + 2))
+        return self._norm(hidden + rows, f"{path}/output_layer_norm")
+
+    def _projected(
+        self, attention: str, asking: tf.Tensor, rows: tf.Tensor, places: "Places", first_only: bool
+    ) -> list[tf.Tensor]:
+        """Queries of `asking`, keys and values of `rows`: [batch, heads, seq, size], queries with a seq of 1 where
+        `first_only`."""
+        _, heads, size = self._variables[f"{attention}/query/kernel"].shape
+        projected = []
+        for name, x in (("query", asking), ("key", rows), ("value", rows)):
+            x = self._dense(x, f"{attention}/{name}")
+            x = x if first_only and name == "query" else places.spread(x)
+            projected.append(tf.transpose(tf.reshape(x, [places.batch, -1, heads, size]), [0, 2, 1, 3]))
+        return projected
+
+    def _gelu(self, x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.gelu(x, approximate=self.approximate_gelu)
 
     def _dense(self, x: tf.Tensor, path: str) -> tf.Tensor:
         """`x` [n, in] times a kernel, of which `in` is the size of the first axis or axes, plus its bias."""
@@ -102,9 +131,27 @@ class FusedBert:
         count = tf.shape(x)[0]
         image = tf.reshape(x, [1, count, -1, 1])
         scaled, _, _ = tf.compat.v1.nn.fused_batch_norm(
-            image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=_EPSILON, data_format="NCHW"
+            image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=EPSILON, data_format="NCHW"
         )
         return tf.reshape(scaled, tf.shape(x)) * self._variables[f"{path}/gamma"] + self._variables[f"{path}/beta"]
+
+
+def attention_bias(mask: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """[batch, 1, 1, seq], added to attention's scores: a large negative number where `mask` [batch, seq] is 0."""
+    return (1.0 - tf.cast(mask, dtype))[:, tf.newaxis, tf.newaxis, :] * _MASKED
+
+
+class _Positions:
+    """`Places` of a batch whose rows are all positions, padding too."""
+
+    def __init__(self, batch: tf.Tensor, length: tf.Tensor) -> None:
+        self.batch, self.length = batch, length
+
+    def spread(self, rows: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(rows, [self.batch, self.length, rows.shape[-1]])
+
+    def rows(self, states: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(states, [self.batch * self.length, states.shape[-1]])
 
 
 def fused_bert(reference: Callable[[Inputs], dict[str, Any]], variables: Variables) -> FusedBert | None:
@@ -114,13 +161,13 @@ def fused_bert(reference: Callable[[Inputs], dict[str, Any]], variables: Variabl
     """
     if set(variables) != set(keras_names(_num_layers(variables)).values()):
         return None
-    inputs = _probe(variables)
+    inputs = probe_inputs(variables)
     expected = reference(inputs)
     candidates = (FusedBert(variables, approximate_gelu=approximate) for approximate in (True, False))
     return next((fused for fused in candidates if _agree(fused(inputs), expected, inputs["input_mask"])), None)
 
 
-def _probe(variables: Variables) -> Inputs:
+def probe_inputs(variables: Variables) -> Inputs:
     """Inputs [2, seq] of many ids and all types, one sentence shorter than the other."""
     rows = {name: variables[f"{name}/embeddings"].shape[0] for name in ("word_embeddings", "type_embeddings")}
     length = min(variables["position_embedding/embeddings"].shape[0], _PROBE_LENGTH)
@@ -147,6 +194,6 @@ def _agree(found: dict[str, Any], expected: dict[str, Any], mask: tf.Tensor) -> 
     pairs = [(a * weights, b * weights) for a, b in zip(*states, strict=True)]
     pairs.append((found["pooled_output"], expected["pooled_output"]))
     return all(
-        a.shape == b.shape and float(tf.reduce_max(tf.abs(a - b))) <= _TOLERANCE * float(tf.reduce_max(tf.abs(b)))
+        a.shape == b.shape and float(tf.reduce_max(tf.abs(a - b))) <= TOLERANCE * float(tf.reduce_max(tf.abs(b)))
         for a, b in pairs
     )

@@ -1,7 +1,9 @@
 """A TF-Hub BERT as a layer that gives one vector per sentence."""
 
+import concurrent.futures
 import hashlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -11,10 +13,12 @@ from absl import logging
 
 from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
 from bert_flow_tf.encoder.convert.from_run import floating_variables, refusing_damaged_model
+from bert_flow_tf.encoder.dropout import dropout_rates
 from bert_flow_tf.encoder.fused_bert import FusedBert, fused_bert
 from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset
+from bert_flow_tf.encoder.trainable_bert import TrainableBert, has_gradients_of, proved_before
 from bert_flow_tf.errors import ArgumentError, UserError
 
 
@@ -63,16 +67,29 @@ class SentenceEncoder(tf_keras.layers.Layer):
         # States of `tf.random.Generator` that the encoder's functions use, in the order of use.
         states = {id(v): v for trace in function.concrete_functions for v in trace.variables if v.dtype == tf.int64}
         self._dropout_variables = [variable for variable in states.values() if "StateVar" in variable.name]
+        self._dropout_seed = 0
         self._fused: FusedBert | None = None
         self._looked_for_fused = False
+        self._trainable_bert: TrainableBert | None = None
+        self._looked_for_trainable = False
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs.
 
         Three ways lead to BERT's outputs: without dropout through the fused forward pass where there is one; with
-        dropout through `hub.KerasLayer`; and with dropout in a frozen encoder past it, straight to the SavedModel.
+        dropout through the fused one in training where there is one and `inputs` number their sentences; else
+        through the SavedModel.
+
+        With dropout, `occurrence`, int64 [batch], is the number of each sentence among all that a run sees: seed and
+        number decide what is dropped, not the batch, nor the replica.
         """
-        if training and not self.trainable and self._takes_training:
+        occurrence = inputs.get("occurrence")
+        inputs = {name: inputs[name] for name in TOKEN_INPUTS}
+        trainable = self._find_trainable() if training and occurrence is not None else None
+        if trainable is not None:
+            seeds = tf.stack([tf.fill(tf.shape(occurrence), tf.constant(self._dropout_seed, tf.int64)), occurrence], 1)
+            outputs = trainable.with_dropout(inputs, seeds)
+        elif training and not self.trainable and self._takes_training:
             # hub.KerasLayer turns dropout off in a frozen layer; the original leaves it on.
             outputs = self._hub_layer.resolved_object(inputs, training=True)
         elif training:
@@ -84,6 +101,10 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def embed(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs, dropout off."""
         return self(inputs, training=False)
+
+    def embed_in_training(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Embeddings [batch, embedding_size] of the dict of inputs, dropout on."""
+        return self(inputs, training=True)
 
     def token_states(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """The last layer's states [batch, seq, hidden_size] of the dict of inputs, dropout off: before any pooling."""
@@ -99,26 +120,50 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
     def _find_fused(self) -> FusedBert | None:
-        """`FusedBert` of this encoder; None where its SavedModel computes something else, or cannot be run to see."""
-        # A strategy's scope cannot run the SavedModel, which is how the faster one is proved to compute the same.
-        if not self._looked_for_fused and not tf.distribute.has_strategy():
-            # On a CPU: a GPU may round what it multiplies.
-            with tf.init_scope(), tf.device("/CPU:0"):
-                self._fused = fused_bert(lambda inputs: self._hub_layer(inputs, training=False), self.variables_by_name)
+        """`FusedBert` of this encoder; None where its SavedModel computes something else."""
+        if not self._looked_for_fused:
+            self._fused = _outside_of_strategies(lambda: fused_bert(self._saved_model, self.variables_by_name))
             if self._fused is None:
                 logging.info("%s is run as its SavedModel has it: it is not a BERT of tf-models", self.source.bert_hub)
             self._looked_for_fused = True
         return self._fused
 
+    @tf.__internal__.tracking.no_automatic_dependency_tracking
+    def _find_trainable(self) -> TrainableBert | None:
+        """`TrainableBert` of this encoder; None where its SavedModel's gradients or dropout are others."""
+        if not self._looked_for_trainable:
+            self._trainable_bert = self._proved_trainable()
+            if self._trainable_bert is None:
+                logging.info("%s is trained as its SavedModel has it", self.source.bert_hub)
+            self._looked_for_trainable = True
+        return self._trainable_bert
+
+    def _proved_trainable(self) -> TrainableBert | None:
+        fused = self._find_fused()
+        rates = dropout_rates(self._hub_layer.resolved_object.__call__, self.num_layers) if fused else None
+        if fused is None or rates is None:
+            return None
+        options: Any = {"approximate_gelu": fused.approximate_gelu, "rates": rates}
+        one_replica = {name: _replicas(variable)[0] for name, variable in self.variables_by_name.items()}
+
+        def prove() -> bool:
+            return has_gradients_of(self._saved_model, TrainableBert(one_replica, **options), one_replica)
+
+        graph = self.source.encoder_dir / "saved_model.pb"
+        is_proved = proved_before(graph, lambda: _outside_of_strategies(prove))
+        return TrainableBert(self.variables_by_name, **options) if is_proved else None
+
+    def _saved_model(self, inputs: dict[str, tf.Tensor]) -> dict[str, Any]:
+        """The SavedModel's outputs without dropout."""
+        return self._hub_layer(inputs, training=False)
+
     def rounded_to_bfloat16(self, multiply_in_bfloat16: bool) -> RoundedEncoder:
         """`RoundedEncoder` of the encoder's weights as they are now.
 
         Raises:
-          UserError: it is not a BERT of tf-models, or this was called in a strategy's scope.
+          UserError: it is not a BERT of tf-models.
         """
         fused = self._find_fused()
-        if fused is None and not self._looked_for_fused:
-            raise ArgumentError("dtype: found bfloat16 in a strategy's scope, expected it outside of one")
         if fused is None:
             raise ArgumentError(
                 f"dtype: found bfloat16 with {self.source.bert_hub}, expected it with a BERT of tf-models-official"
@@ -151,14 +196,23 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @property
     def dropout_state(self) -> list[tf.Variable]:
-        """The variables that drive dropout, one per layer and replica; empty when the SavedModel exposes none.
+        """The variables that drive the SavedModel's dropout, one per layer and replica; empty where it exposes none.
 
-        A run whose checkpoints hold them ends in the same bits when it is interrupted.
+        Empty too where `TrainableBert` takes its place, whose dropout needs no state. A run whose checkpoints hold them
+        ends in the same bits when it is interrupted.
         """
+        if self.numbers_occurrences:
+            return []
         return [component for variable in self._dropout_variables for component in _replicas(variable)]
+
+    @property
+    def numbers_occurrences(self) -> bool:
+        """Whether dropout goes by the seed and the number of each sentence alone."""
+        return self._find_trainable() is not None
 
     def seed_dropout(self, seed: int) -> None:
         """Resets dropout to the int `seed`: the same seed gives the same masks, and each replica different ones."""
+        self._dropout_seed = seed
         for layer, variable in enumerate(self._dropout_variables):
             for replica, component in enumerate(_replicas(variable)):
                 key = hashlib.sha256(f"dropout {seed} {layer} {replica}".encode()).digest()[:8]
@@ -184,6 +238,17 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     def _rows(self, name: str) -> int | None:
         return next((v.shape[0] for v in self._hub_layer.variables if f"{name}/embeddings" in v.name), None)
+
+
+def _outside_of_strategies(function: Callable[[], Any]) -> Any:
+    """What `function` gives on a CPU, eagerly: a GPU may round its factors, and a strategy runs no SavedModel."""
+
+    def on_cpu() -> Any:
+        with tf.device("/CPU:0"):
+            return function()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        return thread.submit(on_cpu).result()
 
 
 def _replicas(variable: tf.Variable) -> list[tf.Variable]:

@@ -89,6 +89,8 @@ class SentenceBatcher:
       shape: of a sentence's value.
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
       pad_to_max: pad every sentence to `max_seq_length`, as the original does.
+      takes_occurrences: whether `encode` takes the sentences' numbers too, `occurrence`, int64 [k], as
+        `SentenceEncoder` does for dropout; `encode_pieces` must then be given them.
     """
 
     def __init__(
@@ -99,8 +101,10 @@ class SentenceBatcher:
         shape: Sequence[int],
         max_seq_length: int,
         pad_to_max: bool = False,
+        takes_occurrences: bool = False,
     ) -> None:
-        self._function = tf.function(encode, input_signature=[TOKEN_SPECS], autograph=False)
+        specs = TOKEN_SPECS | ({"occurrence": tf.TensorSpec([None], tf.int64)} if takes_occurrences else {})
+        self._function = tf.function(encode, input_signature=[specs], autograph=False)
         self._tokenizer = tokenizer
         self._shape = tuple(shape)
         self._max_seq_length = max_seq_length
@@ -164,17 +168,23 @@ class SentenceBatcher:
         return np.minimum(pieces.row_lengths().numpy() + 2, self._max_seq_length)
 
     def encode_pieces(
-        self, pieces: tf.RaggedTensor, batch_size: int | None = None, progress: tqdm | None = None
+        self,
+        pieces: tf.RaggedTensor,
+        batch_size: int | None = None,
+        progress: tqdm | None = None,
+        occurrences: np.ndarray | None = None,
     ) -> np.ndarray:
         """float32 [n, *shape] of sentences that are word pieces already, int32 RaggedTensor [n, (t)]."""
         values = np.empty((pieces.nrows(), *self._shape), np.float32)
-        for batch, computed in self._batches(pieces, batch_size):
+        for batch, computed in self._batches(pieces, batch_size, occurrences):
             values[batch] = computed
             if progress is not None:
                 progress.update(len(batch))
         return values
 
-    def _batches(self, pieces: tf.RaggedTensor, batch_size: int | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _batches(
+        self, pieces: tf.RaggedTensor, batch_size: int | None, occurrences: np.ndarray | None = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields (indices [k], the function's values of these [k, ...]) for every batch."""
         is_count = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool) and batch_size >= 1
         if not (batch_size is None or is_count):
@@ -183,6 +193,8 @@ class SentenceBatcher:
         def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             sentences = tf.gather(pieces, batch)
             tokens = self._tokenizer.pack(sentences, self._max_seq_length, pad_to_max=self._pad_to_max)
+            if occurrences is not None:
+                tokens["occurrence"] = tf.constant(occurrences[batch], tf.int64)
             return batch, self._function(tokens).numpy()
 
         lengths = self._lengths(pieces)

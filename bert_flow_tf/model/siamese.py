@@ -38,8 +38,9 @@ class SiameseBertFlow(tf_keras.Model):
     """Two sentences through one encoder and one flow, and the losses of Li et al. 2020 (sections 2 and 3) on the pair.
 
     Inputs are a dictionary with either token tensors `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, 2, t],
-    or `embedding`, float32 [n, 2, D], computed once from a frozen encoder; labels are float32 [n] scaled to [0, 1] for
-    regression and int32 [n] class ids otherwise. Labels of at most -1 are masked where `losses.num_examples` > 0.
+    and `occurrence`, int64 [n, 2], all as `SentenceEncoder` takes them; or `embedding`, float32 [n, 2, D], computed
+    ahead by a frozen encoder. Labels are float32 [n] scaled to [0, 1] for regression and int32 [n] class ids otherwise;
+    those of at most -1 are masked where `losses.num_examples` > 0.
 
     Args:
       num_labels: classes of a classification task; None for regression on cosine similarity.
@@ -109,10 +110,8 @@ class SiameseBertFlow(tf_keras.Model):
         """Embeddings before the flow, [2n, D], first sentences and second ones alternating."""
         if "embedding" in inputs:
             return tf.reshape(inputs["embedding"], [-1, inputs["embedding"].shape[-1]])
-        tokens = {}
-        for name, value in inputs.items():
-            shape = tf.shape(value)
-            tokens[name] = tf.reshape(value, [shape[0] * shape[1], shape[2]])
+        # Pairs' [n, 2, …] become sentences' [2n, …].
+        tokens = {name: tf.reshape(v, tf.concat([[-1], tf.shape(v)[2:]], axis=0)) for name, v in inputs.items()}
         return self.encoder(tokens, training=training)
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:

@@ -78,8 +78,8 @@ class EmbeddingSettings:
         False, "Pad every input to --max_seq_length, as the original does, not to the batch's longest."
     )
     low_dim: int = _flag(-1, "Average neighbouring channels down to this many, if positive.")
-    cache_embeddings: bool | None = _flag(
-        None, "Compute a frozen encoder's embeddings once, without dropout. Default: true if it is frozen."
+    cache_embeddings: bool = _flag(
+        False, "Learn the flow on embeddings without dropout, computed once: faster over several epochs."
     )
     cached_dir: str | None = _neutral_flag(None, "Folder for cached embeddings; the run's directory if not given.")
 
@@ -208,16 +208,9 @@ class Settings:
         """The value of every flag, by name."""
         return {name: value for group in _GROUPS for name, value in vars(getattr(self, group)).items()}
 
-    @property
-    def caches_embeddings(self) -> bool:
-        """Whether embeddings are computed once and kept; by default wherever the encoder is frozen."""
-        chosen = self.embedding.cache_embeddings
-        return self.losses.encoder_is_frozen if chosen is None else chosen
-
     def what_training_depends_on(self) -> dict[str, Any]:
         """The flags that a trained model depends on, by name."""
-        values = {name: value for name, value in self.flags().items() if FLAGS[name].metadata["identifies"]}
-        return values | {"cache_embeddings": self.caches_embeddings}
+        return {name: value for name, value in self.flags().items() if FLAGS[name].metadata["identifies"]}
 
     @property
     def output_dir(self) -> pathlib.Path:
@@ -280,7 +273,7 @@ class Settings:
             raise ArgumentError(
                 "flow_ddi: found true with --flow=0, expected --flow=1 (there is no flow to initialise)"
             )
-        if self.caches_embeddings and not self.losses.encoder_is_frozen:
+        if self.embedding.cache_embeddings and not self.losses.encoder_is_frozen:
             raise ArgumentError(
                 "cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no "
                 "--l2_penalty"

@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -15,8 +15,13 @@ from bert_flow_tf.runs.settings import Settings
 
 SHUFFLE_BUFFER = 1000
 MASKED_LABEL = -10.0
-# Function of a [batch] int64 tensor of pair indices that gives the model's inputs.
-Features = Callable[[tf.Tensor], dict[str, tf.Tensor]]
+# Sentences whose embeddings are computed together, ahead of the steps that they are for.
+SENTENCES_AHEAD = 2048
+# Function of a step's indices of pairs, int64 [batch], and of the numbers of its sentences among all that a run sees,
+# int64 [batch, 2], that gives the model's inputs.
+Features = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
+# Function of sentences, int32 RaggedTensor [n, (t)], and of their numbers, int64 [n], that gives embeddings [n, D].
+EmbedOccurrences = Callable[[tf.RaggedTensor, np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,27 +123,68 @@ def training_batches(
     seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped.
     """
     labels = tf.constant(labels)
-    indices = tf.data.Dataset.range(len(labels)).shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
-    indices = indices.repeat().batch(batch_size, drop_remainder=True).skip(skip_steps)
-    batches = indices.map(lambda i: (features(i), tf.gather(labels, i)), num_parallel_calls=1, deterministic=True)
-    # Every replica takes its part of each batch: no sharding.
+    numbers = tf.reshape(tf.range(2 * batch_size, dtype=tf.int64), [batch_size, 2])
+
+    def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        return features(indices, step * 2 * batch_size + numbers), tf.gather(labels, indices)
+
+    batches = _order(len(labels), batch_size, seed).skip(skip_steps)
+    return _for_replicas(batches.map(batch, num_parallel_calls=1, deterministic=True))
+
+
+def embedded_batches(
+    embed: EmbedOccurrences, pairs: Pairs, *, size: int, batch_size: int, seed: int, steps: int, skip_steps: int = 0
+) -> tf.data.Dataset:
+    """The first `steps` of `training_batches`, as embeddings [batch, 2, size] that `embed` computes ahead of them.
+
+    It gets the sentences of many steps at once, so that those of like length share a batch; which ones does not depend
+    on `skip_steps`, and so a resumed run has the same bits.
+    """
+    group = max(1, SENTENCES_AHEAD // (2 * batch_size))
+    groups_done, steps_done = divmod(skip_steps, group)
+    groups = _order(len(pairs), batch_size, seed).take(steps).batch(group).skip(groups_done)
+
+    def embedded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for numbers, indices in groups.as_numpy_iterator():
+            rows = np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
+            occurrences = (numbers[:, np.newaxis] * 2 * batch_size + np.arange(2 * batch_size)).reshape(-1)
+            embeddings = embed(tf.gather(pairs.pieces, rows), occurrences)
+            yield embeddings.reshape(len(numbers), batch_size, 2, size), pairs.labels[indices]
+
+    specs = (
+        tf.TensorSpec([None, batch_size, 2, size], tf.float32),
+        tf.TensorSpec([None, batch_size], tf.as_dtype(pairs.labels.dtype)),
+    )
+    batches = tf.data.Dataset.from_generator(embedded, output_signature=specs).unbatch().skip(steps_done)
+    return _for_replicas(batches.map(lambda embedding, labels: ({"embedding": embedding}, labels)))
+
+
+def _order(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
+    """Endless dataset of each step's number and its indices of pairs, int64 [batch]."""
+    indices = tf.data.Dataset.range(num_pairs).shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
+    return indices.repeat().batch(batch_size, drop_remainder=True).enumerate()
+
+
+def _for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
+    """The batches, fetched ahead; every replica takes its part of each: no sharding."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return batches.prefetch(2).with_options(options)
 
 
 def token_features(pairs: Pairs, tokenizer: Tokenizer, max_seq_length: int, pad_to_max: bool) -> Features:
-    """Function of pair indices that gives token tensors [batch, 2, t], padded to the longest or to `max_seq_length`."""
+    """`Features` that are token tensors [batch, 2, t], padded to the longest or to `max_seq_length`."""
 
-    def features(indices: tf.Tensor) -> dict[str, tf.Tensor]:
+    def features(indices: tf.Tensor, occurrences: tf.Tensor) -> dict[str, tf.Tensor]:
         rows = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
         tokens = tokenizer.pack(tf.gather(pairs.pieces, rows), max_seq_length, pad_to_max=pad_to_max)
-        return {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
+        inputs = {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
+        return inputs | {"occurrence": occurrences}
 
     return features
 
 
 def embedding_features(embeddings: np.ndarray) -> Features:
-    """Function of pair indices that gives cached embeddings [batch, 2, D]; `embeddings` is [2n, D]."""
+    """`Features` that are cached embeddings [batch, 2, D]; `embeddings` is [2n, D]."""
     pairs = tf.reshape(tf.constant(embeddings), [-1, 2, embeddings.shape[-1]])
-    return lambda indices: {"embedding": tf.gather(pairs, indices)}
+    return lambda indices, occurrences: {"embedding": tf.gather(pairs, indices)}

@@ -129,8 +129,8 @@ def load_scorer(
         build.restore(model, checkpoint_path, with_encoder=config.encoder_trained)
         step = run_step(checkpoint_path)
         logging.info("Restored %s", checkpoint_path)
-    caches = settings.caches_embeddings and not config.encoder_trained
-    return Scorer(model, settings.embedding, settings.embedding.cached_dir if caches else None, record), step
+    cache_dir = None if config.encoder_trained else settings.embedding.cached_dir
+    return Scorer(model, settings.embedding, cache_dir, record), step
 
 
 def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:

@@ -1,17 +1,19 @@
 """Training a run: its data, `fit`, checkpoints, resume."""
 
-import functools
 import resource
 import sys
 import time
+from collections.abc import Callable
 
 import msgspec
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.data.tasks import Task
 from bert_flow_tf.encoder import cache
 from bert_flow_tf.encoder.source import EncoderSource
+from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import check_space, save_checkpoint, whole_checkpoint
@@ -59,8 +61,9 @@ def train(
             f"flow_ddi: found true with a flow in --init_checkpoint={settings.encoder.init_checkpoint}, "
             "expected one of them"
         )
-    # Cached embeddings are without dropout; elsewhere every replica draws its own, so their number is part of the run.
-    dropout_state = [] if settings.caches_embeddings else model.encoder.dropout_state
+    # Cached embeddings are without dropout; of a SavedModel's, every replica draws its own: their number is part of the
+    # run.
+    dropout_state = [] if settings.embedding.cache_embeddings else model.encoder.dropout_state
     config = msgspec.structs.replace(config, replicas=strategy.num_replicas_in_sync if dropout_state else None)
     output_dir = settings.output_dir
     resumed = open_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
@@ -80,24 +83,18 @@ def train(
                 f"{output_dir}: found a finished run without its checkpoint of step {results.steps}, expected both "
                 "(use --overwrite to train again)"
             )
-        if settings.caches_embeddings:
+        if settings.embedding.cache_embeddings:
             # Computed with what is predicted next, as in a run that was not interrupted: an embedding's last bit may
             # depend on the batch that it is in.
-            _features(settings, model, tokenizer, pairs)
+            _cached(settings, model, tokenizer, pairs)
         return model, model_at(config, last_checkpoint), int(step)
     stages.end("load")
-    batches = functools.partial(
-        input_pipeline.training_batches,
-        _features(settings, model, tokenizer, pairs),
-        pairs.labels,
-        batch_size=training.train_batch_size,
-        seed=training.seed,
-    )
-    if settings.caches_embeddings:
+    batches = _batches(settings, model, tokenizer, pairs)
+    if settings.embedding.cache_embeddings:
         stages.end("embed")
     if int(step) == 0:
         if settings.flow.flow_ddi:
-            inputs, _ = next(iter(batches()))
+            inputs, _ = next(iter(batches(1, 0)))
             try:
                 model.flow.initialize_from_data(model.embed(inputs, training=False))
             except ValueError as error:
@@ -110,7 +107,7 @@ def train(
     logging.info("  Batch size = %d on %d replica(s)", training.train_batch_size, strategy.num_replicas_in_sync)
     logging.info("  Num steps = %d", total_steps)
     steps_per_epoch = num_examples // training.train_batch_size
-    _fit(settings, model, manager, step, batches(skip_steps=int(step)), steps_per_epoch, total_steps, evaluate)
+    _fit(settings, model, manager, step, batches(total_steps, int(step)), steps_per_epoch, total_steps, evaluate)
     stages.end("train")
     record = model_at(config, manager.latest_checkpoint)
     results = TrainingResults(
@@ -161,27 +158,57 @@ def _checkpoint_manager(
     )
 
 
-def _features(
+def _batches(
     settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs
-) -> input_pipeline.Features:
-    """What gives the model's inputs of pairs: cached embeddings, or tokens."""
-    embedding = settings.embedding
-    if settings.caches_embeddings:
-        embeddings = cache.cached_embeddings(
-            model.encoder,
+) -> Callable[[int, int], tf.data.Dataset]:
+    """Function that gives the batches up to a number of steps, after skipping some."""
+    embedding, training, encoder = settings.embedding, settings.training, model.encoder
+    max_seq_length, pad_to_max = embedding.max_seq_length, embedding.pad_to_max_seq_length
+    order = {"batch_size": training.train_batch_size, "seed": training.seed}
+    if settings.losses.encoder_is_frozen and not settings.embedding.cache_embeddings and encoder.numbers_occurrences:
+        size = encoder.embedding_size
+        batcher = SentenceBatcher(
+            encoder.embed_in_training,
             tokenizer,
-            pairs.pieces,
-            embedding.max_seq_length,
-            cache_dir=embedding.cached_dir or settings.output_dir,
-            pad_to_max=embedding.pad_to_max_seq_length,
+            shape=[size],
+            max_seq_length=max_seq_length,
+            pad_to_max=pad_to_max,
+            takes_occurrences=True,
         )
-        return input_pipeline.embedding_features(embeddings)
-    if not model.encoder.dropout_state:
-        logging.warning(
-            "%s has no seed for dropout: two runs may differ in the last bits, unless it has no dropout either",
-            model.encoder.source.bert_hub,
+
+        def embed(pieces: tf.RaggedTensor, occurrences: np.ndarray) -> np.ndarray:
+            return batcher.encode_pieces(pieces, occurrences=occurrences)
+
+        return lambda steps, skip_steps: input_pipeline.embedded_batches(
+            embed, pairs, size=size, steps=steps, skip_steps=skip_steps, **order
         )
-    return input_pipeline.token_features(pairs, tokenizer, embedding.max_seq_length, embedding.pad_to_max_seq_length)
+    if settings.embedding.cache_embeddings:
+        features = input_pipeline.embedding_features(_cached(settings, model, tokenizer, pairs))
+    else:
+        if not encoder.numbers_occurrences and not encoder.dropout_state:
+            logging.warning(
+                "%s has no seed for dropout: two runs may differ in the last bits, unless it has no dropout either",
+                encoder.source.bert_hub,
+            )
+        features = input_pipeline.token_features(pairs, tokenizer, max_seq_length, pad_to_max)
+    return lambda steps, skip_steps: input_pipeline.training_batches(
+        features, pairs.labels, skip_steps=skip_steps, **order
+    )
+
+
+def _cached(
+    settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs
+) -> np.ndarray:
+    """Embeddings [2n, D] of the pairs' sentences without dropout, from the cache or into it."""
+    embedding = settings.embedding
+    return cache.cached_embeddings(
+        model.encoder,
+        tokenizer,
+        pairs.pieces,
+        embedding.max_seq_length,
+        cache_dir=embedding.cached_dir or settings.output_dir,
+        pad_to_max=embedding.pad_to_max_seq_length,
+    )
 
 
 def _fit(

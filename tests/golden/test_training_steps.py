@@ -51,26 +51,32 @@ def build(settings, arrays, source):
     return model
 
 
-def model_inputs(batch):
-    """Inputs of the model from a golden batch: ids and mask of the first sentences, then of the second."""
+def model_inputs(batch, numbered=True):
+    """Inputs of the model from a golden batch: ids and mask of the first sentences, then of the second.
+
+    Where `numbered`, BERT is trained in its fused form, else as the SavedModel has it.
+    """
     ids, mask = np.stack([batch[0], batch[2]], axis=1), np.stack([batch[1], batch[3]], axis=1)
+    occurrence = tf.reshape(tf.range(ids.shape[0] * 2, dtype=tf.int64), [-1, 2])
     return {
         "input_word_ids": tf.constant(ids),
         "input_mask": tf.constant(mask),
         "input_type_ids": tf.zeros_like(ids),
+        **({"occurrence": occurrence} if numbered else {}),
     }
 
 
-@pytest.fixture(scope="module", params=RUNS)
+@pytest.fixture(scope="module", params=[*((run, True) for run in RUNS), ("train_nli_siamese", False)])
 def trained(request, golden_dir, tiny_source):
     """Golden run, the model after its twelve steps, each step's logs, and the encoder's variables before."""
-    settings, arrays = golden_run(golden_dir, request.param)
+    settings, arrays = golden_run(golden_dir, request.param[0])
     model = build(settings, arrays, tiny_source)
     before = {name: variable.numpy() for name, variable in model.encoder.variables_by_name.items()}
     step = tf.function(model.train_step)
     logs = []
     for batch, labels in zip(arrays["batches"], arrays["labels"], strict=True):
-        logs.append({name: float(value) for name, value in step((model_inputs(batch), tf.constant(labels))).items()})
+        data = model_inputs(batch, numbered=request.param[1]), tf.constant(labels)
+        logs.append({name: float(value) for name, value in step(data).items()})
     return settings, arrays, model, logs, before
 
 

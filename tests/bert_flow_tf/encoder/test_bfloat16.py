@@ -1,11 +1,8 @@
 """An encoder whose matrices are rounded to bfloat16, and nothing else of it."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.errors import ArgumentError
 from tests.bert_flow_tf.encoder.test_fused_bert import INPUTS
 
 
@@ -25,11 +22,3 @@ def test_matrices_are_rounded_and_biases_and_norms_are_not(encoder):
         assert 0 < np.abs(embeddings[-1] - encoder(INPUTS)).max() < 0.03
     # Rounding what is multiplied, too, costs more than rounding the weights.
     assert not np.array_equal(*embeddings)
-
-
-def test_in_a_strategys_scope_it_is_refused(tiny_source):
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-        encoder = SentenceEncoder(tiny_source, "avg", trainable=False)
-        with pytest.raises(ArgumentError, match="dtype: found bfloat16 in a strategy's scope"):
-            encoder.rounded_to_bfloat16(multiply_in_bfloat16=False)
-    encoder.rounded_to_bfloat16(multiply_in_bfloat16=False)

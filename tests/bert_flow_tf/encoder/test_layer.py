@@ -40,17 +40,23 @@ def test_attributes_describe_the_encoder(tiny_source):
     assert (encoder.max_seq_length, encoder.vocab_size, encoder.num_types) == (24, 64, 2)
 
 
-def test_gradients_reach_every_variable_and_those_of_word_embeddings_are_slices(tiny_source, golden):
+@pytest.mark.parametrize("is_fused", [True, False])
+def test_gradients_reach_every_variable_and_those_of_word_embeddings_are_slices(tiny_source, golden, is_fused):
     encoder = SentenceEncoder(tiny_source, "cls", trainable=True)
+    inputs = inputs_of(golden)
+    if is_fused:
+        inputs["occurrence"] = tf.range(len(golden["input_ids"]), dtype=tf.int64)
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(encoder(inputs_of(golden), training=True) ** 2)
+        loss = tf.reduce_sum(encoder(inputs, training=True) ** 2)
     gradients = tape.gradient(loss, encoder.variables_by_name)
     assert len(encoder.trainable_variables) == len(gradients) == 55
     assert all(gradient is not None for gradient in gradients.values())
     words = gradients["word_embeddings/embeddings"]
     # One slice a position, as in TF1: clipping by the global norm depends on it.
     assert isinstance(words, tf.IndexedSlices)
-    assert words.values.shape[0] == golden["input_ids"].size
+    tokens = golden["input_mask"].sum() if is_fused else golden["input_ids"].size
+    assert words.values.shape[0] == tokens
+    assert sum(isinstance(gradient, tf.IndexedSlices) for gradient in gradients.values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -75,8 +81,16 @@ def test_frozen_encoder_has_no_trainable_variables_but_drops_out_in_training(sma
     assert np.abs(encoder(small_inputs, training=True) - encoder(small_inputs)).max() > 0.01
 
 
-def test_dropout_is_reproducible_from_a_seed_and_resumes_from_its_state(small_source, small_inputs, tmp_path):
-    encoder = SentenceEncoder(small_source, "avg", trainable=True)
+def saved_model_encoder(source, monkeypatch):
+    """Encoder that is trained as its SavedModel has it."""
+    monkeypatch.setattr("bert_flow_tf.encoder.layer.proved_before", lambda graph, prove: False)
+    return SentenceEncoder(source, "avg", trainable=True)
+
+
+def test_dropout_is_reproducible_from_a_seed_and_resumes_from_its_state(
+    small_source, small_inputs, tmp_path, monkeypatch
+):
+    encoder = saved_model_encoder(small_source, monkeypatch)
     step = tf.function(lambda inputs: encoder(inputs, training=True))
     encoder.seed_dropout(5)
     first, second = step(small_inputs).numpy(), step(small_inputs).numpy()
@@ -91,6 +105,46 @@ def test_dropout_is_reproducible_from_a_seed_and_resumes_from_its_state(small_so
     assert not np.array_equal(step(small_inputs), first)
     checkpoint.read(path).assert_consumed()
     np.testing.assert_array_equal(step(small_inputs), third)
+
+
+def test_with_numbers_dropout_is_that_of_seed_and_number_alone(small_source, small_inputs):
+    encoder = SentenceEncoder(small_source, "avg", trainable=True)
+    assert encoder.numbers_occurrences and encoder.dropout_state == []
+    encoder.seed_dropout(5)
+
+    def embeddings(numbers, rows=(0, 1)):
+        inputs = {name: tf.gather(value, rows) for name, value in small_inputs.items()}
+        return encoder(inputs | {"occurrence": tf.constant(numbers, tf.int64)}, training=True).numpy()
+
+    first = embeddings([0, 1])
+    np.testing.assert_array_equal(embeddings([0, 1]), first)
+    np.testing.assert_allclose(embeddings([1, 0], rows=(1, 0)), first[::-1], atol=2e-6)
+    assert np.abs(embeddings([2, 3]) - first).max() > 1e-2
+    # Without numbers the embeddings are those without dropout, whatever the seed.
+    inputs = small_inputs | {"occurrence": tf.constant([0, 1], tf.int64)}
+    np.testing.assert_array_equal(encoder(inputs), encoder(small_inputs))
+    encoder.seed_dropout(6)
+    assert np.abs(embeddings([0, 1]) - first).max() > 1e-2
+
+
+def test_replicas_drop_the_same_of_a_sentence_wherever_it_is(small_source, small_inputs):
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        encoder = SentenceEncoder(small_source, "avg", trainable=True)
+    encoder.seed_dropout(5)
+    inputs = small_inputs | {"occurrence": tf.constant([3, 4], tf.int64)}
+    expected = encoder(inputs, training=True)
+
+    @tf.function
+    def step():
+        def one():
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            return encoder({name: value[replica : replica + 1] for name, value in inputs.items()}, training=True)
+
+        return strategy.run(one)
+
+    found = tf.concat(strategy.experimental_local_results(step()), axis=0)
+    np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
 def test_replicas_draw_masks_of_their_own_and_repeat_them_from_a_seed(small_source, small_inputs):

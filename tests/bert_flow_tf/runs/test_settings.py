@@ -80,19 +80,9 @@ def test_a_value_that_makes_no_sense_is_named(changes, message):
     assert message in command_line_message(caught.value)
 
 
-@pytest.mark.differs("computed once, without dropout")
-def test_embeddings_are_cached_where_the_encoder_is_frozen_unless_told_otherwise():
-    assert make_settings(num_examples=0).caches_embeddings
-    assert not make_settings(num_examples=0, cache_embeddings=False).caches_embeddings
-    assert not make_settings(num_examples=0, l2_penalty=0.1).caches_embeddings
-    assert not make_settings(num_examples=5).caches_embeddings
-
-
 def test_training_depends_on_no_flag_of_where_to_read_and_what_to_report():
     moved = {"data_dir": "b", "output_parent_dir": "c", "exp_name": "d", "do_predict": True, "overwrite": True}
     assert make_settings(**moved).what_training_depends_on() == make_settings().what_training_depends_on()
-    explicit = make_settings(num_examples=0, cache_embeddings=True)
-    assert explicit.what_training_depends_on() == make_settings(num_examples=0).what_training_depends_on()
 
 
 def test_training_depends_on_what_changes_its_numbers():

@@ -116,9 +116,55 @@ def test_a_buffer_of_1000_pairs_shuffles():
 @pytest.mark.parametrize(("pad_to_max", "length"), [(False, 5), (True, 10)])
 def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max, length):
     features = input_pipeline.token_features(make_pairs(tokenizer), tokenizer, 10, pad_to_max)
-    tokens = features(tf.constant([2, 0], tf.int64))
+    tokens = features(tf.constant([2, 0], tf.int64), tf.constant([[8, 9], [10, 11]], tf.int64))
+    np.testing.assert_array_equal(tokens.pop("occurrence"), [[8, 9], [10, 11]])
     ids = np.zeros([2, 2, length], np.int32)
     ids[0, 0, :5], ids[0, 1, :3] = [2, 5, 6, 7, 3], [2, 27, 3]
     ids[1, 0, :3], ids[1, 1, :3] = [2, 5, 3], [2, 25, 3]
     np.testing.assert_array_equal(tokens["input_word_ids"], ids)
     np.testing.assert_array_equal(tokens["input_mask"], ids > 0)
+
+
+def test_every_sentence_of_every_step_has_a_number_of_its_own(tokenizer):
+    pairs = make_pairs(tokenizer)
+    features = input_pipeline.token_features(pairs, tokenizer, 10, pad_to_max=False)
+    batches = input_pipeline.training_batches(features, pairs.labels, batch_size=4, seed=3, skip_steps=1)
+    numbers = [inputs["occurrence"].numpy() for inputs, _ in batches.take(2)]
+    np.testing.assert_array_equal(numbers[0], 8 + np.arange(8).reshape(4, 2))
+    np.testing.assert_array_equal(numbers[1], 16 + np.arange(8).reshape(4, 2))
+
+
+def embedded(pairs, calls, *, steps=7, skip_steps=0):
+    """Pairs of embeddings and labels of the steps; an embedding is a sentence's first id, and its number."""
+
+    def embed(pieces, occurrences):
+        calls.append(occurrences)
+        return np.stack([pieces[:, :1].to_tensor()[:, 0].numpy(), occurrences], axis=1).astype(np.float32)
+
+    options = {"size": 2, "batch_size": 4, "seed": 3, "steps": steps, "skip_steps": skip_steps}
+    batches = input_pipeline.embedded_batches(embed, pairs, **options)
+    return [(inputs["embedding"].numpy(), labels.numpy()) for inputs, labels in batches]
+
+
+def test_embeddings_ahead_of_the_steps_are_those_of_the_same_pairs_and_numbers(tokenizer, monkeypatch):
+    monkeypatch.setattr(input_pipeline, "SENTENCES_AHEAD", 24)
+    pairs = make_pairs(tokenizer)
+    labels = np.arange(len(pairs), dtype=np.float32)
+    pairs = input_pipeline.Pairs(pairs.pieces, labels)
+    calls = []
+    batches = embedded(pairs, calls)
+    expected = batch_labels(pairs, tokenizer, 7)
+    assert [labels.tolist() for _, labels in batches] == expected
+    # Three steps at a time, and none after the last.
+    assert [len(numbers) for numbers in calls] == [24, 24, 8]
+    first_ids = pairs.pieces[:, :1].to_tensor()[:, 0].numpy().reshape(-1, 2)
+    for step, (embeddings, labels) in enumerate(batches):
+        np.testing.assert_array_equal(embeddings[..., 0], first_ids[labels.astype(int)])
+        np.testing.assert_array_equal(embeddings[..., 1].reshape(-1), 8 * step + np.arange(8))
+    # A resumed run computes the sentences of its first group together again.
+    later = []
+    resumed = embedded(pairs, later, skip_steps=4)
+    assert [numbers.tolist() for numbers in later] == [numbers.tolist() for numbers in calls[1:]]
+    for found, wanted in zip(resumed, batches[4:], strict=True):
+        np.testing.assert_array_equal(found[0], wanted[0])
+        np.testing.assert_array_equal(found[1], wanted[1])
