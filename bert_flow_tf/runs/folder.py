@@ -75,8 +75,9 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
     make_directory(path.parent)
     if record is not None:
-        # First: an interrupted command finds no result without its record, nor one beside the record of another.
-        path.unlink(missing_ok=True)
+        # An interrupted command leaves no result without its record, nor one beside the record of another.
+        if overwrite:
+            path.unlink(missing_ok=True)
         write_json(path.with_suffix(".json"), record)
     write_atomically(path, text)
 

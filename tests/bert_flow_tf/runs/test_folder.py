@@ -129,3 +129,14 @@ def test_results_that_differ_are_kept_unless_overwritten(tmp_path):
     write_result(path, "0.6\n", overwrite=True)
     assert path.read_text() == "0.6\n"
     assert [file.name for file in path.parent.iterdir()] == ["test_results.tsv"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_only_results_that_are_replaced_go_before_their_record_is_written(tmp_path, overwrite):
+    path = tmp_path / "test_results.tsv"
+    path.write_text("0.5\n")
+    # Here the record cannot be written.
+    path.with_suffix(".json").mkdir()
+    with pytest.raises(OSError):
+        write_result(path, "0.5\n", overwrite, records.MADE_BY)
+    assert path.exists() != overwrite
