@@ -265,6 +265,10 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
             if path.is_dir() and not path.is_symlink():
                 found[f"{name}/"] = ""
                 continue
+            if path.parent.name == "proved":
+                # Called by the digest of a SavedModel: how many there are is the same.
+                found["proved"] = f"{found.get('proved', '')}+"
+                continue
             if _UNEQUAL.search(name):
                 found[_SERIES.sub("tfevents", name)] = ""
                 continue
