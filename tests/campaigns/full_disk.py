@@ -48,6 +48,7 @@ def _leave_free(folder: pathlib.Path, free: int) -> None:
 def violations(run: Run, start: pathlib.Path, whole: Uninterrupted, limits: int, on_tmpfs: bool) -> Iterator[str]:
     """For each limit that is tried what the command does wrong with it, "" for nothing."""
     most = 2 * whole.bytes_written if on_tmpfs else whole.largest_file
+    status = None
     with work(start, tmpfs if on_tmpfs else contextlib.nullcontext) as folder:
         for number in range(limits):
             limit = round((most + 1) * (number / max(1, limits - 1)) ** 2)
@@ -69,7 +70,7 @@ def violations(run: Run, start: pathlib.Path, whole: Uninterrupted, limits: int,
             yield f"{limit:,} of {most:,} bytes: {'; '.join(wrong)}" if wrong else ""
         if on_tmpfs:
             _leave_free(folder, _PLENTY)
-        if status:
+        if status != 0:
             process = Forked(run, folder)
             status = process.end()
         wrong = f"exit status {status}: {process.said().splitlines()[-1:]}" if status else ""
