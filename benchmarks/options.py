@@ -4,6 +4,7 @@ import dataclasses
 import os
 import sys
 
+from bert_flow_tf.encoder.cpu import usable_cpus
 from bert_flow_tf.errors import UserError
 
 
@@ -24,11 +25,6 @@ class Options:
     repeats: int = 3
     threads: int = 1
     quick: bool = False
-
-
-def usable_cpus() -> int:
-    """Number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def limit_threads(threads: int) -> None:

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder import stream
-from bert_flow_tf.encoder.bfloat16 import multiplies_bfloat16
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import SentenceBatcher
@@ -53,9 +52,10 @@ class BertFlow:
       source: of that encoder.
       record: what results say of the model: pooling, length, and what it learned on.
       encoder_trained: whether the encoder has other weights than `source`.
-      dtype: "float32", or "bfloat16" for the encoder's matrices, and their products where the machine has units for
-        these: a GPU of compute capability 8.0 or more, or a CPU with AVX-512 BF16, AMX or Arm's BF16. Elsewhere the
-        arithmetic stays float32. The rounded matrices are a copy; `save` and `export` write the float32 ones.
+      dtype: "float32", or "bfloat16" for the encoder's matrices, and their products where these are faster so: on a
+        GPU of compute capability 8.0 or more, and on a CPU if a layer that is measured is (once, see
+        `encoder.arithmetic`). Elsewhere the arithmetic stays float32. The rounded matrices are a copy; `save` and
+        `export` write the float32 ones.
 
     Attributes:
       record: as above, of the model as it is now.
@@ -82,9 +82,7 @@ class BertFlow:
         self.tokenizer = Tokenizer.from_source(source)
         self.encoder = model.encoder
         self.dtype = dtype
-        self.pooled = self.encoder
-        if dtype == "bfloat16":
-            self.pooled = self.encoder.rounded_to_bfloat16(multiplies_bfloat16())
+        self.pooled = self.encoder.rounded_to_bfloat16() if dtype == "bfloat16" else self.encoder
         self._use(model, record)
 
     def _use(self, model: SiameseBertFlow, record: Model) -> None:

@@ -5,6 +5,7 @@ import click
 from bert_flow_tf.commands.options import ModelOptions, SentenceInput, WholeNumber, input_options, model_options
 from bert_flow_tf.commands.outputs import own_file
 from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer, format_of
+from bert_flow_tf.serving import DTYPES
 
 
 @click.command()
@@ -17,6 +18,9 @@ from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer
 @click.option(
     "--batch_size", type=WholeNumber(1), metavar="N", help="Sentences per step; by default the fastest number."
 )
+@click.option(
+    "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Of the encoder's matrices; see docs/calibrate.md."
+)
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
@@ -25,6 +29,7 @@ def encode(
     out: str,
     output_format: str | None,
     batch_size: int | None,
+    dtype: str,
     normalize: bool,
     overwrite: bool,
 ) -> None:
@@ -42,7 +47,7 @@ def encode(
     if out != STDOUT:
         own_file(out, overwrite=overwrite)
     sentences = source.read()
-    loaded = model.load()
+    loaded = model.load(dtype=dtype)
     n = 0
     with embedding_writer(out, file_format=output_format, width=loaded.embedding_size) as write:
         for part, embeddings in loaded.encode_parts(sentences, batch_size, normalize_embeddings=normalize):

@@ -14,6 +14,7 @@ import click
 
 from bert_flow_tf.errors import UserError, is_plain_number
 from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
+from bert_flow_tf.serving import DTYPES
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -94,19 +95,20 @@ class ModelOptions:
         path = pathlib.Path(self.model)
         return path if path.is_dir() else path.parent
 
-    def load(self) -> "BertFlow":
+    def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
         """The model; raises `UserError` if a run is not finished, or an encoder cannot be found or does not fit."""
         # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
         from bert_flow_tf.api import BertFlow
 
         if self.model:
-            return BertFlow.from_pretrained(self.model)
+            return BertFlow.from_pretrained(self.model, dtype=dtype)
         assert self.bert_hub is not None  # `model_options` lets only one of the two be missing
         return BertFlow.from_hub(
             self.bert_hub,
             preprocess_hub=self.preprocess_hub,
             pooling=self.sentence_embedding_type or "avg",
             max_seq_length=self.max_seq_length or (64 if self.embeds_sentences else 3),
+            dtype=dtype,
         )
 
 

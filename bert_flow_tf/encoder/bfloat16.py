@@ -2,18 +2,8 @@
 
 import tensorflow as tf
 
-from bert_flow_tf.encoder.cpu import bfloat16_units
 from bert_flow_tf.encoder.fused_bert import FusedBert
 from bert_flow_tf.encoder.pooling import Pooling
-
-
-def multiplies_bfloat16() -> bool:
-    """Whether the visible GPUs, or else the CPU, say they have units for products of bfloat16: slow without."""
-    gpus = tf.config.get_visible_devices("GPU")
-    if gpus:
-        details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
-        return all(each.get("compute_capability", (0, 0)) >= (8, 0) for each in details)
-    return bool(bfloat16_units())
 
 
 class RoundedEncoder:
@@ -22,8 +12,8 @@ class RoundedEncoder:
     Biases and norms are the encoder's own variables. Sums, attention, norms and activations stay float32.
 
     Args:
-      multiply_in_bfloat16: whether products round what they multiply, which needs a processor with units for it to be
-        fast; else the rounded matrices are kept as float32, and all arithmetic is float32.
+      multiply_in_bfloat16: whether products round what they multiply, see `arithmetic.multiplies_bfloat16`; else the
+        rounded matrices are kept as float32, and all arithmetic is float32.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
 """What the operating system says about the CPU."""
 
+import os
 import pathlib
 
 _CPUINFO = pathlib.Path("/proc/cpuinfo")
@@ -12,6 +13,11 @@ def cpu_fields() -> dict[str, str]:
         return {}
     lines = (line.partition(":") for line in _CPUINFO.read_text().split("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in lines}
+
+
+def usable_cpus() -> int:
+    """Number of CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def bfloat16_units() -> list[str]:

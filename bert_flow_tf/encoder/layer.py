@@ -11,6 +11,7 @@ import tensorflow_hub as hub
 import tf_keras
 from absl import logging
 
+from bert_flow_tf.encoder.arithmetic import multiplies_bfloat16
 from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
 from bert_flow_tf.encoder.convert.from_run import floating_variables, refusing_damaged_model
 from bert_flow_tf.encoder.dropout import dropout_rates
@@ -157,8 +158,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """The SavedModel's outputs without dropout."""
         return self._hub_layer(inputs, training=False)
 
-    def rounded_to_bfloat16(self, multiply_in_bfloat16: bool) -> RoundedEncoder:
-        """`RoundedEncoder` of the encoder's weights as they are now.
+    def rounded_to_bfloat16(self, multiply_in_bfloat16: bool | None = None) -> RoundedEncoder:
+        """`RoundedEncoder` of the encoder's weights as they are now; None takes the arithmetic that is faster here.
 
         Raises:
           UserError: it is not a BERT of tf-models.
@@ -169,6 +170,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
                 f"dtype: found bfloat16 with {self.source.bert_hub}, expected it with a BERT of tf-models-official"
             )
         variables = self.variables_by_name
+        if multiply_in_bfloat16 is None:
+            multiply_in_bfloat16 = _outside_of_strategies(lambda: multiplies_bfloat16(variables))
         return RoundedEncoder(fused, self._pooling, variables, self.embedding_size, multiply_in_bfloat16)
 
     @property

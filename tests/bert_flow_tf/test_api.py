@@ -80,9 +80,9 @@ def test_encode_applies_flow_then_low_dim(loaded, tiny_encoder_dir):
     assert reduced.embedding_size == 4
 
 
-@pytest.mark.parametrize("has_units", [False, True])
-def test_bfloat16_is_near_float32_in_all_that_is_asked_of_it(loaded, sts_run, monkeypatch, has_units):
-    monkeypatch.setattr("bert_flow_tf.api.multiplies_bfloat16", lambda: has_units)
+@pytest.mark.parametrize("is_faster", [False, True])
+def test_bfloat16_is_near_float32_in_all_that_is_asked_of_it(loaded, sts_run, monkeypatch, is_faster):
+    monkeypatch.setattr("bert_flow_tf.encoder.layer.multiplies_bfloat16", lambda variables: is_faster)
     rounded = BertFlow.load(sts_run, dtype="bfloat16")
     assert rounded.dtype == "bfloat16"
     for ask in ("encode", "log_prob"):

@@ -51,6 +51,12 @@ def test_encode_writes_what_the_model_gives_to_a_file_and_to_standard_output(sav
     np.testing.assert_allclose(np.load(io.BytesIO(outcome.stdout_bytes)), expected / norms, rtol=0, atol=1e-5)
 
 
+def test_encode_in_bfloat16_is_near_and_not_the_same(saved, sentences_file, expected, tmp_path):
+    out = tmp_path / "e.npy"
+    succeeds("encode", "--model", saved, "--input", sentences_file, "--out", out, "--dtype", "bfloat16")
+    assert 1e-4 < np.abs(np.load(out) - expected).max() <= 0.05 * np.abs(expected).max()
+
+
 def test_similarity_prints_a_cosine_a_line(saved, expected, tmp_path):
     normalized = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     cosines = normalized[:3] @ normalized[5]

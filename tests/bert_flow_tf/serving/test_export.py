@@ -98,6 +98,15 @@ def test_bfloat16_halves_every_matrix_of_the_encoder(bfloat16_export):
     assert len(kept) == 22
 
 
+@pytest.mark.parametrize("is_faster", [False, True])
+def test_bfloat16_is_kept_and_said_to_be_slower_where_it_is(sts_model, tmp_path, monkeypatch, caplog, is_faster):
+    monkeypatch.setattr("bert_flow_tf.serving.export.multiplies_bfloat16", lambda variables: is_faster)
+    path = sts_model.export(tmp_path, dtype="bfloat16").path
+    assert ("float32 is faster on this machine" in caplog.text) is not is_faster
+    types = tf.train.load_checkpoint(str(path / "variables" / "variables")).get_variable_to_dtype_map().values()
+    assert tf.bfloat16 in types
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
