@@ -1,6 +1,7 @@
 """A TF-Hub BERT as a layer that gives one vector per sentence."""
 
 import concurrent.futures
+import copy
 import hashlib
 import re
 from collections.abc import Callable
@@ -33,6 +34,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     Attributes:
       embedding_size, hidden_size: length of an embedding, and width of the encoder.
+      traced_embed: `embed` as a `tf.function`.
       max_seq_length, num_types, vocab_size: positions, token types and rows of word embeddings that the encoder has;
         None where no variable shows it.
 
@@ -44,15 +46,13 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def __init__(self, source: EncoderSource, sentence_embedding_type: str, *, trainable: bool) -> None:
         super().__init__(trainable=trainable, name="sentence_encoder")
         self.source = source
-        self.sentence_embedding_type = sentence_embedding_type
         with refusing_damaged_model(source.bert_hub, "an encoder"):
             # Loaded here: to load it, KerasLayer would import Keras 3, which takes two seconds, and not use it.
             self._hub_layer = hub.KerasLayer(hub.load(str(source.encoder_dir)), trainable=trainable)
         outputs = self._probe()
         self.num_layers = len(outputs["encoder_outputs"])
         self.hidden_size = outputs["sequence_output"].shape[-1]
-        self._pooling = pooling(sentence_embedding_type, self.num_layers)
-        self.embedding_size = self._pooling.vectors * self.hidden_size
+        self._set_pooling(sentence_embedding_type)
         self.max_seq_length = self._rows("position_embedding")
         self.num_types = self._rows("type_embeddings")
         self.vocab_size = self._rows("word_embeddings")
@@ -73,6 +73,20 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self._looked_for_fused = False
         self._trainable_bert: TrainableBert | None = None
         self._looked_for_trainable = False
+
+    def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":
+        """The encoder with another pooling, on the same variables; raises `ArgumentError` if there is no such one."""
+        encoder = copy.copy(self)
+        encoder._set_pooling(sentence_embedding_type)
+        return encoder
+
+    @tf.__internal__.tracking.no_automatic_dependency_tracking
+    def _set_pooling(self, sentence_embedding_type: str) -> None:
+        self.sentence_embedding_type = sentence_embedding_type
+        self._pooling = pooling(sentence_embedding_type, self.num_layers)
+        self.embedding_size = self._pooling.vectors * self.hidden_size
+        # Traced once, for all copies.
+        self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs.

@@ -84,7 +84,7 @@ class SentenceBatcher:
 
     Args:
       encode: from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape]: an encoder's `embed`,
-        say; it is traced once.
+        say; it is traced once, if it is no `tf.function` yet.
       tokenizer: `Tokenizer`.
       shape: of a sentence's value.
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
@@ -104,7 +104,8 @@ class SentenceBatcher:
         takes_occurrences: bool = False,
     ) -> None:
         specs = TOKEN_SPECS | ({"occurrence": tf.TensorSpec([None], tf.int64)} if takes_occurrences else {})
-        self._function = tf.function(encode, input_signature=[specs], autograph=False)
+        is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
+        self._function = encode if is_traced else tf.function(encode, input_signature=[specs], autograph=False)
         self._tokenizer = tokenizer
         self._shape = tuple(shape)
         self._max_seq_length = max_seq_length
@@ -216,9 +217,8 @@ def embed(
     A sentence that recurs is computed once; see `SentenceBatcher` for `max_seq_length` and `pad_to_max`.
     """
     shape = (encoder.embedding_size,)
-    batcher = SentenceBatcher(
-        encoder.embed, tokenizer, shape=shape, max_seq_length=max_seq_length, pad_to_max=pad_to_max
-    )
+    function = encoder.traced_embed if isinstance(encoder, SentenceEncoder) else encoder.embed
+    batcher = SentenceBatcher(function, tokenizer, shape=shape, max_seq_length=max_seq_length, pad_to_max=pad_to_max)
     sentences, rows = distinct(pieces)
     with tqdm(total=int(sentences.nrows()), desc="embed", unit="sentence", disable=None) as progress:
         return batcher.encode_pieces(sentences, progress=progress)[rows]

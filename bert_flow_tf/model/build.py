@@ -14,6 +14,7 @@ from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint
 from bert_flow_tf.encoder.convert.weights import check_arrays
 from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.shared import frozen_encoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
@@ -162,7 +163,11 @@ def build_model(
     Raises:
       UserError: flow, `low_dim` or `max_seq_length` do not fit the encoder.
     """
-    encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
+    if not trainable and model.encoder.fingerprint == source.fingerprint:
+        encoder = frozen_encoder(source, model.pooling)
+    else:
+        # Training, or a checkpoint, changes its variables.
+        encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
     if encoder.max_seq_length and model.max_seq_length > encoder.max_seq_length:
         raise ArgumentError(
             f"max_seq_length: found {model.max_seq_length}, expected at most {encoder.max_seq_length}, "

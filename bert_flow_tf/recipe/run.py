@@ -98,6 +98,9 @@ def run(
                 print(f"\n{heading}", flush=True)
                 state = None if stamp is None else stamp.state
                 results.append((_run_stage(stage, stamps, state, execute or worker.run), False))
+                if stage.trains_encoder:
+                    # TensorFlow would keep the memory that training took, several times what the others need.
+                    worker.end()
         return results
 
 

@@ -71,6 +71,7 @@ class Stage:
     makes: pathlib.Path | None = None  # Deleted under --overwrite; None if it adds to another stage's directory.
     resumes: bool = True  # Whether the command resumes what an interrupted one left.
     begins_with: pathlib.Path | None = None  # Run whose last checkpoint it begins with; None for the recipe's own.
+    trains_encoder: bool = False
     predicts: Target | None = None  # Whose cosines it writes, into `prediction_path`.
 
     @property
@@ -142,7 +143,8 @@ class StageBuilder:
         self._target_data = {"data": _digest_of_data(recipe.target.folder)}
         self.nli: Stage | None = None
         if recipe.with_nli:
-            self.nli = self._siamese("NLI fine-tuning", recipe.nli_name, NLI_FLAGS, on_nli=True)
+            nli = self._siamese("NLI fine-tuning", recipe.nli_name, NLI_FLAGS, on_nli=True)
+            self.nli = dataclasses.replace(nli, trains_encoder=True)
             self._weights = {"NLI fine-tuning": _digest(self.nli.settings)}
 
     def scores(self, kind: str, title: str) -> Stage:

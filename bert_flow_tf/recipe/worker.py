@@ -1,4 +1,4 @@
-"""The process that runs the stages' commands, one after the other: TensorFlow is loaded once.
+"""The process that runs the stages' commands, one after the other: TensorFlow and a frozen encoder are loaded once.
 
 A command that fails ends it, with what it printed and its exit status, as a process of its own would end. Where nobody
 is left to ask it for another, it ends after the command that it is in.
@@ -9,7 +9,6 @@ import gc
 import importlib
 import multiprocessing
 import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -17,11 +16,12 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from types import FrameType
 
+from bert_flow_tf.encoder.shared import sharing_encoders
 from bert_flow_tf.errors import exit_status
 
 
 class Worker:
-    """A context whose process starts with the first command, and whose end waits for the process."""
+    """A context whose process starts with the first command, and is waited for at the context's end."""
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
@@ -31,9 +31,14 @@ class Worker:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Ends the process, with all that TensorFlow keeps of memory; another command starts a new one."""
         if self._connection is not None and self._process is not None:
             self._connection.close()
             self._process.wait()
+            self._process = None
 
     def run(self, command: Sequence[str]) -> int:
         """Exit status of `python -m MODULE ARGUMENTS`, negative for a signal; not 0, it is that of the process.
@@ -101,24 +106,17 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status of the process, whose only argument is the descriptor of its end of the pipe."""
     connection = Connection(int(arguments[0]))
     # Whoever asked has ended.
-    with connection, contextlib.suppress(EOFError, ConnectionError):
+    with connection, sharing_encoders(), contextlib.suppress(EOFError, ConnectionError):
         while True:
             _, _, module, *rest = connection.recv()
             status = importlib.import_module(module).run_command(rest)
             sys.stdout.flush()
             if status:
                 return status
-            _forget()
+            # What the command leaves: else it would be there beside what the next one makes.
+            gc.collect()
             connection.send(None)
     return 0
-
-
-def _forget() -> None:
-    """Frees what a command has left in memory, whose highest use is then the next command's own."""
-    gc.collect()
-    # Linux's way; elsewhere the highest use is that of all commands so far.
-    with contextlib.suppress(OSError):
-        pathlib.Path("/proc/self/clear_refs").write_text("5")
 
 
 if __name__ == "__main__":

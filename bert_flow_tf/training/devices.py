@@ -1,5 +1,7 @@
 """The devices that a run computes on, and TensorFlow's seeds."""
 
+import functools
+
 import tensorflow as tf
 import tf_keras
 
@@ -32,5 +34,11 @@ def configure_devices(devices: DeviceSettings, seed: int, batch_size: int | None
         names = [f"/cpu:{i}" for i in range(wanted)]
     if batch_size is not None and batch_size % len(names):
         raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {len(names)} replicas")
+    return _strategy(tuple(names), wanted > 1)
+
+
+@functools.cache
+def _strategy(names: tuple[str, ...], on_cpus: bool) -> tf.distribute.Strategy:
+    """The strategy of a process over these devices: variables of one are of no use to another."""
     # On CPUs TensorFlow's collective operations tie a process to the first number of replicas that it trains on.
-    return tf.distribute.MirroredStrategy(names, tf.distribute.ReductionToOneDevice() if wanted > 1 else None)
+    return tf.distribute.MirroredStrategy(list(names), tf.distribute.ReductionToOneDevice() if on_cpus else None)

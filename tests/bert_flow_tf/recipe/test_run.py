@@ -108,6 +108,20 @@ def test_a_worker_that_is_killed_is_named_and_the_next_run_goes_on_in_that_stage
     assert errors == ""
 
 
+def test_nli_fine_tuning_has_a_process_of_its_own(workplace, tmp_path, monkeypatch, capfd):
+    planned = stages_of(read_environment(workplace.environ))
+    assert [stage.name for stage in planned if stage.trains_encoder] == ["nli_demo_1234"]
+    (tmp_path / "commands.py").write_text("import os\ndef run_command(arguments):\n    print('process', os.getpid())\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    stages = [
+        Stage(name, name, "commands", (), {}, tmp_path / name, trains_encoder=name == "nli")
+        for name in ("nli", "scores", "flow")
+    ]
+    run(stages, tmp_path)
+    nli, scores, flow = [line for line in capfd.readouterr().out.splitlines() if line.startswith("process")]
+    assert nli != scores == flow
+
+
 @pytest.mark.parametrize("is_evaluated", [False, True])
 def test_a_stage_interrupted_after_its_training_is_evaluated_by_the_same_command_once(workplace, is_evaluated):
     flow = "nli_demo_1234_STS-B_avg_flow"

@@ -26,7 +26,7 @@ def saves():
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, save)
     say("ready")
-    time.sleep(60)
+    time.sleep(120)
 
 def tells_its_process():
     say(os.getpid())
@@ -83,7 +83,7 @@ def start(tmp_path, monkeypatch):
 
 
 def _wait_until(condition):
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.01)
@@ -95,7 +95,7 @@ def _worker_of(process):
 
 
 def test_commands_share_a_process_that_ends_with_the_last(start):
-    said, _ = start("tells_its_process", "prints", "tells_its_process").communicate(timeout=30)
+    said, _ = start("tells_its_process", "prints", "tells_its_process").communicate(timeout=120)
     first, zero, printed, *rest = said.splitlines()
     # What a command prints comes before its status.
     assert (zero, printed, rest) == ("0", "printed", ["0", first, "0"])
@@ -109,7 +109,7 @@ def test_commands_share_a_process_that_ends_with_the_last(start):
 def test_a_command_that_fails_ends_it_with_the_status_and_the_words_of_a_process_of_its_own(
     start, command, status, error
 ):
-    said, errors = start("prints", command).communicate(timeout=30)
+    said, errors = start("prints", command).communicate(timeout=120)
     assert said.splitlines() == ["printed", "0", status]
     assert errors.splitlines()[-1] == error
 
@@ -123,13 +123,13 @@ def test_what_asks_it_to_end_asks_the_command_once_and_is_waited_for(start, numb
     assert process.stdout.readline() == "ready\n"
     # As a terminal does: to the whole group.
     os.killpg(process.pid, number)
-    said, errors = process.communicate(timeout=30)
+    said, errors = process.communicate(timeout=120)
     assert said.splitlines() == [f"saved {int(received)}", f"ended by {int(number)}"]
     assert errors == ""
 
 
 def test_a_command_stops_and_continues_with_who_started_it_and_quits_with_it(start):
-    process = start("sleeps 60")
+    process = start("sleeps 120")
     worker = _worker_of(process)
 
     def is_stopped():
@@ -140,7 +140,7 @@ def test_a_command_stops_and_continues_with_who_started_it_and_quits_with_it(sta
     process.send_signal(signal.SIGCONT)
     _wait_until(lambda: not is_stopped())
     process.send_signal(signal.SIGQUIT)
-    assert process.communicate(timeout=30)[0] == f"ended by {int(signal.SIGQUIT)}\n"
+    assert process.communicate(timeout=120)[0] == f"ended by {int(signal.SIGQUIT)}\n"
     assert not worker.exists()
 
 
@@ -148,20 +148,20 @@ def test_what_is_ignored_reaches_no_command(start):
     process = start("sleeps 1", before=["nohup"])
     _worker_of(process)
     process.send_signal(signal.SIGHUP)
-    assert process.communicate(timeout=30)[0].splitlines() == ["done", "0"]
+    assert process.communicate(timeout=120)[0].splitlines() == ["done", "0"]
 
 
 def test_a_worker_that_is_killed_is_said_to_be(start):
-    process = start("sleeps 60")
+    process = start("sleeps 120")
     os.kill(int(_worker_of(process).name), signal.SIGKILL)
-    assert process.communicate(timeout=30) == (f"{-signal.SIGKILL}\n", "")
+    assert process.communicate(timeout=120) == (f"{-signal.SIGKILL}\n", "")
 
 
 def test_a_worker_whose_parent_is_killed_ends_after_its_command(start):
-    process = start("sleeps 1", "sleeps 60")
+    process = start("sleeps 1", "sleeps 120")
     worker = _worker_of(process)
     process.kill()
     assert worker.exists()
     assert process.stdout.readline() == "done\n"
     _wait_until(lambda: not worker.exists())
-    assert process.communicate(timeout=30) == ("", "")
+    assert process.communicate(timeout=120) == ("", "")
