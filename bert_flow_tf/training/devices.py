@@ -34,6 +34,10 @@ def configure_devices(devices: DeviceSettings, seed: int, batch_size: int | None
         names = [f"/cpu:{i}" for i in range(wanted)]
     if batch_size is not None and batch_size % len(names):
         raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {len(names)} replicas")
+    if len(names) == 1 and not (wanted and gpus):
+        # TensorFlow's default strategy. A mirrored one of a single replica has an iterator whose end waits for a thread
+        # that sleeps for up to as long as the iterator has lived, at most a minute.
+        return tf.distribute.get_strategy()
     return _strategy(tuple(names), wanted > 1)
 
 

@@ -145,7 +145,7 @@ def embedded_batches(
     groups = _order(len(pairs), batch_size, seed).take(steps).batch(group).skip(groups_done)
 
     def embedded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for numbers, indices in groups.as_numpy_iterator():
+        for numbers, indices in groups.with_options(_options()).as_numpy_iterator():
             rows = np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
             occurrences = (numbers[:, np.newaxis] * 2 * batch_size + np.arange(2 * batch_size)).reshape(-1)
             embeddings = embed(tf.gather(pairs.pieces, rows), occurrences)
@@ -167,9 +167,15 @@ def _order(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
 
 def _for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
     """The batches, fetched ahead; every replica takes its part of each: no sharding."""
+    return batches.prefetch(2).with_options(_options())
+
+
+def _options() -> tf.data.Options:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return batches.prefetch(2).with_options(options)
+    # There is nothing to tune, and the iterator's end would wait for the thread that does it, see `configure_devices`.
+    options.autotune.enabled = False
+    return options
 
 
 def token_features(pairs: Pairs, tokenizer: Tokenizer, max_seq_length: int, pad_to_max: bool) -> Features:

@@ -100,7 +100,9 @@ def test_embeddings_after_twelve_steps_are_those_of_tf1(trained, deviation):
     for name in ("embedding_a", "embedding_b"):
         expected = arrays[f"final/{name}"]
         worst = np.abs(outputs[name] - expected).max() / np.abs(expected).max()
-        deviation("twelve training steps, final embeddings", worst, 2e-4)
+        # Of the penalised run, weights that begin half a unit in the last place apart end up to 2.8e-4 apart, by the
+        # SavedModel itself (four trials): Adam without bias correction makes a whole step of a gradient's rounding.
+        deviation("twelve training steps, final embeddings", worst, 5e-4)
     worst = np.abs(outputs["cos_similarity"] - arrays["final/cos_similarity"]).max()
     deviation("twelve training steps, final cosines, absolute", worst, 1e-4)
 
