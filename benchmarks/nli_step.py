@@ -1,8 +1,9 @@
 """One step of siamese training on NLI, as the recipe fine-tunes BERT: `run_siamese` against a PyTorch loop.
 
 Ours is `run_siamese --task_name=ALLNLI` in this process, with one more Keras callback: it times the steps and lets the
-other process take its steps between ours, A B, B A. Theirs (`torch_nli`) is transformers' BERT with AdamW. Both start
-from the same weights and see the same pairs in the same order, 16 a step, padded to the longest sentence.
+other processes take their steps between ours, A B, B A. Theirs (`torch_nli`) is transformers' BERT with PyTorch's AdamW
+as it is by default, and, beside that, with its fused kernel. All start from the same weights and see the same pairs in
+the same order, 16 a step, padded to the longest sentence.
 
 Compared first are losses and norms of gradients, of an encoder whose rates of dropout are 0, at a learning rate of 0:
 TensorFlow 1's Adam, which ours is, and PyTorch's differ in the correction of their moments.
@@ -12,6 +13,7 @@ needed, at the rate of `floor`.
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -40,6 +42,8 @@ WARM_UP = 10
 STEPS_PER_BLOCK = 10
 QUICK_STEPS = 2  # each of these
 COMPARED_STEPS = 5
+# Name -> whether AdamW is fused.
+THEIRS = {"pytorch": False, "pytorch, fused AdamW": True}
 # Largest difference of a loss, and of a norm, relative to it.
 LARGEST_DIFFERENCE = 1e-4
 # Forward, and backward to the inputs and to the weights.
@@ -60,8 +64,14 @@ def measure(options: Options) -> dict:
         found = in_own_process("nli_step", record, options, pairs, steps, folder)
         with _peer(options, folder, 0.0, steps, dropout=False) as worker:
             differences = compare(found, worker.ask("compare", steps=COMPARED_STEPS))
-        with _peer(options, folder, nli.LEARNING_RATE, steps, dropout=True) as worker:
-            turns = InTurn(lambda first, n: worker.ask("train", first=first, steps=n)["seconds"], warm_up, block)
+        with contextlib.ExitStack() as stack:
+            workers = {
+                name: stack.enter_context(_peer(options, folder, nli.LEARNING_RATE, steps, fused=fused))
+                for name, fused in THEIRS.items()
+            }
+            turns = InTurn(
+                {name: functools.partial(_steps, worker) for name, worker in workers.items()}, warm_up, block
+            )
             settings = nli.settings(options, pairs, steps, folder / "timed")
             with _noting_when_loaded(turns):
                 train(settings, turns)
@@ -72,12 +82,13 @@ def measure(options: Options) -> dict:
     floor = PASSES * layers.operations(lengths) / rate / (steps - warm_up)
     seconds = {way: each[warm_up:] for way, each in turns.seconds.items()}
     blocks = {way: [sum(each[i : i + block]) for i in range(0, len(each), block)] for way, each in seconds.items()}
-    ratio = paired_ratios(blocks["pytorch"], blocks["ours"])
+    ratios = {name: paired_ratios(blocks[name], blocks["ours"]) for name in THEIRS}
     median = {way: statistics.median(each) for way, each in seconds.items()}
     first = {way: each[0] for way, each in turns.seconds.items()}
     for way in seconds:
-        print(f"  {way:10} {median[way]:8.3f} s per step; {first[way]:.1f} s from the loaded model to the first")
-    print(f"  to PyTorch: {shown(ratio)} x")
+        print(f"  {way:20} {median[way]:8.3f} s per step; {first[way]:.1f} s from the loaded model to the first")
+    for name, ratio in ratios.items():
+        print(f"  to {name}: {shown(ratio)} x")
     print(f"  floor: {floor:.3f} s per step at {rate / 1e9:.1f} GFLOP/s")
     return {
         "weights": weights,
@@ -88,10 +99,11 @@ def measure(options: Options) -> dict:
         "largest_differences": differences,
         "seconds_of_steps": turns.seconds,
         "seconds_of_blocks": blocks,
-        "ratios": ratio,
+        "ratios": ratios,
         "gflops_per_second": rate / 1e9,
         "figures": {
-            "to_pytorch": ratio["median"],
+            "to_pytorch": ratios["pytorch"]["median"],
+            "to_pytorch_fused": ratios["pytorch, fused AdamW"]["median"],
             "seconds": median["ours"],
             "first_step_seconds": first["ours"],
             "floor_seconds": floor,
@@ -101,33 +113,41 @@ def measure(options: Options) -> dict:
 
 
 class InTurn(tf_keras.callbacks.Callback):
-    """Times the steps of `fit`, and makes way for the peer's: first steps, then blocks in the order A B, B A.
+    """Times the steps of `fit`, and makes way for the peers': first steps, then blocks in the order A B, B A.
 
     Args:
-      theirs: function of a first step and a number of steps that takes these and gives the seconds of each.
+      theirs: dict of name -> function of a first step and a number of steps that takes these and gives the seconds of
+        each.
       warm_up: number of first steps on both sides.
       block: steps that one side takes in turn.
 
     Attributes:
-      seconds: dict of `ours` and `pytorch`, lists of the seconds of each step. Our first is counted from `since`.
+      seconds: dict of `ours` and the peers' names -> list of the seconds of each step. Our first counts from `since`.
     """
 
-    def __init__(self, theirs: Callable[[int, int], list[float]], warm_up: int, block: int) -> None:
+    def __init__(self, theirs: dict[str, Callable[[int, int], list[float]]], warm_up: int, block: int) -> None:
         super().__init__()
         self._theirs, self._warm_up, self._block = theirs, warm_up, block
-        self.seconds = {"ours": [], "pytorch": []}
+        self.seconds = {"ours": [], **{name: [] for name in theirs}}
         self.since = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
-        ours, theirs = self.seconds.values()
-        ours.append(time.perf_counter() - self.since)
-        done = len(ours) - self._warm_up
+        self.seconds["ours"].append(time.perf_counter() - self.since)
+        done = len(self.seconds["ours"]) - self._warm_up
         if done == 0:
-            theirs.extend(self._theirs(0, self._warm_up))
+            self._let_them(self._warm_up)
         elif done > 0 and done % (2 * self._block) == self._block:
-            # The other side's block of the same batches, and the one that is its turn to be first.
-            theirs.extend(self._theirs(len(theirs), 2 * self._block))
+            # Their block of the same batches, and the one that they have before ours.
+            self._let_them(2 * self._block)
         self.since = time.perf_counter()
+
+    def _let_them(self, steps: int) -> None:
+        for name, take_steps in self._theirs.items():
+            self.seconds[name].extend(take_steps(len(self.seconds[name]), steps))
+
+
+def _steps(worker: peers.Worker, first: int, steps: int) -> list[float]:
+    return worker.ask("train", first=first, steps=steps)["seconds"]
 
 
 def compare(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> dict[str, float]:
@@ -227,7 +247,13 @@ def _noting_when_loaded(turns: InTurn) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _peer(
-    options: Options, folder: pathlib.Path, learning_rate: float, steps: int, *, dropout: bool
+    options: Options,
+    folder: pathlib.Path,
+    learning_rate: float,
+    steps: int,
+    *,
+    dropout: bool = True,
+    fused: bool = False,
 ) -> Iterator[peers.Worker]:
     with peers.Worker("benchmarks.peer_nli_step") as worker:
         loaded = worker.ask(
@@ -237,6 +263,7 @@ def _peer(
             learning_rate=learning_rate,
             steps=steps,
             dropout=dropout,
+            fused=fused,
         )
         if loaded["threads"] != options.threads:
             raise UserError(f"PyTorch: found {loaded['threads']} threads, expected {options.threads}")

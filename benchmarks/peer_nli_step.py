@@ -11,7 +11,7 @@ from benchmarks.torch_nli import Siamese, Training, use_all_threads
 _state = {}
 
 
-def load(weights: str, recorded: str, learning_rate: float, steps: int, dropout: bool) -> dict:
+def load(weights: str, recorded: str, learning_rate: float, steps: int, dropout: bool, fused: bool) -> dict:
     """Makes the model of a Hugging Face folder, with the classifier and the batches of the file `recorded`."""
     threads = use_all_threads()
     with np.load(recorded) as stored:
@@ -21,7 +21,7 @@ def load(weights: str, recorded: str, learning_rate: float, steps: int, dropout:
     model = Siamese(weights, dropout=dropout)
     with torch.no_grad():
         model.classifier.weight.copy_(arrays["classifier"])
-    _state["training"] = Training(model, learning_rate, steps)
+    _state["training"] = Training(model, learning_rate, steps, fused=fused)
     return {"threads": threads}
 
 

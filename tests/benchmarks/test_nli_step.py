@@ -21,19 +21,21 @@ STEPS = 7
 def test_the_sides_take_turns_block_by_block():
     steps = []
 
-    def theirs(first, n):
-        steps.extend(f"b{i}" for i in range(first, first + n))
-        return [1.0] * n
+    def of(side):
+        def take(first, n):
+            steps.extend(f"{side}{i}" for i in range(first, first + n))
+            return [1.0] * n
 
-    turns = nli_step.InTurn(theirs, warm_up=2, block=3)
+        return take
+
+    turns = nli_step.InTurn({side: of(side) for side in "bc"}, warm_up=2, block=3)
     for i in range(2 + 4 * 3):
         steps.append(f"a{i}")
         turns.on_train_batch_end(i)
-    blocks = [[f"{side}{i}" for i in range(first, first + 3)] for first in (2, 5, 8, 11) for side in "ab"]
-    a, b = blocks[::2], blocks[1::2]
-    turned = [a[0], b[0], b[1], a[1], a[2], b[2], b[3], a[3]]
-    assert steps == ["a0", "a1", "b0", "b1", *(step for block in turned for step in block)]
-    assert [len(each) for each in turns.seconds.values()] == [14, 14]
+    a, b, c = ([[f"{side}{i}" for i in range(first, first + 3)] for first in (2, 5, 8, 11)] for side in "abc")
+    turned = [a[0], b[0], b[1], c[0], c[1], a[1], a[2], b[2], b[3], c[2], c[3], a[3]]
+    assert steps == ["a0", "a1", "b0", "b1", "c0", "c1", *(step for block in turned for step in block)]
+    assert {side: len(each) for side, each in turns.seconds.items()} == {"ours": 14, "b": 14, "c": 14}
 
 
 @pytest.fixture(scope="module")
