@@ -166,7 +166,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
         graph = self.source.encoder_dir / "saved_model.pb"
         is_proved = proved_before(graph, lambda: _outside_of_strategies(prove))
-        return TrainableBert(self.variables_by_name, **options) if is_proved else None
+        return TrainableBert(self.variables_by_name, **options, frozen=not self.trainable) if is_proved else None
 
     def _saved_model(self, inputs: dict[str, tf.Tensor]) -> dict[str, Any]:
         """The SavedModel's outputs without dropout."""

@@ -38,11 +38,15 @@ class TrainableBert(FusedBert):
     Args:
       variables, approximate_gelu: as of `FusedBert`.
       rates: of dropout.
+      frozen: whether nothing needs gradients; norms and activations are then computed as in `FusedBert`.
     """
 
-    def __init__(self, variables: Variables, *, approximate_gelu: bool, rates: DropoutRates) -> None:
+    def __init__(
+        self, variables: Variables, *, approximate_gelu: bool, rates: DropoutRates, frozen: bool = False
+    ) -> None:
         super().__init__(variables, approximate_gelu=approximate_gelu)
         self.rates = rates
+        self._frozen = frozen
 
     def with_dropout(self, inputs: Inputs, seeds: tf.Tensor | None) -> dict[str, Any]:
         """The outputs as `FusedBert` gives them, 0 at padding; `seeds`, int64 [batch, 2], are of `draw_masks`.
@@ -109,9 +113,13 @@ class TrainableBert(FusedBert):
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
     def _gelu(self, x: tf.Tensor) -> tf.Tensor:
+        if self._frozen:
+            return super()._gelu(x)
         return _gelu_by_tanh(x) if self.approximate_gelu else _gelu_by_erf(x)
 
     def _norm(self, x: tf.Tensor, path: str) -> tf.Tensor:
+        if self._frozen:
+            return super()._norm(x, path)
         gamma, beta = (tf.convert_to_tensor(self._variables[f"{path}/{name}"]) for name in ("gamma", "beta"))
         return _layer_norm(x, gamma, beta)
 

@@ -84,6 +84,14 @@ def test_with_dropout_the_gradient_is_the_slope_of_what_the_same_seeds_give(both
     assert (values[0] - values[1]) / 0.02 == pytest.approx(float(np.sum(gradient * direction)), rel=0.02, abs=0.01)
 
 
+def test_frozen_it_computes_the_same(both):
+    _, trainable = both
+    options = {"approximate_gelu": trainable.approximate_gelu, "rates": trainable.rates}
+    frozen = TrainableBert(trainable._variables, **options, frozen=True)
+    found, expected = (each.with_dropout(INPUTS, SEEDS)["sequence_output"] for each in (frozen, trainable))
+    np.testing.assert_allclose(found, expected, atol=5e-6)
+
+
 def test_every_place_drops(both):
     _, trainable = both
     variables = trainable._variables
