@@ -1,14 +1,14 @@
 """The flow learned on STS-B, all splits, one epoch, and its test set scored: whole processes, time and peak memory.
 
-Three ways, in turn, with a seed of its own for each repeat:
+Five ways, in turn, with a seed of its own for each repeat:
 
-- ours: `run_siamese` as its users call it. The frozen encoder's embeddings are computed once, sentences of like length
-  together.
-- the original's: our own code made to work as the original does. No cache, so the encoder runs in every step and once
-  more for the test set, with dropout in training, and everything is padded to 64. What it leaves out is the original's
-  reversal of channels as a product with a constant matrix: there is no such option here, so the baseline is a little
-  faster than the original.
-- a PyTorch loop (`peer_flow_run`): transformers' BERT without dropout, padded to the longest of the batch.
+- ours: `run_siamese` as its users call it. The frozen encoder's embeddings are computed ahead of the flow's steps, with
+  dropout, sentences of like length together.
+- cached: with `--cache_embeddings`. Every sentence is embedded once, without dropout.
+- the original's: our own code made to work as the original does (`original_way`). In every step the encoder's SavedModel
+  runs, with dropout, and everything is padded to 64. What it leaves out is the original's reversal of channels as a
+  product with a constant matrix: there is no such option here, so the baseline is a little faster than the original.
+- a PyTorch loop (`peer_flow_run`): transformers' BERT, padded to the longest of the batch, without and with dropout.
 
 Spearman is that of each way's cosines with the gold scores, by the project's own metric, as a mean over seeds.
 """
@@ -30,7 +30,20 @@ from benchmarks.whole_runs import run_pytorch, run_siamese
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
-WAYS = {"ours": {}, "original": {"cache_embeddings": "false", "pad_to_max_seq_length": "true"}}
+# Name -> module and flags.
+WAYS = {
+    "ours": ("bert_flow_tf.run_siamese", {}),
+    "cached": ("bert_flow_tf.run_siamese", {"cache_embeddings": "true"}),
+    "original": ("benchmarks.original_way", {"pad_to_max_seq_length": "true"}),
+}
+PYTORCH_WAYS = {"pytorch": {}, "pytorch_dropout": {"dropout": 1}}
+# Name -> the ways whose seconds are compared, the first one's over the second one's.
+RATIOS = {
+    "to_original": ("original", "ours"),
+    "to_cached": ("ours", "cached"),
+    "to_pytorch": ("pytorch_dropout", "ours"),
+    "cached_to_pytorch": ("pytorch", "cached"),
+}
 MAX_SEQ_LENGTH = 64
 LEARNING_RATE = 1e-3
 FIRST_SEED = 1234
@@ -38,28 +51,28 @@ QUICK_PAIRS = 64
 
 
 def measure(options: Options) -> dict:
-    """dict of times, memory, Spearman, ratios and figures of the three ways; see `run`."""
+    """dict of times, memory, Spearman, ratios and figures of the five ways; see `run`."""
     with tempfile.TemporaryDirectory() as workspace:
         folder = pathlib.Path(workspace)
         weights = hugging_face_folder(options.bert_hub, folder / "weights")
         glue_dir = _quick_data(options.glue_dir, folder) if options.quick else options.glue_dir
-        ways = {way: _counted(_run, options, glue_dir, folder, flags) for way, flags in WAYS.items()}
-        ways["pytorch"] = _counted(_run_pytorch, options, glue_dir, folder, weights)
+        ways = {way: _counted(_run, options, glue_dir, folder, *each) for way, each in WAYS.items()}
+        for way, flags in PYTORCH_WAYS.items():
+            ways[way] = _counted(_run_pytorch, options, glue_dir, folder, weights, flags)
         runs = in_turn(ways, options.repeats)
         sentences = corpus.all_sentences(dataclasses.replace(options, glue_dir=glue_dir, quick=False))
     for way, each in runs.items():
         print(
-            f"  {way:10} {_median(each, 'seconds'):8.1f} s  {_median(each, 'peak_memory_mib'):6.0f} MiB  "
+            f"  {way:15} {_median(each, 'seconds'):8.1f} s  {_median(each, 'peak_memory_mib'):6.0f} MiB  "
             f"Spearman {_mean(each, 'spearman'):.4f}"
         )
         for stage, seconds in each[-1]["stages"].items():
-            print(f"    {stage:8} {seconds:8.1f} s")
+            print(f"    {stage:13} {seconds:8.1f} s")
     seconds = {way: [run["seconds"] for run in each] for way, each in runs.items()}
     memory = {way: [run["peak_memory_mib"] for run in each] for way, each in runs.items()}
-    ratios = {way: paired_ratios(seconds[way], seconds["ours"]) for way in ("original", "pytorch")}
-    memory_ratios = paired_ratios(memory["ours"], memory["original"])
-    print(f"  to the original's way {shown(ratios['original'])} x; to PyTorch {shown(ratios['pytorch'])} x")
-    print(f"  peak memory, to the original's way: {shown(memory_ratios)}")
+    ratios = {name: paired_ratios(seconds[a], seconds[b]) for name, (a, b) in RATIOS.items()}
+    for name, (a, b) in RATIOS.items():
+        print(f"  {a} to {b}: {shown(ratios[name])} x")
     return {
         "sentence_embedding_type": "avg-last-2",
         "flow_config": DEFAULT_CONFIG,
@@ -68,15 +81,11 @@ def measure(options: Options) -> dict:
         "distinct_sentences": len(set(sentences)),
         "runs": runs,
         "ratios": ratios,
-        "memory_ratios": memory_ratios,
         "figures": {
-            "to_original": ratios["original"]["median"],
-            "to_pytorch": ratios["pytorch"]["median"],
-            "memory_to_original": memory_ratios["median"],
-            **{
-                f"spearman_from_{way}": abs(_mean(runs["ours"], "spearman") - _mean(runs[way], "spearman"))
-                for way in ("original", "pytorch")
-            },
+            **{name: ratio["median"] for name, ratio in ratios.items()},
+            "spearman_from_original": abs(_mean(runs["ours"], "spearman") - _mean(runs["original"], "spearman")),
+            "spearman_from_pytorch": abs(_mean(runs["ours"], "spearman") - _mean(runs["pytorch_dropout"], "spearman")),
+            "peak_memory_mib": statistics.median(memory["ours"]),
         },
     }
 
@@ -95,8 +104,8 @@ def _counted(run: Callable[..., dict], *arguments: Any) -> Callable[[], dict]:
     return lambda: run(*arguments, next(seeds))
 
 
-def _run(options: Options, glue_dir: str, folder: pathlib.Path, flags: dict[str, str], seed: int) -> dict:
-    """A run of `run_siamese` that trains and predicts in one process."""
+def _run(options: Options, glue_dir: str, folder: pathlib.Path, module: str, flags: dict[str, str], seed: int) -> dict:
+    """A run of `run_siamese`, as `module` has it, that trains and predicts in one process."""
     with tempfile.TemporaryDirectory(dir=folder) as parent:
         used = run_siamese(
             {
@@ -118,12 +127,15 @@ def _run(options: Options, glue_dir: str, folder: pathlib.Path, flags: dict[str,
                 "do_train": "true",
                 "do_predict": "true",
                 **flags,
-            }
+            },
+            module,
         )
         return used | _scored(pathlib.Path(parent) / "run" / "test_results.tsv", glue_dir, seed)
 
 
-def _run_pytorch(options: Options, glue_dir: str, folder: pathlib.Path, weights: str, seed: int) -> dict:
+def _run_pytorch(
+    options: Options, glue_dir: str, folder: pathlib.Path, weights: str, more_flags: dict[str, int], seed: int
+) -> dict:
     """A run of the PyTorch loop."""
     config = GlowConfig.from_name(DEFAULT_CONFIG)
     with tempfile.TemporaryDirectory(dir=folder) as parent:
@@ -136,6 +148,7 @@ def _run_pytorch(options: Options, glue_dir: str, folder: pathlib.Path, weights:
             "seed": seed,
             "learning_rate": LEARNING_RATE,
             "flow": json.dumps({"levels": config.n_levels, "depth": config.depth, "width": config.coupling_width}),
+            **more_flags,
         }
         used = run_pytorch("benchmarks.peer_flow_run", options.threads, flags)
         return used | _scored(out, glue_dir, seed)

@@ -3,8 +3,8 @@
     python -m benchmarks.peer_flow_run --weights FOLDER --data_dir STS-B --out predictions.tsv
 
 One epoch over all splits of STS-B, then the cosines of its test set. Written to be fast without a cache: each batch
-padded to its longest sentence only, no dropout and no gradient in BERT, both sentences of a pair in one batch. Prints
-one JSON object: steps, seconds of each stage.
+padded to its longest sentence only, no gradient in BERT, both sentences of a pair in one batch. Dropout is off, or with
+`--dropout 1` on while the flow learns. Prints one JSON object: steps, seconds of each stage.
 """
 
 import argparse
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--learning_rate", type=float, required=True)
     parser.add_argument("--flow", type=json.loads, required=True, help="levels, depth and width as JSON")
     parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--dropout", type=int, default=0)
     arguments = parser.parse_args()
     ended, since = {}, time.perf_counter()
 
@@ -71,12 +72,14 @@ def main() -> None:
     flow = Flow(embed.model.config.hidden_size, **arguments.flow)
     optimizer = Tf1Adam(flow.parameters(), arguments.learning_rate)
     end("load")
+    embed.model.train(bool(arguments.dropout))
     order = torch.randperm(len(pairs)).tolist()
     steps = len(pairs) // PAIRS_PER_STEP
     for step in range(steps):
         rows = order[step * PAIRS_PER_STEP : (step + 1) * PAIRS_PER_STEP]
         train_step(flow, optimizer, embed([pairs[row] for row in rows]))
     end("train")
+    embed.model.eval()
     with torch.no_grad(), open(arguments.out, "w", encoding="utf-8") as out:
         for start in range(0, len(splits["test"]), PAIRS_PER_STEP):
             z = flow(embed(splits["test"][start : start + PAIRS_PER_STEP]))[0].unflatten(0, (-1, 2))

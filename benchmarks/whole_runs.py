@@ -14,9 +14,9 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 
 
-def run_siamese(flags: dict[str, Any]) -> dict:
-    """dict of `seconds`, `peak_memory_mib`, `stages` and `steps` of `run_siamese` with these flags."""
-    command = [sys.executable, "-m", "bert_flow_tf.run_siamese", *_arguments(flags)]
+def run_siamese(flags: dict[str, Any], module: str = "bert_flow_tf.run_siamese") -> dict:
+    """dict of `seconds`, `peak_memory_mib`, `stages` and `steps` of `run_siamese`, or `module`, with these flags."""
+    command = [sys.executable, "-m", module, *_arguments(flags)]
     used = whole_process(command, cwd=peers.ROOT)
     run = pathlib.Path(flags["output_parent_dir"]) / flags["exp_name"]
     results = json.loads((run / TRAIN_RESULTS_FILE).read_text())
