@@ -5,7 +5,7 @@ Five ways, in turn, with a seed of its own for each repeat:
 - ours: `run_siamese` as its users call it. The frozen encoder's embeddings are computed ahead of the flow's steps, with
   dropout, sentences of like length together.
 - cached: with `--cache_embeddings`. Every sentence is embedded once, without dropout.
-- the original's: our own code made to work as the original does (`original_way`). In every step the encoder's SavedModel
+- the original's: our own code made to work as it does (`original_way`). In every step the encoder's SavedModel
   runs, with dropout, and everything is padded to 64. What it leaves out is the original's reversal of channels as a
   product with a constant matrix: there is no such option here, so the baseline is a little faster than the original.
 - a PyTorch loop (`peer_flow_run`): transformers' BERT, padded to the longest of the batch, without and with dropout.
