@@ -382,8 +382,9 @@ class BertFlow:
     ) -> "BertFlow":
         """The model itself, after learning a new flow on the sentences: no labels, the encoder stays as it is.
 
-        `glow.FlowCalibrator` on the sentences' embeddings: what `run_siamese --flow=1 --flow_loss=1 --num_examples=0`
-        learns from pairs, whose two losses it adds. On an exception the model stays as it was.
+        `glow.FlowCalibrator` on the sentences' embeddings, computed once, without dropout: what `run_siamese --flow=1
+        --flow_loss=1 --num_examples=0 --cache_embeddings` learns from pairs, whose two losses it adds. Without the last
+        of these flags the flow sees the original's dropout. On an exception the model stays as it was.
 
         Args:
           sentences: each counts as often as it occurs.

@@ -1,6 +1,7 @@
 """The command `bert-flow`."""
 
 import importlib
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -48,7 +49,16 @@ class _Commands(click.Group):
         except click.UsageError as error:
             line = usage_line(error)
         click.echo(f"error: {line}", err=True)
+        _drop_unwritten()
         sys.exit(2)
+
+
+def _drop_unwritten() -> None:
+    """Drops what standard output cannot take: else Python fails on it once more at its end, with status 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def usage_line(error: click.UsageError) -> str:
