@@ -92,16 +92,14 @@ def test_frozen_it_computes_the_same(both):
     np.testing.assert_allclose(found, expected, atol=5e-6)
 
 
-def test_every_place_drops(both):
+def test_every_place_is_dropped_once(both, monkeypatch):
     _, trainable = both
-    variables = trainable._variables
-    gelu = {"approximate_gelu": trainable.approximate_gelu}
-    plain = trainable.with_dropout(INPUTS, None)["encoder_outputs"][0]
-    hidden = TrainableBert(variables, **gelu, rates=DropoutRates(0.5, 0.0)).with_dropout(INPUTS, SEEDS)
-    attention = TrainableBert(variables, **gelu, rates=DropoutRates(0.0, 0.5)).with_dropout(INPUTS, SEEDS)
-    for outputs in (hidden, attention):
-        assert np.abs(outputs["encoder_outputs"][0] - plain).max() > 1e-3
-    assert np.abs(hidden["encoder_outputs"][0] - attention["encoder_outputs"][0]).max() > 1e-3
+    seen = []
+    monkeypatch.setattr(trainable, "_dropout", lambda seeds, mask: lambda x, site: seen.append(site) or x)
+    trainable.with_dropout(INPUTS, SEEDS)
+    layers = range(trainable.num_layers)
+    expected = [("attention", i) for i in layers] + [("hidden", i) for i in range(2 * len(layers) + 1)]
+    assert sorted(seen) == expected
 
 
 def test_a_proof_is_kept_for_the_same_graph_alone(tmp_path, monkeypatch):
@@ -124,3 +122,15 @@ def test_where_a_proof_cannot_be_kept_it_still_counts(tmp_path, monkeypatch):
     monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "cache"))
     (tmp_path / "saved_model.pb").write_bytes(b"one")
     assert proved_before(tmp_path / "saved_model.pb", lambda: True)
+
+
+def test_every_place_has_a_mask_of_its_own_and_its_kinds_rate(both):
+    _, trainable = both
+    width, heads, _ = trainable._variables["transformer/layer_0/self_attention/query/kernel"].shape
+    dropped = trainable._dropout(SEEDS, INPUTS["input_mask"])
+    ones = {"hidden": tf.ones([8, width]), "attention": tf.ones([2, heads, 5, 5])}
+    places = {"hidden": 2 * trainable.num_layers + 1, "attention": trainable.num_layers}
+    for kind, rate in (("hidden", 0.1), ("attention", 0.2)):
+        kept = [dropped(ones[kind], (kind, i)).numpy() for i in range(places[kind])]
+        assert {round(float(x), 5) for x in np.unique(kept)} == {0.0, round(1 / (1 - rate), 5)}
+        assert len({each.tobytes() for each in kept}) == places[kind]
