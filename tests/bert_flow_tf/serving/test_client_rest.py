@@ -26,6 +26,16 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "grp
 """
 
 
+def read_request(connection):
+    """Reads a request whole: what is left unread when a connection is closed resets it, and the client asks again."""
+    length = 0
+    with connection.makefile("rb") as stream:
+        while (line := stream.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        stream.read(length)
+
+
 @contextlib.contextmanager
 def answering(*answers, pause=0.0):
     """The target of a server whose n-th connection gets the pieces of bytes of the n-th answer, and is closed then."""
@@ -36,7 +46,7 @@ def answering(*answers, pause=0.0):
                 connection, _ = listener.accept()
                 # The client may hang up.
                 with connection, contextlib.suppress(OSError):
-                    connection.recv(1 << 16)
+                    read_request(connection)
                     for piece in pieces:
                         connection.sendall(piece)
                         time.sleep(pause)
