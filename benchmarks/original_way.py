@@ -3,14 +3,12 @@
 python -m benchmarks.original_way FLAGS OF run_siamese
 """
 
+import sys
 from unittest import mock
-
-from absl import app
 
 from bert_flow_tf import run_siamese
 
 if __name__ == "__main__":
-    run_siamese.define_flags()
     # Nothing is proved, and so the fused form never takes the SavedModel's place in training.
     with mock.patch("bert_flow_tf.encoder.layer.proved_before", lambda graph, prove: False):
-        app.run(run_siamese.main, flags_parser=run_siamese.parse)
+        sys.exit(run_siamese.run_command(sys.argv[1:]))

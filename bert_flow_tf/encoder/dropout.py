@@ -14,7 +14,10 @@ _DRAWS = ("RandomUniform", "StatefulUniform", "StatelessRandomUniform", "Statele
 
 @dataclasses.dataclass(frozen=True)
 class DropoutRates:
-    """Shares of zeros: `hidden` of embeddings and of both outputs of a layer, `attention` of attention's weights."""
+    """Shares of zeros: `hidden` of embeddings and of both outputs of a layer, `attention` of attention's weights.
+
+    They are `hidden_dropout_prob` and `attention_probs_dropout_prob` of BERT's configuration (Devlin et al. 2019).
+    """
 
     hidden: float = 0.0
     attention: float = 0.0

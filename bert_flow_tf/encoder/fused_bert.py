@@ -63,10 +63,11 @@ class FusedBert:
         states += tf.cast(tf.gather(types, inputs["input_type_ids"]), tf.float32)
         states += tf.cast(tf.convert_to_tensor(positions)[: places.length], tf.float32)
         rows = self._norm(places.rows(states), "embeddings/layer_norm")
+        bias = attention_bias(mask, rows.dtype)
         outputs = []
         for i in range(self.num_layers):
             first_only = last_layer_first_token_only and i == self.num_layers - 1
-            rows = self._layer(i, rows, places, attention_bias(mask, rows.dtype), lambda x, site: x, first_only)
+            rows = self._layer(i, rows, places, bias, lambda x, site: x, first_only)
             outputs.append(rows[:, tf.newaxis] if first_only else places.spread(rows))
         return self._outputs(outputs)
 
@@ -84,7 +85,7 @@ class FusedBert:
         }
 
     def _layer(
-        self, index: int, rows: tf.Tensor, places: "Places", bias: tf.Tensor, drop: Drop, first_only: bool = False
+        self, index: int, rows: tf.Tensor, places: Places, bias: tf.Tensor, drop: Drop, first_only: bool = False
     ) -> tf.Tensor:
         """States of all rows, [n, width], after the layer, [batch, width] where `first_only`, of those before it."""
         path = f"transformer/layer_{index}"
@@ -103,10 +104,12 @@ class FusedBert:
         return self._norm(hidden + rows, f"{path}/output_layer_norm")
 
     def _projected(
-        self, attention: str, asking: tf.Tensor, rows: tf.Tensor, places: "Places", first_only: bool
+        self, attention: str, asking: tf.Tensor, rows: tf.Tensor, places: Places, first_only: bool
     ) -> list[tf.Tensor]:
-        """Queries of `asking`, keys and values of `rows`: [batch, heads, seq, size], queries with a seq of 1 where
-        `first_only`."""
+        """Queries of `asking`, keys and values of `rows`, each [batch, heads, seq, size].
+
+        Where `first_only`, the queries have a seq of 1.
+        """
         _, heads, size = self._variables[f"{attention}/query/kernel"].shape
         projected = []
         for name, x in (("query", asking), ("key", rows), ("value", rows)):

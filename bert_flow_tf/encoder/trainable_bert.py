@@ -13,6 +13,7 @@ from bert_flow_tf.encoder.dropout import DropoutRates, draw_masks, drop
 from bert_flow_tf.encoder.fused_bert import (
     EPSILON,
     TOLERANCE,
+    Drop,
     FusedBert,
     Inputs,
     Places,
@@ -79,21 +80,21 @@ class TrainableBert(FusedBert):
             outputs.append(places.spread(rows))
         return self._outputs(outputs)
 
-    def _dropout(self, seeds: tf.Tensor | None, mask: tf.Tensor) -> Callable[[tf.Tensor, tuple[str, int]], tf.Tensor]:
+    def _dropout(self, seeds: tf.Tensor | None, mask: tf.Tensor) -> Drop:
         if seeds is None or self.rates == DropoutRates():
             return lambda x, site: x
         width, heads, _ = self._variables["transformer/layer_0/self_attention/query/kernel"].shape
         masks = draw_masks(self.rates, seeds, mask, layers=self.num_layers, width=width, heads=heads)
 
+        of_kind = {
+            "hidden": (masks.hidden, width, self.rates.hidden),
+            "attention": (masks.attention, heads, self.rates.attention),
+        }
+
         def dropped(x: tf.Tensor, site: tuple[str, int]) -> tf.Tensor:
             kind, index = site
-            if kind == "attention":
-                if masks.attention is None:
-                    return x
-                return drop(x, masks.attention[:, index * heads : (index + 1) * heads], self.rates.attention)
-            if masks.hidden is None:
-                return x
-            return drop(x, masks.hidden[:, index * width : (index + 1) * width], self.rates.hidden)
+            kept, size, rate = of_kind[kind]
+            return x if kept is None else drop(x, kept[:, index * size : (index + 1) * size], rate)
 
         return dropped
 
@@ -163,7 +164,7 @@ class _Tokens:
 
 @tf.custom_gradient
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
-    """Layer norm of each row of `x` [n, width]."""
+    """Layer norm of each row of `x` [n, width] (Ba et al. 2016), with its gradient in few operations."""
     centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
     factor = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + EPSILON)
     normed = centred * factor
@@ -177,6 +178,7 @@ def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
     return normed * gamma + beta, gradient
 
 
+# Both GELUs are of Hendrycks & Gimpel 2016; TF1's BERT has the one by tanh.
 @tf.custom_gradient
 def _gelu_by_tanh(x: tf.Tensor) -> tuple:
     square = x * x

@@ -171,6 +171,7 @@ def _for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def _options() -> tf.data.Options:
+    """Options of every dataset here."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     # There is nothing to tune, and the iterator's end would wait for the thread that does it, see `configure_devices`.
