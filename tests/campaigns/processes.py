@@ -278,8 +278,8 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
             if path.name == "variables.index":
                 reader = tf.train.load_checkpoint(str(path.with_suffix("")))
                 keys = sorted(reader.get_variable_to_shape_map())
-                # A SavedModel's generators of dropout begin anywhere, and TensorFlow describes its objects anew.
-                kept = [key for key in keys if not key.startswith(("dropout_state", "_CHECKPOINTABLE"))]
+                # TensorFlow describes a SavedModel's objects in another order each time.
+                kept = [key for key in keys if not key.startswith("_CHECKPOINTABLE")]
                 data = b"".join(key.encode() + reader.get_tensor(key).tobytes() for key in kept)
             elif path.name == "checkpoint":
                 data = data.splitlines()[0]
