@@ -1,8 +1,6 @@
 """The command `bert-flow`."""
 
 import importlib
-import os
-import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import click
 
 from bert_flow_tf import __version__
-from bert_flow_tf.errors import UserError, command_line_message, plain_interrupts, quiet_libraries, refusing_long_names
+from bert_flow_tf.errors import UserError, exit_status, plain_interrupts, quiet_libraries
 
 # Each command is the function of its own name in the module of its own name.
 _COMMANDS = (
@@ -30,35 +28,22 @@ class _Commands(click.Group):
             return None
         return getattr(importlib.import_module(f"bert_flow_tf.commands.{name}"), name)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        # Takes time to import, and `bert-flow --help` does without.
-        from bert_flow_tf.files.atomic import refusing_full_disk
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        sys.exit(exit_status(lambda: super(_Commands, self).main(*arguments, **options)))
 
+    def invoke(self, ctx: click.Context) -> Any:
         try:
-            # To the file or device that standard output is, for the error.
-            with plain_interrupts(), refusing_long_names(), refusing_full_disk(pathlib.Path("/dev/stdout").resolve()):
+            with plain_interrupts():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
+            # Which click would say otherwise.
             click.echo("interrupted", err=True)
             sys.exit(130)
-        except UserError as error:
-            line = command_line_message(error)
         except click.exceptions.NoArgsIsHelpError:
             # Whose message is the help.
             raise
         except click.UsageError as error:
-            line = usage_line(error)
-        click.echo(f"error: {line}", err=True)
-        _drop_unwritten()
-        sys.exit(2)
-
-
-def _drop_unwritten() -> None:
-    """Drops what standard output cannot take: else Python fails on it once more at its end, with status 120."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise UserError(usage_line(error)) from error
 
 
 def usage_line(error: click.UsageError) -> str:

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 # What ends a line, moves a terminal's cursor, or is no text.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LONGEST = 4000
+# Numbers of the errors that mean that a disk takes no more.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UserError(Exception):
@@ -110,14 +112,40 @@ def refusing_long_names() -> Iterator[None]:
         raise UserError(f"{error.filename}: found a name that is too long, expected a shorter one") from error
 
 
+@contextlib.contextmanager
+def _refusing_full_output() -> Iterator[None]:
+    """Turns what Python raises where standard output takes no more into a `UserError`, here and not at its end."""
+    try:
+        try:
+            yield
+        except SystemExit:
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except OSError as error:
+        # What is written to a file has its name by then.
+        if error.errno not in FULL:
+            raise
+        raise UserError("standard output: found no space left, expected room for it") from error
+
+
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     """What `run(*arguments)` returns, 0 for None; 2 after the line of its `UserError`; 130 if it is interrupted."""
     try:
-        with plain_interrupts(), refusing_long_names():
+        with plain_interrupts(), refusing_long_names(), _refusing_full_output():
             return run(*arguments) or 0
     except UserError as error:
         print(f"error: {command_line_message(error)}", file=sys.stderr)
+        _drop_unwritten()
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+
+
+def _drop_unwritten() -> None:
+    """Drops what standard output cannot take: else Python fails on it once more at its end, with status 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

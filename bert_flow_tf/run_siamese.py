@@ -153,4 +153,4 @@ def run_command(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main, flags_parser=_parse)
+    sys.exit(exit_status(lambda: app.run(main, flags_parser=_parse)))

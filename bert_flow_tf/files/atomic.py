@@ -9,11 +9,10 @@ import shutil
 import sys
 from collections.abc import Iterator
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import FULL, UserError
 from bert_flow_tf.files.outputs import FolderKind, output_folder
 from bert_flow_tf.files.ownership import OLD, Owned, identity, owned, part_of, resolved
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What TensorFlow, and NumPy's tofile, say instead of the number.
 _FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
 _NUMPY_TEXT = re.compile(r"\d+ requested and \d+ written")
@@ -115,7 +114,7 @@ def refusing_full_disk(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except _writing_errors() as error:
-        is_full = getattr(error, "errno", None) in _FULL or any(text in str(error) for text in _FULL_TEXTS)
+        is_full = getattr(error, "errno", None) in FULL or any(text in str(error) for text in _FULL_TEXTS)
         if not is_full and not _NUMPY_TEXT.search(str(error)):
             raise
         # Which may be a temporary file elsewhere.

@@ -31,6 +31,9 @@ def read_environment(environ: Mapping[str, str], target: Target | None = None) -
         raise UserError(f"SKIP_NLI: found {skip_nli!r}, expected 0 or 1")
     output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
     glue_dir = pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir())
+    cached_dir = pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data")
+    if cached_dir.exists() and not cached_dir.is_dir():
+        raise UserError(f"CACHED_DIR: {cached_dir} is not a folder, expected one or nothing there")
     target = _target(values.get("TASK_NAME", "STS-B"), glue_dir) if target is None else target
     return Recipe(
         encoder_name=name,
@@ -39,7 +42,7 @@ def read_environment(environ: Mapping[str, str], target: Target | None = None) -
         glue_dir=glue_dir,
         target=target,
         output_dir=output_dir,
-        cached_dir=pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data"),
+        cached_dir=cached_dir,
         seed=str(int(seed)),
         with_nli=skip_nli == "0",
     )

@@ -18,6 +18,8 @@ Environment variables; without any, the demo encoder learns from the sample data
   CACHED_DIR         cache of embeddings (default: OUTPUT_PARENT_DIR/cached_data)
   RANDOM_SEED        seed of every stage (default: 1234)
   SKIP_NLI           1: no NLI fine-tuning
+  BERT_FLOW_CACHE    folder of what is downloaded, converted and measured once (default: ~/.cache/bert_flow_tf)
+  TFHUB_CACHE_DIR    folder of models from TF-Hub (default: BERT_FLOW_CACHE/tfhub)
 
 A finished stage is not run again: its settings, seconds and scores are in OUTPUT_PARENT_DIR/recipe. Rerun the same
 command to resume an interrupted run at the stage it was in. Stages and settings are those of the original's README: 1
@@ -34,7 +36,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.errors import UserError, command_line_message, plain_interrupts
+from bert_flow_tf.errors import UserError, exit_status, plain_interrupts
 from bert_flow_tf.evaluation.predicted import Scores, read_predictions, score_predictions
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.ownership import owned
@@ -174,23 +176,25 @@ def table(results: Sequence[tuple[Stamp, bool]]) -> Table:
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Exit status: 0; 2 after one `error:` line; a failed stage's own; 128 + the signal's number if interrupted."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    return exit_status(_main, sys.argv[1:] if arguments is None else list(arguments), environ)
+
+
+def _main(arguments: list[str], environ: Mapping[str, str]) -> int:
     if set(arguments) & {"--help", "-h"}:
         print(__doc__.strip())
         return 0
+    if unknown := [argument for argument in arguments if argument != "--overwrite"]:
+        raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite or --help")
     try:
-        if unknown := [argument for argument in arguments if argument != "--overwrite"]:
-            raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite or --help")
         recipe = read_environment(environ)
         print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
         print(f"data: {recipe.glue_dir}, task {recipe.target.name}, seed {recipe.seed}")
         print(f"output: {recipe.output_dir}", flush=True)
         stages = stages_of(recipe)
         results = run(stages, recipe.output_dir, overwrite="--overwrite" in arguments)
-    except (UserError, StageFailed) as error:
-        message = command_line_message(error) if isinstance(error, UserError) else error
-        print(f"error: {message}", file=sys.stderr)
-        return error.status if isinstance(error, StageFailed) else 2
+    except StageFailed as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.status
     except KeyboardInterrupt as interrupt:
         print("interrupted; rerun the same command to resume", file=sys.stderr)
         return 128 + (interrupt.args or (signal.SIGINT,))[0]

@@ -65,6 +65,8 @@ def violations(run: Run, start: pathlib.Path, whole: Uninterrupted, limits: int,
             wrong = []
             if status != 2 or len(lines) != 1 or "Traceback" in lines[0]:
                 wrong.append(f"exit status {status}: {lines or process.said().splitlines()[-1:]}")
+            if limit > most:
+                wrong.append("refused, expected it to end well")
             if left:
                 wrong.append(f"left {', '.join(left)}")
             yield f"{limit:,} of {most:,} bytes: {'; '.join(wrong)}" if wrong else ""

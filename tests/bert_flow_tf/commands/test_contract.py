@@ -165,11 +165,13 @@ def test_a_command_without_its_sub_command_prints_its_help():
     assert outcome.stderr == succeeds("analyze", "--help")
 
 
-def test_a_full_disk_below_standard_output_is_one_line():
+@pytest.mark.parametrize("command", ["cli --help", "cli prepare --help", "run_siamese --help", "recipe --help"])
+def test_a_full_disk_below_standard_output_is_one_line(command):
+    module, *arguments = command.split()
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "bert_flow_tf.cli", "prepare", "--help"]
+        command = [sys.executable, "-m", f"bert_flow_tf.{module}", *arguments]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    refusal(done.returncode, done.stderr, "/dev/full: no space left")
+    refusal(done.returncode, done.stderr, "standard output: found no space left")
 
 
 def test_a_name_that_is_too_long_is_one_line(tmp_path):

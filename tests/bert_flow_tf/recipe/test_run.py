@@ -302,6 +302,11 @@ def test_encoder_without_tf1_checkpoints_is_a_hub_handle(workplace, variables, h
         ({"RANDOM_SEED": "one"}, "RANDOM_SEED: found 'one'"),
         ({"SKIP_NLI": "yes"}, "SKIP_NLI: found 'yes'"),
         ({"GLUE_DIR": "nowhere"}, "nowhere/STS-B: no such folder, expected the data of STS-B (GLUE_DIR"),
+        ({"CACHED_DIR": __file__}, f"CACHED_DIR: {__file__} is not a folder"),
+        *(
+            ({name: "a" * 300}, "found a name that is too long")
+            for name in ("GLUE_DIR", "BERT_HUB", "BERT_PREMODELS", "PREPROCESS_HUB", "INIT_CKPT", "CACHED_DIR")
+        ),
     ],
 )
 def test_a_wrong_variable_ends_with_one_line_and_status_2(workplace, capsys, variables, named):
