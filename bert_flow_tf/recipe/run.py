@@ -111,13 +111,13 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
     if stage.begins_with is not None:
         flags.append(f"--init_checkpoint={latest_checkpoint(stage.begins_with)}")
     if stage.makes is not None and stage.makes.is_dir():
-        if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
-            # Its process may have outlived the recipe that started it.
-            with owned(stage.makes):
+        # Its process may have outlived the recipe that started it.
+        with owned(stage.makes):
+            if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
                 remove_run(stage.makes) if stage.makes.is_symlink() else shutil.rmtree(stage.makes)
-        elif state == RUNNING and _is_trained_and_evaluated(stage.makes):
-            # Interrupted before its stamp was written.
-            return stamps.write(stage, FINISHED)
+            elif state == RUNNING and _is_trained_and_evaluated(stage.makes):
+                # Interrupted before its stamp was written.
+                return stamps.write(stage, FINISHED)
     stamps.write(stage, RUNNING)
     command = [sys.executable, "-m", stage.module, *flags]
     print(f"  {shlex.join(command)}", flush=True)

@@ -141,6 +141,33 @@ def test_a_stage_interrupted_after_its_training_is_evaluated_by_the_same_command
     assert trains == ([False] if is_evaluated else [True, False])
 
 
+def test_a_stage_that_the_worker_of_a_killed_recipe_is_still_in_is_refused(workplace):
+    flow = "nli_demo_1234_STS-B_avg_flow"
+    workplace.fail_at(flow)
+    with pytest.raises(StageFailed):
+        workplace.run()
+    workplace.mend()
+    workplace.calls()
+    run_dir = workplace.root / "exp" / flow
+    run_dir.mkdir()
+    source = (
+        "import pathlib, sys; from bert_flow_tf.files.ownership import owned\n"
+        f"with owned(pathlib.Path({str(run_dir)!r})): print(flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", source]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        with user_error(f"{run_dir}: process {worker.pid} on ", "is using it"):
+            workplace.run()
+        # It ends its stage.
+        for result in ("train_results.json", "eval_results.txt"):
+            (run_dir / result).write_text("{}")
+        worker.stdin.close()
+    assert workplace.calls() == []
+    workplace.run()
+    assert [call.get("do_train", False) for _, call in workplace.calls() if call.get("exp_name") == flow] == [False]
+
+
 def test_an_export_interrupted_before_its_stamp_is_made_again(workplace):
     workplace.run()
     stamp = workplace.root / "exp" / "recipe" / "nli_demo_1234_STS-B_avg-last-2_flow_export.json"
