@@ -37,6 +37,7 @@ BENCHMARKS = {
     "flow_step": ("one training step of the flow on cached embeddings, against PyTorch", True),
     "nli_step": ("one step of siamese training on NLI, against PyTorch", True),
     "nli_run": ("siamese training on NLI as a process, against a PyTorch loop", True),
+    "recipe": ("the recipe on the sample data, against a process for each of its stages", False),
     "flow_share": ("the flow's share of encode", False),
     "floor": ("encode's distance from its matrix products at the machine's rate", True),
     "encoder_steps": ("what each optimisation of encode gained", False),
