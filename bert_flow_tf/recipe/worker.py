@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from types import FrameType
 
@@ -104,19 +104,24 @@ class Worker:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit status of the process, whose only argument is the descriptor of its end of the pipe."""
-    connection = Connection(int(arguments[0]))
-    # Whoever asked has ended.
-    with connection, sharing_encoders(), contextlib.suppress(EOFError, ConnectionError):
-        while True:
-            _, _, module, *rest = connection.recv()
+    with Connection(int(arguments[0])) as connection, sharing_encoders():
+        for _, _, module, *rest in _commands(connection):
             status = importlib.import_module(module).run_command(rest)
             sys.stdout.flush()
             if status:
                 return status
             # What the command leaves: else it would be there beside what the next one makes.
             gc.collect()
-            connection.send(None)
     return 0
+
+
+def _commands(connection: Connection) -> Iterator[Sequence[str]]:
+    """Yields the commands that the other end asks for, and answers each when it is done."""
+    # Whoever asked has ended.
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            yield connection.recv()
+            connection.send(None)
 
 
 if __name__ == "__main__":

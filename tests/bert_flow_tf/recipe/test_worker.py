@@ -10,7 +10,7 @@ import time
 import pytest
 
 COMMANDS = """
-import os, signal, sys, time
+import builtins, os, signal, sys, time
 
 def run_command(arguments):
     name, *rest = arguments
@@ -38,8 +38,8 @@ def fails():
     print("error: a mistake", file=sys.stderr)
     return 7
 
-def breaks():
-    raise ValueError("unexpected")
+def breaks(name):
+    raise getattr(builtins, name)("unexpected")
 
 def sleeps(seconds):
     say("ready", os.getpid())
@@ -104,7 +104,13 @@ def test_commands_share_a_process_that_ends_with_the_last(start):
 
 @pytest.mark.parametrize(
     ("command", "status", "error"),
-    [("fails", "7", "error: a mistake"), ("breaks", "1", "ValueError: unexpected")],
+    [
+        ("fails", "7", "error: a mistake"),
+        ("breaks ValueError", "1", "ValueError: unexpected"),
+        # Not those of the pipe between the two processes.
+        ("breaks EOFError", "1", "EOFError: unexpected"),
+        ("breaks BrokenPipeError", "1", "BrokenPipeError: unexpected"),
+    ],
 )
 def test_a_command_that_fails_ends_it_with_the_status_and_the_words_of_a_process_of_its_own(
     start, command, status, error
