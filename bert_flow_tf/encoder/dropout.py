@@ -10,6 +10,12 @@ import tensorflow as tf
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _DRAWS = ("RandomUniform", "StatefulUniform", "StatelessRandomUniform", "StatelessRandomUniformV2")
+# Names of operations that draw random numbers; the two with Get prepare for it.
+_RANDOM = re.compile(
+    "(?!.*Get(Alg|Key)).*(Random|TruncatedNormal|StandardNormal|Multinomial|StatefulUniform|Shuffle|RngBitGenerator)"
+)
+# Of a dropout: its rate, and whether a softmax is what it drops; None where that is an argument of a function.
+_Site = tuple[float, bool | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,11 +97,12 @@ def dropout_rates(function: Any, num_layers: int) -> DropoutRates | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _rates_of(sites: list[tuple[float, bool] | None], num_layers: int) -> DropoutRates | None:
+def _rates_of(sites: list[_Site | None], num_layers: int) -> DropoutRates | None:
     known = [site for site in sites if site is not None]
-    attention, hidden = ([rate for rate, of_softmax in known if of_softmax is side] for side in (True, False))
+    attention, hidden = ([rate for rate, of_softmax in known if bool(of_softmax) is side] for side in (True, False))
     expected = {"hidden": (hidden, 2 * num_layers + 1), "attention": (attention, num_layers)}
-    if len(known) == len(sites) == 3 * num_layers + 1 and not attention:
+    undecided = sum(of_softmax is None for _, of_softmax in known)
+    if len(known) == len(sites) == 3 * num_layers + 1 and not attention and undecided >= num_layers:
         # Functions that call each other hide what is dropped: with one rate for all, it makes no difference.
         expected = {name: (hidden, len(sites)) for name in expected}
     rates = {}
@@ -106,13 +113,14 @@ def _rates_of(sites: list[tuple[float, bool] | None], num_layers: int) -> Dropou
     return DropoutRates(**rates)
 
 
-def _sites(nodes: Iterable[Any], functions: dict[str, Any]) -> Iterator[tuple[float, bool] | None]:
-    """Yields for each random operation the rate of its dropout, and whether that is of a softmax; None if unknown."""
+def _sites(nodes: Iterable[Any], functions: dict[str, Any]) -> Iterator[_Site | None]:
+    """Yields what is known of the dropout of each random operation; None if it is of none, or in a branch or loop."""
     by_name = {node.name: node for node in nodes}
     for node in by_name.values():
-        if node.op in _CALLS:
-            yield from _sites(functions[node.attr["f"].func.name], functions)
-        elif node.op in _DRAWS:
+        called = [f.name for value in node.attr.values() for f in (value.func, *value.list.func) if f.name]
+        sites = (site for name in called for site in _sites(functions[name], functions))
+        yield from sites if node.op in _CALLS else (None for _ in sites)
+        if node.op in _DRAWS:
             # TensorFlow's dropout: x scaled by a constant where a number in [0, 1) is at least the rate.
             scope = re.sub(r"[^/]*(/[^/]*)$", "", node.name).rstrip("/")
             rate, scale, product = (by_name.get(f"{scope}/{name}") for name in ("GreaterEqual/y", "Const", "Mul"))
@@ -122,4 +130,6 @@ def _sites(nodes: Iterable[Any], functions: dict[str, Any]) -> Iterator[tuple[fl
             rate, scale = (float(tf.make_ndarray(each.attr["value"].tensor)) for each in (rate, scale))
             dropped = by_name.get(product.input[0].partition(":")[0])
             is_dropout = math.isclose(scale * (1.0 - rate), 1.0, rel_tol=1e-6)
-            yield (rate, dropped is not None and dropped.op == "Softmax") if is_dropout else None
+            yield (rate, None if dropped is None else dropped.op == "Softmax") if is_dropout else None
+        elif _RANDOM.match(node.op):
+            yield None

@@ -107,10 +107,31 @@ def test_rates_are_read_from_the_graph_or_not_at_all(rates, options, expected):
         assert (found.hidden, found.attention) == pytest.approx(expected)
 
 
-def test_noise_that_is_no_dropout_is_not_taken_for_one():
-    noisy = tf.function(lambda x: x + tf.random.uniform(tf.shape(x)))
-    noisy.get_concrete_function(tf.TensorSpec([None, 4]))
-    assert dropout_rates(ConcreteFunctions(noisy._list_all_concrete_functions()), 2) is None
+def inner_dropout(x):
+    """Dropout of embeddings and of all that a layer computes but attention, which has none."""
+    x = tf.nn.dropout(x, 0.1)
+    for _ in range(2):
+        x = tf.nn.dropout(tf.nn.softmax(x) + 1.0, 0.1)
+        x = tf.nn.dropout(tf.nn.dropout(tf.nn.gelu(x), 0.1) * 2.0, 0.1)
+    return x
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: x + tf.random.uniform(tf.shape(x)),
+        lambda x: x + tf.random.normal(tf.shape(x)),
+        lambda x: x + tf.random.stateless_truncated_normal(tf.shape(x), [1, 2]),
+        lambda x: tf.cond(x[0, 0] > 0, lambda: tf.nn.dropout(x, 0.1), lambda: x),
+        lambda x: tf.while_loop(lambda i, x: i < 7, lambda i, x: (i + 1, tf.nn.dropout(x, 0.1)), [0, x])[1],
+        inner_dropout,
+    ],
+    ids=["uniform", "normal", "truncated", "branch", "loop", "inner"],
+)
+def test_what_is_drawn_in_another_way_than_berts_dropout_is_not_taken_for_it(draw):
+    function = tf.function(draw, autograph=False)
+    function.get_concrete_function(tf.TensorSpec([None, 4]))
+    assert dropout_rates(ConcreteFunctions(function._list_all_concrete_functions()), 2) is None
 
 
 def test_rates_of_converted_encoders_are_those_of_their_configuration(small_source, tiny_source):
