@@ -158,11 +158,13 @@ class _Positions:
 
 
 def fused_bert(reference: Callable[[Inputs], dict[str, Any]], variables: Variables) -> FusedBert | None:
-    """`FusedBert` of the variables, or None where they are not a BERT's or `reference` computes something else.
+    """`FusedBert` of the variables, or None where they are no BERT's in float32, or `reference` computes another thing.
 
     `reference` is the SavedModel's function, dropout off; both run on two sentences of different lengths.
     """
     if set(variables) != set(keras_names(_num_layers(variables)).values()):
+        return None
+    if any(variable.dtype != tf.float32 for variable in variables.values()):
         return None
     inputs = probe_inputs(variables)
     expected = reference(inputs)

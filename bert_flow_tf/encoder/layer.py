@@ -104,11 +104,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         if trainable is not None:
             seeds = tf.stack([tf.fill(tf.shape(occurrence), tf.constant(self._dropout_seed, tf.int64)), occurrence], 1)
             outputs = trainable.with_dropout(inputs, seeds)
-        elif training and not self.trainable and self._takes_training:
-            # hub.KerasLayer turns dropout off in a frozen layer; the original leaves it on.
-            outputs = self._hub_layer.resolved_object(inputs, training=True)
         elif training:
-            outputs = self._hub_layer(inputs, training=True)
+            outputs = self._saved_model(inputs, training=True)
         else:
             outputs = self._without_dropout(inputs, self._pooling.first_token_only)
         return self._pooling(outputs, inputs["input_mask"])
@@ -130,7 +127,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """The outputs of the SavedModel, or of what computes the same faster, where it is a BERT's."""
         fused = self._find_fused()
         if fused is None:
-            return self._hub_layer(inputs, training=False)
+            return self._saved_model(inputs)
         return fused(inputs, last_layer_first_token_only=first_token_only)
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
@@ -168,9 +165,13 @@ class SentenceEncoder(tf_keras.layers.Layer):
         is_proved = proved_before(graph, lambda: _outside_of_strategies(prove))
         return TrainableBert(self.variables_by_name, **options, frozen=not self.trainable) if is_proved else None
 
-    def _saved_model(self, inputs: dict[str, tf.Tensor]) -> dict[str, Any]:
-        """The SavedModel's outputs without dropout."""
-        return self._hub_layer(inputs, training=False)
+    def _saved_model(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
+        """The SavedModel's outputs, in float32 where they are of half precision."""
+        # hub.KerasLayer turns dropout off in a frozen layer; the original leaves it on.
+        drops_when_frozen = training and not self.trainable and self._takes_training
+        compute = self._hub_layer.resolved_object if drops_when_frozen else self._hub_layer
+        outputs = compute(inputs, training=training)
+        return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32) if x.dtype.is_floating else x, outputs)
 
     def rounded_to_bfloat16(self, multiply_in_bfloat16: bool | None = None) -> RoundedEncoder:
         """`RoundedEncoder` of the encoder's weights as they are now; None takes the arithmetic that is faster here.

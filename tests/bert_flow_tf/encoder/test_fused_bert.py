@@ -72,6 +72,11 @@ def test_another_computation_on_a_berts_variables_is_told_apart(encoder):
     assert fused_bert(fewer_layers, encoder.variables_by_name) is None
 
 
+def test_variables_of_half_precision_are_left_to_the_saved_model(encoder):
+    halves = {name: tf.Variable(tf.cast(v, tf.float16)) for name, v in encoder.variables_by_name.items()}
+    assert fused_bert(lambda inputs: pytest.fail("was run"), halves) is None
+
+
 @pytest.mark.parametrize("name", ["transformer/layer_1/intermediate/bias", "type_embeddings/embeddings", None])
 def test_variables_that_are_no_berts_are_left_to_the_saved_model(encoder, name):
     variables = {key: value for key, value in encoder.variables_by_name.items() if key != name}

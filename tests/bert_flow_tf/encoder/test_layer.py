@@ -270,6 +270,26 @@ def test_saved_model_that_is_no_encoder_with_layers_is_refused(small_source, tmp
         SentenceEncoder(dataclasses.replace(small_source, encoder_dir=tmp_path), "avg", trainable=False)
 
 
+def test_outputs_of_half_precision_are_run_as_the_saved_model_has_them(tiny_source, golden, tmp_path):
+    bert = tf.saved_model.load(str(tiny_source.encoder_dir))
+    half = tf.train.Checkpoint(bert=bert, variables=bert.variables, trainable_variables=bert.trainable_variables)
+
+    def call(inputs, training):
+        return tf.nest.map_structure(lambda x: tf.cast(x, tf.bfloat16), bert(inputs, training=training))
+
+    half.__call__ = tf.function(call, autograph=False)
+    for training in (False, True):
+        half.__call__.get_concrete_function(TOKEN_SPECS, training)
+    tf.saved_model.save(half, str(tmp_path))
+    inputs = inputs_of(golden)
+    inputs["occurrence"] = tf.range(len(golden["input_ids"]), dtype=tf.int64)
+    expected = SentenceEncoder(tiny_source, "avg", trainable=False)(inputs)
+    encoder = SentenceEncoder(dataclasses.replace(tiny_source, encoder_dir=tmp_path), "avg", trainable=False)
+    for embeddings in (encoder(inputs), encoder(inputs, training=True)):
+        assert embeddings.dtype == tf.float32
+        np.testing.assert_allclose(embeddings, expected, atol=0.02)
+
+
 def test_vocabulary_larger_than_the_embeddings_is_refused(small_source, tiny_source):
     mixed = dataclasses.replace(small_source, preprocess_dir=tiny_source.preprocess_dir)
     with pytest.raises(UserError, match=r"64 word pieces, the encoder .* has 11 word embeddings"):
