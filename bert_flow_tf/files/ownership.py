@@ -77,7 +77,8 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
     if key in _owned:
         yield _owned[key]
         return
-    made = [folder for folder in path.parents if not folder.exists()]
+    # Not `Path.exists`, which raises where it may not look.
+    made = [folder for folder in path.parents if not os.path.exists(folder)]
     make_directory(path.parent)
     try:
         release = _lock(path, wait)

@@ -1,7 +1,6 @@
 """Which arithmetic is faster, as measured, and how long that is known."""
 
 import json
-import pathlib
 
 import numpy as np
 import pytest
@@ -100,9 +99,10 @@ def test_other_kernels_threads_cpus_and_shapes_are_measured_on_their_own(variabl
     assert measured == []
 
 
-def test_a_cache_that_cannot_be_written_to_hinders_nothing(variables, measured, tmp_path, monkeypatch, caplog):
+@pytest.mark.parametrize("name", ["file", "a" * 300])
+def test_a_cache_that_cannot_be_written_to_hinders_nothing(variables, measured, tmp_path, monkeypatch, caplog, name):
     (tmp_path / "file").touch()
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(pathlib.Path(tmp_path, "file")))
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / name))
     measured += [FASTER, SLOWER]
     assert multiplies_bfloat16(variables)
     assert not multiplies_bfloat16(variables)

@@ -117,9 +117,10 @@ def test_a_proof_is_kept_for_the_same_graph_alone(tmp_path, monkeypatch):
     assert next(answers, None) is None
 
 
-def test_where_a_proof_cannot_be_kept_it_still_counts(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["cache", "a" * 300])
+def test_where_a_proof_cannot_be_kept_it_still_counts(tmp_path, monkeypatch, name):
     (tmp_path / "cache").write_text("no folder")
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / name))
     (tmp_path / "saved_model.pb").write_bytes(b"one")
     assert proved_before(tmp_path / "saved_model.pb", lambda: True)
 
