@@ -17,13 +17,13 @@ import msgspec
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.encoder.convert.folders import cache_root
 from bert_flow_tf.encoder.cpu import bfloat16_units, cpu_fields, usable_cpus
 from bert_flow_tf.encoder.fused_bert import FusedBert
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, to_json, write_json
 from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.user_cache import cache_root
 
 # Sentences and their length of the batch that is measured: products of 256 rows run at nearly full rate.
 _BATCH, _LENGTH = 8, 32

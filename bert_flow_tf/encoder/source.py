@@ -16,7 +16,6 @@ from tensorflow_hub.resolver import tfhub_cache_dir
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,
-    cache_root,
     cached_encoder,
     check_encoder_folder,
     read_encoder_record,
@@ -31,6 +30,7 @@ from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpo
 from bert_flow_tf.files.digest import file_digest, update_with_arrays
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.user_cache import cache_root
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
 # Version of the fingerprint: bumping it invalidates existing runs and saved models.

@@ -9,7 +9,6 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.encoder.convert.folders import cache_root
 from bert_flow_tf.encoder.dropout import DropoutRates, draw_masks, drop
 from bert_flow_tf.encoder.fused_bert import (
     EPSILON,
@@ -25,6 +24,7 @@ from bert_flow_tf.encoder.fused_bert import (
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.user_cache import cache_root
 
 # Of GELU's approximation by tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
 _TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715

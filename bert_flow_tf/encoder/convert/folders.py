@@ -1,18 +1,16 @@
 """The kinds of folders that a conversion writes, the record in an encoder folder, and the user's cache of these."""
 
-import os
 import pathlib
 from collections.abc import Callable
 
 import msgspec
-import platformdirs
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.outputs import FolderKind, check_writable
-from bert_flow_tf.files.ownership import owned, sweep
+from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.files.reading import read_file
+from bert_flow_tf.files.user_cache import cached_folder
 
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
@@ -74,31 +72,6 @@ def check_encoder_folder(folder: pathlib.Path) -> None:
             )
 
 
-def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
-    """Folder for what can be made again: `cache_dir`, else the variable BERT_FLOW_CACHE, else the user's cache."""
-    return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
-
-
 def cached_encoder(folder: pathlib.Path, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
-    """The encoder folder `folder`, after `build(folder)`, which writes it whole or not at all, where it does not exist.
-
-    Of two processes at once the second waits for the first.
-
-    Raises:
-      UserError: the cache cannot be written to, or as `build`.
-    """
-
-    def is_built() -> bool:
-        return (folder / SOURCE_FILE).is_file()
-
-    if is_built():
-        sweep(folder.parent)
-    else:
-        try:
-            check_writable(folder)
-        except UserError as error:
-            raise UserError(f"{error}; set BERT_FLOW_CACHE to another folder") from error
-        with owned(folder, wait=True):
-            if not is_built():
-                build(folder)
-    return folder
+    """The encoder folder `folder`, made by `build(folder)` where it does not exist; see `cached_folder`."""
+    return cached_folder(folder, SOURCE_FILE, build)

@@ -1,18 +1,18 @@
-"""The cache of converted encoders: built once, whoever builds first."""
+"""Folders of the cache: built once, whoever builds first."""
 
 import threading
 import time
 
 import pytest
 
-from bert_flow_tf.encoder.convert.folders import cache_root, cached_encoder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.user_cache import cache_root, cached_folder
 
 
 def write(folder):
     with new_folder(folder) as new:
-        (new / "source.json").write_text("built")
+        (new / "built.txt").write_text("built")
 
 
 def test_second_call_builds_nothing(tmp_path):
@@ -23,11 +23,11 @@ def test_second_call_builds_nothing(tmp_path):
         write(folder)
 
     for _ in range(2):
-        assert cached_encoder(tmp_path / "key", build) == tmp_path / "key"
+        assert cached_folder(tmp_path / "key", "built.txt", build) == tmp_path / "key"
         # As a process leaves it that is killed after its last rename.
         (tmp_path / ".key.bert_flow_lock").touch()
     assert builds == [tmp_path / "key"]
-    cached_encoder(tmp_path / "key", build)
+    cached_folder(tmp_path / "key", "built.txt", build)
     assert list(tmp_path.iterdir()) == [tmp_path / "key"]
 
 
@@ -39,7 +39,10 @@ def test_of_two_builders_at_once_the_second_waits_for_the_first(tmp_path):
         write(folder)
         time.sleep(0.5)
 
-    threads = [threading.Thread(target=lambda: found.append(cached_encoder(tmp_path / "key", build))) for _ in range(2)]
+    def find():
+        found.append(cached_folder(tmp_path / "key", "built.txt", build))
+
+    threads = [threading.Thread(target=find) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -50,7 +53,7 @@ def test_of_two_builders_at_once_the_second_waits_for_the_first(tmp_path):
 
 def test_a_cache_that_cannot_be_written_to_says_how_to_name_another():
     with pytest.raises(UserError, match=r"cannot be written to .* set BERT_FLOW_CACHE to another folder"):
-        cached_encoder(cache_root("/proc/none"), write)
+        cached_folder(cache_root("/proc/none"), "built.txt", write)
 
 
 def test_environment_names_the_cache_unless_an_argument_does(tmp_path, monkeypatch):

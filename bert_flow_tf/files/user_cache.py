@@ -1,0 +1,41 @@
+"""The user's cache: what can be made again, made once, by whichever process comes first."""
+
+import os
+import pathlib
+from collections.abc import Callable
+
+import platformdirs
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.outputs import check_writable
+from bert_flow_tf.files.ownership import owned, sweep
+
+
+def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
+    """Folder for what can be made again: `cache_dir`, else the variable BERT_FLOW_CACHE, else the user's cache."""
+    return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
+
+
+def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
+    """The folder, after `build(folder)`, which writes it whole or not at all, where it holds no file `marker`.
+
+    Of two processes at once the second waits for the first.
+
+    Raises:
+      UserError: the cache cannot be written to, or as `build`.
+    """
+
+    def is_built() -> bool:
+        return (folder / marker).is_file()
+
+    if is_built():
+        sweep(folder.parent)
+    else:
+        try:
+            check_writable(folder)
+        except UserError as error:
+            raise UserError(f"{error}; set BERT_FLOW_CACHE to another folder") from error
+        with owned(folder, wait=True):
+            if not is_built():
+                build(folder)
+    return folder
