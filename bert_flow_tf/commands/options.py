@@ -60,6 +60,16 @@ ENCODER_OPTIONS = [
     ),
     click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Of --bert_hub.  [default: 64]"),
 ]
+FORMAT_OPTIONS = [
+    click.option(
+        "--input_format", type=click.Choice(sorted(set(FORMATS.values()))), help="If the file's ending does not say it."
+    ),
+    click.option(
+        "--column",
+        metavar="NAME|N",
+        help="Of TSV (a number if there is no line of names), JSON lines or Parquet.  [default: sentence]",
+    ),
+]
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:
@@ -178,13 +188,10 @@ def input_options(function: Command) -> Command:
     def command(*, input_file: str, input_format: str | None, column: str | None, **values: Any) -> Any:
         return function(source=SentenceInput(input_file, input_format, column), **values)
 
-    formats = click.Choice(sorted(set(FORMATS.values())))
-    help_of_column = "Of TSV (a number if there is no line of names), JSON lines or Parquet.  [default: sentence]"
     help_of_input = "Sentences: .txt, .tsv, .jsonl, .parquet; - is stdin."
     options = [
         click.option("--input", "input_file", required=True, metavar="FILE", help=help_of_input),
-        click.option("--input_format", type=formats, help="If the file's ending does not say it."),
-        click.option("--column", metavar="NAME|N", help=help_of_column),
+        *FORMAT_OPTIONS,
     ]
     return with_options(options)(command)
 

@@ -98,17 +98,10 @@ class SentenceEncoder(tf_keras.layers.Layer):
         With dropout, `occurrence`, int64 [batch], is the number of each sentence among all that a run sees: seed and
         number decide what is dropped, not the batch, nor the replica.
         """
-        occurrence = inputs.get("occurrence")
+        if training:
+            return self._pooling(self._with_dropout(inputs), inputs["input_mask"])
         inputs = {name: inputs[name] for name in TOKEN_INPUTS}
-        trainable = self._find_trainable() if training and occurrence is not None else None
-        if trainable is not None:
-            seeds = tf.stack([tf.fill(tf.shape(occurrence), tf.constant(self._dropout_seed, tf.int64)), occurrence], 1)
-            outputs = trainable.with_dropout(inputs, seeds)
-        elif training:
-            outputs = self._saved_model(inputs, training=True)
-        else:
-            outputs = self._without_dropout(inputs, self._pooling.first_token_only)
-        return self._pooling(outputs, inputs["input_mask"])
+        return self._pooling(self._without_dropout(inputs, self._pooling.first_token_only), inputs["input_mask"])
 
     def embed(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs, dropout off."""
@@ -121,6 +114,19 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def token_states(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """The last layer's states [batch, seq, hidden_size] of the dict of inputs, dropout off: before any pooling."""
         return self._without_dropout(inputs)["sequence_output"]
+
+    def token_states_in_training(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """`token_states` with dropout; `inputs` may number their sentences, see `call`."""
+        return self._with_dropout(inputs)["sequence_output"]
+
+    def _with_dropout(self, inputs: dict[str, tf.Tensor]) -> dict[str, Any]:
+        occurrence = inputs.get("occurrence")
+        inputs = {name: inputs[name] for name in TOKEN_INPUTS}
+        trainable = None if occurrence is None else self._find_trainable()
+        if trainable is not None:
+            seeds = tf.stack([tf.fill(tf.shape(occurrence), tf.constant(self._dropout_seed, tf.int64)), occurrence], 1)
+            return trainable.with_dropout(inputs, seeds)
+        return self._saved_model(inputs, training=True)
 
     @tf.autograph.experimental.do_not_convert
     def _without_dropout(self, inputs: dict[str, tf.Tensor], first_token_only: bool = False) -> dict[str, Any]:
@@ -193,6 +199,11 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def variables_by_name(self) -> dict[str, tf.Variable]:
         """dict of name -> variable of the encoder, for `tf.train.Checkpoint`; the names are those of the SavedModel."""
         return floating_variables(self._hub_layer)
+
+    @property
+    def word_embeddings(self) -> tf.Variable | None:
+        """The variable of word embeddings [vocab_size, hidden_size]; None where no name shows it."""
+        return next((v for v in self._hub_layer.variables if "word_embeddings/embeddings" in v.name), None)
 
     @property
     def pooled_variables(self) -> list[tf.Variable]:

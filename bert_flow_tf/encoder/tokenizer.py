@@ -12,6 +12,7 @@ import os
 import pathlib
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as text
 
@@ -71,6 +72,8 @@ class Tokenizer(tf.Module):
         super().__init__(name="tokenizer")
         self.do_lower_case = bool(do_lower_case)
         self.vocab_size = len(vocab)
+        # bool [vocab_size]: whether a piece continues the word of the piece before it.
+        self.continues_word = np.char.startswith(vocab, "##")
         self.pad_id, _, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in _SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
         try:

@@ -91,12 +91,16 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def open_run(
-    run_dir: pathlib.Path, config: RunConfig, overwrite: bool, missing_outputs: Sequence[pathlib.Path] = ()
+    run_dir: pathlib.Path,
+    config: RunConfig,
+    overwrite: bool,
+    missing_outputs: Sequence[pathlib.Path] = (),
+    named_by: str = "--exp_name",
 ) -> bool:
     """Makes a run's directory ready for training, and says whether it holds an unfinished run of the same settings.
 
     A run is finished when it is trained and no result that its command asks for is missing; the `identity` of its
-    `config` decides whether it is the same.
+    `config` decides whether it is the same. `named_by` is the flag that names the directory.
 
     Raises:
       UserError: the directory holds a finished run, a run with other settings, or something else, and `overwrite` is
@@ -113,7 +117,7 @@ def open_run(
         if differing:
             raise UserError(
                 f"{run_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones "
-                "(use another --exp_name, or --overwrite to delete it)"
+                f"(use another {named_by}, or --overwrite to delete it)"
             )
         if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
             raise UserError(

@@ -3,7 +3,7 @@
 import concurrent.futures
 import pathlib
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -24,9 +24,11 @@ Evaluate = Callable[[SiameseBertFlow], Mapping[str, float | np.floating]]
 class Saver(tf_keras.callbacks.Callback):
     """Counts steps and saves a checkpoint every so many; what is not finite ends training, before it can be saved."""
 
-    def __init__(self, trained: SiameseBertFlow, step: tf.Variable, manager: tf.train.CheckpointManager, every: int):
+    def __init__(
+        self, learned: Sequence[tf.Variable], step: tf.Variable, manager: tf.train.CheckpointManager, every: int
+    ):
         super().__init__()
-        self.trained = trained
+        self.learned = learned
         self.step = step
         self.manager = manager
         self.every = every
@@ -35,7 +37,7 @@ class Saver(tf_keras.callbacks.Callback):
     def save(self) -> None:
         """Saves the state at this step; a variable that is not finite is a `UserError`."""
         # A step's loss is that of the variables before it: they may be lost while the loss is still finite.
-        for variable in self.trained.supervised_variables + self.trained.flow_variables:
+        for variable in self.learned:
             if not np.isfinite(variable.numpy()).all():
                 self._refuse(f"{variable.name} with values that are not finite, expected finite ones")
         save_checkpoint(self.manager, int(self.step))

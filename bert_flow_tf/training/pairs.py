@@ -129,7 +129,7 @@ def training_batches(
         return features(indices, step * 2 * batch_size + numbers), tf.gather(labels, indices)
 
     batches = _order(len(labels), batch_size, seed).skip(skip_steps)
-    return _for_replicas(batches.map(batch, num_parallel_calls=1, deterministic=True))
+    return for_replicas(batches.map(batch, num_parallel_calls=1, deterministic=True))
 
 
 def embedded_batches(
@@ -156,7 +156,7 @@ def embedded_batches(
         tf.TensorSpec([None, batch_size], tf.as_dtype(pairs.labels.dtype)),
     )
     batches = tf.data.Dataset.from_generator(embedded, output_signature=specs).unbatch().skip(steps_done)
-    return _for_replicas(batches.map(lambda embedding, labels: ({"embedding": embedding}, labels)))
+    return for_replicas(batches.map(lambda embedding, labels: ({"embedding": embedding}, labels)))
 
 
 def _order(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
@@ -165,7 +165,7 @@ def _order(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
     return indices.repeat().batch(batch_size, drop_remainder=True).enumerate()
 
 
-def _for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
+def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
     """The batches, fetched ahead; every replica takes its part of each: no sharding."""
     return batches.prefetch(2).with_options(_options())
 

@@ -17,11 +17,11 @@ class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     Args:
       learning_rate: peak rate.
-      total_steps: step at which the rate reaches zero; it stays there.
+      total_steps: step at which the rate reaches zero; it stays there. If it is infinite, there is no decay.
       warmup_steps: 0 for none.
     """
 
-    def __init__(self, learning_rate: float, total_steps: int, warmup_steps: int = 0):
+    def __init__(self, learning_rate: float, total_steps: float, warmup_steps: int = 0):
         self.learning_rate = learning_rate
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps

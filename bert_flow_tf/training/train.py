@@ -44,7 +44,7 @@ def train(
       UserError: see `open_run`; a loss or gradient is not finite.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
-    training, stages = settings.training, _Stages()
+    training, stages = settings.training, Stages()
     tokenizer = Tokenizer.from_source(source)
     pairs, num_examples = input_pipeline.read_training_data(settings, task, tokenizer)
     data = TrainingData(num_examples=num_examples, fingerprint=input_pipeline.fingerprint(pairs))
@@ -224,7 +224,8 @@ def _fit(
     """Trains up to `total_steps`, or to an earlier end."""
     training = settings.training
     save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
-    saver = callbacks.Saver(model, step, manager, save_every)
+    learned = model.supervised_variables + model.flow_variables
+    saver = callbacks.Saver(learned, step, manager, save_every)
     on_terminal = sys.stdout.isatty()
     progress = callbacks.Progress(step, total_steps, settings.output_dir, training.log_every_step, on_terminal)
     used = [saver, progress]
@@ -245,7 +246,7 @@ def _fit(
             raise KeyboardInterrupt
 
 
-class _Stages:
+class Stages:
     """Seconds of each stage since the one before, and the process' peak of memory at its end."""
 
     def __init__(self) -> None:

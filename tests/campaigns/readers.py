@@ -300,6 +300,7 @@ _ARGUMENTS = {
     "export": "--model . --out x --version 2 --low_dim 4 --max_seq_length 32 --dtype bfloat16 --overwrite",
     "fit": "--bert_hub demo --input x --out y --num_train_epochs 0.5 --train_batch_size 32 --seed 7",
     "prepare": "--data sts12,tfds:glue/stsb --senteval_dir x --out y",
+    "pretrain": "--bert_hub demo --text x.tsv y.tsv --column 2 --steps 200 --learning_rate 1e-4 --out y --seed 7",
     "query": "--target http://a:1 --model x --version 3 --timeout 2.5 --batch_size 8 --pair a b",
     "report": "--runs a b --out y --title t",
     "reproduce": "--rows avg --tasks stsb --seeds 3 --glue_dir glue --out y",

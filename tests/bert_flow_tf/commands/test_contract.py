@@ -57,6 +57,7 @@ COMMANDS = {
         Command("export", ("--version", "1"), "--model", "folder/1", out="folder"),
         Command("fit", DEMO, "--input", "folder"),
         Command("prepare", ("--data", "sts12"), "--senteval_dir", "folder/STS-12", out="folder"),
+        Command("pretrain", (*DEMO, "--steps", "200"), "--text", "folder"),
         Command("project", DEMO, "--input", "folder"),
         Command("query", ("--target", "http://localhost:1", "--model", "m"), "--input", "file.npy"),
         Command("report", (), "--runs", "folder"),

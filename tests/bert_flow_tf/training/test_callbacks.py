@@ -20,7 +20,7 @@ def test_nothing_that_is_not_finite_is_saved(tmp_path):
     step = tf.Variable(3, dtype=tf.int64)
     manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), str(tmp_path), max_to_keep=3)
     model = SiameseBertFlow(_ENCODER, None, num_labels=3)
-    saver = callbacks.Saver(model, step, manager, every=2)
+    saver = callbacks.Saver(model.supervised_variables, step, manager, every=2)
     saver.on_train_batch_end(0, {"loss": 1.0})
     with pytest.raises(UserError, match=r"step 5: found flow_loss nan, expected a finite number.*ckpt-4$"):
         saver.on_train_batch_end(1, {"loss": 1.0, "flow_loss": float("nan")})

@@ -1,0 +1,122 @@
+"""`bert-flow pretrain`: a BERT continued by masked language modelling on one's own text."""
+
+from typing import Any
+
+import click
+
+from bert_flow_tf.commands.options import FORMAT_OPTIONS, Number, SentenceInput, WholeNumber, with_options
+from bert_flow_tf.commands.outputs import own
+from bert_flow_tf.data.wordnet import text_file
+from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.outputs import output_folder
+from bert_flow_tf.runs.pretraining import LONGEST_SENTENCE, PretrainingSettings, remove_needless_checkpoints
+from bert_flow_tf.runs.settings import DeviceSettings
+
+_DEFAULTS = PretrainingSettings()
+_POSITIVE = Number(0, min_open=True)
+
+
+@click.command()
+@click.option("--bert_hub", required=True, metavar="HANDLE|DIR", help="The encoder that it begins with: demo, base, …")
+@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one.")
+@click.option(
+    "--text", required=True, metavar="FILE|wordnet", help="Sentences or paragraphs: .txt, .tsv, …; - is stdin."
+)
+@click.argument("texts", nargs=-1, metavar="[FILE]...")
+@with_options(FORMAT_OPTIONS)
+@click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
+@click.option("--steps", type=WholeNumber(1), metavar="N", help="Number of steps.")
+@click.option("--minutes", type=_POSITIVE, metavar="M", help="Or the minutes that the steps take.")
+@click.option(
+    "--train_batch_size",
+    type=WholeNumber(1),
+    default=_DEFAULTS.train_batch_size,
+    metavar="N",
+    help="Sentences per step.",
+)
+@click.option("--learning_rate", type=_POSITIVE, default=_DEFAULTS.learning_rate, metavar="X", help="Its peak.")
+@click.option("--num_warmup_steps", type=WholeNumber(0), default=_DEFAULTS.num_warmup_steps, metavar="N")
+@click.option("--max_seq_length", type=WholeNumber(3), default=_DEFAULTS.max_seq_length, metavar="N")
+@click.option("--masked_lm_prob", type=Number(0, 1, min_open=True), default=_DEFAULTS.masked_lm_prob, metavar="X")
+@click.option("--do_whole_word_mask", is_flag=True, help="Predict all pieces of a word or none.")
+@click.option(
+    "--dev_fraction",
+    type=Number(0, 1, max_open=True),
+    default=_DEFAULTS.dev_fraction,
+    metavar="X",
+    help="Share of the sentences, of at most 1,000, that is held out for the dev loss.",
+)
+@click.option(
+    "--save_checkpoints_steps",
+    type=WholeNumber(1),
+    default=_DEFAULTS.save_checkpoints_steps,
+    metavar="N",
+    help="Steps from a checkpoint and dev loss to the next.",
+)
+@click.option("--seed", type=WholeNumber(0), default=_DEFAULTS.seed, metavar="N")
+@click.option(
+    "--num_logical_cpus", type=WholeNumber(0), default=0, metavar="N", help="Replicas on that many virtual CPU devices."
+)
+@click.option("--overwrite", is_flag=True, help="Replace an encoder folder, and a run of other settings beside it.")
+def pretrain(
+    bert_hub: str,
+    preprocess_hub: str | None,
+    text: str,
+    texts: tuple[str, ...],
+    input_format: str | None,
+    column: str | None,
+    out: str,
+    num_logical_cpus: int,
+    overwrite: bool,
+    **values: Any,
+) -> None:
+    """Continue a BERT by masked language modelling on text, and write it as an encoder folder.
+
+    \b
+    bert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out encoders/mine
+    bert-flow fit --bert_hub encoders/mine --input sentences.txt --out my_model
+
+    A line of text is a sentence or a paragraph; what is longer than --max_seq_length is cut into several. With --steps
+    the learning rate decays to 0 after the warm-up, as TF1 BERT's; with --minutes, whose number of steps nobody knows
+    before, it stays.
+
+    Checkpoints are in DIR.pretraining beside DIR, with TensorBoard's events: rerun the same command to resume.
+    """
+    settings = PretrainingSettings(**values)
+    settings.check()
+    own(out, f"--out={out}")
+    remove_needless_checkpoints(out)
+    output_folder(out, ENCODER_FOLDER, overwrite=overwrite, flag=f"--out={out}")
+    sentences = []
+    for name in (text, *texts):
+        sentences += _read(SentenceInput(str(text_file(name)), input_format, column))
+    if not any(map(str.strip, sentences)):
+        raise UserError(f"--text={text}: found no text, expected a sentence or paragraph a line")
+    # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
+    from bert_flow_tf.encoder.source import resolve_encoder
+    from bert_flow_tf.training.pretrain import pretrain
+
+    source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
+    results = pretrain(
+        sentences,
+        source,
+        out,
+        settings,
+        devices=DeviceSettings(num_logical_cpus=num_logical_cpus),
+        overwrite=overwrite,
+        report=lambda line: click.echo(line, err=True),
+    )
+    click.echo(f"encoder folder written: {out} ({results.data.num_examples} sentences, {results.steps} steps)")
+
+
+def _read(source: SentenceInput) -> list[str]:
+    sentences = []
+    for number, sentence in enumerate(source.read(), start=1):
+        if len(sentence) > LONGEST_SENTENCE:
+            raise UserError(
+                f"--text={source.path}, sentence {number}: found {len(sentence):,} characters, expected a sentence or "
+                f"paragraph of at most {LONGEST_SENTENCE:,}"
+            )
+        sentences.append(sentence)
+    return sentences

@@ -1,0 +1,97 @@
+"""MaskedLanguageModel: an encoder with BERT's head of masked language modelling, and the training step."""
+
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+from official.nlp.modeling.layers import masked_lm
+
+from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.errors import UserError
+from glow.optimizer import apply_clipped
+
+# Label of a position that is not predicted.
+NOT_PREDICTED = -1
+
+
+class MaskedLanguageModel(tf_keras.Model):
+    """Predicts the word pieces at masked positions (Devlin et al. 2019, section 3.1, task 1).
+
+    The head is tf-models' `MaskedLM` on the last layer's states: dense, activation, layer norm, and the product with
+    the encoder's own word embeddings, plus a bias. Logits are computed at the predicted positions alone.
+
+    Inputs are a dictionary of `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, t], and `occurrence`, int64
+    [n], as `SentenceEncoder` takes them; labels are int32 [n, t], `NOT_PREDICTED` where nothing is predicted.
+
+    Args:
+      activation: of the head, as Keras takes it.
+      initializer_range: standard deviation of the head's kernel before training.
+      seed: of that.
+
+    Raises:
+      UserError: the encoder does not show its word embeddings.
+    """
+
+    def __init__(
+        self, encoder: SentenceEncoder, *, activation: Any, initializer_range: float = 0.02, seed: int = 1234
+    ) -> None:
+        super().__init__(name="masked_language_model")
+        # The step's logs are of the global batch on every replica: Keras would add them up.
+        self.distribute_reduction_method = "first"
+        table = encoder.word_embeddings
+        if table is None:
+            raise UserError(f"{encoder.source.bert_hub}: found no word_embeddings, expected those of a BERT")
+        self.encoder: Any = encoder
+        width = encoder.hidden_size
+        head = masked_lm.MaskedLM(
+            table,
+            activation=activation,
+            initializer=tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed),
+            name="cls/predictions",
+        )
+        # Here, and not in the first step: its variables are restored and optimised like the encoder's.
+        with tf.name_scope(head.name):
+            head.build([None, None, width])
+            head.dense.build([None, width])
+            head.layer_norm.build([None, width])
+        self.head: Any = head
+        self.head_variables = {
+            v.name.removesuffix(":0"): v for v in (*head.dense.weights, *head.layer_norm.weights, head.bias)
+        }
+
+    @property
+    def learned_variables(self) -> list[tf.Variable]:
+        """The variables that training changes: the head's, and the encoder's but for its pooler."""
+        return [*self.encoder.pooled_variables, *self.head_variables.values()]
+
+    def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
+        """Takes the optimiser, and builds it, so that it can be restored; `kwargs` are `tf_keras.Model.compile`'s."""
+        super().compile(optimizer=optimizer, **kwargs)
+        optimizer.build(self.learned_variables)
+
+    def token_losses(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Cross-entropy at each predicted position, float32 [m], in nats; `training` turns dropout on."""
+        states = (self.encoder.token_states_in_training if training else self.encoder.token_states)(inputs)
+        labels = tf.reshape(labels, [-1])
+        places = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
+        # As one long sentence: nothing is padded to the largest number of predictions.
+        logits = self.head(tf.reshape(states, [1, -1, self.encoder.hidden_size]), places[tf.newaxis])[0]
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(labels, places), logits)
+
+    @tf.autograph.experimental.do_not_convert
+    def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One step on the mean loss of the global batch's predicted positions; gradients are clipped to norm 1."""
+        inputs, labels = data
+        replicas = tf.distribute.get_replica_context()
+
+        def summed(value: tf.Tensor) -> tf.Tensor:
+            if replicas.num_replicas_in_sync == 1:
+                return value
+            return replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+        predicted = summed(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
+        learned = self.learned_variables
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(self.token_losses(inputs, labels, training=True)) / tf.maximum(predicted, 1.0)
+        norm = apply_clipped(self.optimizer, tape.gradient(loss, learned), learned)
+        return {"loss": summed(loss), "grad_norm": norm}
