@@ -21,7 +21,7 @@ _POSITIVE = Number(0, min_open=True)
 @click.option("--bert_hub", required=True, metavar="HANDLE|DIR", help="The encoder that it begins with: demo, base, …")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one.")
 @click.option(
-    "--text", required=True, metavar="FILE|wordnet", help="Sentences or paragraphs: .txt, .tsv, …; - is stdin."
+    "--text", required=True, metavar="FILE|wordnet", help="Sentences or paragraphs: .txt, .tsv, …; - for stdin."
 )
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
 @with_options(FORMAT_OPTIONS)
