@@ -172,15 +172,17 @@ class SentenceBatcher:
         self,
         pieces: tf.RaggedTensor,
         batch_size: int | None = None,
-        progress: tqdm | None = None,
         occurrences: np.ndarray | None = None,
+        on_batch: Callable[[int], object] = lambda done: None,
     ) -> np.ndarray:
-        """float32 [n, *shape] of sentences that are word pieces already, int32 RaggedTensor [n, (t)]."""
+        """float32 [n, *shape] of sentences that are word pieces already, int32 RaggedTensor [n, (t)].
+
+        `on_batch` is called with the number of sentences of each batch that is done; what it raises ends the work.
+        """
         values = np.empty((pieces.nrows(), *self._shape), np.float32)
         for batch, computed in self._batches(pieces, batch_size, occurrences):
             values[batch] = computed
-            if progress is not None:
-                progress.update(len(batch))
+            on_batch(len(batch))
         return values
 
     def _batches(
@@ -221,4 +223,4 @@ def embed(
     batcher = SentenceBatcher(function, tokenizer, shape=shape, max_seq_length=max_seq_length, pad_to_max=pad_to_max)
     sentences, rows = distinct(pieces)
     with tqdm(total=int(sentences.nrows()), desc="embed", unit="sentence", disable=None) as progress:
-        return batcher.encode_pieces(sentences, progress=progress)[rows]
+        return batcher.encode_pieces(sentences, on_batch=progress.update)[rows]

@@ -1,8 +1,10 @@
 """What happens between the steps of training: checkpoints, summaries, progress, early stopping, signals."""
 
 import concurrent.futures
+import contextlib
 import pathlib
 import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
@@ -17,6 +19,7 @@ from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.siamese import SiameseBertFlow
 
+_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 # Function of the model that gives its metrics on dev, by name.
 Evaluate = Callable[[SiameseBertFlow], Mapping[str, float | np.floating]]
 
@@ -32,7 +35,8 @@ class Saver(tf_keras.callbacks.Callback):
         self.step = step
         self.manager = manager
         self.every = every
-        self.saved_at: int | None = None
+        # Training begins with a checkpoint, its own or the one that it resumes from.
+        self.saved_at = int(step)
 
     def save(self) -> None:
         """Saves the state at this step; a variable that is not finite is a `UserError`."""
@@ -124,14 +128,30 @@ class StopOnSignal(tf_keras.callbacks.Callback):
     def __init__(self) -> None:
         super().__init__()
         self.signal = 0
+        self._has_come = False
+        self._pipe: tuple[socket.socket, ...] = ()
 
     def __enter__(self) -> "StopOnSignal":
-        self._handlers = {number: signal.signal(number, self._note) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._handlers = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        self._pipe = socket.socketpair()
+        for end in self._pipe:
+            end.setblocking(False)
+        self._descriptor = signal.set_wakeup_fd(self._pipe[1].fileno(), warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *exception: object) -> None:
+        signal.set_wakeup_fd(self._descriptor)
+        for end in self._pipe:
+            end.close()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
+
+    def has_come(self) -> bool:
+        """Whether one of the signals came, for another thread: while the main one waits for it, Python notes none."""
+        if self._pipe:
+            with contextlib.suppress(BlockingIOError):
+                self._has_come |= not _SIGNALS.isdisjoint(self._pipe[0].recv(4096))
+        return self._has_come
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number

@@ -89,7 +89,8 @@ def train(
             _cached(settings, model, tokenizer, pairs)
         return model, model_at(config, last_checkpoint), int(step)
     stages.end("load")
-    batches = _batches(settings, model, tokenizer, pairs)
+    stop = callbacks.StopOnSignal()
+    batches = _batches(settings, model, tokenizer, pairs, stop)
     if settings.embedding.cache_embeddings:
         stages.end("embed")
     if int(step) == 0:
@@ -107,7 +108,8 @@ def train(
     logging.info("  Batch size = %d on %d replica(s)", training.train_batch_size, strategy.num_replicas_in_sync)
     logging.info("  Num steps = %d", total_steps)
     steps_per_epoch = num_examples // training.train_batch_size
-    _fit(settings, model, manager, step, batches(total_steps, int(step)), steps_per_epoch, total_steps, evaluate)
+    todo = batches(total_steps, int(step))
+    _fit(settings, model, manager, step, todo, steps_per_epoch, total_steps, evaluate, stop)
     stages.end("train")
     record = model_at(config, manager.latest_checkpoint)
     results = TrainingResults(
@@ -159,9 +161,13 @@ def _checkpoint_manager(
 
 
 def _batches(
-    settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs
+    settings: Settings,
+    model: SiameseBertFlow,
+    tokenizer: Tokenizer,
+    pairs: input_pipeline.Pairs,
+    stop: callbacks.StopOnSignal,
 ) -> Callable[[int, int], tf.data.Dataset]:
-    """Function that gives the batches up to a number of steps, after skipping some."""
+    """Function that gives the batches up to a number of steps, after skipping some; a signal may end them early."""
     embedding, training, encoder = settings.embedding, settings.training, model.encoder
     max_seq_length, pad_to_max = embedding.max_seq_length, embedding.pad_to_max_seq_length
     order = {"batch_size": training.train_batch_size, "seed": training.seed}
@@ -176,8 +182,13 @@ def _batches(
             takes_occurrences=True,
         )
 
+        def give_up_on_signal(done: int) -> None:
+            # All that is computed ahead may take minutes.
+            if stop.has_come():
+                raise InterruptedError
+
         def embed(pieces: tf.RaggedTensor, occurrences: np.ndarray) -> np.ndarray:
-            return batcher.encode_pieces(pieces, occurrences=occurrences)
+            return batcher.encode_pieces(pieces, occurrences=occurrences, on_batch=give_up_on_signal)
 
         return lambda steps, skip_steps: input_pipeline.embedded_batches(
             embed, pairs, size=size, steps=steps, skip_steps=skip_steps, **order
@@ -220,6 +231,7 @@ def _fit(
     steps_per_epoch: int,
     total_steps: int,
     evaluate: callbacks.Evaluate,
+    stop: callbacks.StopOnSignal,
 ) -> None:
     """Trains up to `total_steps`, or to an earlier end."""
     training = settings.training
@@ -236,9 +248,13 @@ def _fit(
         # A run that was killed right after its last checkpoint has not been scored at it.
         has_stopped = early_stopping.stops(model)
     if int(step) < total_steps and not has_stopped:
-        with callbacks.StopOnSignal() as stop:
+        with stop:
             steps = total_steps - int(step)
-            model.fit(batches, steps_per_epoch=steps, callbacks=[*used, stop], verbose=int(on_terminal))
+            try:
+                model.fit(batches, steps_per_epoch=steps, callbacks=[*used, stop], verbose=int(on_terminal))
+            except tf.errors.OpError:
+                if not stop.signal:
+                    raise
         if saver.saved_at != int(step):
             saver.save()
         if stop.signal:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 import types
 
 import numpy as np
@@ -41,3 +42,18 @@ def test_a_signal_ends_training_after_the_running_step(number):
         stop.on_train_batch_end(1, {})
         assert stop.model.stop_training and stop.signal == number
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_is_seen_by_the_thread_that_the_main_one_waits_for():
+    def numbers():
+        yield stop.has_come()
+        os.kill(os.getpid(), signal.SIGTERM)
+        ends = time.monotonic() + 60
+        while not stop.has_come() and time.monotonic() < ends:
+            time.sleep(0.01)
+        yield stop.has_come()
+
+    dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.bool))
+    with callbacks.StopOnSignal() as stop:
+        assert [bool(come) for come in dataset] == [False, True]
+    assert stop.signal == signal.SIGTERM and signal.set_wakeup_fd(-1) == -1

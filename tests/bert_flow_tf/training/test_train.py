@@ -1,15 +1,19 @@
 """A run learns what it should and nothing else, the same on any number of replicas, and resumes in the same bits."""
 
 import json
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data.tasks import get_task
+from bert_flow_tf.encoder import batches
 from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
 from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import train as training
@@ -111,6 +115,28 @@ def test_a_frozen_encoder_drops_the_same_on_every_replica_and_after_an_interrupt
     process.terminate()
     assert small_runs.finish(process)[0] == 130
     small_runs.run(values, exp_name="interrupted", save_checkpoints_steps=5)
+    small_runs.assert_same_bits(run_dir, whole)
+
+
+def test_a_signal_ends_the_embedding_of_the_steps_ahead_too(flow_values, small_encoder_dir, monkeypatch):
+    # Many batches for the few sentences.
+    monkeypatch.setattr(batches, "_TOKENS_PER_BATCH", 64)
+    values = flow_values | {"bert_hub": str(small_encoder_dir), "do_predict": True}
+    whole = small_runs.run(values, exp_name="ahead")
+    pack, packed = Tokenizer.pack, []
+
+    def signalled(*arguments, **options):
+        packed.append(None)
+        if len(packed) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return pack(*arguments, **options)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Tokenizer, "pack", signalled)
+        train(values, exp_name="ahead_ended")
+    # Two batches are computed at a time, and two more are waiting.
+    assert 3 <= len(packed) <= 8
+    run_dir = small_runs.run(values, exp_name="ahead_ended")
     small_runs.assert_same_bits(run_dir, whole)
 
 
