@@ -70,7 +70,7 @@ def measure(options: Options) -> dict:
                 for name, fused in THEIRS.items()
             }
             turns = InTurn(
-                {name: functools.partial(_steps, worker) for name, worker in workers.items()}, warm_up, block
+                {name: functools.partial(take_steps, worker) for name, worker in workers.items()}, warm_up, block
             )
             settings = nli.settings(options, pairs, steps, folder / "timed")
             with _noting_when_loaded(turns):
@@ -146,11 +146,14 @@ class InTurn(tf_keras.callbacks.Callback):
             self.seconds[name].extend(take_steps(len(self.seconds[name]), steps))
 
 
-def _steps(worker: peers.Worker, first: int, steps: int) -> list[float]:
+def take_steps(worker: peers.Worker, first: int, steps: int) -> list[float]:
+    """Seconds of each of a peer's steps."""
     return worker.ask("train", first=first, steps=steps)["seconds"]
 
 
-def compare(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> dict[str, float]:
+def compare(
+    ours: dict[str, list[float]], theirs: dict[str, list[float]], benchmark: str = "nli_step"
+) -> dict[str, float]:
     """Largest differences of the first steps' `losses`, and of the `norms` of their gradients, relative to these.
 
     Raises:
@@ -166,7 +169,7 @@ def compare(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> dic
         f"by {differences['norm']:.1e} of themselves"
     )
     if not max(differences.values()) <= LARGEST_DIFFERENCE:
-        raise UserError(f"nli_step: found differences {differences} from PyTorch, expected {LARGEST_DIFFERENCE:.0e}")
+        raise UserError(f"{benchmark}: found differences {differences} from PyTorch, expected {LARGEST_DIFFERENCE:.0e}")
     return differences
 
 

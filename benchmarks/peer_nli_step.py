@@ -8,29 +8,35 @@ import torch
 from benchmarks.peer_protocol import serve
 from benchmarks.torch_nli import Siamese, Training, use_all_threads
 
-_state = {}
+state = {}
 
 
 def load(weights: str, recorded: str, learning_rate: float, steps: int, dropout: bool, fused: bool) -> dict:
     """Makes the model of a Hugging Face folder, with the classifier and the batches of the file `recorded`."""
     threads = use_all_threads()
-    with np.load(recorded) as stored:
-        arrays = {name: torch.from_numpy(stored[name]) for name in stored.files}
-    batches = range(sum(name.startswith("labels_") for name in arrays))
-    _state["batches"] = [tuple(arrays[f"{name}_{i}"] for name in ("ids", "mask", "labels")) for i in batches]
+    arrays = read_batches(recorded)
     model = Siamese(weights, dropout=dropout)
     with torch.no_grad():
         model.classifier.weight.copy_(arrays["classifier"])
-    _state["training"] = Training(model, learning_rate, steps, fused=fused)
+    state["training"] = Training(model, learning_rate, steps, fused=fused)
     return {"threads": threads}
+
+
+def read_batches(recorded: str) -> dict[str, torch.Tensor]:
+    """Tensors by name of the file `recorded`, whose batches `train` then takes."""
+    with np.load(recorded) as stored:
+        arrays = {name: torch.from_numpy(stored[name]) for name in stored.files}
+    batches = range(sum(name.startswith("labels_") for name in arrays))
+    state["batches"] = [tuple(arrays[f"{name}_{i}"] for name in ("ids", "mask", "labels")) for i in batches]
+    return arrays
 
 
 def train(first: int, steps: int) -> dict:
     """Seconds of each of `steps` steps, from the batch `first` on."""
     seconds = []
-    for batch in _state["batches"][first : first + steps]:
+    for batch in state["batches"][first : first + steps]:
         started = time.perf_counter()
-        _state["training"].step(*batch)
+        state["training"].step(*batch)
         seconds.append(time.perf_counter() - started)
     return {"seconds": seconds}
 
@@ -40,13 +46,13 @@ def compare(steps: int) -> dict:
 
     A word's every occurrence counts on its own in the norm, as in TensorFlow's, which keeps them apart.
     """
-    training, looked_up = _state["training"], []
+    training, looked_up = state["training"], []
     words = training.model.bert.embeddings.word_embeddings
     words.register_forward_hook(lambda module, inputs, output: output.retain_grad() or looked_up.append(output))
     losses, norms = [], []
-    for ids, mask, labels in _state["batches"][:steps]:
+    for ids, mask, labels in state["batches"][:steps]:
         training.optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(training.model(ids, mask), labels)
+        loss = training.model.loss(ids, mask, labels)
         loss.backward()
         squares = [p.grad.square().sum() for p in training.parameters if p is not words.weight]
         norms.append((sum(squares) + looked_up.pop().grad.square().sum()).sqrt().item())

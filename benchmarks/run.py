@@ -36,6 +36,7 @@ BENCHMARKS = {
     "bfloat16_choice": ("whether bfloat16 takes the arithmetic that encodes faster", False),
     "flow_step": ("one training step of the flow on cached embeddings, against PyTorch", True),
     "nli_step": ("one step of siamese training on NLI, against PyTorch", True),
+    "mlm_step": ("one step of masked language modelling, against PyTorch", True),
     "nli_run": ("siamese training on NLI as a process, against a PyTorch loop", True),
     "recipe": ("the recipe on the sample data, against a process for each of its stages", False),
     "flow_share": ("the flow's share of encode", False),

@@ -82,6 +82,7 @@ TARGETS = (
     Target("flow_step", "to_pytorch", "step of the flow, to PyTorch", True, 1.5),
     Target("nli_step", "to_pytorch", "step of siamese training on NLI, to PyTorch", True, 1.15),
     Target("nli_step", "first_step_seconds", "the same, loaded model to first step", False, 5.0, unit=" s"),
+    Target("mlm_step", "to_pytorch", "step of masked language modelling, to PyTorch", True, 1.15),
     Target(
         "nli_run", "memory_to_allowed", "NLI run, peak memory to the greater of PyTorch's and 1,536 MiB", False, 1.0
     ),

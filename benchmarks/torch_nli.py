@@ -44,14 +44,18 @@ class Siamese(nn.Module):
         a, b = ((states * weights).sum(1) / weights.sum(1)).unflatten(0, (-1, 2)).unbind(1)
         return self.classifier(torch.cat([a, b, (a - b).abs()], dim=-1))
 
+    def loss(self, ids: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The mean loss of a batch."""
+        return nn.functional.cross_entropy(self(ids, mask), labels)
+
 
 class Training:
-    """AdamW over all of the model's parameters, for `steps` steps with the peak `learning_rate`.
+    """AdamW over all parameters of a model with a `loss`, for `steps` steps with the peak `learning_rate`.
 
     `fused` takes PyTorch's AdamW that is one kernel for all parameters, which `torch.optim.AdamW` does not by itself.
     """
 
-    def __init__(self, model: Siamese, learning_rate: float, steps: int, *, fused: bool = False) -> None:
+    def __init__(self, model: nn.Module, learning_rate: float, steps: int, *, fused: bool = False) -> None:
         self.model = model
         self.parameters = list(model.parameters())
         groups = {DECAY: [], 0.0: []}
@@ -70,7 +74,7 @@ class Training:
     def step(self, ids: torch.Tensor, mask: torch.Tensor, labels: torch.Tensor) -> float:
         """The batch's mean loss before a step; its gradients are left, clipped."""
         self.optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(self.model(ids, mask), labels)
+        loss = self.model.loss(ids, mask, labels)
         loss.backward()
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self.optimizer.step()

@@ -49,11 +49,13 @@ class MaskedLanguageModel(tf_keras.Model):
             initializer=tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed),
             name="cls/predictions",
         )
-        # Here, and not in the first step: its variables are restored and optimised like the encoder's.
+        # Here, and not in the first step: its variables are restored and optimised like the encoder's. Their names are
+        # TF1's, which say what decays.
         with tf.name_scope(head.name):
             head.build([None, None, width])
-            head.dense.build([None, width])
-            head.layer_norm.build([None, width])
+            for layer in (head.dense, head.layer_norm):
+                with tf.name_scope(layer.name):
+                    layer.build([None, width])
         self.head: Any = head
         self.head_variables = {
             v.name.removesuffix(":0"): v for v in (*head.dense.weights, *head.layer_norm.weights, head.bias)
@@ -81,17 +83,22 @@ class MaskedLanguageModel(tf_keras.Model):
     @tf.autograph.experimental.do_not_convert
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
         """One step on the mean loss of the global batch's predicted positions; gradients are clipped to norm 1."""
-        inputs, labels = data
-        replicas = tf.distribute.get_replica_context()
+        loss, gradients = self.loss_and_gradients(*data)
+        norm = apply_clipped(self.optimizer, gradients, self.learned_variables)
+        return {"loss": _summed(loss), "grad_norm": norm}
 
-        def summed(value: tf.Tensor) -> tf.Tensor:
-            if replicas.num_replicas_in_sync == 1:
-                return value
-            return replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
+    def loss_and_gradients(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """This replica's share of the global batch's mean loss, with dropout, and its gradients.
 
-        predicted = summed(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
-        learned = self.learned_variables
+        These are of `learned_variables`, in their order.
+        """
+        predicted = _summed(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(self.token_losses(inputs, labels, training=True)) / tf.maximum(predicted, 1.0)
-        norm = apply_clipped(self.optimizer, tape.gradient(loss, learned), learned)
-        return {"loss": summed(loss), "grad_norm": norm}
+        return loss, tape.gradient(loss, self.learned_variables)
+
+
+def _summed(value: tf.Tensor) -> tf.Tensor:
+    """The sum over all replicas."""
+    replicas = tf.distribute.get_replica_context()
+    return value if replicas.num_replicas_in_sync == 1 else replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)

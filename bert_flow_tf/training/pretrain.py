@@ -132,36 +132,9 @@ class _Run:
             settings.seed,
         )
         with self.strategy.scope():
-            self.model = self._compiled_model()
-        encoder = self.model.encoder
-        if encoder.max_seq_length and settings.max_seq_length > encoder.max_seq_length:
-            raise ArgumentError(
-                f"max_seq_length: found {settings.max_seq_length}, expected at most {encoder.max_seq_length}, the "
-                f"positions of the encoder {source.bert_hub}"
-            )
+            self.model = compiled_model(source, settings)
         self.config = self._config(fingerprint(Pairs(pieces, np.empty(0))), devices)
         self._open(overwrite)
-
-    def _compiled_model(self) -> MaskedLanguageModel:
-        settings = self.settings
-        encoder = SentenceEncoder(self.source, "avg", trainable=True)
-        encoder.seed_dropout(settings.seed)
-        path = self.source.encoder_dir.parent / BERT_CONFIG_FILE
-        # TF-Hub's BERTs have TF1's GELU.
-        activation, initializer_range = "gelu_tanh", 0.02
-        if path.is_file():
-            config = read_tf1_config(path)
-            activation, initializer_range = config.hidden_act, config.initializer_range
-        model = MaskedLanguageModel(
-            encoder,
-            activation=_ACTIVATIONS.get(activation, activation),
-            initializer_range=initializer_range,
-            seed=settings.seed,
-        )
-        total_steps = math.inf if settings.steps is None else settings.steps
-        schedule = WarmupLinearDecay(settings.learning_rate, total_steps, settings.num_warmup_steps)
-        model.compile(AdamWeightDecay(schedule, name="adam"))
-        return model
 
     def _config(self, text: str, devices: DeviceSettings) -> RunConfig:
         flags = dataclasses.asdict(self.settings) | {"use_xla": devices.use_xla}
@@ -291,6 +264,37 @@ class _Run:
             return {}
         dev.evaluate()
         return dev.losses
+
+
+def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> MaskedLanguageModel:
+    """The encoder of `source` with a new head, and TF1 BERT's optimiser.
+
+    Raises:
+      UserError: the encoder cannot be loaded, or has fewer positions than `settings.max_seq_length`.
+    """
+    encoder = SentenceEncoder(source, "avg", trainable=True)
+    if encoder.max_seq_length and settings.max_seq_length > encoder.max_seq_length:
+        raise ArgumentError(
+            f"max_seq_length: found {settings.max_seq_length}, expected at most {encoder.max_seq_length}, the "
+            f"positions of the encoder {source.bert_hub}"
+        )
+    encoder.seed_dropout(settings.seed)
+    path = source.encoder_dir.parent / BERT_CONFIG_FILE
+    # TF-Hub's BERTs have TF1's GELU.
+    activation, initializer_range = "gelu_tanh", 0.02
+    if path.is_file():
+        config = read_tf1_config(path)
+        activation, initializer_range = config.hidden_act, config.initializer_range
+    model = MaskedLanguageModel(
+        encoder,
+        activation=_ACTIVATIONS.get(activation, activation),
+        initializer_range=initializer_range,
+        seed=settings.seed,
+    )
+    total_steps = math.inf if settings.steps is None else settings.steps
+    schedule = WarmupLinearDecay(settings.learning_rate, total_steps, settings.num_warmup_steps)
+    model.compile(AdamWeightDecay(schedule, name="adam"))
+    return model
 
 
 class _DevLosses(tf_keras.callbacks.Callback):
