@@ -250,7 +250,7 @@ class _Run:
             batches = masked_batches(
                 self.train, self.masking, batch_size=settings.train_batch_size, skip_steps=int(self.step)
             )
-            steps = None if total is None else total - int(self.step)
+            steps = (total or sys.maxsize) - int(self.step)
             with callbacks.StopOnSignal() as stop:
                 model.fit(batches, steps_per_epoch=steps, callbacks=[*used, stop], verbose=int(has_bar))
             if saver.saved_at != int(self.step):

@@ -21,6 +21,7 @@ import bert_flow_tf.evaluation.compare
 import bert_flow_tf.evaluation.plots
 import bert_flow_tf.model.tf1_run
 import bert_flow_tf.serving.export
+import bert_flow_tf.training.pretrain
 import bert_flow_tf.training.scoring
 import bert_flow_tf.training.train  # noqa: F401
 from bert_flow_tf import cli, run_siamese
@@ -132,6 +133,10 @@ COMMANDS: dict[str, Run] = {
         *("fit", "--bert_hub", "encoder", "--input", "sentences.txt", "--out", "out/model", "--num_train_epochs", "2"),
         *("--flow_model_config", "small_flow.json"),
     ),
+    "pretrain": bert_flow(
+        *("pretrain", "--bert_hub", "encoder", "--text", "sentences.txt", "--out", "old/pretrained", "--overwrite"),
+        *("--steps", "8", "--num_warmup_steps", "2", "--train_batch_size", "8", "--save_checkpoints_steps", "2"),
+    ),
     "encode": _of_model("encode", "--input", "sentences.txt", "--out", "out/e.npy"),
     "parquet": _of_model("encode", "--input", "sentences.txt", "--out", "old/e.parquet", "--overwrite"),
     "project": _of_model("project", "--input", "sentences.txt", "--out", "old/projection", "--overwrite"),
@@ -214,7 +219,7 @@ _NEEDED: dict[str, list[Run]] = {
     "from_flow": [bert_flow("convert", "--run", "runs/finished", "--to_tf1", "--out", "tf1_flow")],
     **{name: [_write_index] for name in ("from_huggingface", "from_index")},
     "from_hub": [_write_hub],
-    **{name: [COMMANDS[name]] for name in ("query", "parquet", "project", "to_tf1", "report")},
+    **{name: [COMMANDS[name]] for name in ("query", "parquet", "pretrain", "project", "to_tf1", "report")},
 }
 
 

@@ -1,0 +1,127 @@
+"""A run of masked language modelling: the same on any number of replicas, and in the same bits after SIGKILL."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.runs.pretraining import PretrainingSettings, run_folder
+from bert_flow_tf.runs.settings import DeviceSettings
+from bert_flow_tf.training.pretrain import pretrain
+from tests.bert_flow_tf import small_runs
+from tests.refusals import user_error
+
+SENTENCES = [f"{a} {b} {c} ." for a in ("The", "the") for b in ("cat", "cats") for c in ("sat", "cat", "the", ". .")]
+# Of the encoder with dropout .5, which is drawn again by every sentence's number.
+SETTINGS = {
+    "steps": 8,
+    "num_warmup_steps": 2,
+    "train_batch_size": 8,
+    "max_seq_length": 9,
+    "learning_rate": 0.01,
+    "dev_fraction": 0.2,
+    "save_checkpoints_steps": 4,
+}
+
+
+def run(source, out, replicas=0, overwrite=False, report=lambda line: None, **changes):
+    settings = PretrainingSettings(**SETTINGS | changes)
+    devices = DeviceSettings(num_logical_cpus=replicas)
+    return pretrain(SENTENCES, source, out, settings, devices=devices, overwrite=overwrite, report=report)
+
+
+def weights(out):
+    reader = tf.train.load_checkpoint(str(out / "encoder" / "variables" / "variables"))
+    names = [name for name, dtype in reader.get_variable_to_dtype_map().items() if dtype.is_floating]
+    return {name: reader.get_tensor(name) for name in sorted(names)}
+
+
+@pytest.fixture(scope="module")
+def whole(small_source, tmp_path_factory):
+    """Results and encoder folder of a run that nobody interrupted."""
+    out = tmp_path_factory.mktemp("whole") / "encoder"
+    return run(small_source, out), out
+
+
+def test_the_encoder_learns_and_its_pooler_stays(whole, small_source):
+    results, out = whole
+    assert results.steps == 8 and list(results.dev_losses) == ["0", "4", "8"]
+    before, after = weights(small_source.encoder_dir.parent), weights(out)
+    same = [name for name, value in before.items() if np.array_equal(value, after[name])]
+    assert before.keys() == after.keys() and len(same) == 2
+    record = json.loads((out / "source.json").read_text())
+    assert record["pooler"] == "as in the encoder that it started from"
+    assert record["started_from"] == small_source.fingerprint
+    learned = resolve_encoder(bert_hub=str(out))
+    assert learned.fingerprint != small_source.fingerprint
+
+
+def test_replicas_of_one_global_batch_learn_the_same(whole, small_source, tmp_path):
+    results, out = whole
+    on_2 = run(small_source, tmp_path / "on_2", replicas=2)
+    assert on_2.replicas == 2 and on_2.model.encoder.fine_tuning == results.model.encoder.fine_tuning
+    for step, loss in results.dev_losses.items():
+        assert on_2.dev_losses[step] == pytest.approx(loss, abs=1e-5)
+    for name, value in weights(tmp_path / "on_2").items():
+        np.testing.assert_allclose(value, weights(out)[name], rtol=0, atol=1e-5, err_msg=name)
+
+
+def test_killed_and_rerun_it_ends_in_the_same_bits(whole, small_source, tmp_path):
+    results, out = whole
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{sentence}\n" for sentence in SENTENCES))
+    arguments = [f"--{name}={value}" for name, value in SETTINGS.items()]
+    command = ["pretrain", f"--bert_hub={small_source.encoder_dir.parent}", f"--text={text}", *arguments]
+    again = tmp_path / "encoder"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bert_flow_tf.cli", *command, f"--out={again}"],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    small_runs.wait_for(run_folder(again) / "model.ckpt-4.index", process)
+    process.kill()
+    process.communicate()
+    assert not again.exists()
+    said = []
+    resumed = run(small_source, again, report=said.append)
+    # Killed before or after the dev loss of its checkpoint.
+    assert [line.partition(":")[0] for line in said][-1] == "step 8 of 8" and len(said) <= 2
+    assert resumed.dev_losses == results.dev_losses
+    for name, value in weights(again).items():
+        np.testing.assert_array_equal(value, weights(out)[name], err_msg=name)
+    names = {path.name for path in run_folder(again).iterdir() if "tfevents" not in path.name}
+    assert names == {"config.json", "dev_losses.json", "train_results.json"}
+
+
+def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, tmp_path):
+    _, out = whole
+    with user_error(f"{out}: exists"):
+        run(small_source, out)
+    copy = tmp_path / "encoder"
+    shutil.copytree(run_folder(out), run_folder(copy))
+    with user_error("found a run with other settings (seed is 1234 there and 5 here)", "another --out"):
+        run(small_source, copy, seed=5)
+    with user_error("found a finished run without its checkpoint"):
+        run(small_source, copy)
+    shutil.copytree(out, copy)
+    run(small_source, copy, seed=5, overwrite=True)
+    assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 5
+
+
+def test_by_the_clock_the_rate_does_not_decay_and_the_steps_are_those_that_fit(whole, small_source, tmp_path):
+    results, _ = whole
+    began = time.monotonic()
+    timed = run(small_source, tmp_path / "timed", steps=None, minutes=0.02)
+    assert timed.steps >= 1 and time.monotonic() - began >= 1.2
+    assert timed.dev_losses["0"] == results.dev_losses["0"]
+    if "4" in timed.dev_losses and timed.steps > 4:
+        # The warm-up is the same, and then the rate of 8 steps has fallen by then.
+        assert timed.dev_losses["4"] != results.dev_losses["4"]
