@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
+import glow
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
@@ -24,7 +25,6 @@ from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import CONFIG_FILE, Model, Training, flow_record, model_at
 from bert_flow_tf.serving import DTYPES
-from glow.calibrator import FlowCalibrator
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
@@ -403,7 +403,8 @@ class BertFlow:
                 "(see batch_size)"
             )
         settings: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
-        calibrator = FlowCalibrator(
+        # Loaded where it is used: it brings scikit-learn.
+        calibrator = glow.FlowCalibrator(
             flow_config(flow_model_config), **settings, seed=seed, show_progress_bar=show_progress_bar
         )
         pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)

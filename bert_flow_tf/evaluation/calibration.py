@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+import glow
 from bert_flow_tf.errors import ArgumentError, UserError
 from glow import embeddings
 
@@ -208,10 +209,8 @@ def calibration(name: str, **flow_options: Any) -> BaseEstimator:
     if name in TUNED:
         raise ArgumentError(f"name: found {name!r} without its k, expected {name}-K")
     if name == "flow":
-        # TensorFlow takes seconds to load, and the others do without.
-        from glow.calibrator import FlowCalibrator
-
-        return FlowCalibrator(**flow_options)
+        # Loaded here: it brings TensorFlow, and the others do without.
+        return glow.FlowCalibrator(**flow_options)
     if name in _PLAIN:
         return _PLAIN[name]()
     kind, _, number = name.rpartition("-")

@@ -35,10 +35,10 @@ def test_import_loads_no_heavy_library_and_takes_under_a_second():
     assert min(seconds) < 1
 
 
-def test_a_command_line_imports_one_keras():
+def test_a_command_line_imports_one_keras_and_no_scikit_learn():
     code = (
         "import sys; from bert_flow_tf.errors import quiet_libraries; quiet_libraries(); import bert_flow_tf.api; "
-        "print([name for name in ('keras', 'tf_keras') if name in sys.modules])"
+        "print([name for name in ('keras', 'sklearn', 'tf_keras') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['tf_keras']\n"
