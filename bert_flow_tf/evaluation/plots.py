@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
 
 PNG_DPI = 150
-BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#767676"
+BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
 DASHED = (0, (4, 2))
 _STYLE = {
     "font.family": "DejaVu Sans",
@@ -130,31 +130,72 @@ def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, ti
 
     `measures` are those without the flow, and with it, by name; `reference` is an isotropic sample's.
     """
-    from matplotlib.ticker import StrMethodFormatter
-
     with styled_figure(9.6, 4.4, columns=2, sharey=True, title=title) as (figure, panels):
-        lowest = []
         titles = {"spectrum": "As they are", "centred_spectrum": "Mean subtracted"}
+        lowest = []
         for panel, (spectrum, words) in zip(panels, titles.items(), strict=True):
-            for (name, measure), colour in zip(measures.items(), (BLUE, VERMILION), strict=False):
-                power = _relative_power(getattr(measure, spectrum))
-                # Directions that nothing varies along have no place on a logarithmic axis.
-                power = power[power > 1e-9 * power[0]]
-                lowest.append(power[-1])
-                panel.plot(np.arange(1, len(power) + 1), power, color=colour, linewidth=2, label=name)
-            power = _relative_power(getattr(reference, spectrum))
-            line: dict[str, Any] = {"color": GREY, "linewidth": 1.4, "linestyle": DASHED}
-            panel.plot(np.arange(1, len(power) + 1), power, **line, label="standard normal, same number of draws")
-            panel.set(xscale="log", yscale="log")
-            panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-            panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            lowest.append(_draw_spectra(panel, measures, reference, spectrum))
             panel.set_title(words)
-            panel.set_xlabel("Singular direction")
-        # One direction far below the rest would flatten all that is to be seen.
-        panels[0].set_ylim(bottom=max(min(lowest) / 1.5, 1e-4))
-        panels[0].set_ylabel("Mean square, relative to the mean direction")
+        _label_spectra(panels[0], min(lowest))
         legend_below(figure, panels[0])
     return figure
+
+
+def effect_figure(
+    measures: Mapping[str, Isotropy],
+    reference: Isotropy,
+    scores: Mapping[str, Mapping[str, float | None]],
+    *,
+    title: str | None = None,
+) -> "Figure":
+    """The paper's effect: spectra of sentence embeddings, and Spearman's correlations of calibrated ones.
+
+    Args:
+      measures: dict of name -> isotropy: before masked language modelling, after it, and with the flow.
+      reference: that of an isotropic sample.
+      scores: dict of embeddings -> calibration -> Spearman's correlation x100, None where there is none; two rows each
+        of before, after, and the paper.
+    """
+    with styled_figure(11.6, 4.8, columns=2, title=title) as (figure, (left, right)):
+        _label_spectra(left, _draw_spectra(left, measures, reference, "spectrum"))
+        left.set_title("Singular spectrum of sentence embeddings")
+        left.legend(loc="lower left", fontsize=9)
+        styles = [(colour, line) for colour in (BLUE, VERMILION, GREY) for line in ("-", DASHED)]
+        for (name, row), (colour, line) in zip(scores.items(), styles, strict=True):
+            points = [(i, score) for i, score in enumerate(row.values()) if score is not None]
+            right.plot(*zip(*points, strict=True), color=colour, linestyle=line, marker="o", markersize=5, label=name)
+        names = list(next(iter(scores.values())))
+        right.set_xticks(range(len(names)), names)
+        right.set_title("Spearman × 100 of the cosine, test split")
+        right.legend(loc="best", fontsize=9)
+    return figure
+
+
+def _draw_spectra(panel: "Axes", measures: Mapping[str, Isotropy], reference: Isotropy, spectrum: str) -> float:
+    """The smallest of what it draws: up to three spectra and a standard normal's, each the field `spectrum`."""
+    from matplotlib.ticker import StrMethodFormatter
+
+    lowest = []
+    for (name, measure), colour in zip(measures.items(), (BLUE, VERMILION, GREEN), strict=False):
+        power = _relative_power(getattr(measure, spectrum))
+        # Directions that nothing varies along have no place on a logarithmic axis.
+        power = power[power > 1e-9 * power[0]]
+        lowest.append(power[-1])
+        panel.plot(np.arange(1, len(power) + 1), power, color=colour, linewidth=2, label=name)
+    power = _relative_power(getattr(reference, spectrum))
+    line: dict[str, Any] = {"color": GREY, "linewidth": 1.4, "linestyle": DASHED}
+    panel.plot(np.arange(1, len(power) + 1), power, **line, label="standard normal, same number of draws")
+    panel.set(xscale="log", yscale="log")
+    panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.set_xlabel("Singular direction")
+    return min(lowest)
+
+
+def _label_spectra(panel: "Axes", lowest: float) -> None:
+    # One direction far below the rest would flatten all that is to be seen.
+    panel.set_ylim(bottom=max(lowest / 1.5, 1e-4))
+    panel.set_ylabel("Mean square, relative to the mean direction")
 
 
 @contextlib.contextmanager

@@ -110,12 +110,12 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
     flags = list(stage.flags)
     if stage.begins_with is not None:
         flags.append(f"--init_checkpoint={latest_checkpoint(stage.begins_with)}")
-    if stage.makes is not None and stage.makes.is_dir():
+    if stage.makes is not None and stage.makes.exists():
         # Its process may have outlived the recipe that started it.
         with owned(stage.makes):
             if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
-                remove_run(stage.makes) if stage.makes.is_symlink() else shutil.rmtree(stage.makes)
-            elif state == RUNNING and _is_trained_and_evaluated(stage.makes):
+                _remove(stage.makes)
+            elif state == RUNNING and _is_finished(stage):
                 # Interrupted before its stamp was written.
                 return stamps.write(stage, FINISHED)
     stamps.write(stage, RUNNING)
@@ -135,8 +135,22 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
     return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **results)
 
 
-def _is_trained_and_evaluated(run_dir: pathlib.Path) -> bool:
-    return all((run_dir / name).exists() for name in (TRAIN_RESULTS_FILE, DEV_RESULTS_FILE))
+def _remove(made: pathlib.Path) -> None:
+    if not made.is_dir():
+        made.unlink()
+    elif made.is_symlink():
+        remove_run(made)
+    else:
+        shutil.rmtree(made)
+
+
+def _is_finished(stage: Stage) -> bool:
+    """Whether what a stage makes, which is there, is all of it."""
+    if stage.whole is not None:
+        return stage.whole.exists()
+    return stage.makes is not None and all(
+        (stage.makes / name).exists() for name in (TRAIN_RESULTS_FILE, DEV_RESULTS_FILE)
+    )
 
 
 def predictions_record(path: pathlib.Path) -> Predictions:
@@ -175,29 +189,44 @@ def table(results: Sequence[tuple[Stamp, bool]]) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Exit status: 0; 2 after one `error:` line; a failed stage's own; 128 + the signal's number if interrupted."""
-    return exit_status(_main, sys.argv[1:] if arguments is None else list(arguments), environ)
+    """Exit status of the recipe; see `exit_status_of`."""
 
-
-def _main(arguments: list[str], environ: Mapping[str, str]) -> int:
-    if set(arguments) & {"--help", "-h"}:
-        print(__doc__.strip())
-        return 0
-    if unknown := [argument for argument in arguments if argument != "--overwrite"]:
-        raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite or --help")
-    try:
+    def work(overwrite: bool) -> None:
         recipe = read_environment(environ)
         print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
         print(f"data: {recipe.glue_dir}, task {recipe.target.name}, seed {recipe.seed}")
         print(f"output: {recipe.output_dir}", flush=True)
         stages = stages_of(recipe)
-        results = run(stages, recipe.output_dir, overwrite="--overwrite" in arguments)
+        results = run(stages, recipe.output_dir, overwrite=overwrite)
+        print(f"\n{table(results).to_text()}")
+        print(f"\nSavedModel: {stages[-1].run_dir}")
+
+    return exit_status_of(work, __doc__, sys.argv[1:] if arguments is None else arguments)
+
+
+def exit_status_of(work: Callable[[bool], None], help_text: str, arguments: Sequence[str]) -> int:
+    """0; 2 after one `error:` line; a failed stage's own; 128 + the signal's number if interrupted.
+
+    Args:
+      work: runs stages; its argument is whether `--overwrite` is given.
+      help_text: what `--help` prints instead.
+      arguments: of the command line.
+    """
+    return exit_status(_status, work, help_text, list(arguments))
+
+
+def _status(work: Callable[[bool], None], help_text: str, arguments: list[str]) -> int:
+    if set(arguments) & {"--help", "-h"}:
+        print(help_text.strip())
+        return 0
+    if unknown := [argument for argument in arguments if argument != "--overwrite"]:
+        raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite or --help")
+    try:
+        work("--overwrite" in arguments)
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status
     except KeyboardInterrupt as interrupt:
         print("interrupted; rerun the same command to resume", file=sys.stderr)
         return 128 + (interrupt.args or (signal.SIGINT,))[0]
-    print(f"\n{table(results).to_text()}")
-    print(f"\nSavedModel: {stages[-1].run_dir}")
     return 0

@@ -70,6 +70,7 @@ class Stage:
     run_dir: pathlib.Path  # Of the run that it belongs to.
     makes: pathlib.Path | None = None  # Deleted under --overwrite; None if it adds to another stage's directory.
     resumes: bool = True  # Whether the command resumes what an interrupted one left.
+    whole: pathlib.Path | None = None  # What is there as soon as the command has done all, and not before.
     begins_with: pathlib.Path | None = None  # Run whose last checkpoint it begins with; None for the recipe's own.
     trains_encoder: bool = False
     predicts: Target | None = None  # Whose cosines it writes, into `prediction_path`.
@@ -139,7 +140,7 @@ class StageBuilder:
     def __init__(self, recipe: Recipe):
         self._recipe = recipe
         self._common = {"max_seq_length": "64", "seed": recipe.seed}
-        self._weights = _encoder_settings(recipe)
+        self._weights = encoder_settings(recipe)
         self._target_data = {"data": _digest_of_data(recipe.target.folder)}
         self.nli: Stage | None = None
         if recipe.with_nli:
@@ -240,7 +241,7 @@ def _checkpoint(recipe: Recipe) -> dict[str, str]:
     return {"init_checkpoint": recipe.init_checkpoint} if recipe.init_checkpoint else {}
 
 
-def _encoder_settings(recipe: Recipe) -> dict[str, str]:
+def encoder_settings(recipe: Recipe) -> dict[str, str]:
     """What the encoder's numbers depend on: handles as they are, files and folders by their content.
 
     A TF checkpoint is known by its `.index`, which holds a checksum of every tensor: no gigabytes to read.

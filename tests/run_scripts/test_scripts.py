@@ -44,11 +44,15 @@ def test_test_sh_fails_if_anything_fails_and_still_runs_the_tests(ready, failing
     assert "pytest" in ready.calls()
 
 
-def test_siamese_then_flow_runs_the_recipe_with_the_arguments_and_gives_back_its_status(ready):
-    assert ready.run("siamese_then_flow.sh", "--overwrite").returncode == 0
-    assert ready.calls() == ["-m", "bert_flow_tf.recipe", "--overwrite"]
+@pytest.mark.parametrize(
+    ("script", "module"),
+    [("siamese_then_flow.sh", "bert_flow_tf.recipe"), ("paper_effect.sh", "bert_flow_tf.recipe.effect")],
+)
+def test_a_recipe_is_run_with_the_arguments_and_its_status_given_back(ready, script, module):
+    assert ready.run(script, "--overwrite").returncode == 0
+    assert ready.calls() == ["-m", module, "--overwrite"]
     (ready.root / "fail_run").write_text("recipe")
-    assert ready.run("siamese_then_flow.sh").returncode == 1
+    assert ready.run(script).returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import re
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from scipy import stats
 
 from bert_flow_tf.cli import main as bert_flow
-from bert_flow_tf.sample_data import sample_glue_dir
+from tests.bert_flow_tf.recipe.workplace import write_first_pairs
 
 PAIRS = 40
 ROWS = ("STS-B, avg", "STS-B, avg-last-2", "STS-B, avg + flow", "STS-B, avg-last-2 + flow")
@@ -25,13 +24,7 @@ FOLDERS = ("avg", "avg-last-2", "avg_flow", "avg-last-2_flow")
 def root(tmp_path_factory, documented_bert):
     """Folder with the first pairs of the sample data in `glue`, and a small BERT in BERT base's place."""
     root = tmp_path_factory.mktemp("recipe")
-    sample = pathlib.Path(sample_glue_dir())
-    for path in sample.rglob("*.?sv"):
-        # A file of gold scores has no header.
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[: PAIRS + (path.suffix == ".tsv")]
-        copy = root / "glue" / path.relative_to(sample)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text("".join(lines), encoding="utf-8")
+    write_first_pairs(root / "glue", PAIRS)
     shutil.copytree(documented_bert / "bert", root / "premodels" / "uncased_L-12_H-768_A-12")
     return root
 

@@ -168,6 +168,29 @@ def test_a_stage_that_the_worker_of_a_killed_recipe_is_still_in_is_refused(workp
     assert [call.get("do_train", False) for _, call in workplace.calls() if call.get("exp_name") == flow] == [False]
 
 
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_is_there_whole_is_not_made_again_unless_it_is_to_be(kind, tmp_path):
+    made = tmp_path / "study" / "made"
+    whole = made if kind == "file" else made / "whole"
+    stage = Stage("one", "one", "module", (), {}, tmp_path, makes=made, whole=whole)
+    calls = []
+
+    def execute(command):
+        calls.append(whole.exists())
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        whole.touch()
+        return len(calls) % 2
+
+    # As when the process ends before its stamp is written.
+    with pytest.raises(StageFailed):
+        run([stage], tmp_path, execute=execute)
+    assert [stamp.state for stamp, _ in run([stage], tmp_path, execute=execute)] == ["finished"]
+    assert calls == [False]
+    with pytest.raises(StageFailed):
+        run([stage], tmp_path, overwrite=True, execute=lambda command: calls.append(whole.exists()) or 1)
+    assert calls == [False, False]
+
+
 def test_an_export_interrupted_before_its_stamp_is_made_again(workplace):
     workplace.run()
     stamp = workplace.root / "exp" / "recipe" / "nli_demo_1234_STS-B_avg-last-2_flow_export.json"

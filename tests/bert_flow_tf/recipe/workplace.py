@@ -1,4 +1,4 @@
-"""Stands in for the commands that the recipe runs."""
+"""Small data for the recipe, and a stand-in for the commands that it runs."""
 
 import pathlib
 import sys
@@ -15,8 +15,20 @@ from bert_flow_tf.results.records import Predictions
 from bert_flow_tf.run_siamese import define_flags
 from bert_flow_tf.runs.folder import write_result
 from bert_flow_tf.runs.settings import FLAGS, Settings
+from bert_flow_tf.sample_data import sample_glue_dir
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.small_runs import write_tsv
+
+
+def write_first_pairs(folder: pathlib.Path, pairs: int) -> None:
+    """Writes the first pairs of every split of the sample data into a new folder in GLUE's layout."""
+    sample = pathlib.Path(sample_glue_dir())
+    for path in sample.rglob("*.?sv"):
+        # A file of gold scores has no header.
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)[: pairs + (path.suffix == ".tsv")]
+        copy = folder / path.relative_to(sample)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("".join(lines), encoding="utf-8")
 
 
 class Workplace:

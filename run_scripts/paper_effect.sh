@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Sets itself up, then shows the paper's effect: masked language modelling narrows the space of embeddings, the flow undoes it.
+# Without arguments and environment variables: the demo encoder, WordNet's text and the sample data. --help names the variables.
+set -euo pipefail
+_here=${BASH_SOURCE[0]}
+[[ $_here == */* ]] || _here=./$_here
+if [[ ${1:-} == --help || ${1:-} == -h ]]; then
+  # The text of the Python module's own --help, which needs no environment that way.
+  sed -e '1s/^"""//' -e '/^"""$/Q' "${_here%/*}/../bert_flow_tf/recipe/effect.py"
+  exit 0
+fi
+source "${_here%/*}/setup_env.sh"
+exec "$VENV_PYTHON" -m bert_flow_tf.recipe.effect "$@"
