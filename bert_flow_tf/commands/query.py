@@ -106,10 +106,11 @@ def query(
             values = client.encode(sentences, batch_size, signature=signature or _DEFAULT_SIGNATURE)
             records = [{"sentence": sentence} for sentence in sentences]
     if out is not None:
-        import numpy as np
+        # NumPy takes a moment to load.
+        from bert_flow_tf.files.embedding_files import write_array
 
-        with new_file(out) as temporary, temporary.open("wb") as file:
-            np.save(file, values)
+        with new_file(out) as temporary:
+            write_array(temporary, values)
         click.echo(f"results written: {out}")
         return
     for record, value in zip(records, values, strict=True):

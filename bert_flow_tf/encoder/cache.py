@@ -18,6 +18,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file, require_space
 from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.embedding_files import write_array
 from bert_flow_tf.files.ownership import owned, sweep
 from bert_flow_tf.files.reading import array_in, read_file
 
@@ -79,8 +80,7 @@ def cached_embeddings(
 
 
 def _write(path: pathlib.Path, embeddings: np.ndarray) -> None:
-    with path.open("wb") as file:
-        np.save(file, embeddings)
+    write_array(path, embeddings)
     digest = bytes.fromhex(file_digest(path))
     with path.open("ab") as file:
         file.write(digest)

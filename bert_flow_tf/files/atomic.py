@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import pathlib
-import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from bert_flow_tf.errors import FULL, UserError
 from bert_flow_tf.files.outputs import FolderKind, output_folder
 from bert_flow_tf.files.ownership import OLD, Owned, identity, owned, part_of, resolved
 
-# What TensorFlow, and NumPy's tofile, say instead of the number.
+# What TensorFlow says instead of the number.
 _FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
-_NUMPY_TEXT = re.compile(r"\d+ requested and \d+ written")
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:
@@ -115,7 +113,7 @@ def refusing_full_disk(path: pathlib.Path) -> Iterator[None]:
         yield
     except _writing_errors() as error:
         is_full = getattr(error, "errno", None) in FULL or any(text in str(error) for text in _FULL_TEXTS)
-        if not is_full and not _NUMPY_TEXT.search(str(error)):
+        if not is_full:
             raise
         # Which may be a temporary file elsewhere.
         full = pathlib.Path(getattr(error, "filename", None) or path)

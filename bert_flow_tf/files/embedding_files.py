@@ -24,6 +24,17 @@ def format_of(path: str | os.PathLike[str]) -> str:
     return "npy" if str(path) == STDOUT else format_of_ending(path, FORMATS, "output_format")
 
 
+def write_array(path: pathlib.Path, array: np.ndarray) -> None:
+    """Writes an array of numbers as NPY.
+
+    `numpy.save` leaves a small array to C's buffers, and does not hear of a disk that is full when they are written.
+    """
+    array = np.ascontiguousarray(array)
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
+
+
 @contextlib.contextmanager
 def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: int) -> Iterator[Write]:
     """Gives a function that appends a list of sentences and their embeddings [k, width].

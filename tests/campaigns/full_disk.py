@@ -22,6 +22,7 @@ from tests.campaigns.commands import COMMANDS, Run
 from tests.campaigns.processes import Forked, Uninterrupted, contents, differing, prepared, work
 
 _PLENTY = 1 << 30
+_PAGES = 1 << 16
 _LEFT = re.compile(r"bert_flow_(part|lock|lease)|_temp$|\.tempstate|checkpoint\.tmp")
 _ERROR = re.compile(r"^error: .*|^Traceback.*", re.MULTILINE)
 # A recipe says in a second line that its stage failed.
@@ -47,7 +48,8 @@ def _leave_free(folder: pathlib.Path, free: int) -> None:
 
 def violations(run: Run, start: pathlib.Path, whole: Uninterrupted, limits: int, on_tmpfs: bool) -> Iterator[str]:
     """For each limit that is tried what the command does wrong with it, "" for nothing."""
-    most = 2 * whole.bytes_written if on_tmpfs else whole.largest_file
+    # A file takes whole pages of a tmpfs.
+    most = 2 * whole.bytes_written + _PAGES if on_tmpfs else whole.largest_file
     status = None
     with work(start, tmpfs if on_tmpfs else contextlib.nullcontext) as folder:
         for number in range(limits):
