@@ -425,6 +425,45 @@ class BertFlow:
         self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
         return self
 
+    @refusing_long_names()
+    def pretrain(
+        self, sentences: Iterable[str], out_dir: str | os.PathLike, *, overwrite: bool = False, **settings: Any
+    ) -> "BertFlow":
+        """`BertFlow`, without a flow, of the encoder folder `out_dir`: this encoder after masked language modelling.
+
+            mine = BertFlow.demo().pretrain(text, "encoders/mine", steps=2000)
+
+        What learns is the encoder as `from_hub` loaded it; this model stays as it is. If it is interrupted, the same
+        call resumes. See `training.pretrain`.
+
+        Args:
+          sentences: of the text, or paragraphs.
+          overwrite: replace an encoder folder, and a run of other settings beside it.
+          **settings: of `runs.pretraining.PretrainingSettings`: `steps` or `minutes`, `learning_rate`, …;
+            `max_seq_length` is the model's.
+
+        Raises:
+          UserError: the text or a setting does not fit, `out_dir` may not be written, or the encoder was trained by a
+            run (`bert-flow convert --run` makes an encoder folder of it).
+        """
+        if self.encoder_trained:
+            raise UserError(
+                f"pretrain: found the encoder that a run trained from {self.source.bert_hub}, expected one by its name "
+                "or folder (bert-flow convert --run makes a folder)"
+            )
+        from bert_flow_tf.runs.pretraining import PretrainingSettings
+        from bert_flow_tf.training.pretrain import pretrain
+
+        length: dict[str, Any] = {"max_seq_length": self.max_seq_length}
+        pretrain(sentences, self.source, out_dir, PretrainingSettings(**length | settings), overwrite=overwrite)
+        return BertFlow.from_hub(
+            out_dir,
+            pooling=self.sentence_embedding_type,
+            **length,
+            low_dim=self.low_dim,
+            dtype=self.dtype,
+        )
+
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
         """pathlib.Path of the folder written: the whole model, for `from_pretrained`; see `saved_model.save`."""
         return saved_model.save(self, path, overwrite=overwrite)

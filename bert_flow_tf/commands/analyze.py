@@ -100,7 +100,8 @@ def words(model: ModelOptions, out: str, overwrite: bool) -> None:
 
     folder = results_folder(out, analysis="words", overwrite=overwrite)
     frequencies = word_frequency.english_frequencies()
-    from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
+    from bert_flow_tf.encoder.tokenizer import vocabulary_asset
+    from bert_flow_tf.encoder.vocabulary import read_vocabulary
 
     loaded = model.load()
     vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))

@@ -7,7 +7,9 @@ import click
 from bert_flow_tf.commands.options import FORMAT_OPTIONS, Number, SentenceInput, WholeNumber, with_options
 from bert_flow_tf.commands.outputs import own
 from bert_flow_tf.data.wordnet import text_file
+from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
+from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import output_folder
 from bert_flow_tf.runs.pretraining import LONGEST_SENTENCE, PretrainingSettings, remove_needless_checkpoints
@@ -18,8 +20,13 @@ _POSITIVE = Number(0, min_open=True)
 
 
 @click.command()
-@click.option("--bert_hub", required=True, metavar="HANDLE|DIR", help="The encoder that it begins with: demo, base, …")
+@click.option("--bert_hub", metavar="HANDLE|DIR", help="The encoder that it begins with: demo, base, large, …")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one.")
+@click.option("--bert_config_file", metavar="FILE", help="Or the configuration of a BERT with random weights.")
+@click.option("--vocab_file", metavar="FILE", help="Its vocabulary; without one, it is learned from the text.")
+@click.option(
+    "--cased/--uncased", default=None, help="Kind of its vocabulary; by default cased when it has pieces with capitals."
+)
 @click.option(
     "--text", required=True, metavar="FILE|wordnet", help="Sentences or paragraphs: .txt, .tsv, …; - for stdin."
 )
@@ -60,8 +67,11 @@ _POSITIVE = Number(0, min_open=True)
 )
 @click.option("--overwrite", is_flag=True, help="Replace an encoder folder, and a run of other settings beside it.")
 def pretrain(
-    bert_hub: str,
+    bert_hub: str | None,
     preprocess_hub: str | None,
+    bert_config_file: str | None,
+    vocab_file: str | None,
+    cased: bool | None,
     text: str,
     texts: tuple[str, ...],
     input_format: str | None,
@@ -75,6 +85,7 @@ def pretrain(
 
     \b
     bert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out encoders/mine
+    bert-flow pretrain --bert_config_file bert_config.json --text wordnet --minutes 60 --out encoders/new
     bert-flow fit --bert_hub encoders/mine --input sentences.txt --out my_model
 
     A line of text is a sentence or a paragraph; what is longer than --max_seq_length is cut into several. With --steps
@@ -85,6 +96,9 @@ def pretrain(
     """
     settings = PretrainingSettings(**values)
     settings.check()
+    _check_encoder(
+        bert_hub, {"preprocess_hub": preprocess_hub}, bert_config_file, {"vocab_file": vocab_file, "cased": cased}
+    )
     own(out, f"--out={out}")
     remove_needless_checkpoints(out)
     output_folder(out, ENCODER_FOLDER, overwrite=overwrite, flag=f"--out={out}")
@@ -97,6 +111,12 @@ def pretrain(
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.training.pretrain import pretrain
 
+    if bert_config_file:
+        from bert_flow_tf.encoder.convert.fresh import fresh_encoder
+
+        do_lower_case = None if cased is None else not cased
+        made_of: dict[str, Any] = {"vocab_file": vocab_file, "sentences": sentences, "do_lower_case": do_lower_case}
+        bert_hub = str(fresh_encoder(bert_config_file, **made_of, seed=settings.seed))
     source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
     results = pretrain(
         sentences,
@@ -108,6 +128,23 @@ def pretrain(
         report=lambda line: click.echo(line, err=True),
     )
     click.echo(f"encoder folder written: {out} ({results.data.num_examples} sentences, {results.steps} steps)")
+
+
+def _check_encoder(
+    bert_hub: str | None, of_hub: dict[str, Any], bert_config_file: str | None, of_config: dict[str, Any]
+) -> None:
+    """Raises `UserError` unless one encoder is named, by options that belong together, and its files can be read."""
+    if bool(bert_hub) == bool(bert_config_file):
+        found = "both" if bert_hub else "neither"
+        raise UserError(f"bert-flow pretrain: found {found}, expected either --bert_hub or --bert_config_file")
+    for name, value in (of_config if bert_hub else of_hub).items():
+        if value is not None:
+            given, needed = ("bert_hub", "bert_config_file") if bert_hub else ("bert_config_file", "bert_hub")
+            raise UserError(f"--{name}: found --{given}, expected --{needed}, the only one that it applies to")
+    if bert_config_file:
+        config = read_tf1_config(bert_config_file)
+        if of_config["vocab_file"]:
+            read_vocabulary(of_config["vocab_file"], config.vocab_size)
 
 
 def _read(source: SentenceInput) -> list[str]:

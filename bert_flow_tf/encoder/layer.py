@@ -19,8 +19,9 @@ from bert_flow_tf.encoder.dropout import dropout_rates
 from bert_flow_tf.encoder.fused_bert import FusedBert, fused_bert
 from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, vocabulary_asset
 from bert_flow_tf.encoder.trainable_bert import TrainableBert, has_gradients_of, proved_before
+from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import ArgumentError, UserError
 
 

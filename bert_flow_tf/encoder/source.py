@@ -24,7 +24,8 @@ from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
 from bert_flow_tf.encoder.demo import demo_encoder_dir
 from bert_flow_tf.encoder.handles import DEMO, HUB_HANDLES, UNCASED_PREPROCESS, EncoderSource
-from bert_flow_tf.encoder.tokenizer import Tokenizer, read_vocabulary, vocabulary_asset
+from bert_flow_tf.encoder.tokenizer import Tokenizer, vocabulary_asset
+from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest, update_with_arrays

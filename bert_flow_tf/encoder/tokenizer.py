@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as text
 
-from bert_flow_tf.data.tasks import read_lines
+from bert_flow_tf.encoder.vocabulary import SPECIAL, read_vocabulary
 from bert_flow_tf.errors import ArgumentError, UserError
 
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
@@ -30,34 +30,24 @@ _CJK = (
 )
 # All ASCII that is neither letter, digit nor space counts as punctuation, as "$" and "^", which Unicode calls symbols.
 _PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
-_SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_WORD_CHARS = 200
 # An encoder's inputs as TF-Hub calls them, each int32 [n, t], and what a function that takes them is traced for.
 TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
 
 
-def read_vocabulary(path: str | os.PathLike) -> list[str]:
-    """List of the word pieces in the file at `path`, one per line; the line's number, from 0, is the piece's id.
-
-    Raises:
-      UserError: the file is missing or not UTF-8, a line is empty or repeats an earlier one, or a special token is
-      missing.
-    """
-    vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keeps_empty_end=True)]
-    first_line: dict[str, int] = {}
-    for number, piece in enumerate(vocab, start=1):
-        if not piece:
-            raise UserError(f"{path}, line {number}: empty, expected a word piece")
-        if piece in first_line:
-            raise UserError(
-                f"{path}, line {number}: {piece!r} is already on line {first_line[piece]}, expected each piece once"
-            )
-        first_line[piece] = number
-    missing = [token for token in _SPECIAL if token not in first_line]
-    if missing:
-        raise UserError(f"{path}: no {' '.join(missing)} among its {len(vocab)} lines, expected {' '.join(_SPECIAL)}")
-    return vocab
+def split_words(sentences: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
+    """Normalised words and punctuation marks of each sentence: string [n] -> ragged string [n, (words)]."""
+    cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
+    cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
+    cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
+    if do_lower_case:
+        cleaned = tf.strings.lower(cleaned, encoding="utf-8")
+        cleaned = text.normalize_utf8(cleaned, "NFD")
+        cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
+    cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
+    cleaned = tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " ")
+    return tf.strings.split(cleaned)
 
 
 class Tokenizer(tf.Module):
@@ -74,7 +64,7 @@ class Tokenizer(tf.Module):
         self.vocab_size = len(vocab)
         # bool [vocab_size]: whether a piece continues the word of the piece before it.
         self.continues_word = np.char.startswith(vocab, "##")
-        self.pad_id, _, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in _SPECIAL)
+        self.pad_id, _, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
         try:
             self._matcher = text.FastWordpieceTokenizer(
@@ -93,22 +83,9 @@ class Tokenizer(tf.Module):
         """The tokenizer of an `EncoderSource`, from the vocabulary that its preprocess SavedModel holds."""
         return cls(read_vocabulary(vocabulary_asset(source.preprocess_dir)), source.do_lower_case)
 
-    def _split_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        """Normalised words and punctuation marks of each sentence: string [n] -> ragged string [n, (words)]."""
-        cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
-        cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
-        cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
-        if self.do_lower_case:
-            cleaned = tf.strings.lower(cleaned, encoding="utf-8")
-            cleaned = text.normalize_utf8(cleaned, "NFD")
-            cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
-        cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
-        cleaned = tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " ")
-        return tf.strings.split(cleaned)
-
     def tokenize_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
         """Ids of the pieces of each word: string [n] -> ragged int32 [n, (words), (pieces)], without special tokens."""
-        words = self._split_words(sentences)
+        words = split_words(sentences, self.do_lower_case)
         too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > _MAX_WORD_CHARS
         return self._matcher.tokenize(words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values)))
 

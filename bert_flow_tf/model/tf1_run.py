@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.encoder_folder import has_capitals
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,
     CONVERTED_KEY,
@@ -24,7 +23,8 @@ from bert_flow_tf.encoder.convert.from_run import run_checkpoint, run_step
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, keras_names, to_tf1_shape
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
+from bert_flow_tf.encoder.tokenizer import vocabulary_asset
+from bert_flow_tf.encoder.vocabulary import has_capitals, read_vocabulary
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix

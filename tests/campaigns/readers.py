@@ -383,7 +383,8 @@ def _are_columns(found: list[str]) -> bool:
 def _checkpoint(folder: Folder) -> Any:
     from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
     from bert_flow_tf.encoder.convert.from_tf1 import read_tf1_weights
-    from bert_flow_tf.encoder.tokenizer import Tokenizer, read_vocabulary
+    from bert_flow_tf.encoder.tokenizer import Tokenizer
+    from bert_flow_tf.encoder.vocabulary import read_vocabulary
     from bert_flow_tf.files.checkpoints import checkpoint_prefix
 
     prefix = checkpoint_prefix(folder)

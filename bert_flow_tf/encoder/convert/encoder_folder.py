@@ -16,8 +16,7 @@ import tensorflow as tf
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, SOURCE_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import check_finite
-from bert_flow_tf.encoder.tokenizer import read_vocabulary
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.encoder.vocabulary import has_capitals, read_vocabulary
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
@@ -47,12 +46,7 @@ def write_encoder_folder(
       UserError: the vocabulary has another size than the configuration says, a weight is not finite, or `out_dir` may
         not be written.
     """
-    vocab = read_vocabulary(vocab_file)
-    if len(vocab) != config.vocab_size:
-        raise UserError(
-            f"{vocab_file}: found {len(vocab)} word pieces, expected the configuration's vocab_size, "
-            f"{config.vocab_size}"
-        )
+    vocab = read_vocabulary(vocab_file, config.vocab_size)
     check_finite(weights, source["kind"])
     if do_lower_case is None:
         do_lower_case = not has_capitals(vocab)
@@ -78,11 +72,6 @@ def write_encoder_record(folder: pathlib.Path, record: dict[str, Any]) -> None:
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not _UNSIGNED.fullmatch(path.name)]
     digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in paths}
     write_json(folder / SOURCE_FILE, {"format_version": FORMAT_VERSION} | record | {"digests": digests})
-
-
-def has_capitals(vocab: list[str]) -> bool:
-    """Whether a vocabulary has pieces with capitals, not counting special tokens in brackets: then it is cased."""
-    return any(piece != piece.lower() for piece in vocab if not (piece.startswith("[") and piece.endswith("]")))
 
 
 @contextlib.contextmanager

@@ -21,7 +21,8 @@ from tf_keras.src import backend as keras_backend
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.weights import keras_names
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, Tokenizer, read_vocabulary
+from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, Tokenizer
+from bert_flow_tf.encoder.vocabulary import read_vocabulary
 
 _SEQ_LENGTH = 128  # as TF-Hub's own preprocess models
 _SENTENCES = tf.TensorSpec([None], tf.string, name="sentences")

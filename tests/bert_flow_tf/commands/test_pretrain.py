@@ -36,6 +36,31 @@ def test_the_text_makes_an_encoder_folder_that_loads_by_its_name(text, tiny_enco
     assert left[:2] == ["config.json", "dev_losses.json"] and left[3:] == ["train_results.json"]
 
 
+def test_a_bert_with_random_weights_learns_from_its_own_vocabulary(text, golden_dir, tmp_path, monkeypatch):
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "cache"))
+    config = golden_dir / "bert_tiny" / "bert_config.json"
+    command = ["pretrain", "--bert_config_file", config, "--text", text, *STEPS, "--max_seq_length", 24]
+    succeeds(*command, "--out", tmp_path / "new", "--dev_fraction", 0)
+    assert "w1" in (tmp_path / "new" / "vocab.txt").read_text().split()
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ((), "found neither, expected either --bert_hub or --bert_config_file"),
+        (("--bert_hub", "demo", "--vocab_file", "x"), "--vocab_file: found --bert_hub, expected --bert_config_file"),
+        (("--bert_config_file", "{config}", "--preprocess_hub", "x"), "--preprocess_hub: found --bert_config_file"),
+        (("--bert_config_file", "{config}", "--vocab_file", "{text}"), "{text}, line 41: empty, expected a word piece"),
+        (("--bert_config_file", "{text}"), "found text that is not JSON"),
+    ],
+)
+def test_an_encoder_that_is_not_named_well_is_one_line(options, line, text, golden_dir, tmp_path):
+    config = golden_dir / "bert_tiny" / "bert_config.json"
+    options = [option.format(config=config, text=text) for option in options]
+    command = ["pretrain", *options, "--text", text, "--out", tmp_path / "out", *STEPS]
+    assert line.format(text=text) in refused(*command, unchanged=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("contents", "options", "line"),
     [

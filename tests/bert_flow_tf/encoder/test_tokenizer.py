@@ -3,7 +3,8 @@
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.tokenizer import Tokenizer, read_vocabulary
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import UserError
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.runs.pretraining import PretrainingSettings, run_folder
 from bert_flow_tf.runs.settings import DeviceSettings
@@ -112,8 +113,11 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
     with user_error("found a finished run without its checkpoint"):
         run(small_source, copy)
     shutil.copytree(out, copy)
-    run(small_source, copy, seed=5, overwrite=True)
+    begun = BertFlow.from_hub(small_source.encoder_dir.parent, pooling="cls", max_seq_length=9)
+    model = begun.pretrain(SENTENCES, copy, overwrite=True, **SETTINGS | {"seed": 5})
     assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 5
+    assert (model.sentence_embedding_type, model.max_seq_length, model.source.bert_hub) == ("cls", 9, str(copy))
+    assert np.abs(model.encode("the cat") - begun.encode("the cat")).max() > 1e-2
 
 
 def test_by_the_clock_the_rate_does_not_decay_and_the_steps_are_those_that_fit(whole, small_source, tmp_path):
