@@ -260,6 +260,10 @@ class _Run:
                     f"stopped by signal {stop.signal} at step {int(self.step)}: rerun the same command to resume"
                 )
                 raise KeyboardInterrupt
+        if int(self.step) < settings.num_warmup_steps:
+            self.report(
+                f"note: the time took {int(self.step)} steps, which end in the warm-up of {settings.num_warmup_steps}"
+            )
         if dev is None:
             return {}
         dev.evaluate()
