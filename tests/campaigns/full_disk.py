@@ -22,7 +22,8 @@ from tests.campaigns.commands import COMMANDS, Run
 from tests.campaigns.processes import Forked, Uninterrupted, contents, differing, prepared, work
 
 _PLENTY = 1 << 30
-_PAGES = 1 << 16
+# A file takes whole pages of a tmpfs; seconds may have more digits another time.
+_PAGES, _DIGITS = 1 << 16, 64
 _LEFT = re.compile(r"bert_flow_(part|lock|lease)|_temp$|\.tempstate|checkpoint\.tmp")
 _ERROR = re.compile(r"^error: .*|^Traceback.*", re.MULTILINE)
 # A recipe says in a second line that its stage failed.
@@ -48,8 +49,7 @@ def _leave_free(folder: pathlib.Path, free: int) -> None:
 
 def violations(run: Run, start: pathlib.Path, whole: Uninterrupted, limits: int, on_tmpfs: bool) -> Iterator[str]:
     """For each limit that is tried what the command does wrong with it, "" for nothing."""
-    # A file takes whole pages of a tmpfs.
-    most = 2 * whole.bytes_written + _PAGES if on_tmpfs else whole.largest_file
+    most = 2 * whole.bytes_written + _PAGES if on_tmpfs else whole.largest_file + _DIGITS
     status = None
     with work(start, tmpfs if on_tmpfs else contextlib.nullcontext) as folder:
         for number in range(limits):
