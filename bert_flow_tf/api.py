@@ -1,9 +1,10 @@
 """BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
 
+import hashlib
 import os
 import pathlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,13 +18,16 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, refusing_long_names
+from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.ownership import unchanged
-from bert_flow_tf.files.sentence_files import sentence_list
+from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, encoder_record, flow_config, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import CONFIG_FILE, Model, Training, flow_record, model_at
+from bert_flow_tf.scale.bulk import PRECISIONS, Job, Manifest, Settings, in_this_process
+from bert_flow_tf.scale.shards import cut, input_paths
 from bert_flow_tf.serving import DTYPES
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
@@ -207,6 +211,18 @@ class BertFlow:
         record = model_at(config, checkpoint)
         return cls(model, source, record=record, encoder_trained=config.encoder_trained, dtype=dtype)
 
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256, in hex, of what the embeddings depend on: weights, vocabulary, flow, pooling, length and dtype."""
+        described = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, self.low_dim]
+        config = None if self.flow is None else self.flow.config
+        digest = hashlib.sha256(msgspec.json.encode([*described, self.dtype, config]))
+        if self.encoder_trained:
+            update_with_arrays(digest, _arrays(self.encoder.variables_by_name))
+        if self.flow is not None:
+            update_with_arrays(digest, _arrays(self.flow.variables_by_path))
+        return digest.hexdigest()
+
     def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
         """Embeddings [n, embedding_size] of token tensors, dict of int32 [n, t] as `Tokenizer.pack` gives it.
 
@@ -292,6 +308,53 @@ class BertFlow:
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         for part, embeddings in self._current_embeddings().encode_parts(sentences, **options):
             yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
+
+    def encode_dataset(
+        self,
+        inputs: str | os.PathLike | Iterable[str | os.PathLike],
+        out: str | os.PathLike,
+        *,
+        input_format: str | None = None,
+        column: str | None = None,
+        keep: Sequence[str] | None = None,
+        shard_rows: int = PART,
+        precision: str = PRECISIONS[0],
+        normalize_embeddings: bool = False,
+        batch_size: int | None = None,
+        show_progress_bar: bool | None = None,
+        overwrite: bool = False,
+    ) -> Manifest:
+        """Writes the embeddings of files into a folder, `part-FILE-SHARD.parquet` for each shard, and its manifest.
+
+        A call that was interrupted is made again: it keeps the parts whose input, model and digest are the recorded
+        ones. The parts in their names' order have the rows in the input's order. No more than a shard is in memory.
+
+        Args:
+          inputs: a file of text, TSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
+          out: the folder.
+          input_format: where the files' endings do not say it; see `files.sentence_files.FORMATS`.
+          column: of the sentences; None for `sentence`.
+          keep: names of the columns written beside `embedding`; None for the sentences' own. They are strings, JSON's
+            other values as their text, but for those of Parquet, which keep their types.
+          shard_rows: sentences in a shard.
+          precision: "float32" or "float16", of the embeddings in the files.
+          normalize_embeddings, batch_size, show_progress_bar: as of `encode`.
+          overwrite: replace what another model, other input or other settings gave.
+
+        Raises:
+          scale.bulk.ShardsError: shards cannot be read, and all others are done.
+          UserError: an argument is invalid, or the folder holds something else and is not to be overwritten.
+        """
+        given = cut(input_paths(inputs), file_format=input_format, column=column, keep=keep, shard_rows=shard_rows)
+        settings = Settings(
+            shard_rows=shard_rows,
+            precision=precision,
+            normalize_embeddings=normalize_embeddings,
+            batch_size=batch_size,
+        )
+        job = Job(given, out, settings, overwrite=overwrite)
+        engine = in_this_process(self, out, settings)
+        return job.run(engine, self.fingerprint, self.embedding_size, show_progress_bar=show_progress_bar)
 
     def log_prob(
         self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None
@@ -473,6 +536,11 @@ class BertFlow:
         from bert_flow_tf.serving.export import export
 
         return export(self, out_dir, **options)
+
+
+def _arrays(variables: Mapping[str, tf.Variable]) -> Iterator[tuple[str, np.ndarray]]:
+    """Names and values, in the names' order."""
+    return ((name, variables[name].numpy()) for name in sorted(variables))
 
 
 def _check_dtype(dtype: str) -> None:

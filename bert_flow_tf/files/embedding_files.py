@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from bert_flow_tf.files.atomic import new_file, refusing_full_disk
 from bert_flow_tf.files.sentence_files import format_of_ending, import_pyarrow
 
 STDOUT = "-"
+# The column of Parquet.
+EMBEDDING = "embedding"
 FORMATS = {".npy": "npy", ".parquet": "parquet", ".tfrecord": "tfrecord"}
 
 Write = Callable[[Sequence[str], np.ndarray], None]
@@ -87,16 +90,22 @@ def _npy(name: pathlib.Path, width: int) -> Iterator[Write]:
 def _parquet(name: pathlib.Path, width: int) -> Iterator[Write]:
     import pyarrow.parquet
 
-    kind = pyarrow.list_(pyarrow.float32(), width)
-    schema = pyarrow.schema([("sentence", pyarrow.string()), ("embedding", kind)])
+    schema = pyarrow.schema([("sentence", pyarrow.string()), (EMBEDDING, pyarrow.list_(pyarrow.float32(), width))])
 
     def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
-        values = pyarrow.array(np.ascontiguousarray(embeddings, np.float32).reshape(-1))
-        columns = [pyarrow.array(sentences, pyarrow.string()), pyarrow.FixedSizeListArray.from_arrays(values, width)]
+        columns = [pyarrow.array(sentences, pyarrow.string()), embedding_column(embeddings, "float32")]
         writer.write_table(pyarrow.Table.from_arrays(columns, schema=schema))
 
     with pyarrow.parquet.ParquetWriter(str(name), schema) as writer:
         yield write
+
+
+def embedding_column(embeddings: np.ndarray, precision: str) -> Any:
+    """Embeddings [n, width] as a `pyarrow.FixedSizeListArray` of "float32" or "float16"."""
+    import pyarrow
+
+    values = pyarrow.array(np.ascontiguousarray(embeddings, precision).reshape(-1))
+    return pyarrow.FixedSizeListArray.from_arrays(values, embeddings.shape[1])
 
 
 @contextlib.contextmanager

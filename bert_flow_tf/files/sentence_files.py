@@ -1,6 +1,7 @@
 """Sentences, checked: in files of text, TSV, JSON lines or Parquet, read one at a time, or in a Python iterable."""
 
 import codecs
+import contextlib
 import itertools
 import json
 import os
@@ -8,9 +9,9 @@ import pathlib
 import re
 import reprlib
 import sys
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import cannot_be_read, open_file
@@ -19,11 +20,23 @@ STDIN = "-"
 FORMATS = {".txt": "text", ".tsv": "tsv", ".jsonl": "jsonl", ".parquet": "parquet"}
 _COLUMN = "sentence"
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _EXPECTED = "a file of sentences"
 # Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
 PART = 16384
 
 Path = str | os.PathLike[str]
+
+
+class Span(NamedTuple):
+    """Lines of a file that follow each other, or rows of Parquet: the number of the first, from 1, and how many.
+
+    `offset` is the number of bytes before the first line; of Parquet it is 0.
+    """
+
+    first: int
+    rows: int
+    offset: int = 0
 
 
 def read_sentences(
@@ -111,10 +124,35 @@ def _open(path: Path) -> BinaryIO:
     return sys.stdin.buffer if str(path) == STDIN else open_file(path, _EXPECTED, is_stream=True)
 
 
-def _lines(path: Path, name: str) -> Iterator[str]:
+def read_lines(
+    path: Path, *, file_format: str, column: str | None, kept: Sequence[str], span: Span
+) -> Iterator[list[str]]:
+    """Yields [sentence, a value for each kept column] of each line of a part of a file of text, TSV or JSON lines.
+
+    As `read_sentences`. Kept values of JSON that are not strings are their JSON text. Raises as it.
+    """
+    column = column or _COLUMN
+    if file_format == "text":
+        yield from ([line] * (1 + len(kept)) for line in _lines(path, str(path), span))
+    elif file_format == "tsv":
+        yield from _tsv(path, str(path), [column, *kept], span)
+    else:
+        yield from _json_lines(path, str(path), [column], kept, span)
+
+
+def tsv_has_names(columns: Sequence[str]) -> bool:
+    """Whether the first line of a TSV file whose columns are these holds their names, since they are no numbers."""
+    return not all(map(_NUMBER.fullmatch, columns))
+
+
+def _lines(path: Path, name: str, span: Span | None = None) -> Iterator[str]:
     with _open(path) as stream:
         try:
-            for number, line in enumerate(stream, start=1):
+            lines: Iterable[bytes] = stream
+            if span is not None:
+                stream.seek(span.offset)
+                lines = itertools.islice(stream, span.rows)
+            for number, line in enumerate(lines, start=span.first if span else 1):
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 try:
@@ -125,7 +163,8 @@ def _lines(path: Path, name: str) -> Iterator[str]:
             raise cannot_be_read(name, error, _EXPECTED) from error
 
 
-def _check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> None:
+def check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> None:
+    """Raises `UserError`, beginning with the place, unless all of the columns are among those found."""
     flag = "column" if len(columns) == 1 else "columns"
     for column in columns:
         if column not in found:
@@ -133,16 +172,25 @@ def _check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> 
             raise UserError(message, arguments=[flag])
 
 
-def _tsv(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
+def tsv_positions(columns: Sequence[str], name: str, header: str) -> list[int]:
+    """Where the columns of TSV are, from 0; `header` is the first line, with their names if they are no numbers."""
+    if not tsv_has_names(columns):
+        return [int(column) - 1 for column in columns]
+    names = header.split("\t")
+    check_columns(f"{name}, line 1", columns, names)
+    return [names.index(column) for column in columns]
+
+
+def _tsv(path: Path, name: str, columns: Sequence[str], span: Span | None = None) -> Iterator[list[str]]:
     lines = _lines(path, name)
     first = 1
-    if all(map(_NUMBER.fullmatch, columns)):
-        positions = [int(column) - 1 for column in columns]
-    else:
-        header = next(lines, "").split("\t")
+    header = ""
+    if tsv_has_names(columns):
+        header = next(lines, "")
         first = 2
-        _check_columns(f"{name}, line 1", columns, header)
-        positions = [header.index(column) for column in columns]
+    positions = tsv_positions(columns, name, header)
+    if span is not None:
+        lines, first = _lines(path, name, span), span.first
     expected = max(positions) + 1
     for number, line in enumerate(lines, start=first):
         fields = line.split("\t")
@@ -151,8 +199,10 @@ def _tsv(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
         yield [fields[position] for position in positions]
 
 
-def _json_lines(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
-    for number, line in enumerate(_lines(path, name), start=1):
+def _json_lines(
+    path: Path, name: str, columns: Sequence[str], kept: Sequence[str] = (), span: Span | None = None
+) -> Iterator[list[str]]:
+    for number, line in enumerate(_lines(path, name, span), start=span.first if span else 1):
         place = f"{name}, line {number}"
         try:
             record = json.loads(line)
@@ -160,17 +210,33 @@ def _json_lines(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[
             raise UserError(f"{place}: not JSON ({error}), expected an object per line") from error
         if not isinstance(record, dict):
             raise UserError(f"{place}: found {type(record).__name__}, expected an object")
-        _check_columns(place, columns, list(record))
-        yield [_string(record[column], place, column) for column in columns]
+        check_columns(place, [*columns, *kept], list(record))
+        strings = [_string(record[column], place, column) for column in columns]
+        yield strings + [_json_text(record[column], place, column) for column in kept]
 
 
 def _string(value: object, place: str, column: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{place}: {column}: found {reprlib.repr(value)}, expected a string")
+    # JSON can escape half a character.
+    if not value.isascii() and _SURROGATE.search(value):
+        raise UserError(f"{place}: {column}: found {value[:40]!a}, expected text that UTF-8 can hold")
     return value
 
 
-def _parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
+def _json_text(value: object, place: str, column: str) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return _string(value, place, column)
+
+
+@contextlib.contextmanager
+def open_parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[Any]:
+    """The file as `pyarrow.parquet.ParquetFile`, which has these columns.
+
+    Raises:
+      UserError: it has not, or cannot be read, now or within the block; or pyarrow is not installed.
+    """
     pyarrow = import_pyarrow(name)
     try:
         # Parquet is read from its end: standard input is taken whole.
@@ -179,16 +245,57 @@ def _parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str
         else:
             source = path
             open_file(path, _EXPECTED).close()
-        file = pyarrow.parquet.ParquetFile(source)
-        _check_columns(name, columns, file.schema_arrow.names)
+        with pyarrow.parquet.ParquetFile(source) as file:
+            check_columns(name, columns, file.schema_arrow.names)
+            yield file
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise UserError(f"{name}: cannot be read as Parquet: {' '.join(str(error).split())}") from error
+
+
+def _parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
+    with open_parquet(path, name, columns) as file:
         number = 0
         for batch in file.iter_batches(columns=columns):
             for row in zip(*(batch.column(column).to_pylist() for column in columns), strict=True):
                 number += 1
                 place = f"{name}, row {number}"
                 yield [_string(value, place, column) for column, value in zip(columns, row, strict=True)]
-    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        raise UserError(f"{name}: cannot be read as Parquet: {' '.join(str(error).split())}") from error
+
+
+def read_parquet_rows(path: Path, *, column: str | None, kept: Sequence[str], span: Span) -> tuple[list[str], Any]:
+    """The sentences of a part of a Parquet file, and a `pyarrow.Table` of its kept columns.
+
+    Raises:
+      UserError: as `read_sentences`.
+    """
+    column, name = column or _COLUMN, str(path)
+    columns = list(dict.fromkeys([column, *kept]))
+    with open_parquet(path, name, columns) as file:
+        before, groups, skipped = 0, [], 0
+        for i in range(file.metadata.num_row_groups):
+            rows = file.metadata.row_group(i).num_rows
+            if before + rows < span.first:
+                skipped += rows
+            elif before < span.first - 1 + span.rows:
+                groups.append(i)
+            before += rows
+        wanted, batches = span.rows, []
+        drop = span.first - 1 - skipped
+        for batch in file.iter_batches(batch_size=span.rows, row_groups=groups, columns=columns):
+            if drop >= len(batch):
+                drop -= len(batch)
+                continue
+            batches.append(batch.slice(drop, wanted))
+            wanted -= len(batches[-1])
+            drop = 0
+            if not wanted:
+                break
+        table = import_pyarrow(name).Table.from_batches(batches)
+        sentences = [
+            _string(value, f"{name}, row {number}", column)
+            for number, value in enumerate(table.column(column).to_pylist(), start=span.first)
+        ]
+    return sentences, table.select(list(kept))
 
 
 def import_pyarrow(name: str) -> ModuleType:
@@ -204,4 +311,8 @@ def import_pyarrow(name: str) -> ModuleType:
     return pyarrow
 
 
-_READERS = {"tsv": _tsv, "jsonl": _json_lines, "parquet": _parquet}
+_READERS: dict[str, Callable[[Path, str, Sequence[str]], Iterator[list[str]]]] = {
+    "tsv": _tsv,
+    "jsonl": _json_lines,
+    "parquet": _parquet,
+}

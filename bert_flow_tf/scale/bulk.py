@@ -1,0 +1,283 @@
+"""Embeds files of sentences shard by shard into a folder of Parquet files, and goes on where that was interrupted.
+
+`embed_shard` is the whole work on one shard. It may be called twice, on any machine that has the files, and by any
+engine: it needs no other shard, and gives the same bytes again. `Job` decides which shards it is to be called for, and
+keeps the folder's `_manifest.json`.
+"""
+
+import os
+import pathlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from tqdm import tqdm
+
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
+from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
+from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.scale.shards import Input, Shard, read_shard
+
+# Readers of Parquet folders pass over names that begin so.
+MANIFEST = "_manifest.json"
+PRECISIONS = ("float32", "float16")
+_PARTS = "part-*.parquet"
+# A folder of parts; the names with a dot are of locks and of what is being written.
+PARTS_FOLDER = FolderKind("a folder of embeddings", MANIFEST, (_PARTS, MANIFEST, ".*"))
+
+
+class Embedder(Protocol):
+    """What embeds: an `api.BertFlow`."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    embedding_size: int
+
+    def encode_parts(
+        self,
+        sentences: Iterable[str],
+        batch_size: int | None,
+        show_progress_bar: bool | None,
+        normalize_embeddings: bool,
+    ) -> Iterator[tuple[list[str], np.ndarray]]: ...
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the bytes of a part depend on beside its rows and the model; arguments of `BertFlow.encode_dataset`."""
+
+    shard_rows: int
+    precision: str = PRECISIONS[0]
+    normalize_embeddings: bool = False
+    batch_size: int | None = None
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a file of embeddings: its rows, the `Shard.digest` that it is of, and its own SHA-256."""
+
+    rows: int
+    input: str
+    output: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """The `_manifest.json` of a folder of embeddings.
+
+    `model` is a `BertFlow.fingerprint`; `parts` are by their files' names, and in the input's order.
+    """
+
+    format_version: int = FORMAT_VERSION
+    model: str
+    embedding_size: int
+    settings: Settings
+    parts: dict[str, Part]
+
+
+class ShardError(UserError):
+    """A shard that cannot be read, of which the others do not depend."""
+
+
+def embed_shard(model: Embedder, shard: Shard, folder: str | os.PathLike, settings: Settings) -> Part:
+    """`Part` of the Parquet file that it writes into the folder, whole or not at all: kept columns and `embedding`.
+
+    Raises:
+      ShardError: the shard cannot be read.
+      UserError: the file cannot be written, or an embedding is not finite.
+    """
+    try:
+        sentences, kept = read_shard(shard)
+    except UserError as error:
+        raise ShardError(f"{shard.name}: {error}", error.arguments) from error
+    import pyarrow.parquet
+
+    kind = pyarrow.list_(pyarrow.type_for_alias(settings.precision), model.embedding_size)
+    schema = kept.schema.remove_metadata().append(pyarrow.field(EMBEDDING, kind))
+    path = pathlib.Path(folder) / shard.name
+    # Another process that has it is a worker that was given up, and about to end.
+    with new_file(path, wait=True) as temporary:
+        with pyarrow.parquet.ParquetWriter(str(temporary), schema, use_dictionary=list(shard.kept)) as writer:
+            done = 0
+            for part, embeddings in model.encode_parts(
+                sentences, settings.batch_size, False, settings.normalize_embeddings
+            ):
+                rows = kept.slice(done, len(part)).columns
+                with np.errstate(over="ignore"):
+                    stored = embeddings.astype(settings.precision)
+                if not np.isfinite(stored).all():
+                    raise UserError(
+                        f"{path}: found an embedding that is not finite in {settings.precision}, expected numbers"
+                    )
+                column = embedding_column(stored, settings.precision)
+                writer.write_table(pyarrow.Table.from_arrays([*rows, column], schema=schema))
+                done += len(part)
+        output = file_digest(temporary)
+    return Part(rows=len(sentences), input=shard.digest, output=output)
+
+
+def trusted_part(shard: Shard, folder: str | os.PathLike, known: Part | None) -> Part | None:
+    """What is known of the shard's file if that is the file which was written; else None."""
+    path = pathlib.Path(folder) / shard.name
+    if known is None or known.input != shard.digest or not path.is_file() or file_digest(path) != known.output:
+        return None
+    return known
+
+
+# From (shard, what is known of its file) to (shard, its part or its error), in any order.
+Engine = Callable[[Iterable[tuple[Shard, Part | None]]], Iterator[tuple[Shard, Part | ShardError]]]
+
+
+def in_this_process(model: Embedder, folder: str | os.PathLike, settings: Settings) -> Engine:
+    """The engine that embeds one shard after the other here."""
+
+    def embed(tasks: Iterable[tuple[Shard, Part | None]]) -> Iterator[tuple[Shard, Part | ShardError]]:
+        for shard, known in tasks:
+            try:
+                yield shard, trusted_part(shard, folder, known) or embed_shard(model, shard, folder, settings)
+            except ShardError as error:
+                yield shard, error
+
+    return embed
+
+
+class ShardsError(UserError):
+    """Shards that cannot be read, after all others were embedded.
+
+    Attributes:
+      problems: a line for each of them.
+    """
+
+    def __init__(self, problems: Sequence[str], shards: int) -> None:
+        self.problems = problems
+        others = "all others are done, run the same command again when it is mended"
+        first = problems[0] if len(problems) == 1 else f"{len(problems)} of {shards} shards cannot be read"
+        super().__init__(f"{first}; {others}")
+
+
+class Job:
+    """The parts of an input in a folder: which there are, and which are still to be made.
+
+    Args:
+      given: what the files were cut into.
+      out: the folder.
+      settings: of all parts.
+      overwrite: whether parts that another model, other input or other settings gave may be replaced; the rest is kept.
+
+    Attributes:
+      made: number of parts that `run` wrote.
+
+    Raises:
+      UserError: the folder holds something else, or parts that may not be replaced; the line says which.
+    """
+
+    def __init__(self, given: Input, out: str | os.PathLike, settings: Settings, *, overwrite: bool = False) -> None:
+        if settings.precision not in PRECISIONS:
+            raise ArgumentError(f"precision: found {settings.precision!r}, expected {' or '.join(PRECISIONS)}")
+        self.given, self.out, self.settings, self.overwrite = given, pathlib.Path(out), settings, overwrite
+        self.made = 0
+        self._digests = {shard.name: shard.digest for shard in given.shards}
+        # Owned, so that what a killed job left is no longer there.
+        with owned(self.out):
+            if self.out.exists():
+                output_folder(self.out, PARTS_FOLDER, overwrite=True)
+            path = self.out / MANIFEST
+            self._known = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
+        if self._known is not None and not overwrite:
+            self._refuse_others(self._known)
+
+    def _refuse_others(self, known: Manifest) -> None:
+        for name in Settings.__struct_fields__:
+            found, expected = getattr(self.settings, name), getattr(known.settings, name)
+            if found != expected:
+                raise self._refusal(f"{name}: found {found}, expected {expected}, which its parts were made with")
+        for name, part in known.parts.items():
+            if not self._is_of_input(name, part):
+                raise self._refusal(f"{name}: found it made of other input, expected this input's")
+
+    def _refusal(self, reason: str) -> UserError:
+        return UserError(f"{self.out}: exists, {reason} (or `overwrite`)", ["overwrite"])
+
+    def _is_of_input(self, name: str, part: Part) -> bool:
+        # What a file that cannot be cut now gave earlier stays.
+        return self._digests.get(name) == part.input or name.rpartition("-")[0] in self.given.refused
+
+    def run(
+        self, engine: Engine, model: str, embedding_size: int, *, show_progress_bar: bool | None = None
+    ) -> Manifest:
+        """The folder's manifest after the engine has made what was missing.
+
+        Args:
+          engine: makes the parts; whatever it raises ends the job, with what is done recorded.
+          model: the `fingerprint` of the model that the engine embeds with, and its width.
+          show_progress_bar: None shows it on a terminal only.
+
+        Raises:
+          ShardsError: shards cannot be read, and all others are done.
+          UserError: the folder's parts are of another model, or parts cannot be written.
+        """
+        known, trusted = self._known, {}
+        if known is not None and not self.overwrite and known.model != model:
+            raise self._refusal(f"model: found {model[:12]}…, expected {known.model[:12]}…, which made its parts")
+        if known is not None and (known.model, known.settings) == (model, self.settings):
+            trusted = {name: part for name, part in known.parts.items() if self._is_of_input(name, part)}
+        problems = [f"{name}: {error}" for name, error in self.given.refused.items()]
+        rows = sum(shard.span.rows for shard in self.given.shards)
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        manifest = Manifest(model=model, embedding_size=embedding_size, settings=self.settings, parts=trusted)
+        with (
+            owned(self.out),
+            _Record(self.out / MANIFEST, manifest) as record,
+            tqdm(total=rows, desc="encode", unit="sentence", disable=hidden) as progress,
+        ):
+            for path in self.out.glob(_PARTS):
+                # Of another job, or of this one when it was killed before it recorded it.
+                if path.name not in trusted:
+                    path.unlink()
+            # The workers compare digests with files.
+            for shard, outcome in engine((shard, trusted.get(shard.name)) for shard in self.given.shards):
+                if isinstance(outcome, ShardError):
+                    problems.append(str(outcome))
+                else:
+                    self.made += outcome != trusted.get(shard.name)
+                    record.add(shard.name, outcome)
+                progress.update(shard.span.rows)
+        if problems:
+            raise ShardsError(problems, len(self.given.shards) + len(self.given.refused))
+        return manifest
+
+
+class _Record:
+    """A manifest and its file, which is written at the start, at the end and now and then in between."""
+
+    def __init__(self, path: pathlib.Path, manifest: Manifest) -> None:
+        self._path, self._manifest = path, manifest
+        self._written_at = self._cost = 0.0
+        self._is_written = False
+
+    def __enter__(self) -> "_Record":
+        self._write()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if not self._is_written:
+            self._write()
+
+    def add(self, name: str, part: Part) -> None:
+        if self._manifest.parts.get(name) != part:
+            self._manifest.parts[name] = part
+            self._is_written = False
+        # Of 50,000 parts it is 15 MB, which is not to be written for each of them.
+        if not self._is_written and time.monotonic() - self._written_at >= 20 * self._cost:
+            self._write()
+
+    def _write(self) -> None:
+        begun = time.monotonic()
+        ordered = dict(sorted(self._manifest.parts.items()))
+        write_json(self._path, msgspec.structs.replace(self._manifest, parts=ordered))
+        self._written_at, self._is_written = time.monotonic(), True
+        self._cost = self._written_at - begun
