@@ -16,7 +16,7 @@ from bert_flow_tf.sample_data import sample_glue_dir
 _ROOT = pathlib.Path(__file__).parents[1]
 _GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in (_ROOT / "docs").glob("*.md")}
 # The guide of serving has a test of its own: it needs a server.
-_HERE = ("calibrate", "reproduce", "study")
+_HERE = ("adapt", "calibrate", "reproduce", "study")
 _SNIPPET = re.compile(r"<!-- snippet: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", re.DOTALL)
 _SNIPPETS = {name: text for guide in _HERE for name, _, text in _SNIPPET.findall(_GUIDES[guide])}
 # Needs the library MTEB, with which tests/bert_flow_tf/test_mteb_model.py does the same.
@@ -36,16 +36,21 @@ def workplace(documented_encoder_dir, tmp_path_factory):
         yield folder
 
 
-def run_python(name):
-    """The names that a Python snippet leaves."""
-    names = {}
-    exec(compile(_SNIPPETS[name], name, "exec"), names)
+def run_python(name, **fewer):
+    """The names that a Python snippet leaves; `fewer` are numbers in place of its own."""
+    names, text = {}, _SNIPPETS[name]
+    for argument, number in fewer.items():
+        text, found = re.subn(rf"\b{argument}=\d+", f"{argument}={number}", text)
+        assert found == 1, argument
+    exec(compile(text, name, "exec"), names)
     return names
 
 
-def run_commands(name):
+def run_commands(name, fewer_steps=None):
     """Runs a snippet's `bert-flow` commands; a line that is none must be the one that looks up the data."""
     for line in _SNIPPETS[name].splitlines():
+        if fewer_steps:
+            line = re.sub(r"--steps \d+", f"--steps {fewer_steps}", line)
         if line.startswith("GLUE_DIR="):
             assert "sample_glue_dir()" in line
             continue
@@ -56,7 +61,18 @@ def run_commands(name):
 
 
 def test_every_snippet_is_run_by_a_test():
-    tested = {"fit", "load", "tf.data", "commands", "calibrator", "reproduce", "study", "sides"}
+    tested = {
+        "fit",
+        "load",
+        "tf.data",
+        "commands",
+        "calibrator",
+        "reproduce",
+        "study",
+        "sides",
+        "adapt",
+        "adapt in Python",
+    }
     assert set(_SNIPPETS) == tested
     for guide in _HERE:
         fenced = re.findall(r"^```(?:bash|python)$", _GUIDES[guide], re.MULTILINE)
@@ -93,3 +109,12 @@ def test_tables_and_analyses_are_made_of_the_sample_data(workplace):
     assert (workplace / "first_look_report" / "report.html").is_file()
     run_commands("study")
     assert (workplace / "space" / "lexical" / "results.json").is_file()
+
+
+def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):
+    # One step more than its warm-up.
+    run_commands("adapt", fewer_steps=101)
+    assert (workplace / "my_export" / "1" / "saved_model.pb").is_file()
+    assert (workplace / "encoders" / "mine" / "source.json").is_file()
+    model = run_python("adapt in Python", steps=101)["model"]
+    assert model.flow is not None and model.source.bert_hub == str(workplace / "encoders" / "my_other")

@@ -84,8 +84,8 @@ def _bert_flow(name):
 
 
 def test_every_block_of_code_is_a_command_with_a_test():
-    # test_recipe.py and tests/run_scripts test the first one's stages and both scripts; the second may be running now.
-    elsewhere = {"whole method": "siamese_then_flow.sh", "tests": "test.sh"}
+    # test_effect.py, test_recipe.py and tests/run_scripts test the first two; the third may be running now.
+    elsewhere = {"effect": "paper_effect.sh", "whole method": "siamese_then_flow.sh", "tests": "test.sh"}
     here = {"original", "TF1 runs", "tables", "convert and export", "client", "Python"}
     assert set(_BLOCKS) == {*elsewhere, *here}
     for name, script in elsewhere.items():

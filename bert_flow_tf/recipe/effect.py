@@ -49,6 +49,7 @@ _READ = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_
 # Of siamese_then_flow.sh.
 _NOT_READ = ("BERT_NAME", "BERT_PREMODELS", "INIT_CKPT", "TASK_NAME", "CACHED_DIR", "SKIP_NLI")
 _WARMUP_STEPS = 100
+_NAMES = {"before": "before", "after": "MLM"}
 _PICTURE = "paper_effect"
 _PICTURE_FOLDER = FolderKind("a picture of paper_effect.sh", f"{_PICTURE}.svg", (f"{_PICTURE}.png", f"{_PICTURE}.svg"))
 
@@ -209,7 +210,7 @@ def paper_columns() -> list[Column]:
     ]
     distances = tuple(table6[similarity]["edit distance"] for similarity in (GOLD, BERT, FLOW))
     return [
-        Column(f"paper's BERT-base, {kind}", None, row, found)
+        Column(f"paper, {kind}", None, row, found)
         for kind, row, found in zip(EMBEDDING_TYPES, scores, ((None,) * 3, distances), strict=True)
     ]
 
@@ -224,14 +225,14 @@ def effect_table(columns: Sequence[Column], *, title: str = "", notes: Sequence[
     rows: list[list[Entry]] = []
     for words, measure in (
         ("mean cosine of random pairs", "mean_cosine"),
-        ("top direction's share of the variance", "centred_top_share"),
+        ("top direction's share of variance", "centred_top_share"),
     ):
-        for side, how in (("without flow", "as it is"), ("with flow", "with the flow")):
-            rows.append([f"{words}, {how}", *of_isotropy(side, measure)])
+        for side, how in (("without flow", ""), ("with flow", ", flow")):
+            rows.append([f"{words}{how}", *of_isotropy(side, measure)])
     words_of = {"none": "as it is", "sn": "standardised (SN)", "natsv": "NATSV, k by dev", "whitening": "whitened"}
-    for method, words in {**words_of, "flow": "with the flow"}.items():
+    for method, words in {**words_of, "flow": "flow"}.items():
         rows.append([f"STS-B, {words}", *(number(one.scores[method]) for one in columns)])
-    for i, words in enumerate(("gold scores", "as it is", "with the flow")):
+    for i, words in enumerate(("gold scores", "as it is", "flow")):
         rows.append([f"edit distance, {words}", *(number(one.edit_distance[i]) for one in columns)])
     return Table(["", *(one.name for one in columns)], rows, title=title, notes=notes)
 
@@ -251,7 +252,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         # What the second encoder is, nobody knows before it is there.
         run([pretraining(effect)], output, overwrite=overwrite)
         made["after"] = measured(effect.after)
-        parts = [(f"{name} MLM, {kind}", one) for name, kinds in made.items() for kind, one in kinds.items()]
+        parts = [(f"{_NAMES[name]}, {kind}", one) for name, kinds in made.items() for kind, one in kinds.items()]
         stages = [stage for _, one in parts for stage in one.stages]
         results = run(stages, output, overwrite=overwrite)
         stamps = {stage.name: stamp for stage, (stamp, _) in zip(stages, results, strict=True)}
@@ -268,15 +269,15 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
 
 def _notes(is_sample: bool) -> list[str]:
     notes = [
-        "STS-B: Spearman x100 of the cosine, test split; calibrations and flow learn on all splits, without labels.",
-        "Edit distance: Spearman x100 with the similarity, dev split, as in Table 6. Cosines and variance: dev split.",
-        "The paper's figures are of another model, BERT-base, on the STS Benchmark (Tables 5, 2 and 6).",
+        "before, MLM: the encoder before and after masked language modelling; paper: another model, BERT-base (Tables",
+        "5, 2 and 6). STS-B: Spearman x100 of the cosine, test split; calibrations and flow learn on the sentences of",
+        "all splits. Edit distance: Spearman x100 with the similarity, dev split. Cosines and variance: dev split.",
     ]
     if is_sample:
-        notes.append(
-            "STS-B is here this repository's sample data, which a generator made: its scores are not those of the STS "
-            "Benchmark, nor are its edit distances; set GLUE_DIR for those."
-        )
+        notes += [
+            "STS-B is here the sample data of this repository, which a generator made: neither its scores nor its edit",
+            "distances are those of the STS Benchmark (GLUE_DIR).",
+        ]
     return notes
 
 
@@ -287,9 +288,9 @@ def _write_picture(columns: Sequence[Column], folder: pathlib.Path, is_sample: b
     before, after = (columns[i].isotropy for i in (0, len(EMBEDDING_TYPES)))
     assert before is not None and after is not None
     sides = {
-        "before MLM": before.measures["without flow"],
-        "after MLM": after.measures["without flow"],
-        "after MLM, with the flow": after.measures["with flow"],
+        "before": before.measures["without flow"],
+        "MLM": after.measures["without flow"],
+        "MLM, flow": after.measures["with flow"],
     }
     words = {"none": "as it is", "sn": "SN", "natsv": "NATSV", "whitening": "whitened", "flow": "flow"}
     data = "the sample data" if is_sample else "STS-B"

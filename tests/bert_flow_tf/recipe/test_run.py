@@ -388,7 +388,8 @@ def test_table_has_scores_times_100_and_says_what_was_done_before():
 
 @pytest.mark.parametrize(("module", "script"), [("run", "siamese_then_flow.sh"), ("effect", "paper_effect.sh")])
 def test_help_needs_no_tensorflow_and_is_that_of_the_script(module, script):
-    source = f"import sys; from bert_flow_tf.recipe.{module} import main; main(['-h']); sys.exit('tensorflow' in sys.modules)"
+    use = f"from bert_flow_tf.recipe.{module} import main; main(['-h'])"
+    source = f"import sys; {use}; sys.exit('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
     assert done.returncode == 0
     path = pathlib.Path(__file__).parents[3] / "run_scripts" / script
