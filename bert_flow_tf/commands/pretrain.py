@@ -12,8 +12,9 @@ from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import output_folder
-from bert_flow_tf.runs.pretraining import LONGEST_SENTENCE, PretrainingSettings, remove_needless_checkpoints
+from bert_flow_tf.runs.pretraining import LONGEST_SENTENCE, PretrainingSettings
 from bert_flow_tf.runs.settings import DeviceSettings
+from bert_flow_tf.training.pretrained import remove_needless_checkpoints
 
 _DEFAULTS = PretrainingSettings()
 _POSITIVE = Number(0, min_open=True)
@@ -28,7 +29,11 @@ _POSITIVE = Number(0, min_open=True)
     "--cased/--uncased", default=None, help="Kind of its vocabulary; by default cased when it has pieces with capitals."
 )
 @click.option(
-    "--text", required=True, metavar="FILE|wordnet", help="Sentences or paragraphs: .txt, .tsv, …; - for stdin."
+    "--text",
+    required=True,
+    multiple=True,
+    metavar="FILE|wordnet",
+    help="Sentences or paragraphs: .txt, .tsv, …; - for stdin. More files may follow it, as text/*.txt does.",
 )
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
 @with_options(FORMAT_OPTIONS)
@@ -72,7 +77,7 @@ def pretrain(
     bert_config_file: str | None,
     vocab_file: str | None,
     cased: bool | None,
-    text: str,
+    text: tuple[str, ...],
     texts: tuple[str, ...],
     input_format: str | None,
     column: str | None,
@@ -103,10 +108,10 @@ def pretrain(
     remove_needless_checkpoints(out)
     output_folder(out, ENCODER_FOLDER, overwrite=overwrite, flag=f"--out={out}")
     sentences = []
-    for name in (text, *texts):
+    for name in (*text, *texts):
         sentences += _read(SentenceInput(str(text_file(name)), input_format, column))
     if not any(map(str.strip, sentences)):
-        raise UserError(f"--text={text}: found no text, expected a sentence or paragraph a line")
+        raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph a line")
     # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.training.pretrain import pretrain

@@ -53,9 +53,10 @@ class MaskedLanguageModel(tf_keras.Model):
         # TF1's, which say what decays.
         with tf.name_scope(head.name):
             head.build([None, None, width])
-            for layer in (head.dense, head.layer_norm):
+            # The word embeddings may be narrower than the states.
+            for layer, inputs in ((head.dense, width), (head.layer_norm, table.shape[1])):
                 with tf.name_scope(layer.name):
-                    layer.build([None, width])
+                    layer.build([None, inputs])
         self.head: Any = head
         self.head_variables = {
             v.name.removesuffix(":0"): v for v in (*head.dense.weights, *head.layer_norm.weights, head.bias)

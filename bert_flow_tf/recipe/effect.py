@@ -97,6 +97,8 @@ def read_effect(environ: Mapping[str, str]) -> Effect:
     if not re.fullmatch(r"[1-9][0-9]{0,8}", steps):
         raise UserError(f"STEPS: found {steps!r}, expected a whole number from 1 to 999999999")
     texts = tuple(values.get("TEXT_FILES", WORDNET).split())
+    if not texts:
+        raise UserError("TEXT_FILES: found no name, expected files of text, or wordnet")
     for text in texts:
         if text != WORDNET and not pathlib.Path(text).is_file():
             raise UserError(f"TEXT_FILES: no file {text}, expected files of text, or wordnet")

@@ -5,8 +5,7 @@ import math
 import os
 import pathlib
 
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
+from bert_flow_tf.errors import ArgumentError, UserError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,13 +78,8 @@ LONGEST_SENTENCE = 1_000_000
 
 def run_folder(out_dir: str | os.PathLike) -> pathlib.Path:
     """Path of the folder of the run that writes this encoder folder, beside it."""
-    out = pathlib.Path(out_dir)
+    # Of `.` it is named, too.
+    out = pathlib.Path(os.path.abspath(out_dir))
+    if not out.name:
+        raise UserError(f"{out_dir}: found the root of the file system, expected a folder to make")
     return out.with_name(f"{out.name}.pretraining")
-
-
-def remove_needless_checkpoints(out_dir: str | os.PathLike) -> None:
-    """Removes the checkpoints of the run of an encoder folder if both are finished: nothing resumes from them."""
-    run_dir = run_folder(out_dir)
-    if pathlib.Path(out_dir).exists() and (run_dir / TRAIN_RESULTS_FILE).exists():
-        for path in (*run_dir.glob(f"{CHECKPOINT_NAME}-*"), *run_dir.glob("checkpoint")):
-            path.unlink()

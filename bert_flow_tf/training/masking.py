@@ -17,7 +17,8 @@ _MASKED, _KEPT = 0.8, 0.9
 class Masking:
     """BERT's masking (Devlin et al. 2019, section 3.1), as TF1's `create_masked_lm_predictions` does it.
 
-    Of a sentence's ids, [CLS] and [SEP] counted, the share `masked_lm_prob` is predicted, at least one.
+    Of a sentence's ids, [CLS] and [SEP] counted, the share `masked_lm_prob` is predicted, at least one; of whole words
+    as many as fit, which may be none.
 
     Args:
       tokenizer: of the sentences.

@@ -36,13 +36,12 @@ from bert_flow_tf.files.outputs import output_folder
 from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.files.sentence_files import parts
 from bert_flow_tf.model.build import absolute_flags, encoder_record
-from bert_flow_tf.model.masked_lm import MaskedLanguageModel
+from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, differences, open_run, owned_run
 from bert_flow_tf.runs.pretraining import (
     LONGEST_SENTENCE,
     MOST_DEV_SENTENCES,
     PretrainingSettings,
-    remove_needless_checkpoints,
     run_folder,
 )
 from bert_flow_tf.runs.record import (
@@ -61,6 +60,7 @@ from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.masking import Masking, masked_batches
 from bert_flow_tf.training.pairs import Pairs, fingerprint
+from bert_flow_tf.training.pretrained import is_written, origin, remove_needless_checkpoints
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from bert_flow_tf.training.train import Stages
 from glow.optimizer import AdamWeightDecay
@@ -167,8 +167,11 @@ class _Run:
         """Makes the run's folder ready, and gives the model what its last checkpoint holds."""
         old, results = read_config(self.run_dir), self.run_dir / TRAIN_RESULTS_FILE
         is_other = old is not None and bool(differences(old.identity, self.config.identity))
-        restart = overwrite and (is_other or (results.exists() and self.out.exists()))
-        missing = [] if self.out.exists() else [self.out]
+        written = is_written(self.out)
+        # Where its encoder folder could not be written, a finished run is resumed for that alone.
+        has_ended = results.exists() and (written or not any(self.run_dir.glob(f"{CHECKPOINT_NAME}-*")))
+        restart = overwrite and (is_other or has_ended)
+        missing = [] if written else [self.out]
         resumed = open_run(self.run_dir, self.config, restart, missing, named_by="--out")
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
         self.seconds = tf.Variable(0.0, dtype=tf.float64, trainable=False, name="seconds")
@@ -213,17 +216,9 @@ class _Run:
                 dev_losses=losses,
             )
             write_json(path, results)
-        training = results.model.encoder.fine_tuning
-        origin = {
-            "kind": "masked language model",
-            "steps": results.steps,
-            "dev_losses": results.dev_losses,
-            "pooler": "as in the encoder that it started from",
-            "training": msgspec.to_builtins(training),
-        }
         variables = {name: variable.numpy() for name, variable in self.model.encoder.variables_by_name.items()}
         with new_folder(self.out) as folder:
-            write_with_weights(folder, self.source, variables, origin)
+            write_with_weights(folder, self.source, variables, origin(results))
         remove_needless_checkpoints(self.out)
         return results
 
@@ -233,15 +228,17 @@ class _Run:
         if int(self.step) == 0 and not self.manager.latest_checkpoint:
             save_checkpoint(self.manager, 0)
         check_space(self.manager, _KEPT_CHECKPOINTS)
-        dev = _DevLosses(self, self.dev) if int(self.dev.nrows()) else None
         used: list[Any] = []
         clock = None
         if settings.minutes is not None:
             clock = _Clock(self.seconds, 60.0 * settings.minutes)
             used.append(clock)
         saver = callbacks.Saver(model.learned_variables, self.step, self.manager, settings.save_checkpoints_steps)
-        has_bar = sys.stdout.isatty()
-        used += [saver, callbacks.Progress(self.step, total or sys.maxsize, self.run_dir, _LOG_EVERY_STEP, has_bar)]
+        progress = callbacks.Progress(self.step, total or sys.maxsize, self.run_dir, _LOG_EVERY_STEP, has_bar=False)
+        used += [saver, progress]
+        dev = _DevLosses(self, self.dev, progress.writer) if int(self.dev.nrows()) else None
+        if dev is None and settings.dev_fraction > 0:
+            self.report("note: no sentence is left to be held out, so there is no dev loss")
         if dev is not None:
             dev.evaluate_when_due()
             used.append(dev)
@@ -252,7 +249,7 @@ class _Run:
             )
             steps = (total or sys.maxsize) - int(self.step)
             with callbacks.StopOnSignal() as stop:
-                model.fit(batches, steps_per_epoch=steps, callbacks=[*used, stop], verbose=int(has_bar))
+                model.fit(batches, steps_per_epoch=steps, callbacks=[*used, stop], verbose=0)
             if saver.saved_at != int(self.step):
                 saver.save()
             if stop.signal:
@@ -304,9 +301,9 @@ def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> Mask
 class _DevLosses(tf_keras.callbacks.Callback):
     """The mean loss of the held-out sentences' predicted word pieces, by step; its masks are always the same."""
 
-    def __init__(self, run: _Run, pieces: tf.RaggedTensor) -> None:
+    def __init__(self, run: _Run, pieces: tf.RaggedTensor, writer: tf.summary.SummaryWriter) -> None:
         super().__init__()
-        self.run = run
+        self.run, self._writer = run, writer
         self._path = run.run_dir / _DEV_LOSSES_FILE
         self.losses: dict[str, float] = {}
         if self._path.exists():
@@ -314,11 +311,16 @@ class _DevLosses(tf_keras.callbacks.Callback):
             self.losses = {at: loss for at, loss in seen.items() if int(at) <= int(run.step)}
         self._train_losses: list[float] = []
         self._batches = []
-        masking, length = run.masking, run.settings.max_seq_length
+        masking, length = tf.function(run.masking, reduce_retracing=True), run.settings.max_seq_length
         for rows in length_batches(pieces.row_lengths().numpy()):
             # No sentence of training has a number below 0.
             numbers = tf.constant(-1 - rows, tf.int64)
             self._batches.append(masking(run.tokenizer.pack(tf.gather(pieces, rows), length), numbers))
+        if not any(bool(tf.reduce_any(labels != NOT_PREDICTED)) for _, labels in self._batches):
+            raise UserError(
+                "dev_fraction: found held-out sentences of which no word is short enough to be predicted whole, "
+                "expected more sentences, or a larger masked_lm_prob"
+            )
         labels = tf.TensorSpec([None, None], tf.int32)
         self._losses_of = tf.function(run.model.token_losses, input_signature=[TOKEN_SPECS, labels], autograph=False)
 
@@ -344,6 +346,9 @@ class _DevLosses(tf_keras.callbacks.Callback):
         trained = f"loss {np.mean(self._train_losses):.4f}, " if self._train_losses else ""
         self._train_losses.clear()
         perplexity = math.exp(min(self.losses[step], 700.0))
+        with self._writer.as_default(step=int(step)):
+            tf.summary.scalar("dev_loss", self.losses[step])
+            tf.summary.scalar("dev_perplexity", perplexity)
         self.run.report(f"step {step}{of}: {trained}dev loss {self.losses[step]:.4f} (perplexity {perplexity:.4g})")
 
     def _compute(self) -> np.ndarray:
@@ -370,14 +375,16 @@ class _Clock(tf_keras.callbacks.Callback):
 
 def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str]) -> tf.RaggedTensor:
     """Word pieces of the sentences that have any: int32 RaggedTensor [n, (t)]."""
-    found = []
+    found: list[tf.RaggedTensor] = []
+    seen = 0
     for part in parts(sentences):
-        for number, sentence in enumerate(part):
+        for number, sentence in enumerate(part, start=seen):
             if len(sentence) > LONGEST_SENTENCE:
                 raise UserError(
-                    f"sentences: found one of {len(sentence):,} characters, {sentence[:40]!r}…, expected sentences or "
-                    f"paragraphs of at most {LONGEST_SENTENCE:,} (number {number + 1})"
+                    f"sentences[{number}]: found {len(sentence):,} characters, {sentence[:40]!r}…, expected a sentence "
+                    f"or paragraph of at most {LONGEST_SENTENCE:,}"
                 )
+        seen += len(part)
         pieces = stream.tokenize(tokenizer, part, _UNCUT)
         found.append(tf.ragged.boolean_mask(pieces, pieces.row_lengths() > 0))
     if not sum(int(pieces.nrows()) for pieces in found):

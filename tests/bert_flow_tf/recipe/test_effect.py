@@ -108,6 +108,7 @@ def test_rerun_it_runs_nothing_and_prints_the_same_table(environment, printed, r
     ("variable", "value", "line"),
     [
         ("STEPS", "0", "STEPS: found '0', expected a whole number from 1"),
+        ("TEXT_FILES", " ", "TEXT_FILES: found no name, expected files of text, or wordnet"),
         ("TEXT_FILES", "wordnet none.txt", "TEXT_FILES: no file none.txt, expected files of text, or wordnet"),
         ("BERT_NAME", "base", "BERT_NAME: found 'base', expected nothing"),
         ("RANDOM_SEED", "x", "RANDOM_SEED: found 'x'"),

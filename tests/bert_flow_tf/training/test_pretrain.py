@@ -1,7 +1,10 @@
 """A run of masked language modelling: the same on any number of replicas, and in the same bits after SIGKILL."""
 
+import contextlib
+import itertools
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -34,10 +37,10 @@ SETTINGS = {
 }
 
 
-def run(source, out, replicas=0, overwrite=False, report=lambda line: None, **changes):
+def run(source, out, replicas=0, overwrite=False, report=lambda line: None, sentences=SENTENCES, **changes):
     settings = PretrainingSettings(**SETTINGS | changes)
     devices = DeviceSettings(num_logical_cpus=replicas)
-    return pretrain(SENTENCES, source, out, settings, devices=devices, overwrite=overwrite, report=report)
+    return pretrain(sentences, source, out, settings, devices=devices, overwrite=overwrite, report=report)
 
 
 def weights(out):
@@ -60,6 +63,8 @@ def test_the_encoder_learns_and_its_pooler_stays(whole, small_source):
     same = [name for name, value in before.items() if np.array_equal(value, after[name])]
     assert before.keys() == after.keys() and len(same) == 2
     record = json.loads((out / "source.json").read_text())
+    for name in ("dev_loss", "dev_perplexity"):
+        assert len(small_runs.logged(run_folder(out), name)) == 3
     assert record["pooler"] == "as in the encoder that it started from"
     assert record["started_from"] == small_source.fingerprint
     learned = resolve_encoder(bert_hub=str(out))
@@ -117,14 +122,67 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
     shutil.copytree(run_folder(out), run_folder(copy))
     with user_error("found a run with other settings (seed is 1234 there and 5 here)", "another --out"):
         run(small_source, copy, seed=5)
-    with user_error("found a finished run without its checkpoint"):
+    with user_error("found a finished run without its checkpoint", "use --overwrite"):
         run(small_source, copy)
+    assert run(small_source, copy, overwrite=True).steps == 10
+    shutil.rmtree(copy)
     shutil.copytree(out, copy)
     begun = BertFlow.from_hub(small_source.encoder_dir.parent, pooling="cls", max_seq_length=9)
     model = begun.pretrain(SENTENCES, copy, overwrite=True, **SETTINGS | {"seed": 5})
     assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 5
     assert (model.sentence_embedding_type, model.max_seq_length, model.source.bert_hub) == ("cls", 9, str(copy))
     assert np.abs(model.encode("the cat") - begun.encode("the cat")).max() > 1e-2
+
+
+def test_an_encoder_folder_that_could_not_be_written_is_all_that_is_left_to_do(whole, small_source, tmp_path):
+    _, out = whole
+    copy = tmp_path / "encoder"
+    shutil.copytree(out, copy)
+    shutil.copytree(run_folder(out), run_folder(copy))
+    said = []
+
+    def report(line):
+        said.append(line)
+        if line.startswith("step 10"):
+            # There is no place for a folder's parts from here on.
+            stack.enter_context(no_space(tmp_path))
+
+    with contextlib.ExitStack() as stack, user_error("no space left"):
+        run(small_source, copy, seed=7, overwrite=True, report=report)
+    assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 1234
+    said.clear()
+    run(small_source, copy, seed=7, overwrite=True, report=said.append)
+    assert said == []
+    assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 7
+    # Finished, it is trained again.
+    run(small_source, copy, seed=7, overwrite=True, report=said.append)
+    assert len(said) == 3
+
+
+@contextlib.contextmanager
+def no_space(folder):
+    """No file may become larger than it could be for a record."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_words_that_are_all_too_long_to_be_predicted_whole_are_refused(small_source, tmp_path):
+    with user_error("dev_fraction: found held-out sentences of which no word is short enough"):
+        run(small_source, tmp_path / "new", do_whole_word_mask=True, masked_lm_prob=0.01, sentences=["cats"] * 9)
+    assert not (tmp_path / "new").exists()
+
+
+def test_one_sentence_has_no_dev_loss_and_a_long_one_is_counted_from_the_first(small_source, tmp_path):
+    said = []
+    results = run(small_source, tmp_path / "one", sentences=["the cat"], report=said.append)
+    assert results.dev_losses == {} and said == ["note: no sentence is left to be held out, so there is no dev loss"]
+    many = itertools.chain(itertools.repeat("the cat", 20_000), ["a" * 1_000_001])
+    with user_error("sentences[20000]: found 1,000,001 characters"):
+        run(small_source, tmp_path / "two", sentences=many)
 
 
 def test_by_the_clock_it_takes_the_steps_that_fit_and_says_where_they_end_in_the_warm_up(whole, small_source, tmp_path):

@@ -42,6 +42,11 @@ def test_it_is_an_encoder_folder_that_is_made_once(config_file, golden_dir, tmp_
     variables = tf.saved_model.load(str(folder / "encoder")).variables
     expected = initial_weights(read_tf1_config(config_file), seed=3)["bert/embeddings/word_embeddings"]
     np.testing.assert_array_equal(next(v for v in variables if "word_embeddings" in v.name), expected)
+    turned = tmp_path / "turned.txt"
+    first, *rest = vocab_file.read_text().split()
+    turned.write_text("".join(f"{piece}\n" for piece in (*rest, first)))
+    other = fresh_encoder(config_file, **options | {"vocab_file": turned})
+    assert other != folder and (other / "vocab.txt").read_bytes() == turned.read_bytes()
     made = (folder / "source.json").stat().st_mtime_ns
     assert fresh_encoder(config_file, **options) == folder
     assert (folder / "source.json").stat().st_mtime_ns == made
