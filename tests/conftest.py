@@ -33,6 +33,7 @@ def pytest_collection_modifyitems(items):
 _OPTIONAL = {
     "chromium": (shutil.which, "apt-get install chromium"),
     "curl": (shutil.which, "apt-get install curl"),
+    "ray": (importlib.util.find_spec, "pip install 'bert-flow-tf[scale]'"),
     "mteb": (importlib.util.find_spec, "pip install 'bert-flow-tf[mteb]'"),
 }
 

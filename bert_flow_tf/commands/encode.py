@@ -1,5 +1,6 @@
 """`bert-flow encode`: a file of sentences to a file of embeddings, as a stream, or many files to a folder of them."""
 
+import functools
 import pathlib
 from collections.abc import Sequence
 
@@ -19,6 +20,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer, format_of
 from bert_flow_tf.files.sentence_files import PART
 from bert_flow_tf.scale.bulk import PRECISIONS, Job, Settings, ShardsError, in_this_process
+from bert_flow_tf.scale.on_ray import on_ray
 from bert_flow_tf.scale.shards import cut, input_paths
 from bert_flow_tf.serving import DTYPES
 
@@ -64,6 +66,9 @@ from bert_flow_tf.serving import DTYPES
     type=click.Choice(PRECISIONS),
     help=f"Of a folder: the embeddings' type in its files.  [default: {PRECISIONS[0]}]",
 )
+@click.option("--workers", type=WholeNumber(1), metavar="N", help="Of a folder: processes that embed, through Ray.")
+@click.option("--ray", metavar="HOST:PORT", help="Ray cluster for --workers.  [default: one that is started here]")
+@click.option("--worker_threads", type=WholeNumber(1), metavar="N", help="Of each of the --workers.  [default: 1]")
 @click.option(
     "--overwrite",
     is_flag=True,
@@ -82,6 +87,9 @@ def encode(
     keep: list[str] | None,
     shard_rows: int | None,
     precision: str | None,
+    workers: int | None,
+    ray: str | None,
+    worker_threads: int | None,
     overwrite: bool,
 ) -> None:
     """Write the embeddings of sentences, in their order.
@@ -98,6 +106,9 @@ def encode(
     A folder gets a Parquet file for each shard of the input, and a manifest of them: run the same command again when
     it was interrupted, or when a file was mended (docs/scale.md).
     """
+    for name, value in (("ray", ray), ("worker_threads", worker_threads)):
+        if value is not None and workers is None:
+            raise UserError(f"--{name}: found no --workers, expected it, the only option that it applies to")
     if output_format is None and _is_folder(out):
         own(out, f"--out={out}")
         settings = Settings(
@@ -110,9 +121,14 @@ def encode(
             input_paths(inputs), file_format=input_format, column=column, keep=keep, shard_rows=settings.shard_rows
         )
         job = Job(given, out, settings, overwrite=overwrite)
-        loaded = model.load(dtype=dtype)
+        load = functools.partial(model.load, dtype)
         try:
-            manifest = job.run(in_this_process(loaded, out, settings), loaded.fingerprint, loaded.embedding_size)
+            if workers is None:
+                loaded = load()
+                manifest = job.run(in_this_process(loaded, out, settings), loaded.fingerprint, loaded.embedding_size)
+            else:
+                with on_ray(load, out, settings, workers=workers, address=ray, threads=worker_threads or 1) as engine:
+                    manifest = job.run(engine, engine.model, engine.embedding_size)
         except ShardsError as error:
             if len(error.problems) > 1:
                 for problem in error.problems:
@@ -124,8 +140,9 @@ def encode(
             f"{job.made} of them now)"
         )
         return
-    for name, value in (("keep", keep), ("shard_rows", shard_rows), ("precision", precision)):
-        if value is not None:
+    of_folders: dict[str, object] = {"keep": keep, "shard_rows": shard_rows, "precision": precision, "workers": workers}
+    for name, given_value in of_folders.items():
+        if given_value is not None:
             raise UserError(f"--{name}: found --out={out}, a file, expected a folder, the only one that it applies to")
     output_format = output_format or format_of(out)
     if len(inputs) > 1:

@@ -1,0 +1,170 @@
+"""Workers, driver and all may be killed or stopped: every row once, in the same bytes, and no process is left."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bert_flow_tf import BertFlow
+from tests.refusals import refusal, refused
+
+# The function that is pickled is in a module, as BertFlow's is.
+_DRIVER = """
+import functools, sys
+from bert_flow_tf.errors import exit_status, quiet_libraries
+from bert_flow_tf.commands.options import ModelOptions
+from bert_flow_tf.scale.bulk import Job, Settings
+from bert_flow_tf.scale.on_ray import on_ray
+from bert_flow_tf.scale.shards import cut, input_paths
+
+def run():
+    encoder, inputs, out = sys.argv[1:]
+    settings = Settings(shard_rows=10)
+    job = Job(cut(input_paths(inputs), shard_rows=10), out, settings)
+    load = functools.partial(ModelOptions(bert_hub=encoder, max_seq_length=8).load, "float32")
+    with on_ray(load, out, settings, workers=2, patience=2.0) as engine:
+        job.run(engine, engine.model, engine.embedding_size)
+
+if __name__ == "__main__":
+    quiet_libraries()
+    raise SystemExit(exit_status(run))
+"""
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """Folder of two files with 3,000 sentences in all."""
+    folder = tmp_path_factory.mktemp("texts")
+    for name in "ab":
+        lines = [{"sentence": f"w{i % 50} w{i % 7} {name}"} for i in range(1500)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_encoder_dir, texts, tmp_path_factory):
+    """The bytes of each file that one process writes."""
+    out = tmp_path_factory.mktemp("expected") / "out"
+    BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode_dataset(f"{texts}/*.jsonl", out, shard_rows=10)
+    return _files(out)
+
+
+def _files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _descendants(pid):
+    """Processes below this one: dict of number to command line."""
+    parents, commands = {}, {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            commands[int(path.name)] = (path / "cmdline").read_bytes().decode()
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return {child: commands.get(child, "") for child in found - {pid}}
+
+
+def _workers(pid):
+    return sorted(child for child, command in _descendants(pid).items() if command.startswith("ray::_Worker"))
+
+
+def _wait(condition, process=None):
+    for _ in range(4000):
+        if condition():
+            return
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+@pytest.fixture
+def start():
+    """Function (arguments of Python) that starts a process, which has ended when the test has."""
+    started = []
+
+    def run(*arguments):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, *map(str, arguments)]
+        pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+        started.append(subprocess.Popen(command, env=environment, **pipes, text=True))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def _parts(out):
+    return len(list(out.glob("part-*")))
+
+
+def test_shards_of_a_killed_and_of_a_stalled_worker_go_to_others(
+    require, start, tiny_encoder_dir, texts, expected, tmp_path
+):
+    require("ray")
+    (tmp_path / "driver.py").write_text(_DRIVER)
+    for path in texts.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "c.jsonl").write_text('{"sentence": 1}\n')
+    out = tmp_path / "out"
+    process = start(tmp_path / "driver.py", tiny_encoder_dir, f"{tmp_path}/*.jsonl", out)
+    _wait(lambda: _parts(out) > 10, process)
+    killed, stopped = _workers(process.pid)
+    os.kill(killed, signal.SIGKILL)
+    os.kill(stopped, signal.SIGSTOP)
+    _, said = process.communicate(timeout=300)
+    refusal(process.returncode, said, "part-00002-00000.parquet: ", "c.jsonl, line 1: sentence: found 1")
+    assert _files(out) == expected
+
+
+def test_a_command_that_is_killed_or_interrupted_leaves_no_process_and_goes_on(
+    require, start, tiny_encoder_dir, texts, expected, tmp_path
+):
+    require("ray")
+    out = tmp_path / "out"
+    command = ("-m", "bert_flow_tf.cli", "encode", "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8)
+    command = (*command, "--input", f"{texts}/*.jsonl", "--out", out, "--shard_rows", 10, "--workers", 2)
+    for number, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+        before = _parts(out)
+        process = start(*command)
+        _wait(lambda before=before: _parts(out) > before + 20, process)
+        # Of a killed driver, two of Ray's own processes take a minute or two to end.
+        others = _workers(process.pid) if number == signal.SIGKILL else _descendants(process.pid)
+        assert len(_workers(process.pid)) == 2
+        process.send_signal(number)
+        process.communicate(timeout=300)
+        assert process.returncode == status
+        _wait(lambda others=others: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in others))
+        assert _parts(out) < len(expected) - 1
+    # What the interrupted command had done is recorded, but for what each worker was about to report.
+    assert 0 <= _parts(out) - len(json.loads((out / "_manifest.json").read_text())["parts"]) <= 2
+    process = start(*command)
+    said, _ = process.communicate(timeout=300)
+    assert f"embeddings written: {out} (3000 of width 32, 300 parts, " in said
+    assert _files(out) == expected
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(require, start, tiny_encoder_dir, texts, tmp_path):
+    require("ray")
+    command = ("-m", "bert_flow_tf.cli", "encode", "--bert_hub", tiny_encoder_dir, "--input", texts / "a.jsonl")
+    process = start(*command, "--out", tmp_path / "out", "--workers", 1, "--ray", "127.0.0.1:1")
+    _, said = process.communicate(timeout=300)
+    refusal(process.returncode, said, "--ray: found no cluster at 127.0.0.1:1")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_without_ray_are_refused(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    options = ("--bert_hub", "demo", "--input", texts / "a.jsonl", "--out", tmp_path / "out")
+    line = refused("encode", *options, "--workers", 2, unchanged=tmp_path)
+    assert line == "--workers: Ray is not installed: pip install 'bert-flow-tf[scale]'"
+    assert "--ray: found no --workers" in refused("encode", *options, "--ray", "h:1")
