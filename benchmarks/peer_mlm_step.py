@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from benchmarks import peer_nli_step
+from benchmarks.peer_nli_step import read_batches, state, train
 from benchmarks.peer_protocol import serve
 from benchmarks.torch_mlm import HEAD, MaskedLanguageModel
 from benchmarks.torch_nli import Training, use_all_threads
@@ -14,16 +14,16 @@ def load(
 ) -> dict:
     """Makes the model of a Hugging Face folder, with the head and the batches of the file `recorded`."""
     threads = use_all_threads()
-    arrays = peer_nli_step.read_batches(recorded)
+    arrays = read_batches(recorded)
     model = MaskedLanguageModel(weights, arrays, dropout=dropout, everywhere=everywhere)
-    peer_nli_step.state["training"] = Training(model, learning_rate, steps, fused=fused)
+    state["training"] = Training(model, learning_rate, steps, fused=fused)
     return {"threads": threads}
 
 
 def compare(steps: int) -> dict:
     """Losses of the first batches, and the norms of their gradients, with weights that stay as they are."""
-    training, losses, norms = peer_nli_step.state["training"], [], []
-    for batch in peer_nli_step.state["batches"][:steps]:
+    training, losses, norms = state["training"], [], []
+    for batch in state["batches"][:steps]:
         loss = _backward(training, batch)
         norms.append(sum(p.grad.square().sum() for p in training.parameters if p.grad is not None).sqrt().item())
         losses.append(loss)
@@ -32,8 +32,8 @@ def compare(steps: int) -> dict:
 
 def gradients(out: str) -> dict:
     """The first batch's loss; its gradients go to the file `out`, by transformers' names."""
-    training = peer_nli_step.state["training"]
-    loss = _backward(training, peer_nli_step.state["batches"][0])
+    training = state["training"]
+    loss = _backward(training, state["batches"][0])
     named = training.model.mlm.named_parameters()
     np.savez(out, **{name: p.grad.numpy() for name, p in named if p.grad is not None})
     return {"loss": loss, "head": HEAD}
@@ -47,4 +47,4 @@ def _backward(training: Training, batch: tuple[torch.Tensor, ...]) -> float:
 
 
 if __name__ == "__main__":
-    serve({"load": load, "train": peer_nli_step.train, "compare": compare, "gradients": gradients})
+    serve({"load": load, "train": train, "compare": compare, "gradients": gradients})
