@@ -186,6 +186,12 @@ def _downloaded(handle: str, cache: pathlib.Path) -> pathlib.Path:
         with owned(place, wait=True):
             for path in left():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+            # Where its lock cannot be written, TensorFlow Hub tries again for ever.
+            probe = place.with_name(f"{place.name}.lock.tmp")
+            try:
+                probe.write_bytes(bytes(1024))
+            finally:
+                probe.unlink(missing_ok=True)
             return pathlib.Path(hub.resolve(handle))
     return pathlib.Path(hub.resolve(handle))
 

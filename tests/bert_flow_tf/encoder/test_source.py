@@ -256,6 +256,20 @@ print(resolve_encoder(bert_hub="{hub_server}/encoder/1", preprocess_hub="{hub_se
     assert not list((tmp_path / "temporary").iterdir())
 
 
+def test_a_cache_in_which_no_lock_fits_is_one_line(hub_server, tmp_path):
+    # TensorFlow Hub tries again for ever.
+    resolve = f"""
+import resource
+from bert_flow_tf.encoder.source import resolve_encoder
+resource.setrlimit(resource.RLIMIT_FSIZE, (8, -1))
+resolve_encoder(bert_hub="{hub_server}/encoder/1", cache_dir="{tmp_path}")
+"""
+    done = subprocess.run([sys.executable, "-c", resolve], capture_output=True, text=True, timeout=100)
+    assert "ArgumentError: bert_hub=" in done.stderr
+    assert "File too large" in done.stderr
+    assert not list(tmp_path.glob("tfhub/*"))
+
+
 def test_a_cache_that_cannot_be_written_to_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with user_error("bert_hub=http://127.0.0.1:9/1: cannot be reached", str(tmp_path / "file")):
