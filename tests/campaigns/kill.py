@@ -35,7 +35,7 @@ from tests.campaigns.processes import (
 )
 
 _KINDS = ("write", "change", "time")
-_WITH_WORKER = ("recipe", "reproduce", "nli_stages")
+_WITH_WORKER = ("recipe", "effect", "reproduce", "nli_stages")
 _DONE = re.compile(r"found a finished run of these settings|: exists, expected a new (file|folder)")
 _IN_USE = re.compile(r"process \d+ on \S+ \(since .+\) is using it")
 
