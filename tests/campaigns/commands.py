@@ -146,6 +146,7 @@ COMMANDS: dict[str, Run] = {
     ),
     "encode": _of_model("encode", "--input", "sentences.txt", "--out", "out/e.npy"),
     "parquet": _of_model("encode", "--input", "sentences.txt", "--out", "old/e.parquet", "--overwrite"),
+    "bulk": _of_model("encode", "--input", "texts/*.jsonl", "--out", "out/embeddings", "--shard_rows", "15"),
     "project": _of_model("project", "--input", "sentences.txt", "--out", "old/projection", "--overwrite"),
     "convert": bert_flow("convert", "--tf1_checkpoint", "tf1", "--out", "out/encoder"),
     "from_huggingface": bert_flow("convert", "--huggingface", "index/model", "--out", "out/encoder"),
@@ -252,6 +253,10 @@ def prepare(folder: pathlib.Path, names: Collection[str]) -> list[Run]:
         rng = np.random.default_rng(0)
         lines = [" ".join(rng.choice(_WORDS, size=rng.integers(2, 9))) for _ in range(80)]
         (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
+        (folder / "texts").mkdir()
+        for name, rows in (("a", lines[:50]), ("b", lines[50:])):
+            records = [json.dumps({"sentence": line, "id": i}) for i, line in enumerate(rows)]
+            (folder / "texts" / f"{name}.jsonl").write_text("".join(f"{record}\n" for record in records))
         return 0
 
     def write_encoder(checkpoint: str, encoder: str, layers: int) -> None:

@@ -28,7 +28,7 @@ _PAIRS = (
     *(("reproduce", "reproduce"), ("fit", "fit"), ("fit", "encode_fitted"), ("encode", "encode")),
     *(("parquet", "parquet"), ("project", "project"), ("convert", "convert"), ("to_tf1", "to_tf1")),
     *(("export", "export"), ("export", "export_next"), ("calibrate", "calibrate"), ("lexical", "lexical")),
-    *(("prepare", "prepare"), ("report", "report"), ("pretrain", "pretrain")),
+    *(("prepare", "prepare"), ("report", "report"), ("pretrain", "pretrain"), ("bulk", "bulk")),
 )
 PAIRS = {f"{first}+{second}": (first, second) for first, second in _PAIRS}
 # What it reports on may be there in part, and it may replace what it wrote.
