@@ -101,9 +101,8 @@ def pretrain(
     """
     settings = PretrainingSettings(**values)
     settings.check()
-    _check_encoder(
-        bert_hub, {"preprocess_hub": preprocess_hub}, bert_config_file, {"vocab_file": vocab_file, "cased": cased}
-    )
+    of_config = {"vocab_file": vocab_file, "cased": cased}
+    _check_encoder(bert_hub, {"preprocess_hub": preprocess_hub}, bert_config_file, of_config, settings.max_seq_length)
     own(out, f"--out={out}")
     remove_needless_checkpoints(out)
     output_folder(out, ENCODER_FOLDER, overwrite=overwrite, flag=f"--out={out}")
@@ -136,7 +135,11 @@ def pretrain(
 
 
 def _check_encoder(
-    bert_hub: str | None, of_hub: dict[str, Any], bert_config_file: str | None, of_config: dict[str, Any]
+    bert_hub: str | None,
+    of_hub: dict[str, Any],
+    bert_config_file: str | None,
+    of_config: dict[str, Any],
+    max_seq_length: int,
 ) -> None:
     """Raises `UserError` unless one encoder is named, by options that belong together, and its files can be read."""
     if bool(bert_hub) == bool(bert_config_file):
@@ -148,6 +151,11 @@ def _check_encoder(
             raise UserError(f"--{name}: found --{given}, expected --{needed}, the only one that it applies to")
     if bert_config_file:
         config = read_tf1_config(bert_config_file)
+        if max_seq_length > config.max_position_embeddings:
+            raise UserError(
+                f"--max_seq_length: found {max_seq_length}, expected at most {config.max_position_embeddings}, the "
+                f"max_position_embeddings of {bert_config_file}"
+            )
         if of_config["vocab_file"]:
             read_vocabulary(of_config["vocab_file"], config.vocab_size)
 

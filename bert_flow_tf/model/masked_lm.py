@@ -29,7 +29,7 @@ class MaskedLanguageModel(tf_keras.Model):
       seed: of that.
 
     Raises:
-      UserError: the encoder does not show its word embeddings.
+      UserError: the encoder does not show its word embeddings, or has weights of half precision.
     """
 
     def __init__(
@@ -41,6 +41,10 @@ class MaskedLanguageModel(tf_keras.Model):
         table = encoder.word_embeddings
         if table is None:
             raise UserError(f"{encoder.source.bert_hub}: found no word_embeddings, expected those of a BERT")
+        other = {variable.dtype.name for variable in encoder.pooled_variables} - {"float32"}
+        if other:
+            # In half precision most steps would be rounded away.
+            raise UserError(f"{encoder.source.bert_hub}: found weights of {min(other)}, expected float32 to learn from")
         self.encoder: Any = encoder
         width = encoder.hidden_size
         head = masked_lm.MaskedLM(

@@ -126,10 +126,11 @@ def pretraining(effect: Effect) -> Stage:
     )
 
 
-def measured(recipe: Recipe) -> dict[str, Measured]:
+def measured(recipe: Recipe, made_by: Stage | None = None) -> dict[str, Measured]:
     """dict of pooling -> the stages that learn a flow on the encoder as it is, score it and its calibrations, and
-    analyse the space; the encoder must be there."""
-    return {kind: _measured(StageBuilder(recipe), recipe, kind) for kind in EMBEDDING_TYPES}
+    analyse the space; `made_by` is the stage that makes the encoder, None for one that is there."""
+    builder = StageBuilder(recipe, made_by)
+    return {kind: _measured(builder, recipe, kind) for kind in EMBEDDING_TYPES}
 
 
 def _measured(builder: StageBuilder, recipe: Recipe, kind: str) -> Measured:
@@ -244,18 +245,15 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
 
     def work(overwrite: bool) -> None:
         effect = read_effect(environ)
-        # Before anything is run: data that is missing costs no time.
-        made = {"before": measured(effect.before)}
+        learned = pretraining(effect)
+        made = {"before": measured(effect.before), "after": measured(effect.after, learned)}
         output = effect.before.output_dir
         is_sample = effect.before.glue_dir == pathlib.Path(sample_glue_dir())
         print(f"encoder: {effect.before.encoder_flags['bert_hub']}, text: {' '.join(effect.texts)}")
         print(f"data: {effect.before.glue_dir}, seed {effect.before.seed}")
         print(f"output: {output}", flush=True)
-        # What the second encoder is, nobody knows before it is there.
-        run([pretraining(effect)], output, overwrite=overwrite)
-        made["after"] = measured(effect.after)
         parts = [(f"{_NAMES[name]}, {kind}", one) for name, kinds in made.items() for kind, one in kinds.items()]
-        stages = [stage for _, one in parts for stage in one.stages]
+        stages = [learned, *(stage for _, one in parts for stage in one.stages)]
         results = run(stages, output, overwrite=overwrite)
         stamps = {stage.name: stamp for stage, (stamp, _) in zip(stages, results, strict=True)}
         columns = []

@@ -134,13 +134,16 @@ def stages_of_presets(recipe: Recipe, presets: Sequence[Preset]) -> tuple[list[S
 class StageBuilder:
     """Stages of one recipe; `nli` fine-tunes what the others begin with, and is None where the recipe skips it.
 
-    A folder of data that is missing is a `UserError`.
+    `encoder_made_by` is the stage that makes the recipe's encoder, None for an encoder that is there. A folder of data
+    that is missing is a `UserError`.
     """
 
-    def __init__(self, recipe: Recipe):
+    def __init__(self, recipe: Recipe, encoder_made_by: Stage | None = None):
         self._recipe = recipe
         self._common = {"max_seq_length": "64", "seed": recipe.seed}
         self._weights = encoder_settings(recipe)
+        if encoder_made_by is not None:
+            self._weights = {encoder_made_by.name: _digest(encoder_made_by.settings)}
         self._target_data = {"data": _digest_of_data(recipe.target.folder)}
         self.nli: Stage | None = None
         if recipe.with_nli:

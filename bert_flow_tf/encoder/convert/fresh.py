@@ -5,6 +5,7 @@ import os
 import pathlib
 import tempfile
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,12 +13,13 @@ import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
-from bert_flow_tf.encoder.convert.folders import cached_encoder
+from bert_flow_tf.encoder.convert.folders import VOCAB_FILE, cached_encoder
 from bert_flow_tf.encoder.convert.weights import variable_shapes
 from bert_flow_tf.encoder.vocabulary import has_capitals, learn_vocabulary, read_vocabulary
+from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.files.sentence_files import sentence_list
-from bert_flow_tf.files.user_cache import cache_root
+from bert_flow_tf.files.user_cache import cache_root, cached_folder
 
 
 def fresh_encoder(
@@ -44,17 +46,16 @@ def fresh_encoder(
         size can be learned.
     """
     config = read_tf1_config(bert_config_file)
-    vocab = None if vocab_file is None else read_vocabulary(vocab_file, config.vocab_size)
-    is_uncased = not (vocab and has_capitals(vocab)) if do_lower_case is None else do_lower_case
-    sentences = sentence_list(sentences)
-    # To learn a vocabulary takes minutes: not again where a run is resumed.
-    made_of = ["fresh", FORMAT_VERSION, seed, is_uncased, msgspec.structs.asdict(config), vocab or sentences]
+    root = cache_root(cache_dir)
+    given = None if vocab_file is None else read_vocabulary(vocab_file, config.vocab_size)
+    is_uncased = not (given and has_capitals(given)) if do_lower_case is None else do_lower_case
+    vocab = given or _learned_vocabulary(sentence_list(sentences), config.vocab_size, is_uncased, root)
+    made_of = ["fresh", FORMAT_VERSION, seed, is_uncased, msgspec.structs.asdict(config), vocab]
 
     def build(folder: pathlib.Path) -> None:
-        pieces = vocab or learn_vocabulary(sentences, config.vocab_size, is_uncased)
         with tempfile.TemporaryDirectory() as workspace:
-            path = pathlib.Path(workspace) / "vocab.txt"
-            path.write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+            path = pathlib.Path(workspace) / VOCAB_FILE
+            _write_vocabulary(path, vocab)
             write_encoder_folder(
                 folder,
                 config=config,
@@ -64,8 +65,27 @@ def fresh_encoder(
                 source={"kind": "random weights", "seed": seed},
             )
 
-    key = hashlib.sha256(msgspec.json.encode(made_of)).hexdigest()
-    return cached_encoder(cache_root(cache_dir) / "encoders" / key, build)
+    return cached_encoder(root / "encoders" / _digest(made_of), build)
+
+
+def _learned_vocabulary(sentences: list[str], size: int, is_uncased: bool, root: pathlib.Path) -> list[str]:
+    """`learn_vocabulary`, which takes minutes, once for the same sentences: what is learned is kept in the cache."""
+
+    def build(folder: pathlib.Path) -> None:
+        pieces = learn_vocabulary(sentences, size, is_uncased)
+        with new_folder(folder) as new:
+            _write_vocabulary(new / VOCAB_FILE, pieces)
+
+    key = _digest(["vocabulary", FORMAT_VERSION, size, is_uncased, sentences])
+    return read_vocabulary(cached_folder(root / "vocabularies" / key, VOCAB_FILE, build) / VOCAB_FILE, size)
+
+
+def _write_vocabulary(path: pathlib.Path, pieces: list[str]) -> None:
+    path.write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+
+
+def _digest(made_of: list[Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(made_of)).hexdigest()
 
 
 def initial_weights(config: BertConfig, seed: int) -> dict[str, np.ndarray]:

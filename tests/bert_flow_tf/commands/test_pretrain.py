@@ -50,7 +50,11 @@ def test_a_bert_with_random_weights_learns_from_its_own_vocabulary(text, golden_
         ((), "found neither, expected either --bert_hub or --bert_config_file"),
         (("--bert_hub", "demo", "--vocab_file", "x"), "--vocab_file: found --bert_hub, expected --bert_config_file"),
         (("--bert_config_file", "{config}", "--preprocess_hub", "x"), "--preprocess_hub: found --bert_config_file"),
-        (("--bert_config_file", "{config}", "--vocab_file", "{text}"), "{text}, line 41: empty, expected a word piece"),
+        (
+            ("--bert_config_file", "{config}", "--vocab_file", "{text}", "--max_seq_length", "24"),
+            "{text}, line 41: empty, expected a word piece",
+        ),
+        (("--bert_config_file", "{config}"), "--max_seq_length: found 64, expected at most 24, the max_position_emb"),
         (("--bert_config_file", "{text}"), "found text that is not JSON"),
     ],
 )

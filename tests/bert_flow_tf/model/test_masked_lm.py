@@ -1,5 +1,7 @@
 """Loss and gradients of masked language modelling are those of transformers' `BertForMaskedLM`."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,10 +9,12 @@ import tensorflow as tf
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.from_huggingface import hugging_face_name
 from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED
 from bert_flow_tf.runs.pretraining import PretrainingSettings
 from bert_flow_tf.training.pretrain import compiled_model
 from glow.optimizer import decays
+from tests.refusals import user_error
 
 HEAD = {
     "transform/dense/kernel": ("head_kernel", "transform.dense.weight"),
@@ -75,3 +79,20 @@ def test_a_batch_without_a_predicted_piece_has_no_loss(model):
     inputs = {"input_word_ids": ids, "input_mask": ids, "input_type_ids": tf.zeros_like(ids)}
     loss, gradients = model.loss_and_gradients(inputs, tf.fill([2, 4], NOT_PREDICTED))
     assert float(loss) == 0.0 and float(tf.linalg.global_norm(gradients)) == 0.0
+
+
+def test_weights_of_half_precision_are_refused(small_source, tmp_path):
+    words = tf.Variable(tf.ones([11, 4], tf.bfloat16), name="word_embeddings/embeddings")
+    encoder = tf.train.Checkpoint(variables=[words], trainable_variables=[words])
+
+    def call(inputs, training):
+        states = tf.gather(words, inputs["input_word_ids"])
+        return {"sequence_output": states, "pooled_output": states[:, 0], "encoder_outputs": [states]}
+
+    encoder.__call__ = tf.function(call, autograph=False)
+    for training in (False, True):
+        encoder.__call__.get_concrete_function(TOKEN_SPECS, training)
+    tf.saved_model.save(encoder, str(tmp_path))
+    source = dataclasses.replace(small_source, encoder_dir=tmp_path)
+    with user_error(f"{source.bert_hub}: found weights of bfloat16, expected float32"):
+        compiled_model(source, PretrainingSettings(steps=200, max_seq_length=12))

@@ -5,6 +5,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -102,6 +103,24 @@ def test_rerun_it_runs_nothing_and_prints_the_same_table(environment, printed, r
     assert again.count("done before") == 21 and "python" not in again
     table = printed.rpartition("\n\n")[0].rpartition("\n\n")[2]
     assert table.count("\n") > 12 and table in again
+
+
+def interrupted_at(heading, root, environment, *arguments):
+    """The first line that begins with `heading`, of a run that is then interrupted."""
+    command = ["bash", "run_scripts/paper_effect.sh", *arguments]
+    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        line = next(line for line in process.stdout if line.startswith(heading))
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 130
+    return line
+
+
+def test_interrupted_under_overwrite_nothing_counts_as_done_before(root, environment, printed):
+    shutil.copytree(root / "exp", root / "copy")
+    environment = environment | {"OUTPUT_PARENT_DIR": "copy/paper_effect"}
+    interrupted_at("[1/21]", root, environment, "--overwrite")
+    assert "done before" not in interrupted_at("[2/21]", root, environment)
 
 
 @pytest.mark.parametrize(

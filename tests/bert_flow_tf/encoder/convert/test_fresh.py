@@ -52,6 +52,17 @@ def test_it_is_an_encoder_folder_that_is_made_once(config_file, golden_dir, tmp_
     assert (folder / "source.json").stat().st_mtime_ns == made
 
 
+def test_a_vocabulary_is_learned_once_for_each_text_whatever_the_seed(config_file, tmp_path):
+    texts = ["w1 w2 w3 "], ["w4 w5 w6"]
+    folders = [
+        fresh_encoder(config_file, sentences=text, seed=seed, cache_dir=tmp_path) for text in texts for seed in (3, 4)
+    ]
+    assert len(set(folders)) == 4
+    vocabularies = [(folder / "vocab.txt").read_bytes() for folder in folders]
+    kept = sorted(path.read_bytes() for path in (tmp_path / "vocabularies").glob("*/vocab.txt"))
+    assert kept == sorted({*vocabularies}) == sorted({vocabularies[0], vocabularies[2]}) and len(kept) == 2
+
+
 def test_a_vocabulary_of_another_size_is_refused(config_file, golden_dir, tmp_path):
     config = json.loads(config_file.read_text()) | {"vocab_size": 65}
     path = tmp_path / "bert_config.json"
