@@ -6,7 +6,10 @@ TensorFlow is loaded when one of these names is first used, not with the package
 """
 
 import importlib
+import warnings
 from typing import Any
+
+from bert_flow_tf.errors import quiet_imports
 
 __version__ = "0.1.0"
 
@@ -18,7 +21,9 @@ __all__ = ["BertFlow", "FlowCalibrator", "UserError", "__version__"]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    with warnings.catch_warnings():
+        quiet_imports()
+        return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -3,11 +3,16 @@
 import argparse
 import contextlib
 import errno
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import os
 import re
+import subprocess
 import sys
+import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 # What ends a line, moves a terminal's cursor, or is no text.
@@ -74,20 +79,71 @@ class ArgumentParser(argparse.ArgumentParser):
         raise UserError(message)
 
 
-def quiet_libraries(log_level: str = "3") -> None:
+def quiet_libraries() -> None:
     """Keeps remarks that libraries make when imported off stderr, where a user's error is to be seen.
 
     It also keeps TensorFlow from importing Keras 3, which takes an eighth of the start of a process and which nothing
     here uses: a command line is a process of our own, where `tf.keras` may be tf_keras.
-
-    Args:
-      log_level: least severe message that TensorFlow's own code writes: "2" for errors, "3" for fatal ones.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", log_level)
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    quiet_imports()
+
+
+def quiet_imports() -> None:
+    """Ignores the warnings of libraries that are imported, and what TensorFlow's native code says when it is.
+
+    Of what it says later it writes only what is fatal, unless TF_CPP_MIN_LOG_LEVEL says otherwise.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for category in (FutureWarning, DeprecationWarning):
         warnings.simplefilter("ignore", category)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+    if "tensorflow" not in sys.modules and _QuietTensorFlow not in sys.meta_path:
+        sys.meta_path.insert(0, _QuietTensorFlow)
+
+
+class _QuietTensorFlow(importlib.abc.MetaPathFinder):
+    """Finds TensorFlow as Python does, and holds back what is written to stderr while it is imported."""
+
+    @classmethod
+    def find_spec(
+        cls, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "tensorflow":
+            return None
+        sys.meta_path.remove(cls)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            setattr(spec.loader, "exec_module", _holding_back(spec.loader.exec_module))  # noqa: B010
+        return spec
+
+
+# Prints what it reads, unless that ends with the word that it is given.
+_HOLD_BACK = 'held=$(cat); case $held in *"$0") ;; *) printf "%s\\n" "$held" >&2 ;; esac'
+_IMPORTED = "imported"
+
+
+def _holding_back(function: Callable[[types.ModuleType], None]) -> Callable[[types.ModuleType], None]:
+    """The function; what it writes to stderr is seen only if it raises, or if the process ends in it."""
+
+    def quiet(module: types.ModuleType) -> None:
+        try:
+            stderr = os.dup(2)
+        except OSError:
+            # There is none.
+            return function(module)
+        # A process of its own: native code ends this one where the CPU lacks an instruction.
+        with subprocess.Popen(["sh", "-c", _HOLD_BACK, _IMPORTED], stdin=subprocess.PIPE, start_new_session=True) as sh:
+            assert sh.stdin is not None
+            os.dup2(sh.stdin.fileno(), 2)
+            try:
+                function(module)
+                os.write(2, _IMPORTED.encode())
+            finally:
+                os.dup2(stderr, 2)
+                os.close(stderr)
+
+    return quiet
 
 
 @contextlib.contextmanager

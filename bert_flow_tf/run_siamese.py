@@ -11,7 +11,7 @@ from typing import Any
 
 from bert_flow_tf.errors import UserError, exit_status, is_plain_number, quiet_libraries
 
-quiet_libraries(log_level="2")
+quiet_libraries()
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
     # Clustering on CPUs is off unless asked for before TensorFlow loads; on GPUs the optimiser's setting is enough.
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
@@ -41,6 +41,7 @@ def _plain(argument: Any) -> Any:
 
 _NUMBERS = {int: _Whole, float: _Real}
 _LONGEST_NAME = 200
+_SOURCES = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -100,9 +101,15 @@ def _run(settings: Settings) -> None:
     logging.info("%s", output_dir)
 
 
+def _is_ours(record: python_logging.LogRecord) -> bool:
+    """Whether it is no mere remark of a library's."""
+    return record.levelno >= python_logging.WARNING or record.pathname.startswith(_SOURCES)
+
+
 def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
     """Runs with the parsed flags; a `UserError` becomes one line on stderr and status 2."""
     logging.set_verbosity(logging.INFO)
+    logging.get_absl_handler().addFilter(_is_ours)
 
     def run_with_flags() -> None:
         if len(argv) > 1:

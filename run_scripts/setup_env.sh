@@ -166,6 +166,5 @@ fi
 
 # Container images often set it. pip compiled nothing, so without bytecode every process would compile TensorFlow again: 5 s.
 unset PYTHONDONTWRITEBYTECODE
-export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
 # What the libraries of the lock say about each other's age is nothing a user of the scripts can act on.
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore::DeprecationWarning,ignore::FutureWarning,ignore:pkg_resources is deprecated:UserWarning}

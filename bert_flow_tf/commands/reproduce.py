@@ -48,6 +48,7 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
     "--out", required=True, metavar="DIR", help="Folder of all runs and of the results; unfinished runs are resumed."
 )
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
+@click.option("--verbose", is_flag=True, help="Show each stage's command and all that it prints.")
 def reproduce(
     rows: list[str],
     seeds: list[int],
@@ -57,6 +58,7 @@ def reproduce(
     names: list[str],
     out: str,
     overwrite: bool,
+    verbose: bool,
     **encoder: str | None,
 ) -> None:
     """Train and score rows of Tables 2, 3, 4 and 8, each with several seeds.
@@ -113,7 +115,7 @@ def reproduce(
                 done[name][preset].append((seed, made))
     # All seeds at once: what cannot be resumed is refused before the first, and an interrupted --overwrite knows all
     # that is old.
-    _run(list(stages.values()), folder, overwrite)
+    _run(list(stages.values()), folder, overwrite, verbose)
     record = reproduction_record(recipe, tasks, seeds, done)
     click.echo(f"\n{rows_table(record).to_text()}")
     write_results(folder / REPRODUCTION_FILE, record)
@@ -190,11 +192,11 @@ def _targets(
     return targets
 
 
-def _run(stages: Sequence["Stage"], out: pathlib.Path, overwrite: bool) -> None:
+def _run(stages: Sequence["Stage"], out: pathlib.Path, overwrite: bool, verbose: bool) -> None:
     from bert_flow_tf.recipe import run as recipes
 
     try:
-        recipes.run(stages, out, overwrite=overwrite)
+        recipes.run(stages, out, overwrite=overwrite, verbose=verbose)
     except recipes.StageFailed as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.status)

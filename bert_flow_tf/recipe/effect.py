@@ -1,10 +1,11 @@
 """The paper's effect as one command: masked language modelling (MLM) makes BERT's space a cone, the flow undoes it.
 
-    bash run_scripts/paper_effect.sh [--overwrite]
+    bash run_scripts/paper_effect.sh [--overwrite] [--verbose]
 
-usage: python -m bert_flow_tf.recipe.effect [--help] [--overwrite]
+usage: python -m bert_flow_tf.recipe.effect [--help] [--overwrite] [--verbose]
 
   --overwrite   delete what an earlier run left in the folders this one uses, and run every stage again
+  --verbose     show each stage's command and all that it prints
 
 Environment variables; without any, the demo encoder learns WordNet's text and is scored on the sample data:
   BERT_HUB           encoder to begin with: demo, base, large, a TF-Hub handle or a folder (default: demo)
@@ -243,7 +244,7 @@ def effect_table(columns: Sequence[Column], *, title: str = "", notes: Sequence[
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Exit status of the command; see `exit_status_of`."""
 
-    def work(overwrite: bool) -> None:
+    def work(overwrite: bool, verbose: bool) -> None:
         effect = read_effect(environ)
         learned = pretraining(effect)
         made = {"before": measured(effect.before), "after": measured(effect.after, learned)}
@@ -254,7 +255,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         print(f"output: {output}", flush=True)
         parts = [(f"{_NAMES[name]}, {kind}", one) for name, kinds in made.items() for kind, one in kinds.items()]
         stages = [learned, *(stage for _, one in parts for stage in one.stages)]
-        results = run(stages, output, overwrite=overwrite)
+        results = run(stages, output, overwrite=overwrite, verbose=verbose)
         stamps = {stage.name: stamp for stage, (stamp, _) in zip(stages, results, strict=True)}
         columns = []
         for name, one in parts:

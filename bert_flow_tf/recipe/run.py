@@ -1,10 +1,11 @@
 """The whole method as one command: siamese NLI fine-tuning, the flow on the target sentences, scores, an export.
 
-    bash run_scripts/siamese_then_flow.sh [--overwrite]
+    bash run_scripts/siamese_then_flow.sh [--overwrite] [--verbose]
 
-usage: python -m bert_flow_tf.recipe [--help] [--overwrite]
+usage: python -m bert_flow_tf.recipe [--help] [--overwrite] [--verbose]
 
   --overwrite   delete what an earlier run left in the directories this one uses, and run every stage again
+  --verbose     show each stage's command and all that it prints
 
 Environment variables; without any, the demo encoder learns from the sample data in ./exp:
   BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and large from TF-Hub
@@ -71,19 +72,21 @@ def run(
     output_dir: pathlib.Path,
     *,
     overwrite: bool = False,
+    verbose: bool = False,
     execute: Callable[[Sequence[str]], int] | None = None,
 ) -> list[tuple[Stamp, bool]]:
     """Each stage's stamp, and whether it was done before, after running in this order what was not.
 
     Stamps are kept in `output_dir / "recipe"`. With `overwrite`, every stage is run again, after deleting what it made.
-    `execute` gives the exit status of a stage's command; None runs all of them in one `Worker`.
+    With `verbose`, commands and all that they print are shown. `execute` gives the exit status of a stage's command;
+    None runs all of them in one `Worker`.
 
     Raises:
       UserError: a stage was begun with other settings, data is missing, or another process is using `output_dir`.
       StageFailed: a stage's command failed.
     """
     stamps = Stamps(output_dir / "recipe")
-    with owned(stamps.folder), Worker() as worker:
+    with owned(stamps.folder), Worker(verbose=verbose) as worker:
         if overwrite:
             # All of them first: should this run be interrupted, the next one still knows which results are old.
             for stage in stages:
@@ -97,16 +100,18 @@ def run(
                 print(f"{heading}: done before", flush=True)
                 results.append((stamp, True))
             else:
-                print(f"\n{heading}", flush=True)
+                print(f"\n{heading}" if verbose else heading, flush=True)
                 state = None if stamp is None else stamp.state
-                results.append((_run_stage(stage, stamps, state, execute or worker.run), False))
+                results.append((_run_stage(stage, stamps, state, execute or worker.run, verbose), False))
                 if stage.trains_encoder:
                     # TensorFlow would keep the memory that training took, several times what the others need.
                     worker.end()
         return results
 
 
-def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callable[[Sequence[str]], int]) -> Stamp:
+def _run_stage(
+    stage: Stage, stamps: Stamps, state: str | None, execute: Callable[[Sequence[str]], int], verbose: bool
+) -> Stamp:
     flags = list(stage.flags)
     if stage.begins_with is not None:
         flags.append(f"--init_checkpoint={latest_checkpoint(stage.begins_with)}")
@@ -120,7 +125,8 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
                 return stamps.write(stage, FINISHED)
     stamps.write(stage, RUNNING)
     command = [sys.executable, "-m", stage.module, *flags]
-    print(f"  {shlex.join(command)}", flush=True)
+    if verbose:
+        print(f"  {shlex.join(command)}", flush=True)
     began = time.monotonic()
     status = execute(command)
     if status:
@@ -129,7 +135,8 @@ def _run_stage(stage: Stage, stamps: Stamps, state: str | None, execute: Callabl
     task = stage.predicts
     if task is not None and task.has_gold and stage.prediction_path is not None:
         scores = score_predictions(read_predictions(stage.prediction_path), task.name, task.folder.parent, task.split)
-        print(scores, flush=True)
+        if verbose:
+            print(scores, flush=True)
         write_json(stage.run_dir / SCORES_FILE, _record(scores, task, stage.prediction_path))
         results = {"split": task.split, **scores.rounded()}
     return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **results)
@@ -191,38 +198,38 @@ def table(results: Sequence[tuple[Stamp, bool]]) -> Table:
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Exit status of the recipe; see `exit_status_of`."""
 
-    def work(overwrite: bool) -> None:
+    def work(overwrite: bool, verbose: bool) -> None:
         recipe = read_environment(environ)
         print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
         print(f"data: {recipe.glue_dir}, task {recipe.target.name}, seed {recipe.seed}")
         print(f"output: {recipe.output_dir}", flush=True)
         stages = stages_of(recipe)
-        results = run(stages, recipe.output_dir, overwrite=overwrite)
+        results = run(stages, recipe.output_dir, overwrite=overwrite, verbose=verbose)
         print(f"\n{table(results).to_text()}")
         print(f"\nSavedModel: {stages[-1].run_dir}")
 
     return exit_status_of(work, __doc__, sys.argv[1:] if arguments is None else arguments)
 
 
-def exit_status_of(work: Callable[[bool], None], help_text: str, arguments: Sequence[str]) -> int:
+def exit_status_of(work: Callable[[bool, bool], None], help_text: str, arguments: Sequence[str]) -> int:
     """0; 2 after one `error:` line; a failed stage's own; 128 + the signal's number if interrupted.
 
     Args:
-      work: runs stages; its argument is whether `--overwrite` is given.
+      work: runs stages; its arguments are whether `--overwrite` and `--verbose` are given.
       help_text: what `--help` prints instead.
       arguments: of the command line.
     """
     return exit_status(_status, work, help_text, list(arguments))
 
 
-def _status(work: Callable[[bool], None], help_text: str, arguments: list[str]) -> int:
+def _status(work: Callable[[bool, bool], None], help_text: str, arguments: list[str]) -> int:
     if set(arguments) & {"--help", "-h"}:
         print(help_text.strip())
         return 0
-    if unknown := [argument for argument in arguments if argument != "--overwrite"]:
-        raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite or --help")
+    if unknown := [argument for argument in arguments if argument not in ("--overwrite", "--verbose")]:
+        raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite, --verbose or --help")
     try:
-        work("--overwrite" in arguments)
+        work("--overwrite" in arguments, "--verbose" in arguments)
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return error.status

@@ -7,23 +7,36 @@ is left to ask it for another, it ends after the command that it is in.
 import contextlib
 import gc
 import importlib
+import logging
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from types import FrameType
 
+import absl.logging
+
 from bert_flow_tf.encoder.shared import sharing_encoders
 from bert_flow_tf.errors import exit_status
 
+# Seconds between two lines of progress.
+_PATIENCE = 30.0
+
 
 class Worker:
-    """A context whose process starts with the first command, and is waited for at the context's end."""
+    """A context whose process starts with the first command, and is waited for at the context's end.
 
-    def __init__(self) -> None:
+    Args:
+      verbose: whether commands print their results and log their progress; else only warnings, errors, and where
+        training is every half a minute.
+    """
+
+    def __init__(self, *, verbose: bool = False) -> None:
+        self._verbose = verbose
         self._connection: Connection | None = None
         self._process: subprocess.Popen | None = None
 
@@ -85,7 +98,9 @@ class Worker:
             descriptor = theirs.fileno()
             # In a session of its own: what the terminal sends reaches it once, through here.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(descriptor)], pass_fds=(descriptor,), start_new_session=True
+                [sys.executable, "-m", __name__, str(descriptor), *(["verbose"] if self._verbose else [])],
+                pass_fds=(descriptor,),
+                start_new_session=True,
             )
 
     def _send_signal(self, number: int) -> None:
@@ -103,7 +118,9 @@ class Worker:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit status of the process, whose only argument is the descriptor of its end of the pipe."""
+    """Exit status of the process; its arguments are the descriptor of its end of the pipe, and `verbose` or nothing."""
+    if len(arguments) == 1:
+        _say_little()
     with Connection(int(arguments[0])) as connection, sharing_encoders():
         for _, _, module, *rest in _commands(connection):
             status = importlib.import_module(module).run_command(rest)
@@ -113,6 +130,23 @@ def main(arguments: Sequence[str]) -> int:
             # What the command leaves: else it would be there beside what the next one makes.
             gc.collect()
     return 0
+
+
+def _say_little() -> None:
+    """Drops what commands print, and of what they log all but warnings and a line of progress now and then."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    said = time.monotonic()
+
+    def is_due(record: logging.LogRecord) -> bool:
+        nonlocal said
+        if record.levelno >= logging.WARNING:
+            return True
+        if record.module != "callbacks" or time.monotonic() - said < _PATIENCE:
+            return False
+        said = time.monotonic()
+        return True
+
+    absl.logging.get_absl_handler().addFilter(is_due)
 
 
 def _commands(connection: Connection) -> Iterator[Sequence[str]]:

@@ -1,6 +1,8 @@
 """A command line's end: its status, and one line for what a user can mend."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -36,6 +38,29 @@ def test_a_users_mistake_is_one_line_and_status_2(error, line, capsys):
 
     assert exit_status(run) == 2
     assert capsys.readouterr().err == line
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        ("", "after\n"),
+        ("raise ImportError('broken')", "native\nTraceback"),
+        # As TensorFlow does on a CPU without the instructions that it needs.
+        ("os.abort()", "native\n"),
+    ],
+)
+def test_what_tensorflow_says_when_it_is_imported_is_seen_only_if_that_fails(end, said, tmp_path):
+    (tmp_path / "tensorflow.py").write_text(f"import os\nos.write(2, b'native\\n')\n{end}\n")
+    code = (
+        "import os; from bert_flow_tf.errors import quiet_imports; quiet_imports(); quiet_imports(); "
+        "import tensorflow; os.write(2, b'after\\n')"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    # What is held back is printed by a process that may outlive this one.
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stderr.startswith(said)
+    assert (done.stderr == said) == (end != "raise ImportError('broken')")
+    assert (done.returncode == 0) == (end == "")
 
 
 def test_a_name_that_no_file_can_have_is_one_line_and_status_2(capsys):

@@ -44,6 +44,20 @@ def test_a_command_line_imports_one_keras_and_no_scikit_learn():
     assert done.stdout == "['tf_keras']\n"
 
 
+def test_nothing_is_said_from_python_and_what_is_warned_of_stays_so(tiny_encoder_dir):
+    code = (
+        "import sys, warnings; filters = list(warnings.filters); from bert_flow_tf import BertFlow; "
+        "assert filters == warnings.filters; "
+        "print(BertFlow.from_hub(sys.argv[1], max_seq_length=8).encode(['a']).shape)"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("TF_CPP_MIN_LOG_LEVEL", "PYTHONWARNINGS")
+    }
+    command = [sys.executable, "-c", code, tiny_encoder_dir]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("(1, 32)\n", "")
+
+
 def test_an_interrupted_command_ends_with_a_word_and_status_130():
     # A shell that starts the tests in the background has them ignore it.
     code = (

@@ -32,6 +32,7 @@ def root(tmp_path_factory, documented_bert):
 @pytest.fixture(scope="module")
 def environment(root, documented_bert):
     others = {"BERT_HUB", "BERT_NAME", "PREPROCESS_HUB", "INIT_CKPT", "TASK_NAME", "CACHED_DIR", "SKIP_NLI"}
+    others.add("TF_CPP_MIN_LOG_LEVEL")
     return {name: value for name, value in os.environ.items() if name not in others} | {
         "BERT_FLOW_CACHE": str(documented_bert / "cache"),
         "BERT_PREMODELS": str(root / "premodels"),
@@ -46,6 +47,7 @@ def run_recipe(environment):
         [sys.executable, "-m", "bert_flow_tf.recipe"], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stderr == ""
     return done.stdout
 
 
@@ -59,6 +61,13 @@ def table_of(printed):
     """{row: (Pearson, Spearman)} of the scored rows of the table, as printed."""
     scored = re.findall(r"^(\S.*?) {2,}(-?\d+\.\d\d) +(-?\d+\.\d\d) +\d+\.\d", printed, re.MULTILINE)
     return {row: (pearson, spearman) for row, pearson, spearman in scored}
+
+
+def test_a_stage_is_a_line(printed):
+    said = printed.split("\n\n")[0].splitlines()
+    assert [line.partition(":")[0] for line in said[:3]] == ["encoder", "data", "output"]
+    assert said[4] == "[2/8] STS-B, avg"
+    assert len(said) == 3 + 8
 
 
 def test_its_table_holds_the_scores_of_the_predictions_it_leaves(root, printed):

@@ -102,7 +102,7 @@ def test_a_worker_that_is_killed_is_named_and_the_next_run_goes_on_in_that_stage
     assert failure.value.status == 128 + 9
     (tmp_path / "kill").unlink()
     capfd.readouterr()
-    assert [stamp.state for stamp, _ in run(stages, tmp_path)] == ["finished"] * 2
+    assert [stamp.state for stamp, _ in run(stages, tmp_path, verbose=True)] == ["finished"] * 2
     said, errors = capfd.readouterr()
     assert [line for line in said.splitlines() if line.startswith("--")] == ["--first", "--second"]
     assert errors == ""
@@ -117,7 +117,7 @@ def test_nli_fine_tuning_has_a_process_of_its_own(workplace, tmp_path, monkeypat
         Stage(name, name, "commands", (), {}, tmp_path / name, trains_encoder=name == "nli")
         for name in ("nli", "scores", "flow")
     ]
-    run(stages, tmp_path)
+    run(stages, tmp_path, verbose=True)
     nli, scores, flow = [line for line in capfd.readouterr().out.splitlines() if line.startswith("process")]
     assert nli != scores == flow
 

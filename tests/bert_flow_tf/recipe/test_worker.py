@@ -52,7 +52,7 @@ from bert_flow_tf.recipe.worker import Worker
 # A shell that starts the tests in the background has them ignore both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-with Worker() as worker:
+with Worker(verbose=True) as worker:
     try:
         for command in sys.argv[1:]:
             print(worker.run([sys.executable, "-m", "commands", *command.split()]), flush=True)
@@ -118,6 +118,29 @@ def test_a_command_that_fails_ends_it_with_the_status_and_the_words_of_a_process
     said, errors = start("prints", command).communicate(timeout=120)
     assert said.splitlines() == ["printed", "0", status]
     assert errors.splitlines()[-1] == error
+
+
+def test_a_worker_that_says_little_prints_nothing_and_logs_warnings_and_progress_now_and_then(tmp_path, monkeypatch):
+    (tmp_path / "callbacks.py").write_text(
+        "from unittest import mock\nfrom absl import flags, logging\n"
+        "def run_command(arguments):\n"
+        "    flags.FLAGS.mark_as_parsed()\n"
+        "    logging.set_verbosity(logging.INFO)\n"
+        "    logging.use_absl_handler()\n"
+        "    print('printed')\n"
+        "    logging.info('said at once')\n"
+        "    with mock.patch('__main__._PATIENCE', 0):\n"
+        "        logging.info('progress')\n"
+        "    logging.warning('warned')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    code = (
+        "import sys; from bert_flow_tf.recipe.worker import Worker\n"
+        "with Worker() as process: process.run([sys.executable, '-m', 'callbacks'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == ""
+    assert [line.partition("] ")[2] for line in done.stderr.splitlines()] == ["progress", "warned"]
 
 
 @pytest.mark.parametrize(
