@@ -60,8 +60,8 @@ setup(
         # What `bert-flow encode` needs for Parquet, and `bert_flow_tf.mteb_model` for MTEB.
         "parquet": ["pyarrow"],
         "mteb": ["mteb>=2"],
-        # For `bert-flow encode --workers`; earlier versions of Ray ask nobody who connects for a token.
-        "scale": ["ray>=2.53", "pyarrow"],
+        # For `bert-flow encode --workers`; no other version was tried, and early ones ask nobody for a token.
+        "scale": ["ray~=2.60.0", "pyarrow"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],
         "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist", "import-linter", "mypy"],
     },

@@ -19,7 +19,7 @@ from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, refusing_long_names
 from bert_flow_tf.files.digest import update_with_arrays
-from bert_flow_tf.files.ownership import unchanged
+from bert_flow_tf.files.ownership import owned, unchanged
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, encoder_record, flow_config, restore
@@ -352,9 +352,10 @@ class BertFlow:
             normalize_embeddings=normalize_embeddings,
             batch_size=batch_size,
         )
-        job = Job(given, out, settings, overwrite=overwrite)
         engine = in_this_process(self, out, settings)
-        return job.run(engine, self.fingerprint, self.embedding_size, show_progress_bar=show_progress_bar)
+        with owned(out):
+            job = Job(given, out, settings, overwrite=overwrite)
+            return job.run(engine, self.fingerprint, self.embedding_size, show_progress_bar=show_progress_bar)
 
     def log_prob(
         self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None

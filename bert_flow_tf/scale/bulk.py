@@ -21,7 +21,7 @@ from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.outputs import FolderKind, output_folder
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.ownership import owned, resolved
 from bert_flow_tf.scale.shards import Input, Shard, read_shard
 
 # Readers of Parquet folders pass over names that begin so.
@@ -120,25 +120,31 @@ def embed_shard(model: Embedder, shard: Shard, folder: str | os.PathLike, settin
     return Part(rows=len(sentences), input=shard.digest, output=output)
 
 
-def trusted_part(shard: Shard, folder: str | os.PathLike, known: Part | None) -> Part | None:
-    """What is known of the shard's file if that is the file which was written; else None."""
+def embed_if_missing(
+    model: Embedder, shard: Shard, folder: str | os.PathLike, settings: Settings, known: Part | None
+) -> Part | None:
+    """None if the shard's file is the one of which `known` is known; else as `embed_shard`, which writes it."""
     path = pathlib.Path(folder) / shard.name
-    if known is None or known.input != shard.digest or not path.is_file() or file_digest(path) != known.output:
+    if known is not None and known.input == shard.digest and path.is_file() and file_digest(path) == known.output:
         return None
-    return known
+    return embed_shard(model, shard, folder, settings)
 
 
-# From (shard, what is known of its file) to (shard, its part or its error), in any order.
-Engine = Callable[[Iterable[tuple[Shard, Part | None]]], Iterator[tuple[Shard, Part | ShardError]]]
+# A shard and what is known of its file.
+Task = tuple[Shard, Part | None]
+# A shard and the part that was made of it, or why there is none; None where the known one is there.
+Outcome = tuple[Shard, Part | ShardError | None]
+# Outcomes come in any order.
+Engine = Callable[[Iterable[Task]], Iterator[Outcome]]
 
 
 def in_this_process(model: Embedder, folder: str | os.PathLike, settings: Settings) -> Engine:
     """The engine that embeds one shard after the other here."""
 
-    def embed(tasks: Iterable[tuple[Shard, Part | None]]) -> Iterator[tuple[Shard, Part | ShardError]]:
+    def embed(tasks: Iterable[Task]) -> Iterator[Outcome]:
         for shard, known in tasks:
             try:
-                yield shard, trusted_part(shard, folder, known) or embed_shard(model, shard, folder, settings)
+                yield shard, embed_if_missing(model, shard, folder, settings, known)
             except ShardError as error:
                 yield shard, error
 
@@ -181,6 +187,11 @@ class Job:
         self.given, self.out, self.settings, self.overwrite = given, pathlib.Path(out), settings, overwrite
         self.made = 0
         self._digests = {shard.name: shard.digest for shard in given.shards}
+        # A second call would take its own parts for input.
+        above = resolved(out)
+        for folder in {os.path.dirname(shard.path) for shard in given.shards}:
+            if (found := resolved(folder)) == above or above in found.parents:
+                raise ArgumentError(f"input: found files in {out}, which gets the embeddings, expected them elsewhere")
         # Owned, so that what a killed job left is no longer there.
         with owned(self.out):
             if self.out.exists():
@@ -242,8 +253,8 @@ class Job:
             for shard, outcome in engine((shard, trusted.get(shard.name)) for shard in self.given.shards):
                 if isinstance(outcome, ShardError):
                     problems.append(str(outcome))
-                else:
-                    self.made += outcome != trusted.get(shard.name)
+                elif outcome is not None:
+                    self.made += 1
                     record.add(shard.name, outcome)
                 progress.update(shard.span.rows)
         if problems:
@@ -268,11 +279,10 @@ class _Record:
             self._write()
 
     def add(self, name: str, part: Part) -> None:
-        if self._manifest.parts.get(name) != part:
-            self._manifest.parts[name] = part
-            self._is_written = False
+        self._manifest.parts[name] = part
+        self._is_written = False
         # Of 50,000 parts it is 15 MB, which is not to be written for each of them.
-        if not self._is_written and time.monotonic() - self._written_at >= 20 * self._cost:
+        if time.monotonic() - self._written_at >= 20 * self._cost:
             self._write()
 
     def _write(self) -> None:

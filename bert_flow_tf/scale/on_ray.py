@@ -4,6 +4,7 @@ import collections
 import contextlib
 import importlib.util
 import logging
+import math
 import os
 import pathlib
 import secrets
@@ -16,15 +17,15 @@ from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.ownership import make_directory, sweep
-from bert_flow_tf.scale.bulk import Embedder, Part, Settings, ShardError, embed_shard, trusted_part
+from bert_flow_tf.scale.bulk import Embedder, Outcome, Part, Settings, ShardError, Task, embed_if_missing
 from bert_flow_tf.scale.shards import Shard
 
-# How often a shard is tried, and how often workers may die before they have loaded the model.
+# How often a shard is tried, and how many workers in turn may die before one has loaded the model.
 _ATTEMPTS = 3
+# A shard whose worker was taken for stalled may be a longer one.
+_MORE_PATIENCE = 4
 # Bytes; Ray would take a third of the memory for what is none of its objects.
 _OBJECT_STORE = 100 << 20
-
-Task = tuple[Shard, Part | None]
 
 
 class _Worker:
@@ -48,8 +49,7 @@ class _Worker:
 
     def embed(self, shard: Shard, known: Part | None) -> tuple[str, Any]:
         try:
-            part = trusted_part(shard, self._folder, known)
-            return "part", part or embed_shard(self._model, shard, self._folder, self._settings)
+            return "part", embed_if_missing(self._model, shard, self._folder, self._settings, known)
         except ShardError as error:
             return "shard", (str(error), error.arguments)
         except UserError as error:
@@ -60,7 +60,8 @@ class RayEngine:
     """The engine of a `Job` whose workers are actors; `on_ray` makes one.
 
     A worker that dies, or takes for a shard five times as long as any shard took so far and more than `patience`
-    seconds, is replaced, and its shard goes to the next one that is free; after three times it cannot be embedded.
+    seconds, is replaced, and its shard goes to the next one that is free, which has four times as long; after three
+    times it cannot be embedded.
 
     Attributes:
       model, embedding_size: fingerprint and width of the workers' model, which all must have.
@@ -73,41 +74,31 @@ class RayEngine:
         self._idle: list[Any] = []
         # What is awaited of which worker, for which task, since when.
         self._running: dict[Any, tuple[Any, Task | None, float]] = {}
+        self._again: collections.deque[Task] = collections.deque()
+        self._failures: collections.Counter[str] = collections.Counter()
         self.model, self.embedding_size = "", 0
         for _ in range(workers):
             self._add_worker()
         while not self.model:
-            # What workers that die leave undone is nothing yet.
             collections.deque(self._finished(), maxlen=0)
 
-    def __call__(self, tasks: Iterable[Task]) -> Iterator[tuple[Shard, Part | ShardError]]:
-        waiting: collections.deque[Task] = collections.deque()
-        attempts: collections.Counter[str] = collections.Counter()
+    def __call__(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
         following = iter(tasks)
         while True:
-            while self._idle:
-                task = waiting.popleft() if waiting else next(following, None)
-                if task is None:
-                    break
+            while self._idle and (task := self._again.popleft() if self._again else next(following, None)):
                 worker = self._idle.pop()
                 self._running[worker.embed.remote(*task)] = worker, task, time.monotonic()
-            if not any(task for _, task, _ in self._running.values()) and not waiting:
+            # A worker that is idle now has found no task; without one, those that start have not looked yet.
+            if self._idle and not any(task for _, task, _ in self._running.values()):
                 return
-            for task, outcome in self._finished():
-                attempts[task[0].name] += 1
-                if outcome is not None:
-                    yield task[0], outcome
-                elif attempts[task[0].name] < _ATTEMPTS:
-                    waiting.append(task)
-                else:
-                    yield task[0], ShardError(f"{task[0].name}: its worker died or stalled {_ATTEMPTS} times")
+            yield from self._finished()
 
     def _add_worker(self) -> None:
         worker = self._start()
         self._running[worker.identity.remote()] = worker, None, time.monotonic()
 
-    def _finished(self) -> Iterator[tuple[Task, Part | ShardError | None]]:
-        """Yields tasks that ended and their outcomes, None of a worker that died, after a second at most."""
+    def _finished(self) -> Iterator[Outcome]:
+        """Yields outcomes, after a second at most; a task whose worker died is put aside, to be tried again."""
         import ray
 
         ready, _ = ray.wait(list(self._running), timeout=1)
@@ -116,37 +107,50 @@ class RayEngine:
             worker, task, begun = self._running.pop(ref)
             try:
                 kind, value = ray.get(ref)
-            except ray.exceptions.RayActorError:
-                yield from self._replaced(task)
+            except ray.exceptions.RayTaskError:
+                # A bug.
+                raise
+            except ray.exceptions.RayError as error:
+                # It died, with its machine or without, was killed for its memory, or cannot be reached.
+                yield from self._replaced(worker, task, str(error).partition("\n")[0])
                 continue
             if kind == "error":
                 raise UserError(*value)
             self._idle.append(worker)
             if task is None:
+                self._deaths = 0
                 self._check_model(*value)
             elif kind == "shard":
-                yield task, ShardError(*value)
+                yield task[0], ShardError(*value)
             else:
-                self._longest = max(self._longest, now - begun)
-                yield task, value
-        limit = max(self._patience, 5 * self._longest)
-        # Without a shard that was finished nobody knows how long one takes.
+                if value is not None:
+                    self._longest = max(self._longest, now - begun)
+                yield task[0], value
+        # Without a shard that was embedded nobody knows how long one takes.
+        limit = max(self._patience, 5 * self._longest) if self._longest else math.inf
         for ref, (worker, task, begun) in list(self._running.items()):
-            if task is not None and self._longest and now - begun > limit:
+            if task is not None and now - begun > limit * _MORE_PATIENCE ** self._failures[task[0].name]:
                 del self._running[ref]
-                ray.kill(worker)
-                yield from self._replaced(task)
+                yield from self._replaced(worker, task, "stalled")
 
-    def _replaced(self, task: Task | None) -> Iterator[tuple[Task, None]]:
+    def _replaced(self, worker: Any, task: Task | None, reason: str) -> Iterator[Outcome]:
+        import ray
+
+        ray.kill(worker)
+        self._add_worker()
         if task is None:
             self._deaths += 1
             if self._deaths >= _ATTEMPTS:
                 raise UserError(
-                    f"workers: {self._deaths} died before they had loaded the model, expected memory for it"
+                    f"workers: {self._deaths} died before they had loaded the model, expected memory for it ({reason})"
                 )
-        self._add_worker()
-        if task is not None:
-            yield task, None
+            return
+        shard, _ = task
+        self._failures[shard.name] += 1
+        if self._failures[shard.name] < _ATTEMPTS:
+            self._again.append(task)
+        else:
+            yield shard, ShardError(f"{shard.name}: its worker died or stalled {_ATTEMPTS} times ({reason})")
 
     def _check_model(self, model: str, embedding_size: int) -> None:
         if self.model and model != self.model:
@@ -184,6 +188,8 @@ def on_ray(
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError("workers: Ray is not installed: pip install 'bert-flow-tf[scale]'")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's default is 15, with which workers get next to nothing of a machine that others use.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     if address is not None:
         _require_answer(address)
     temporary = None
@@ -201,16 +207,27 @@ def on_ray(
         }
     import ray
 
-    # The workers' place, also of what they leave when they are killed.
-    make_directory(folder)
     try:
-        ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
+        try:
+            ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
+        except (OSError, RuntimeError, ray.exceptions.RayError) as error:
+            reason = str(error).partition("\n")[0]
+            if address is None:
+                raise ArgumentError(
+                    f"workers: found that Ray does not start here ({reason}), expected it to"
+                ) from error
+            raise ArgumentError(
+                f"ray: found no cluster at {address} ({reason}), expected host:port of one and its token (RAY_AUTH_MODE)"
+            ) from error
+        # The workers' place, also of what they leave when they are killed.
+        make_directory(folder)
         actor = ray.remote(num_cpus=threads, max_restarts=0)(_Worker)
         arguments = load, os.fspath(folder), settings, threads, os.getcwd()
         yield RayEngine(lambda: actor.remote(*arguments), workers, patience)
     finally:
         ray.shutdown()
-        sweep(pathlib.Path(folder))
+        if os.path.isdir(folder):
+            sweep(pathlib.Path(folder))
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
 

@@ -117,6 +117,25 @@ def test_what_another_model_or_input_made_is_refused_and_replaced_only_with_over
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == new
 
 
+def test_parts_are_no_input_of_a_second_call(model, tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"sentence": ["w1"]}), tmp_path / "a.parquet")
+    pattern, out = f"{tmp_path}/**/*.parquet", tmp_path / "out"
+    model.encode_dataset(pattern, out)
+    before = files_below(tmp_path)
+    with user_error(f"input: found files in {out}, which gets the embeddings"):
+        model.encode_dataset(pattern, out)
+    assert files_below(tmp_path) == before
+
+
+def test_what_was_made_is_counted_also_where_it_has_the_same_bytes(tiny_encoder_dir, tmp_path):
+    (tmp_path / "a.txt").write_text("w1\nw2\n")
+    command = ("encode", "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--shard_rows", 1, "--out")
+    command = (*command, tmp_path / "out", "--input", tmp_path / "a.txt")
+    assert "2 parts, 2 of them now" in succeeds(*command)
+    (tmp_path / "out" / "part-00000-00001.parquet").unlink()
+    assert "2 parts, 1 of them now" in succeeds(*command)
+
+
 def test_shards_that_cannot_be_read_are_named_and_all_others_done(tiny_encoder_dir, made, tables, tmp_path):
     folder = shutil.copytree(tables, tmp_path / "tables")
     good = (folder / "1.parquet").read_bytes()

@@ -14,9 +14,23 @@ import pytest
 from bert_flow_tf import BertFlow
 from tests.refusals import refusal, refused
 
-# The function that is pickled is in a module, as BertFlow's is.
+# The functions that are pickled are in modules, as BertFlow's is.
+_EMBEDDER = """
+import os, signal, time
+import numpy as np
+
+class Slow:
+    fingerprint, embedding_size = "slow", 2
+
+    def encode_parts(self, sentences, *settings):
+        time.sleep(1)
+        if "deadly" in sentences:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield sentences, np.ones([len(sentences), 2], np.float32)
+"""
 _DRIVER = """
 import functools, sys
+import embedder
 from bert_flow_tf.errors import exit_status, quiet_libraries
 from bert_flow_tf.commands.options import ModelOptions
 from bert_flow_tf.scale.bulk import Job, Settings
@@ -24,11 +38,12 @@ from bert_flow_tf.scale.on_ray import on_ray
 from bert_flow_tf.scale.shards import cut, input_paths
 
 def run():
-    encoder, inputs, out = sys.argv[1:]
-    settings = Settings(shard_rows=10)
-    job = Job(cut(input_paths(inputs), shard_rows=10), out, settings)
+    encoder, inputs, out, rows, workers, patience = sys.argv[1:]
+    settings = Settings(shard_rows=int(rows))
+    job = Job(cut(input_paths(inputs), shard_rows=int(rows)), out, settings)
     load = functools.partial(ModelOptions(bert_hub=encoder, max_seq_length=8).load, "float32")
-    with on_ray(load, out, settings, workers=2, patience=2.0) as engine:
+    load = embedder.Slow if encoder == "slow" else load
+    with on_ray(load, out, settings, workers=int(workers), patience=float(patience)) as engine:
         job.run(engine, engine.model, engine.embedding_size)
 
 if __name__ == "__main__":
@@ -87,11 +102,11 @@ def _wait(condition, process=None):
 
 @pytest.fixture
 def start():
-    """Function (arguments of Python) that starts a process, which has ended when the test has."""
+    """Function (arguments of Python, variables) that starts a process, which has ended when the test has."""
     started = []
 
-    def run(*arguments):
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    def run(*arguments, **variables):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables
         command = [sys.executable, *map(str, arguments)]
         pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
         started.append(subprocess.Popen(command, env=environment, **pipes, text=True))
@@ -103,20 +118,27 @@ def start():
         process.communicate()
 
 
+@pytest.fixture
+def driver(start, tmp_path):
+    """Function (arguments of `_DRIVER`) that starts it."""
+    (tmp_path / "driver.py").write_text(_DRIVER)
+    (tmp_path / "embedder.py").write_text(_EMBEDDER)
+    return lambda *arguments: start(tmp_path / "driver.py", *arguments)
+
+
 def _parts(out):
     return len(list(out.glob("part-*")))
 
 
 def test_shards_of_a_killed_and_of_a_stalled_worker_go_to_others(
-    require, start, tiny_encoder_dir, texts, expected, tmp_path
+    require, driver, tiny_encoder_dir, texts, expected, tmp_path
 ):
     require("ray")
-    (tmp_path / "driver.py").write_text(_DRIVER)
     for path in texts.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "c.jsonl").write_text('{"sentence": 1}\n')
     out = tmp_path / "out"
-    process = start(tmp_path / "driver.py", tiny_encoder_dir, f"{tmp_path}/*.jsonl", out)
+    process = driver(tiny_encoder_dir, f"{tmp_path}/*.jsonl", out, 10, 2, 2.0)
     _wait(lambda: _parts(out) > 10, process)
     killed, stopped = _workers(process.pid)
     os.kill(killed, signal.SIGKILL)
@@ -124,6 +146,20 @@ def test_shards_of_a_killed_and_of_a_stalled_worker_go_to_others(
     _, said = process.communicate(timeout=300)
     refusal(process.returncode, said, "part-00002-00000.parquet: ", "c.jsonl, line 1: sentence: found 1")
     assert _files(out) == expected
+
+
+def test_a_shard_that_its_workers_die_of_is_named_and_those_after_it_are_embedded(require, driver, tmp_path):
+    require("ray")
+    out = tmp_path / "out"
+    (tmp_path / "a.txt").write_text("a\n")
+    assert driver("slow", f"{tmp_path}/*.txt", out, 1, 1, 0.1).wait(timeout=300) == 0
+    (tmp_path / "b.txt").write_text("b\ndeadly\nc\n")
+    # The first part is there: how fast that is known says nothing of how long a shard takes.
+    process = driver("slow", f"{tmp_path}/*.txt", out, 1, 1, 0.1)
+    _, said = process.communicate(timeout=300)
+    refusal(process.returncode, said, "part-00001-00001.parquet: its worker died or stalled 3 times")
+    names = [f"part-{name}.parquet" for name in ("00000-00000", "00001-00000", "00001-00002")]
+    assert sorted(path.name for path in out.glob("part-*")) == names
 
 
 def test_a_command_that_is_killed_or_interrupted_leaves_no_process_and_goes_on(
@@ -160,6 +196,19 @@ def test_a_cluster_that_does_not_answer_is_one_line(require, start, tiny_encoder
     _, said = process.communicate(timeout=300)
     refusal(process.returncode, said, "--ray: found no cluster at 127.0.0.1:1")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ray_that_does_not_start_is_one_line(require, start, tmp_path):
+    require("ray")
+    texts, folder = tmp_path / "a.txt", tmp_path / ("long" * 20)
+    texts.write_text("a\n")
+    folder.mkdir()
+    command = ("-m", "bert_flow_tf.cli", "encode", "--bert_hub", "demo", "--input", texts, "--out", tmp_path / "out")
+    process = start(*command, "--workers", 1, TMPDIR=str(folder))
+    _, said = process.communicate(timeout=300)
+    # The names of its sockets are too long.
+    refusal(process.returncode, said, "--workers: found that Ray does not start here (")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", folder.name]
 
 
 def test_workers_without_ray_are_refused(texts, tmp_path, monkeypatch):
