@@ -217,7 +217,7 @@ def on_ray(
                     f"workers: found that Ray does not start here ({reason}), expected it to"
                 ) from error
             raise ArgumentError(
-                f"ray: found no cluster at {address} ({reason}), expected host:port of one and its token (RAY_AUTH_MODE)"
+                f"ray: found no cluster at {address} ({reason}), expected host:port of one (and its RAY_AUTH_MODE)"
             ) from error
         # The workers' place, also of what they leave when they are killed.
         make_directory(folder)
