@@ -293,13 +293,7 @@ def contents(folder: pathlib.Path) -> dict[str, str]:
 
 def _without_times(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Without the digests of SavedModels either: a graph names its functions by all that its process made before."""
-
-    def is_same(name: str, value: Any) -> bool:
-        # In a stage's record it is the digest of the encoder's folder, which an earlier stage may have made.
-        is_digest = name == "bert_hub" and re.fullmatch(r"[0-9a-f]{64}", str(value))
-        return name not in _TIMES and not name.endswith("saved_model.pb") and not is_digest
-
-    return {name: value for name, value in pairs if is_same(name, value)}
+    return {name: value for name, value in pairs if name not in _TIMES and not name.endswith("saved_model.pb")}
 
 
 def differing(found: dict[str, str], whole: dict[str, str]) -> str:
