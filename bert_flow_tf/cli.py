@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bert_flow_tf import __version__
-from bert_flow_tf.errors import UserError, exit_status, plain_interrupts, quiet_libraries
+from bert_flow_tf.errors import UserError, exit_status, nearest, plain_interrupts, quiet_libraries
 
 # Each command is the function of its own name in the module of its own name.
 _COMMANDS = (
@@ -44,6 +44,13 @@ class _Commands(click.Group):
             raise
         except click.UsageError as error:
             raise UserError(usage_line(error)) from error
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            raise UserError(
+                f"bert-flow: no command {args[0]}, expected one of {', '.join(_COMMANDS)}{nearest(args[0], _COMMANDS)}"
+            )
+        return super().resolve_command(ctx, args)
 
 
 def usage_line(error: click.UsageError) -> str:

@@ -2,11 +2,13 @@
 
 import argparse
 import contextlib
+import difflib
 import errno
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -50,6 +52,20 @@ class ArgumentError(UserError):
 
 # Argument -> the original's name for its flag.
 _FLAGS = {"pooling": "sentence_embedding_type"}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is unknown: the known one that it may be meant for; "" without one."""
+    found = difflib.get_close_matches(name, [*known], n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def nearest_file(path: str | os.PathLike) -> str:
+    """As `nearest`, of what is beside a path that does not exist."""
+    path = pathlib.Path(path)
+    if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
+        return ""
+    return nearest(str(path), [str(path.with_name(name)) for name in os.listdir(path.parent)] if path.name else [])
 
 
 def is_plain_number(text: str) -> bool:

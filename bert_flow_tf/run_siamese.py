@@ -19,6 +19,7 @@ if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for arg
 import numpy as np  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
+from bert_flow_tf.encoder.handles import check_handle  # noqa: E402
 from bert_flow_tf.runs.folder import owned_run  # noqa: E402
 from bert_flow_tf.runs.settings import FLAGS, Settings  # noqa: E402
 
@@ -60,6 +61,8 @@ def run(settings: Settings) -> None:
     """Trains, evaluates and predicts, as the settings say; a mistake in flags or files is a `UserError`."""
     # Before TensorFlow is loaded.
     settings.check()
+    check_handle(settings.encoder.bert_hub, "bert_hub")
+    check_handle(settings.encoder.preprocess_hub, "preprocess_hub")
     with owned_run(settings.output_dir):
         _run(settings)
 

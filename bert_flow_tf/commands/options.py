@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bert_flow_tf.errors import UserError, is_plain_number
+from bert_flow_tf.encoder.handles import check_handle
+from bert_flow_tf.errors import UserError, is_plain_number, nearest, nearest_file
 from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
 from bert_flow_tf.serving import DTYPES
 
@@ -163,6 +164,8 @@ def _check_model(chosen: ModelOptions, instead: Mapping[str, str | None]) -> Non
     for name in ("preprocess_hub", "sentence_embedding_type", "max_seq_length"):
         if getattr(chosen, name) is not None and given != ["--bert_hub"]:
             raise UserError(f"--{name}: found {given[0]}, expected --bert_hub, the only one that it applies to")
+    for argument in ("bert_hub", "preprocess_hub"):
+        check_handle(getattr(chosen, argument), argument)
     model = chosen.model
     if model:
         check_checkpoint("--model", model, "a finished run")
@@ -208,7 +211,9 @@ def _callback(convert: Callable[[str, str], Any]) -> Callable[[click.Context, cl
 def check_checkpoint(flag: str, path: str, expected: str) -> None:
     """Raises `UserError`, beginning with the flag, unless there is a folder or a checkpoint with this prefix."""
     if not pathlib.Path(path).is_dir() and not pathlib.Path(f"{path}.index").is_file():
-        raise UserError(f"{flag}={path}: neither a folder nor a checkpoint's prefix, expected {expected}")
+        raise UserError(
+            f"{flag}={path}: neither a folder nor a checkpoint's prefix, expected {expected}{nearest_file(path)}"
+        )
 
 
 def name_list(known: Collection[str] = ()) -> Callable:
@@ -222,7 +227,7 @@ def name_list(known: Collection[str] = ()) -> Callable:
             raise UserError(f"{flag}: found none, expected {expected}")
         for name in found if known else ():
             if name not in known:
-                raise UserError(f"{flag}: found {name}, expected {expected}")
+                raise UserError(f"{flag}: found {name}, expected {expected}{nearest(name, known)}")
             if found.count(name) > 1:
                 raise UserError(f"{flag}: found {name} twice, expected each once")
         return list(dict.fromkeys(found))
@@ -270,7 +275,7 @@ def task_name(flag: str, text: str) -> "Task":
 
     found = next((task for name, task in TASKS.items() if task_key(name) == task_key(text)), None)
     if found is None:
-        raise UserError(f"{flag}: unknown task {text!r}, expected one of {', '.join(TASKS)}")
+        raise UserError(f"{flag}: unknown task {text!r}, expected one of {', '.join(TASKS)}{nearest(text, TASKS)}")
     return found
 
 

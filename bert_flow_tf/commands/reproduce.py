@@ -12,7 +12,7 @@ import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list, seed_list
 from bert_flow_tf.commands.outputs import own, write_results
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, nearest
 from bert_flow_tf.paper.presets import PRESETS
 from bert_flow_tf.results import REPRODUCTION_FILE
 from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
@@ -92,7 +92,9 @@ def reproduce(
 
     for name in names:
         if task_key(name) not in _TASKS:
-            raise UserError(f"--tasks: unknown task {name!r}, expected some of {', '.join(_TASKS)}")
+            raise UserError(
+                f"--tasks: unknown task {name!r}, expected some of {', '.join(_TASKS)}{nearest(name, _TASKS)}"
+            )
     presets, folder = [PRESETS[row] for row in rows], pathlib.Path(out)
     environ = _environment(encoder, glue_dir=glue_dir, out=folder, nli=nli)
     # With their gold scores, which are used last and are not to be missed after hours.

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.data import datasets, tasks
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, nearest
 
 SENTEVAL_SUBSETS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     {
@@ -40,6 +40,7 @@ _GLUE_TASKS = {
     "qqp": (tasks.TASKS["qqp"], "dev"),
 }
 TASK_NAMES = (*SENTEVAL_SUBSETS, *_GLUE_TASKS)
+_SCORED = (*TASK_NAMES, *datasets.SCORED_NAMES)
 
 Folder = str | os.PathLike
 
@@ -108,7 +109,9 @@ def read_task(
             raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
         return _senteval_task(key, glue_dir, senteval_dir)
     if key not in _GLUE_TASKS:
-        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {_scored_names()}")
+        raise ArgumentError(
+            f"tasks: unknown task {name!r}, expected some of {', '.join(_SCORED)}{nearest(name, _SCORED)}"
+        )
     task, usual_split = _GLUE_TASKS[key]
     if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")
@@ -215,16 +218,12 @@ def _senteval_task(key: str, glue_dir: Folder | None, senteval_dir: Folder | Non
     raise UserError(f"{folders[0]}: no such folder, expected SentEval's files of {title}")
 
 
-def _scored_names() -> str:
-    return ", ".join((*TASK_NAMES, *datasets.SCORED_NAMES))
-
-
 def _dataset_task(name: str, split: str | None) -> SimilarityTask:
     dataset = datasets.get_dataset(name)
     task = tasks.get_task(dataset.task)
     if not task.is_regression:
         raise ArgumentError(
-            f"tasks: {name} has classes that no cosine can be scored against, expected some of {_scored_names()}"
+            f"tasks: {name} has classes that no cosine can be scored against, expected some of {', '.join(_SCORED)}"
         )
     split = datasets.split_name(dataset, split or "dev")
     examples = datasets.read_dataset(name, split)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_flow_tf.errors import ArgumentError, UserError, is_plain_number
+from bert_flow_tf.errors import ArgumentError, UserError, is_plain_number, nearest
 from bert_flow_tf.files.reading import read_file
 
 SPLITS = ("train", "dev", "test")
@@ -179,7 +179,9 @@ def get_task(name: Task | str) -> Task:
     if isinstance(name, Task):
         return name
     if name.lower() not in TASKS:
-        raise ArgumentError(f"task_name: unknown task {name!r}, expected one of {', '.join(TASKS)}")
+        raise ArgumentError(
+            f"task_name: unknown task {name!r}, expected one of {', '.join(TASKS)}{nearest(name, TASKS)}"
+        )
     return TASKS[name.lower()]
 
 

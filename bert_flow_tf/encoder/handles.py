@@ -5,6 +5,7 @@ import pathlib
 
 import msgspec
 
+from bert_flow_tf.errors import ArgumentError, nearest, nearest_file
 from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
 
 DEMO = "demo"
@@ -12,6 +13,15 @@ DEMO = "demo"
 HUB_HANDLES = {short: f"https://tfhub.dev/tensorflow/bert_en_{name}/4" for short, name in BERT_NAMES.items()}
 UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"
 ENCODER_NAMES = (*HUB_HANDLES, DEMO)
+
+
+def check_handle(handle: str | None, argument: str) -> None:
+    """Raises `ArgumentError` unless the argument, if it has a value, is a known name, a URL or something that exists."""
+    if handle and handle not in ENCODER_NAMES and "://" not in handle and not pathlib.Path(handle).exists():
+        raise ArgumentError(
+            f"{argument}={handle}: no such folder, expected {', '.join(ENCODER_NAMES)}, a TF-Hub handle (https://…) or "
+            f"a folder{nearest(handle, ENCODER_NAMES) or nearest_file(handle)}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ from bert_flow_tf.encoder.convert.folders import (
 from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run, refusing_damaged_model
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
 from bert_flow_tf.encoder.demo import demo_encoder_dir
-from bert_flow_tf.encoder.handles import DEMO, HUB_HANDLES, UNCASED_PREPROCESS, EncoderSource
+from bert_flow_tf.encoder.handles import DEMO, HUB_HANDLES, UNCASED_PREPROCESS, EncoderSource, check_handle
 from bert_flow_tf.encoder.tokenizer import Tokenizer, vocabulary_asset
 from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import ArgumentError, UserError
@@ -149,6 +149,7 @@ def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tup
 
     The SavedModel is the folder itself, or the folder `part` in it.
     """
+    check_handle(handle, argument)
     folder = pathlib.Path(handle)
     if folder.is_dir():
         handle = str(folder.resolve())

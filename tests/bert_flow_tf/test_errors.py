@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bert_flow_tf.errors import ArgumentError, ArgumentParser, UserError, exit_status
+from bert_flow_tf.errors import ArgumentError, ArgumentParser, UserError, exit_status, nearest, nearest_file
 
 
 def test_a_parser_raises_what_argparse_would_print():
@@ -38,6 +38,14 @@ def test_a_users_mistake_is_one_line_and_status_2(error, line, capsys):
 
     assert exit_status(run) == 2
     assert capsys.readouterr().err == line
+
+
+def test_what_may_be_meant_is_said_where_it_is_near(tmp_path):
+    (tmp_path / "my_model").mkdir()
+    assert nearest("encde", ["encode", "export"]) == "; did you mean encode?"
+    assert nearest("other", ["encode", "export"]) == ""
+    assert nearest_file(tmp_path / "my_modl") == f"; did you mean {tmp_path / 'my_model'}?"
+    assert nearest_file(tmp_path / "nowhere" / "my_modl") == nearest_file("") == ""
 
 
 @pytest.mark.parametrize(

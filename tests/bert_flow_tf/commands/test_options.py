@@ -59,8 +59,8 @@ def given(command: click.Command, *arguments: object) -> Any:
 def test_the_options_of_a_model_arrive_as_one_argument():
     flags = ("--bert_hub", "demo", "--sentence_embedding_type", "cls", "--max_seq_length", 32)
     assert given(measure, *flags) == ModelOptions(None, "demo", None, "cls", 32)
-    expected = ModelOptions(None, "a", "b", embeds_sentences=False)
-    assert given(words, "--bert_hub", "a", "--preprocess_hub", "b") == expected
+    expected = ModelOptions(None, "base", "https://b", embeds_sentences=False)
+    assert given(words, "--bert_hub", "base", "--preprocess_hub", "https://b") == expected
     assert given(measure, "--vectors", "v") == ModelOptions()
 
 
