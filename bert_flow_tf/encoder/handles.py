@@ -16,7 +16,7 @@ ENCODER_NAMES = (*HUB_HANDLES, DEMO)
 
 
 def check_handle(handle: str | None, argument: str) -> None:
-    """Raises `ArgumentError` unless the argument, if it has a value, is a known name, a URL or something that exists."""
+    """Raises `ArgumentError` unless the argument, if it has a value, is a known name, a URL or a file that exists."""
     if handle and handle not in ENCODER_NAMES and "://" not in handle and not pathlib.Path(handle).exists():
         raise ArgumentError(
             f"{argument}={handle}: no such folder, expected {', '.join(ENCODER_NAMES)}, a TF-Hub handle (https://…) or "

@@ -146,7 +146,7 @@ def line_of(small_glue_dir, tmp_path):
     There is no such encoder: it would be the error if it were looked for first.
     """
 
-    def line(analysis, *arguments, glue_dir=small_glue_dir, model=("--bert_hub", tmp_path / "no_encoder")):
+    def line(analysis, *arguments, glue_dir=small_glue_dir, model=("--bert_hub", "http://127.0.0.1:9/no_encoder")):
         flags = ("--glue_dir", glue_dir, "--out", tmp_path / "out", *arguments)
         return refused("analyze", analysis, *model, *flags, unchanged=tmp_path)
 

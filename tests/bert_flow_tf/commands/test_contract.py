@@ -76,7 +76,6 @@ MISSPELT = {
     "encode --bert_hub demo --preprocess_hub nowhere --input a.txt --out b.npy": "--preprocess_hub=nowhere: no such fo",
     "similarity --model my_modl a b": "did you mean my_model?",
     "evaluate --bert_hub demo --tasks stbs": "did you mean stsb?",
-    "calibrate --bert_hub demo --glue_dir . --out x.json --methods snn": "did you mean sn?",
 }
 
 _RUN_ALL = """

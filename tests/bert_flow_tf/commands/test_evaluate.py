@@ -115,7 +115,7 @@ def test_earlier_results_of_a_run_are_kept_without_overwrite(finished_run, sente
 
 def test_tasks_are_read_before_the_model(tmp_path, senteval_dir):
     # No such encoder: it would be the error if it came first.
-    common = ("--bert_hub", tmp_path / "no_encoder")
+    common = ("--bert_hub", "http://127.0.0.1:9/no_encoder")
     assert "unknown task 'sts17'" in refused(*common, "--tasks", "sts12,sts17", "--senteval_dir", senteval_dir)
     assert "--tasks: found none" in refused(*common, "--tasks", " , ")
     line = refused(*common, "--tasks", "sts12,STS-12", "--senteval_dir", senteval_dir)
