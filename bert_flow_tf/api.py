@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pathlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -491,7 +492,13 @@ class BertFlow:
 
     @refusing_long_names()
     def pretrain(
-        self, sentences: Iterable[str], out_dir: str | os.PathLike, *, overwrite: bool = False, **settings: Any
+        self,
+        sentences: Iterable[str],
+        out_dir: str | os.PathLike,
+        *,
+        overwrite: bool = False,
+        show_progress_bar: bool | None = None,
+        **settings: Any,
     ) -> "BertFlow":
         """`BertFlow`, without a flow, of the encoder folder `out_dir`: this encoder after masked language modelling.
 
@@ -503,6 +510,7 @@ class BertFlow:
         Args:
           sentences: of the text, or paragraphs.
           overwrite: replace an encoder folder, and a run of other settings beside it.
+          show_progress_bar: with a line for each dev loss; None shows it on a terminal only.
           **settings: of `runs.pretraining.PretrainingSettings`: `steps` or `minutes`, `learning_rate`, …;
             `max_seq_length` is the model's.
 
@@ -516,10 +524,20 @@ class BertFlow:
                 "or folder (bert-flow convert --run makes a folder)"
             )
         from bert_flow_tf.runs.pretraining import PretrainingSettings
-        from bert_flow_tf.training.pretrain import pretrain
+        from bert_flow_tf.training.pretrain import pretrain, report_line
 
         length: dict[str, Any] = {"max_seq_length": self.max_seq_length}
-        pretrain(sentences, self.source, out_dir, PretrainingSettings(**length | settings), overwrite=overwrite)
+        if show_progress_bar is None:
+            show_progress_bar = sys.stderr.isatty()
+        pretrain(
+            sentences,
+            self.source,
+            out_dir,
+            PretrainingSettings(**length | settings),
+            overwrite=overwrite,
+            report=report_line if show_progress_bar else lambda line: None,
+            show_progress_bar=show_progress_bar,
+        )
         return BertFlow.from_hub(
             out_dir,
             pooling=self.sentence_embedding_type,

@@ -113,7 +113,7 @@ def pretrain(
         raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph a line")
     # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.training.pretrain import pretrain
+    from bert_flow_tf.training.pretrain import pretrain, report_line
 
     if bert_config_file:
         from bert_flow_tf.encoder.convert.fresh import fresh_encoder
@@ -129,7 +129,8 @@ def pretrain(
         settings,
         devices=DeviceSettings(num_logical_cpus=num_logical_cpus),
         overwrite=overwrite,
-        report=lambda line: click.echo(line, err=True),
+        report=report_line,
+        show_progress_bar=None,
     )
     click.echo(f"encoder folder written: {out} ({results.data.num_examples} sentences, {results.steps} steps)")
 

@@ -68,16 +68,18 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
     # A checkpoint beside its configuration is what was published; of any other, nothing is known.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
-    converted = read_encoder_record(source.encoder_dir.parent)
-    if converted is not None and converted.started_from is not None:
-        published = False  # The encoder of a run that `convert --run` wrote.
+    fine_tuning = None if published else Training()
+    made = read_encoder_record(source.encoder_dir.parent)
+    if published and made is not None and made.started_from is not None:
+        # Written by `convert --run` or `pretrain`.
+        fine_tuning = made.training or Training()
     return Encoder(
         name=encoder_name(handle, source.preprocess_hub),
         handle=handle,
         preprocess_handle=source.preprocess_hub,
         fingerprint=source.fingerprint,
         weights=source.fingerprint,
-        fine_tuning=None if published else Training(),
+        fine_tuning=fine_tuning,
     )
 
 

@@ -10,6 +10,7 @@ from bert_flow_tf.results.table import METRIC_NAMES, Table
 _FINE_TUNING = {
     None: "",
     "NLI": ", fine-tuned on NLI",
+    "masked language model": ", after masked language modelling",
     "other": ", fine-tuned",
     "unknown": ", its training is not recorded",
 }

@@ -13,6 +13,7 @@ from bert_flow_tf.paper.figures import original_figure, original_runs, paper_tab
 from bert_flow_tf.paper.presets import FLOW_FLAGS, NLI_FLAGS, PRESETS, Preset
 from bert_flow_tf.results.records import Calibrations
 from bert_flow_tf.results.rows import Row
+from bert_flow_tf.runs.pretraining import MASKED_LM
 from bert_flow_tf.runs.record import Encoder, Flow, Model, Setting, Training
 
 PAPER_LENGTH = 64
@@ -72,12 +73,14 @@ _TABLE_5 = {
 
 
 def fine_tuning_of(encoder: Encoder) -> str | None:
-    """None for an encoder as it was published; else `NLI`, the paper's, `OTHER`, or `UNKNOWN`."""
+    """None for an encoder as it was published; else `NLI`, the paper's, `MASKED_LM`, `OTHER`, or `UNKNOWN`."""
     training = encoder.fine_tuning
     if training is None:
         return None
     if not training.settings:
         return UNKNOWN
+    if training.settings.get("objective") == MASKED_LM:
+        return MASKED_LM
     is_papers = (training.task, training.began_with) == ("allnli", None) and training.pairs in _NLI_PAIRS
     return NLI if is_papers and _agrees(training, _NLI_TRAINING) else OTHER
 

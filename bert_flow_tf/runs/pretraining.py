@@ -71,6 +71,8 @@ class PretrainingSettings:
             )
 
 
+# What the settings of a `runs.record.Training` name as `objective`.
+MASKED_LM = "masked language model"
 MOST_DEV_SENTENCES = 1000
 # Characters of a sentence or paragraph: of a whole book in one line nearly all would be of one document.
 LONGEST_SENTENCE = 1_000_000

@@ -9,10 +9,13 @@ from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.runs.settings import DeviceSettings
 
 
-def configure_devices(devices: DeviceSettings, seed: int, batch_size: int | None = None) -> tf.distribute.Strategy:
+def configure_devices(
+    devices: DeviceSettings, seed: int | None, batch_size: int | None = None
+) -> tf.distribute.Strategy:
     """Strategy over all GPUs, `num_logical_cpus` virtual CPU devices, or the one CPU; sets TensorFlow's seeds.
 
-    To be called once, before TensorFlow has touched a device; `batch_size` is None where nothing is trained.
+    To be called once, before TensorFlow has touched a device; `seed` is None where nothing depends on those of the
+    process, `batch_size` where nothing is trained.
 
     Raises:
       UserError: TensorFlow has already set up another number of devices, or the replicas cannot share a batch.
@@ -28,7 +31,8 @@ def configure_devices(devices: DeviceSettings, seed: int, batch_size: int | None
     except RuntimeError as error:
         raise ArgumentError(f"num_logical_cpus: found {wanted} after devices were in use ({error})") from error
     tf.config.optimizer.set_jit(bool(devices.use_xla))
-    tf_keras.utils.set_random_seed(seed)
+    if seed is not None:
+        tf_keras.utils.set_random_seed(seed)
     names = [f"/gpu:{i}" for i in range(len(gpus))] or ["/cpu:0"]
     if wanted:
         names = [f"/cpu:{i}" for i in range(wanted)]

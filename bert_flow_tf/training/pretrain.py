@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from tqdm import tqdm
 
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.batches import length_batches
@@ -40,6 +41,7 @@ from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, differences, open_run, owned_run
 from bert_flow_tf.runs.pretraining import (
     LONGEST_SENTENCE,
+    MASKED_LM,
     MOST_DEV_SENTENCES,
     PretrainingSettings,
     run_folder,
@@ -84,6 +86,7 @@ def pretrain(
     devices: DeviceSettings | None = None,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
+    show_progress_bar: bool | None = False,
 ) -> TrainingResults:
     """The results of a run that continues the encoder of `source`, trained or resumed; the encoder folder is written.
 
@@ -92,6 +95,7 @@ def pretrain(
     Args:
       sentences: of the text, or paragraphs; empty ones are left out.
       report: is given a line for each dev loss.
+      show_progress_bar: None shows it on a terminal only; `report` is then best `report_line`.
 
     Raises:
       UserError: see `open_run`; the text or a setting does not fit; a loss is not finite; the disk is full.
@@ -103,7 +107,13 @@ def pretrain(
         # Of a command that was killed after it had written the folder.
         remove_needless_checkpoints(out_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
-        return _Run(sentences, source, out, settings, devices or DeviceSettings(), overwrite, report).results()
+        devices = devices or DeviceSettings()
+        return _Run(sentences, source, out, settings, devices, overwrite, report, show_progress_bar).results()
+
+
+def report_line(line: str) -> None:
+    """Writes a line to stderr, above a bar."""
+    tqdm.write(line, file=sys.stderr)
 
 
 class _Run:
@@ -116,11 +126,13 @@ class _Run:
         devices: DeviceSettings,
         overwrite: bool,
         report: Callable[[str], None],
+        show_progress_bar: bool | None,
     ) -> None:
         self.source, self.out, self.settings, self.report = source, out, settings, report
+        self.hides_bar = None if show_progress_bar is None else not show_progress_bar
         self.run_dir = run_folder(out)
         self.stages = Stages()
-        self.strategy = configure_devices(devices, settings.seed, settings.train_batch_size)
+        self.strategy = configure_devices(devices, None, settings.train_batch_size)
         self.tokenizer = Tokenizer.from_source(source)
         pieces = _windows(_tokenized(self.tokenizer, sentences), settings.max_seq_length - 2)
         self.train, self.dev = _split(pieces, settings)
@@ -144,7 +156,7 @@ class _Run:
         tuning = {name: value for name, value in flags.items() if name != "seed" and value is not None}
         encoder = encoder_record(self.source)
         learned = Training(
-            settings={"objective": "masked language model", "sentences": sentences, **tuning},
+            settings={"objective": MASKED_LM, "sentences": sentences, **tuning},
             seed=self.settings.seed,
             began_with=encoder.fine_tuning,
         )
@@ -248,8 +260,10 @@ class _Run:
                 self.train, self.masking, batch_size=settings.train_batch_size, skip_steps=int(self.step)
             )
             steps = (total or sys.maxsize) - int(self.step)
-            with callbacks.StopOnSignal() as stop:
-                model.fit(batches, steps_per_epoch=steps, callbacks=[*used, stop], verbose=0)
+            at: dict[str, Any] = {"initial": int(self.step), "total": total, "unit": "step", "disable": self.hides_bar}
+            with callbacks.StopOnSignal() as stop, tqdm(desc=MASKED_LM, **at) as bar:
+                moves = tf_keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: bar.update())
+                model.fit(batches, steps_per_epoch=steps, callbacks=[*used, moves, stop], verbose=0)
             if saver.saved_at != int(self.step):
                 saver.save()
             if stop.signal:

@@ -9,7 +9,7 @@ import msgspec
 from bert_flow_tf.encoder.convert.folders import SOURCE_FILE
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.pretraining import run_folder
+from bert_flow_tf.runs.pretraining import MASKED_LM, run_folder
 from bert_flow_tf.runs.record import TrainingResults
 
 
@@ -26,7 +26,7 @@ def is_written(out_dir: str | os.PathLike) -> bool:
 def origin(results: TrainingResults) -> dict[str, Any]:
     """What an encoder folder says of the run that made it."""
     return {
-        "kind": "masked language model",
+        "kind": MASKED_LM,
         "steps": results.steps,
         "dev_losses": results.dev_losses,
         "pooler": "as in the encoder that it started from",

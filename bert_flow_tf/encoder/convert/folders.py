@@ -11,6 +11,7 @@ from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.files.reading import read_file
 from bert_flow_tf.files.user_cache import cached_folder
+from bert_flow_tf.runs.record import Training
 
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
@@ -43,11 +44,13 @@ class EncoderRecord(msgspec.Struct):
     Attributes:
       do_lower_case: whether the vocabulary is uncased.
       started_from: fingerprint of the encoder that has the same graph with other weights; None where there is none.
+      training: what the weights learned since; None where it is not recorded.
       digests: SHA-256 of the files in the folder, but for the variables, which have checksums of TensorFlow's.
     """
 
     do_lower_case: bool
     started_from: str | None = None
+    training: Training | None = None
     digests: dict[str, str] = {}
 
 

@@ -191,6 +191,7 @@ def test_where_a_figure_comes_from_is_said_as_far_as_it_is_recorded(report, sect
         ("base", "NLI", None, "base, fine-tuned on NLI"),
         (None, "unknown", None, "encoder, its training is not recorded"),
         (None, "other", None, "encoder, fine-tuned"),
+        (None, "masked language model", None, "encoder, after masked language modelling"),
     ],
 )
 def test_an_encoder_in_words(name, fine_tuning, fingerprint, words):

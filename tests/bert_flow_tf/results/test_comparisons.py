@@ -167,7 +167,10 @@ def test_a_flow_on_nli_is_not_that_on_the_target():
 
 @pytest.mark.parametrize(
     ("training", "words"),
-    [(None, None), (Training(), "unknown"), (nli(), "NLI"), (nli(task="sts-b"), "other"), (nli(pairs=3), "other")],
+    [
+        *((None, None), (Training(), "unknown"), (nli(), "NLI"), (nli(task="sts-b"), "other"), (nli(pairs=3), "other")),
+        (Training(settings={"objective": "masked language model"}), "masked language model"),
+    ],
 )
 def test_fine_tuning_is_the_papers_another_or_not_known(training, words):
     assert fine_tuning_of(encoder("base", fine_tuning=training)) == words

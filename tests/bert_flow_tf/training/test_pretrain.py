@@ -4,6 +4,8 @@ import contextlib
 import itertools
 import json
 import os
+import random
+import re
 import resource
 import shutil
 import subprocess
@@ -16,6 +18,7 @@ import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.model.build import encoder_record
 from bert_flow_tf.runs.pretraining import PretrainingSettings, run_folder
 from bert_flow_tf.runs.settings import DeviceSettings
 from bert_flow_tf.training.pretrain import pretrain
@@ -69,6 +72,8 @@ def test_the_encoder_learns_and_its_pooler_stays(whole, small_source):
     assert record["started_from"] == small_source.fingerprint
     learned = resolve_encoder(bert_hub=str(out))
     assert learned.fingerprint != small_source.fingerprint
+    # What results on it say of it, and the model card.
+    assert encoder_record(learned).fine_tuning == results.model.encoder.fine_tuning
 
 
 def test_replicas_of_one_global_batch_learn_the_same(whole, small_source, tmp_path):
@@ -114,7 +119,7 @@ def test_killed_and_rerun_it_ends_in_the_same_bits(whole, small_source, tmp_path
     assert names == {"config.json", "dev_losses.json", "train_results.json"}
 
 
-def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, tmp_path):
+def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, tmp_path, capsys):
     _, out = whole
     with user_error(f"{out}: exists"):
         run(small_source, out)
@@ -128,10 +133,18 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
     shutil.rmtree(copy)
     shutil.copytree(out, copy)
     begun = BertFlow.from_hub(small_source.encoder_dir.parent, pooling="cls", max_seq_length=9)
+    capsys.readouterr()
+    states = random.getstate(), np.random.get_state()[1].tolist()
     model = begun.pretrain(SENTENCES, copy, overwrite=True, **SETTINGS | {"seed": 5})
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+    assert "step" not in capsys.readouterr().err
     assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 5
     assert (model.sentence_embedding_type, model.max_seq_length, model.source.bert_hub) == ("cls", 9, str(copy))
     assert np.abs(model.encode("the cat") - begun.encode("the cat")).max() > 1e-2
+    begun.pretrain(SENTENCES, tmp_path / "shown", show_progress_bar=True, **SETTINGS)
+    shown = capsys.readouterr().err
+    # The bar makes room for a line.
+    assert re.search(r"\r *\rstep 5 of 10: loss", shown) and "10/10 [" in shown
 
 
 def test_an_encoder_folder_that_could_not_be_written_is_all_that_is_left_to_do(whole, small_source, tmp_path):
