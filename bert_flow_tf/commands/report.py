@@ -22,7 +22,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
     bert-flow report --runs runs --runs calibrations.json --out report --overwrite
 
     A PATH is a run of run_siamese (with evaluation.json of bert-flow evaluate in it, or scored by the recipe), a folder
-    of bert-flow reproduce or bert-flow analyze, a file of bert-flow evaluate or bert-flow calibrate, or a folder that
+    of bert-flow reproduce or bert-flow analyze, a file of bert-flow evaluate, calibrate or verify, or a folder that
     holds any of these. Several may follow one --runs.
 
     FOLDER gets report.html (one page with tables and plots that loads nothing), report.md and results.json. What is not
@@ -32,12 +32,15 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
     from bert_flow_tf.report.page import PAGE_FILE, REPORT_FOLDER, write_report
     from bert_flow_tf.results.collect import analysis_plots, collect
     from bert_flow_tf.results.sources import find_sources
+    from bert_flow_tf.results.verdict import Claim, verdict_table
 
     folder = own_folder(out, REPORT_FOLDER, overwrite=overwrite)
     date = _date(os.environ.get("SOURCE_DATE_EPOCH"))
     sources, left_out = find_sources([*first, *more])
     record = collect(sources, title, date)
     write_report(folder, record, analysis_plots(sources))
+    if claims := [Claim(**claim) for claim in record["verdict"]]:
+        click.echo(f"{verdict_table(claims).to_text()}\n")
     for source in record["sources"]:
         click.echo(f"{source['kind']}: {source['path']}")
     for path in left_out:

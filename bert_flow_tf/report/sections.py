@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bert_flow_tf.report import tables
 from bert_flow_tf.results.sources import KINDS
 from bert_flow_tf.results.table import METRIC_NAMES, Table
+from bert_flow_tf.results.verdict import Claim, verdict_table
 
 _FINE_TUNING = {
     None: "",
@@ -76,8 +77,15 @@ def lead(report: dict) -> list[str]:
 
 def sections(report: dict) -> list[Section]:
     """The sections of a report, as `bert_flow_tf.results.collect.collect` gives it, that have something to show."""
-    found = [_scores(report), _seeds(report), *_measured(report), _training(report), _sources(report)]
+    found = [_verdict(report), _scores(report), _seeds(report), *_measured(report), _training(report), _sources(report)]
     return [section for section in found if section.tables or section.terms]
+
+
+def _verdict(report: dict) -> Section:
+    claims = [Claim(**claim) for claim in report["verdict"]]
+    table = verdict_table(claims)
+    shown = [dataclasses.replace(table, notes=())] if claims else []
+    return Section("verdict", "Is it the same as the original?", table.notes, shown)
 
 
 def _scores(report: dict) -> Section:

@@ -32,11 +32,13 @@ from bert_flow_tf.results.records import (
     Result,
     Scores,
     SeedScores,
+    Verification,
     Words,
 )
 from bert_flow_tf.results.rows import Row, score_rows, summary_x100
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.results.table import METRIC_NAMES
+from bert_flow_tf.results.verdict import verdict
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
 from bert_flow_tf.runs.record import Model, TrainingResults
 
@@ -64,13 +66,14 @@ def collect(sources: Sequence[Source], title: str, date: str | None = None) -> d
     """All that a report shows, ready for JSON; scores and differences, of keys that end in `_x100`, are times 100.
 
     It holds `kind`, `format_version`, `title`, `date` (a day, or None), `paper` and `original` (what is compared with),
-    `sources`, `scores` (`comparisons.compared`), `calibrations`, `lexical`, `words`, `isotropy`, `trainings`, and
-    `figures`: from a plot's name on the page to its caption.
+    `sources`, `verdict` (dicts of a `verdict.Claim`), `scores` (`comparisons.compared`), `calibrations`, `lexical`,
+    `words`, `isotropy`, `trainings`, and `figures`: from a plot's name on the page to its caption.
 
     Raises:
       UserError: results do not fit each other, or a run's evaluation cannot be read.
     """
     rows = score_rows(sources)
+    scores = compared(rows)
     report: dict[str, Any] = {
         "kind": REPORT,
         "format_version": FORMAT_VERSION,
@@ -79,7 +82,8 @@ def collect(sources: Sequence[Source], title: str, date: str | None = None) -> d
         "paper": _PAPER,
         "original": {key: original_runs()[key] for key in ("code", "commit", "versions")},
         "sources": [_origin(source, [row for row in rows if row.source == source.label]) for source in sources],
-        "scores": compared(rows),
+        "verdict": [claim._asdict() for claim in verdict(_verifications(sources), scores)],
+        "scores": scores,
         **{key: [] for key in ("calibrations", "lexical", "words", "isotropy", "trainings")},
     }
     for source in sources:
@@ -91,6 +95,10 @@ def collect(sources: Sequence[Source], title: str, date: str | None = None) -> d
             elif isinstance(result, Lexical | Words | Isotropy):
                 report[source.kind].append({"source": source.label, **analysis(result)})
     return report | {"figures": _figures(report)}
+
+
+def _verifications(sources: Sequence[Source]) -> list[Verification]:
+    return [one for source in sources for one in source.results.values() if isinstance(one, Verification)]
 
 
 def analysis(result: Lexical | Words | Isotropy) -> dict:

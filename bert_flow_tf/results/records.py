@@ -235,7 +235,26 @@ class Isotropy(Result, frozen=True, kw_only=True, tag="isotropy"):
     bits_per_dim: dict[str, float]
 
 
-AnyResult = TrainingResults | Scores | Predictions | Reproduction | Calibrations | Lexical | Words | Isotropy
+class Checked(msgspec.Struct, frozen=True, kw_only=True):
+    """A deviation from the TF1 code, or from an equation; beyond its limit where that is not kept."""
+
+    what: str
+    found: Deviation
+    limit: Deviation
+
+
+class Verification(Result, frozen=True, kw_only=True, tag="verification"):
+    """What `bert-flow verify` checked, by what (`evidence`); in words what failed and what was not run."""
+
+    evidence: str
+    deviations: list[Checked]
+    failed: list[str]
+    not_run: list[str]
+
+
+AnyResult = (
+    Verification | TrainingResults | Scores | Predictions | Reproduction | Calibrations | Lexical | Words | Isotropy
+)
 
 
 _EXPECTED = "results of bert-flow"

@@ -28,14 +28,15 @@ KINDS = {
     "lexical": "bert-flow analyze lexical",
     "words": "bert-flow analyze words",
     "isotropy": "bert-flow analyze isotropy",
+    "verification": "bert-flow verify",
 }
 # Kind of a result -> kind of a source that it alone makes.
 _SOURCE_OF = {"training": "run", "scores": "evaluation", "calibrations": "calibration"}
 # In the order in which a run's are shown.
 _FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
 _EXPECTED = (
-    "a run of run_siamese, a folder of bert-flow reproduce or analyze, a file of bert-flow evaluate or calibrate, or a "
-    "folder of such"
+    "a run of run_siamese, a folder of bert-flow reproduce or analyze, a file of bert-flow evaluate, calibrate or "
+    "verify, or a folder of such"
 )
 
 
@@ -110,7 +111,7 @@ def _source(path: pathlib.Path) -> Source | None:
     kind = _SOURCE_OF.get(tag, tag)
     if isinstance(result, Scores) and first.name == SCORES_FILE:
         kind = "predictions" if result.model.flow is None else "run"
-    places = {"evaluation": first, "calibration": first, "run": path, "predictions": path}
+    places = {"evaluation": first, "calibration": first, "verification": first, "run": path, "predictions": path}
     return Source(kind, places.get(kind, first.parent), results)
 
 

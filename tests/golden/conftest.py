@@ -1,5 +1,9 @@
 """Deviations from the TF1 code, checked against their limits and listed at the end of the run."""
 
+import json
+import os
+import pathlib
+
 import pytest
 
 _KEY = "deviation from TF1"
@@ -18,6 +22,7 @@ def deviation(record_property):
 
 
 def pytest_terminal_summary(terminalreporter):
+    """Lists the largest deviations, for bert-flow verify in the file that BERT_FLOW_DEVIATIONS names as well."""
     worst = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -30,3 +35,15 @@ def pytest_terminal_summary(terminalreporter):
         for what in sorted(worst):
             found, limit = worst[what]
             terminalreporter.write_line(f"| {what} | {found:.0e} | {limit:.0e} |")
+    if path := os.environ.get("BERT_FLOW_DEVIATIONS"):
+        stats = terminalreporter.stats
+        outcome = {
+            "deviations": [[what, *worst[what]] for what in sorted(worst)],
+            "failed": [report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())],
+            "not_run": sorted({_reason(report) for report in stats.get("skipped", ())}),
+        }
+        pathlib.Path(path).write_text(json.dumps(outcome))
+
+
+def _reason(report):
+    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else report.nodeid

@@ -19,15 +19,15 @@ def run_dir(golden_dir, demo_dir, tmp_path_factory):
     return convert_tf1_run(golden_dir / CHECKPOINT, out, sentence_embedding_type="cls", bert_hub=str(demo_dir))
 
 
-def test_back_under_tf1s_names_it_holds_the_same_bits(run_dir, golden_dir, tmp_path):
+def test_back_under_tf1s_names_it_holds_the_same_bits(run_dir, golden_dir, tmp_path, deviation):
     original = tf.train.load_checkpoint(str(golden_dir / CHECKPOINT))
     ours = tf.train.load_checkpoint(str(write_tf1_run(run_dir, tmp_path / "tf1")))
     names = [name for name in original.get_variable_to_shape_map() if name.startswith("bert/flow/")]
     assert len(names) > 100
     assert set(names) == {name for name in ours.get_variable_to_shape_map() if name.startswith("bert/flow/")}
-    for name in names:
-        a, b = original.get_tensor(name), ours.get_tensor(name)
-        assert (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()), name
+    pairs = [(original.get_tensor(name), ours.get_tensor(name)) for name in names]
+    others = [(a.dtype, a.shape, a.tobytes()) != (b.dtype, b.shape, b.tobytes()) for a, b in pairs]
+    deviation("checkpoints, variables with other bits after the way from TF1 and back", sum(others), 0)
     assert ours.get_tensor("global_step") == 269
 
 
@@ -45,6 +45,6 @@ def test_cosines_on_the_sts_benchmark_are_those_of_tf1(
     examples = read_split("STS-B", str(glue_dir / "STS-B"), "test")
     a, b = (model.encode(sentences) for sentences in (examples.sentences_a, examples.sentences_b))
     cosines = np.sum(a * b, axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-    what = f"cosines of STS-B test {'with' if with_flow else 'without'} a flow that TF1 trained, absolute"
+    what = f"checkpoints, cosines of STS-B test {'with' if with_flow else 'without'} a flow that TF1 trained, absolute"
     deviation(what, np.abs(cosines - expected).max(), 2e-6)
     assert round(score_predictions(cosines, "STS-B", str(glue_dir), "test").spearman, 4) == spearman

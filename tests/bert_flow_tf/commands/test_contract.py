@@ -63,6 +63,7 @@ COMMANDS = {
         Command("report", (), "--runs", "folder"),
         Command("reproduce", DEMO, "--glue_dir", None, out="folder"),
         Command("similarity", DEMO, "--pairs", None),
+        Command("verify", (), "--runs", "file.json"),
     )
 }
 KEPT = [name for name, command in COMMANDS.items() if command.writes]

@@ -36,7 +36,7 @@ def test_the_same_results_give_the_same_files(report, plots, files, tmp_path):
 
 def test_page_and_markdown_hold_the_same_tables(files):
     page, markdown = Page(files["report.html"]), Page(markdown_as_html(files["report.md"]))
-    assert len(page.all("table")) == len(markdown.all("table")) == 8
+    assert len(page.all("table")) == len(markdown.all("table")) == 9
     # A note stands in brackets in Markdown, and small on the page.
     without_notes = [[text.split(" (")[0] for text in row] for row in markdown.rows]
     assert len(page.rows) == len(without_notes)
@@ -68,7 +68,7 @@ def test_the_page_can_be_walked_by_its_headings_and_labels(files):
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
     named = {attributes["href"][1:] for attributes in page.all("a")}
-    assert len(named) == 8
+    assert len(named) == 9
     named |= {attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes}
     assert named <= set(ids)
     assert {attributes.get("scope") for attributes in page.all("th")} == {"col", "row"}

@@ -17,13 +17,13 @@ def lines(table):
 
 
 def test_every_kind_of_result_has_a_section_and_an_empty_one_is_left_out(report, section):
-    names = ["scores", "seeds", "calibrations", "lexical", "words", "isotropy", "training", "sources"]
+    names = ["verdict", "scores", "seeds", "calibrations", "lexical", "words", "isotropy", "training", "sources"]
     assert list(section) == names
     plots = [plot for one in section.values() for plot in one.plots]
     assert plots == ["seeds-1", "calibration-1", "lexical-1", "words-1", "isotropy-1"]
     assert section["seeds"].plots == ["seeds-1"] and section["words"].plots == ["words-1"]
     kinds = ("scores", "calibrations", "lexical", "words", "isotropy", "trainings")
-    assert [one.name for one in sections(report | {kind: [] for kind in kinds})] == ["sources"]
+    assert [one.name for one in sections(report | {kind: [] for kind in (*kinds, "verdict")})] == ["sources"]
 
 
 def test_a_run_stands_below_its_baseline_beside_it_and_the_tf1_codes(section):
@@ -44,7 +44,7 @@ def test_a_run_stands_below_its_baseline_beside_it_and_the_tf1_codes(section):
 
 def test_another_metric_is_a_table_of_its_own(report):
     scores = [report["scores"][0] | {"metric": metric} for metric in ("spearman", "auc")]
-    found, *_ = sections(report | {"scores": scores})
+    _, found, *_ = sections(report | {"scores": scores})
     assert [table.title for table in found.tables[:2]] == [
         f"{metric} × 100 of the cosine. Encoder: demo." for metric in ("Spearman", "AUC")
     ]

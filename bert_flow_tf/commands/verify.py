@@ -1,0 +1,102 @@
+"""`bert-flow verify`: is this the same as the original, claim by claim, and how one knows."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from typing import TYPE_CHECKING
+
+import click
+
+import bert_flow_tf
+from bert_flow_tf.errors import UserError
+
+if TYPE_CHECKING:
+    from bert_flow_tf.results.records import Verification
+
+_ROOT = pathlib.Path(bert_flow_tf.__file__).resolve().parents[1]
+_GOLDEN = pathlib.Path("tests", "golden")
+
+
+@click.command()
+@click.option("--runs", "runs", multiple=True, metavar="PATH…", help="Results to judge too, as of bert-flow report.")
+@click.argument("more", nargs=-1, metavar="")
+@click.option("--out", metavar="FILE", help="JSON file of what was checked, for bert-flow report.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE.")
+def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwrite: bool) -> None:
+    """Check that this gives the original's numbers, and print the verdict.
+
+    \b
+    bert-flow verify --out verification.json
+    bert-flow verify --runs runs/demo --out verification.json
+
+    In a copy of the repository, the golden values of the TF1 code are computed again (a minute or two). Where they are
+    not, it is checked that the flow does what its equations say. Scores are judged where --runs names results, as of
+    bert-flow reproduce: those without a flow by their difference, those with one by distributions over seeds, since the
+    original gives two numbers for one seed.
+
+    Exit status 1 where something is not the same.
+    """
+    if more and not runs:
+        raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
+    from bert_flow_tf.commands.outputs import own_file, write_results
+    from bert_flow_tf.results.comparisons import compared
+    from bert_flow_tf.results.rows import score_rows
+    from bert_flow_tf.results.sources import find_sources
+    from bert_flow_tf.results.verdict import OTHER, verdict, verdict_table
+
+    path = None if out is None else own_file(out, overwrite=overwrite)
+    sources = find_sources([*runs, *more])[0] if runs else []
+    verification = _verification()
+    claims = verdict([verification], compared(score_rows(sources)))
+    click.echo(verdict_table(claims).to_text())
+    if path is not None:
+        write_results(path, verification)
+    if any(claim.mark == OTHER for claim in claims):
+        sys.exit(1)
+
+
+def _verification() -> "Verification":
+    from bert_flow_tf.results.records import Checked, Verification
+    from bert_flow_tf.runs.record import made_by
+
+    if (_ROOT / _GOLDEN).is_dir() and importlib.util.find_spec("pytest") is not None:
+        found = _golden()
+        evidence = _GOLDEN.as_posix()
+    else:
+        from bert_flow_tf.evaluation.self_check import self_check
+
+        found = {"deviations": self_check(), "failed": [], "not_run": ["the golden values are in the repository"]}
+        evidence = "self-check"
+    return Verification(
+        made_by=made_by("verify"),
+        evidence=evidence,
+        deviations=[Checked(what=what, found=value, limit=limit) for what, value, limit in found["deviations"]],
+        failed=found["failed"],
+        not_run=found["not_run"],
+    )
+
+
+def _golden() -> dict:
+    """What the golden tests find: `deviations`, lists of what, value and limit, and in words what `failed` and was
+    `not_run`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "deviations.json")
+        environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
+        options = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, str(_GOLDEN)],
+            cwd=_ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if not path.exists():
+            raise UserError(
+                f"{_ROOT / _GOLDEN}: found no outcome of its tests: {done.stdout[-1000:]} {done.stderr[-1000:]}"
+            )
+        return json.loads(path.read_text())

@@ -1,0 +1,67 @@
+"""`bert-flow verify`: with golden tests at hand and without, and what its exit status says."""
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from bert_flow_tf.commands import verify
+from tests.golden import conftest
+from tests.refusals import bert_flow, refused, succeeds
+
+TESTS = """
+import pytest
+
+def test_near(deviation):
+    deviation("flow, z", 1e-6, 2e-6)
+
+def test_off(deviation):
+    deviation("pooling, absolute", {off}, 2e-6)
+
+@pytest.mark.skip(reason="no data here")
+def test_data():
+    pass
+"""
+
+
+@pytest.fixture
+def golden(tmp_path, monkeypatch):
+    """Function (deviation of the pooling) that makes a copy of the repository whose golden tests are three."""
+
+    def make(off):
+        folder = tmp_path / "copy" / "tests" / "golden"
+        folder.mkdir(parents=True)
+        shutil.copy(pathlib.Path(conftest.__file__), folder)
+        (folder / "test_it.py").write_text(TESTS.format(off=off))
+        monkeypatch.setattr(verify, "_ROOT", tmp_path / "copy")
+
+    return make
+
+
+@pytest.mark.parametrize(("off", "status", "mark"), [(1e-6, 0, "✓"), (3e-6, 1, "✗")])
+def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark):
+    golden(off)
+    done = bert_flow("verify", "--out", tmp_path / "verification.json")
+    assert done.exit_code == status
+    lines = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
+    assert " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in lines["more of it"]
+    assert json.loads((tmp_path / "verification.json").read_text())["evidence"] == "tests/golden"
+    # The report begins with it.
+    shown = succeeds("report", "--runs", tmp_path / "verification.json", "--out", tmp_path / "report")
+    assert lines["pooling"].split() == next(line.split() for line in shown.splitlines() if line.startswith("pooling"))
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert page.index("Is it the same as the original?") < page.index("Where the figures come from")
+
+
+def test_golden_tests_that_do_not_run_are_one_line(golden, tmp_path):
+    golden("(")
+    (tmp_path / "copy" / "tests" / "golden" / "conftest.py").write_text("raise ValueError('broken')")
+    assert "found no outcome of its tests" in refused("verify", unchanged=tmp_path)
+
+
+def test_without_the_repository_the_flow_is_checked_by_its_equations(tmp_path, monkeypatch):
+    monkeypatch.setattr(verify, "_ROOT", tmp_path)
+    said = succeeds("verify")
+    assert "self-check: " in said
+    assert "–  " in said.partition("the golden values are in the repository")[0].splitlines()[-1]

@@ -1,0 +1,97 @@
+"""The verdict: what decides a claim, and what leaves it open."""
+
+import pytest
+import scipy.stats
+
+from bert_flow_tf.results.records import Checked, Verification
+from bert_flow_tf.results.verdict import Claim, verdict
+from bert_flow_tf.runs.record import made_by
+
+
+def verification(*deviations, failed=(), not_run=()):
+    checked = [Checked(what=what, found=found, limit=limit) for what, found, limit in deviations]
+    return Verification(
+        made_by=made_by("verify"), evidence="tests", deviations=checked, failed=[*failed], not_run=[*not_run]
+    )
+
+
+def row(ours, original=None, paper=None, flow=None):
+    mean = sum(ours) / len(ours)
+    other = original and {"mean_x100": sum(original) / len(original), "values_x100": original}
+    return {
+        "task": "STS-B",
+        "pooling": "avg",
+        "flow": flow,
+        "this_run": {"mean_x100": mean, "values_x100": ours},
+        "original": other,
+        "difference_from_original_x100": other and mean - other["mean_x100"],
+        "paper": paper and {"row": "BERT-base", "mean_x100": paper},
+        "difference_from_paper_x100": paper and mean - paper,
+    }
+
+
+def marks(verifications=(), scores=()):
+    return {claim.name: claim.mark for claim in verdict(verifications, scores)}
+
+
+def test_without_anything_that_decides_there_is_none_and_else_the_rest_is_open():
+    assert verdict([], [row([82.0])]) == []
+    assert marks(scores=[row([82.03], [82.03])]) == {
+        "computation": "–",
+        "scores without flow": "✓",
+        "scores with flow": "–",
+        "the paper's rows": "–",
+    }
+
+
+def test_a_group_of_deviations_stands_with_the_one_nearest_to_its_limit():
+    checked = [("flow, z", 1e-6, 2e-6), ("flow, loss", 4e-6, 1e-5), ("tokenizer, strings", 0, 0)]
+    claims = verdict([verification(*checked)], [])
+    assert claims[0] == Claim("flow", "✓", "1e-06", "2e-06", "tests: z, the nearest to its limit of 2")
+    assert claims[1] == Claim("tokenizer", "✓", "0e+00", "0e+00", "tests: strings")
+
+
+@pytest.mark.parametrize(("found", "limit"), [(3e-6, 2e-6), (1, 0)])
+def test_a_deviation_beyond_its_limit_is_what_stands_for_its_group(found, limit):
+    claims = verdict([verification(("flow, z", found, limit), ("flow, loss", 1e-5, 1e-5))], [])
+    assert (claims[0].mark, claims[0].evidence) == ("✗", "tests: z, the nearest to its limit of 2")
+
+
+def test_what_failed_and_what_was_not_run_is_said():
+    claims = verdict([verification(failed=["test_x"], not_run=["no data"])], [])
+    assert [(claim.mark, claim.evidence) for claim in claims[:2]] == [("✗", "test_x"), ("–", "no data")]
+
+
+@pytest.mark.parametrize(("ours", "mark"), [(82.04, "✓"), (82.01, "✓"), (82.07, "✗"), (81.99, "✗")])
+def test_scores_without_flow_are_the_originals_but_for_rounding(ours, mark):
+    assert marks(scores=[row([82.03], [82.03]), row([ours], [82.03])])["scores without flow"] == mark
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "mark"),
+    [
+        ([80.0, 80.2, 80.4, 80.1, 80.3], [80.3, 80.1, 80.5], "≈"),
+        ([80.0, 80.2, 80.4, 80.1, 80.3], [81.3, 81.1, 81.5], "✗"),
+        ([80.0, 80.2, 80.4, 80.1], [80.3, 80.1, 80.5], "–"),
+        ([80.0, 80.2, 80.4, 80.1, 80.3], [80.3], "–"),
+    ],
+)
+def test_scores_with_a_flow_are_compared_as_distributions(ours, theirs, mark):
+    scores = [row([82.03], [82.03]), row(ours, theirs, flow={})]
+    claim = next(one for one in verdict([], scores) if one.name == "scores with flow, avg")
+    assert claim.mark == mark
+    assert f"over {len(ours)} seeds for" in claim.evidence
+
+
+def test_the_interval_of_a_difference_is_welchs():
+    ours, theirs = [80.0, 80.2, 80.4, 80.1, 80.3], [80.3, 80.1, 80.5]
+    claim = next(one for one in verdict([], [row(ours, theirs, flow={})]) if one.name == "scores with flow, avg")
+    # The squared standard errors of both means, .025 / 5 and .04 / 3, and Welch's degrees of freedom.
+    a, b = 0.005, 0.04 / 3
+    half = scipy.stats.t.ppf(0.975, (a + b) ** 2 / (a**2 / 4 + b**2 / 2)) * (a + b) ** 0.5
+    assert claim.deviation == f"-0.10 [{-0.1 - half:+.2f}, {-0.1 + half:+.2f}]"
+
+
+@pytest.mark.parametrize(("paper", "mark"), [(59.5, "≈"), (61.0, "✗")])
+def test_the_papers_rows_are_near_or_not(paper, mark):
+    assert marks(scores=[row([59.04], paper=59.04), row([59.04], paper=paper)])["the paper's rows"] == mark
