@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import tensorflow as tf
+from tqdm import tqdm
 
 import glow
 from bert_flow_tf.encoder import stream
@@ -28,6 +29,7 @@ from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import CONFIG_FILE, Model, Training, flow_record, model_at
 from bert_flow_tf.scale.bulk import PRECISIONS, Job, Manifest, Settings, in_this_process
+from bert_flow_tf.scale.parts import Parts
 from bert_flow_tf.scale.shards import cut, input_paths
 from bert_flow_tf.serving import DTYPES
 from glow.config import DEFAULT_CONFIG
@@ -215,13 +217,16 @@ class BertFlow:
     @property
     def fingerprint(self) -> str:
         """SHA-256, in hex, of what the embeddings depend on: weights, vocabulary, flow, pooling, length and dtype."""
-        described = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, self.low_dim]
-        config = None if self.flow is None else self.flow.config
+        return self._fingerprint(self.flow, self.low_dim)
+
+    def _fingerprint(self, flow: Glow | None, low_dim: int) -> str:
+        described = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim]
+        config = None if flow is None else flow.config
         digest = hashlib.sha256(msgspec.json.encode([*described, self.dtype, config]))
         if self.encoder_trained:
             update_with_arrays(digest, _arrays(self.encoder.variables_by_name))
-        if self.flow is not None:
-            update_with_arrays(digest, _arrays(self.flow.variables_by_path))
+        if flow is not None:
+            update_with_arrays(digest, _arrays(flow.variables_by_path))
         return digest.hexdigest()
 
     def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
@@ -468,23 +473,96 @@ class BertFlow:
                 "(see batch_size)"
             )
         settings: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+
+        def learn(calibrator: "glow.FlowCalibrator") -> None:
+            pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
+            calibrator.fit(stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length))
+
+        return self._learn(learn, len(sentences), flow_model_config, settings, seed, show_progress_bar)
+
+    def fit_dataset(
+        self,
+        folder: str | os.PathLike,
+        *,
+        flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
+        epochs: float = 1.0,
+        batch_size: int = 64,
+        learning_rate: float = 1e-3,
+        seed: int = 1234,
+        show_progress_bar: bool | None = None,
+    ) -> "BertFlow":
+        """The model itself, after learning a new flow on embeddings in a folder, of which a block is in memory.
+
+        `encode_dataset` of this encoder wrote them, without a flow. Every epoch takes the parts in another order, and
+        the rows of `scale.parts.BLOCK_ROWS` or a few more of them in a random order; the rest is as of `fit`. On an
+        exception the model stays as it was.
+
+        Args:
+          folder: of parts and their manifest; it may be of either precision.
+          flow_model_config, epochs, batch_size, learning_rate, seed, show_progress_bar: as of `fit`. A step may take a
+            few more rows than `batch_size`, see `glow.FlowCalibrator.partial_fit`.
+
+        Raises:
+          UserError: parts are missing or of another encoder, or as `fit`.
+
+        Warns after fewer than 100 steps.
+        """
+        parts = Parts(folder)
+        expected, found = self._fingerprint(None, -1), parts.manifest.model
+        if found != expected:
+            raise UserError(
+                f"{folder}: found embeddings of {found[:12]}…, expected of {expected[:12]}…, this encoder with this "
+                "pooling, length and dtype, without a flow"
+            )
+        if parts.manifest.settings.normalize_embeddings:
+            raise UserError(f"{folder}: found embeddings of norm 1, expected them as the encoder gives them")
+        settings: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+
+        def learn(calibrator: "glow.FlowCalibrator") -> None:
+            left = int(parts.rows * epochs)
+            if left < batch_size:
+                raise ValueError(
+                    f"found {left} rows in {epochs} epochs, expected at least the {batch_size} of one step"
+                )
+            generator = np.random.default_rng([seed, 2])
+            hidden = None if show_progress_bar is None else not show_progress_bar
+            with tqdm(total=left, desc="flow", unit="sentence", disable=hidden) as progress:
+                while left:
+                    for block in parts.blocks(generator):
+                        calibrator.partial_fit(block[:left])
+                        progress.update(min(len(block), left))
+                        left -= min(len(block), left)
+                        if not left:
+                            break
+
+        return self._learn(learn, parts.rows, flow_model_config, settings, seed, False)
+
+    def _learn(
+        self,
+        learn: Callable[["glow.FlowCalibrator"], None],
+        rows: int,
+        flow_model_config: str | os.PathLike,
+        settings: dict[str, Any],
+        seed: int,
+        show_progress_bar: bool | None,
+    ) -> "BertFlow":
+        """The model itself, with the flow that `learn` has a new calibrator learn; see `fit`."""
         # Loaded where it is used: it brings scikit-learn.
         calibrator = glow.FlowCalibrator(
             flow_config(flow_model_config), **settings, seed=seed, show_progress_bar=show_progress_bar
         )
-        pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
         try:
-            calibrator.fit(stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length))
+            learn(calibrator)
         except ValueError as error:
             raise UserError(f"fit: {error}") from error
         flow, steps = calibrator.flow_, calibrator.n_steps_
         if steps < _FEW_STEPS:
             warnings.warn(
-                f"fit: {steps} steps on {len(sentences)} sentences; after fewer than {_FEW_STEPS} a flow may be worse "
-                "than none: use more sentences, or more epochs",
-                stacklevel=2,
+                f"fit: {steps} steps on {rows} sentences; after fewer than {_FEW_STEPS} a flow may be worse than none: "
+                "use more sentences, or more epochs",
+                stacklevel=3,
             )
-        learned = {"sentences": len(sentences), "steps": steps, "dtype": self.dtype, **settings}
+        learned = {"sentences": rows, "steps": steps, "dtype": self.dtype, **settings}
         training = Training(settings=learned, seed=seed)
         record = msgspec.structs.replace(self.record, flow=flow_record(flow.config, training))
         self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)

@@ -6,17 +6,19 @@ import click
 
 from bert_flow_tf.commands.options import (
     ENCODER_OPTIONS,
+    FORMAT_OPTIONS,
     ModelOptions,
     Number,
     SentenceInput,
     WholeNumber,
+    file_option,
     flow_config_name,
-    input_options,
     with_options,
 )
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import SAVED_MODEL
+from bert_flow_tf.scale.parts import Parts
 from glow.config import DEFAULT_CONFIG
 
 _POSITIVE = Number(0, min_open=True)
@@ -25,7 +27,9 @@ _POSITIVE = Number(0, min_open=True)
 @click.command()
 @click.option("--bert_hub", required=True, metavar="HANDLE|DIR", help="The encoder: demo, base, large, …")
 @with_options(ENCODER_OPTIONS)
-@input_options
+@file_option(required=False)
+@with_options(FORMAT_OPTIONS)
+@click.option("--embeddings", metavar="DIR", help="In place of --input: what `encode --bert_hub … --out DIR` wrote.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @click.option("--flow_model_config", callback=flow_config_name, default=DEFAULT_CONFIG, metavar="NAME|FILE")
 @click.option("--num_train_epochs", type=_POSITIVE, default=1.0, metavar="X")
@@ -34,7 +38,10 @@ _POSITIVE = Number(0, min_open=True)
 @click.option("--seed", type=WholeNumber(0), default=1234, metavar="N")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
-    source: SentenceInput,
+    input_file: str | None,
+    input_format: str | None,
+    column: str | None,
+    embeddings: str | None,
     out: str,
     flow_model_config: str,
     num_train_epochs: float,
@@ -50,26 +57,45 @@ def fit(
     bert-flow fit --bert_hub demo --input sentences.txt --out my_model
     bert-flow encode --model my_model --input sentences.txt --out embeddings.npy
 
+    Of more sentences than memory holds, embeddings are computed first, then read block by block (docs/scale.md):
+
+    \b
+    bert-flow encode --bert_hub demo --input 'crawl/*.parquet' --out embeddings
+    bert-flow fit --bert_hub demo --embeddings embeddings --out my_model
+
     The encoder does not change. The folder holds all that `encode`, `similarity` and `project` need, and a model card.
     """
+    if (input_file is None) == (embeddings is None):
+        found = "none" if embeddings is None else "--embeddings, too"
+        raise UserError(f"--input: found {found}, expected a file of sentences, or --embeddings=DIR")
+    for name, value in (("input_format", input_format), ("column", column)):
+        if value is not None and embeddings is not None:
+            raise UserError(f"--{name}: found no --input, expected it, the only option that it applies to")
     path = own_folder(out, SAVED_MODEL, overwrite=overwrite)
-    sentences = list(source.read())
     # Before the encoder is loaded.
-    if len(sentences) < train_batch_size:
+    if embeddings is not None:
+        source, count = f"--embeddings={embeddings}", Parts(embeddings).rows
+    else:
+        assert input_file is not None  # one of the two
+        sentences = list(SentenceInput(input_file, input_format, column).read())
+        source, count = f"--input={input_file}", len(sentences)
+    if count < train_batch_size:
         raise UserError(
-            f"--input={source.path}: found {len(sentences)} sentences, expected at least {train_batch_size}, one step "
-            "(--train_batch_size)"
+            f"{source}: found {count} sentences, expected at least {train_batch_size}, one step (--train_batch_size)"
         )
     model = ModelOptions(**encoder).load()
-    model.fit(
-        sentences,
-        flow_model_config=flow_model_config,
-        epochs=num_train_epochs,
-        batch_size=train_batch_size,
-        learning_rate=flow_learning_rate,
-        seed=seed,
-    )
+    settings: dict[str, Any] = {
+        "flow_model_config": flow_model_config,
+        "epochs": num_train_epochs,
+        "batch_size": train_batch_size,
+        "learning_rate": flow_learning_rate,
+        "seed": seed,
+    }
+    if embeddings is not None:
+        model.fit_dataset(embeddings, **settings)
+    else:
+        model.fit(sentences, **settings)
     model.save(path, overwrite=overwrite)
     assert model.record.flow is not None  # `fit` has just learned it
     steps = model.record.flow.training.settings["steps"]
-    click.echo(f"model written: {out} ({len(sentences)} sentences, {steps} steps)")
+    click.echo(f"model written: {out} ({count} sentences, {steps} steps)")

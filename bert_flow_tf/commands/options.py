@@ -191,12 +191,13 @@ def input_options(function: Command) -> Command:
     def command(*, input_file: str, input_format: str | None, column: str | None, **values: Any) -> Any:
         return function(source=SentenceInput(input_file, input_format, column), **values)
 
+    return with_options([file_option(required=True), *FORMAT_OPTIONS])(command)
+
+
+def file_option(*, required: bool) -> Decorator:
+    """`--input`, a file of sentences; the function gets it as `input_file`."""
     help_of_input = "Sentences: .txt, .tsv, .jsonl, .parquet; - is stdin."
-    options = [
-        click.option("--input", "input_file", required=True, metavar="FILE", help=help_of_input),
-        *FORMAT_OPTIONS,
-    ]
-    return with_options(options)(command)
+    return click.option("--input", "input_file", required=required, metavar="FILE", help=help_of_input)
 
 
 def _callback(convert: Callable[[str, str], Any]) -> Callable[[click.Context, click.Option, str | None], Any]:

@@ -69,13 +69,15 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The `_manifest.json` of a folder of embeddings.
 
-    `model` is a `BertFlow.fingerprint`; `parts` are by their files' names, and in the input's order.
+    `model` is a `BertFlow.fingerprint`; `shards` is the number of parts when none is missing; `parts` are by their
+    files' names, and in the input's order.
     """
 
     format_version: int = FORMAT_VERSION
     model: str
     embedding_size: int
     settings: Settings
+    shards: int
     parts: dict[str, Part]
 
 
@@ -239,7 +241,13 @@ class Job:
         problems = [f"{name}: {error}" for name, error in self.given.refused.items()]
         rows = sum(shard.span.rows for shard in self.given.shards)
         hidden = None if show_progress_bar is None else not show_progress_bar
-        manifest = Manifest(model=model, embedding_size=embedding_size, settings=self.settings, parts=trusted)
+        manifest = Manifest(
+            model=model,
+            embedding_size=embedding_size,
+            settings=self.settings,
+            shards=len(self.given.shards) + len(self.given.refused),
+            parts=trusted,
+        )
         with (
             owned(self.out),
             _Record(self.out / MANIFEST, manifest) as record,
@@ -258,7 +266,7 @@ class Job:
                     record.add(shard.name, outcome)
                 progress.update(shard.span.rows)
         if problems:
-            raise ShardsError(problems, len(self.given.shards) + len(self.given.refused))
+            raise ShardsError(problems, manifest.shards)
         return manifest
 
 

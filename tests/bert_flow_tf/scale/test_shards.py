@@ -71,6 +71,9 @@ def test_a_digest_is_of_the_rows_and_of_how_they_are_read(tmp_path):
     assert {*digests("b\ta\n1\t2\n3\t4\n")}.isdisjoint(before)
     assert {*digests("a\tb\n1\t2\n3\t4\n", keep=["b"])}.isdisjoint(before)
     assert {*digests("a\tb\n1\t2\n3\t4\n", column="b")}.isdisjoint(before)
+    (tmp_path / "x.jsonl").write_text('{"a": "1", "b": "2"}\n')
+    one, other = (cut([str(tmp_path / "x.jsonl")], column=column).shards[0].digest for column in "ab")
+    assert one != other
 
 
 def test_a_file_that_changes_after_it_was_cut_is_refused(tmp_path):
