@@ -17,7 +17,7 @@ from bert_flow_tf.commands.options import (
 )
 from bert_flow_tf.commands.outputs import made_result, own_file, pooled_embeddings, write_results
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
+from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
 from glow.config import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
@@ -126,13 +126,16 @@ def calibrate(
 def scores_table(result: "Calibrations", paper: Mapping[str, dict]) -> Table:
     """A row per calibration, scores times 100; where there are any, Table 5's rows beside them, by method."""
     names = ["auc"] if result.metric == "auc" else ["spearman", "pearson"]
+    from bert_flow_tf.results.comparisons import is_of_table5
+
+    note = "" if is_of_table5(result.model) else NOT_COMPARABLE
     rows = []
     for row in result.rows:
         cells: list[Entry] = [row.method, *(x100(getattr(row, name)) for name in names), number(row.k, 0)]
         cells += [x100(row.dev), x100(row.std), number(row.seconds, 1)]
         if paper:
             theirs = paper.get(row.method)
-            cells += [number(theirs["mean_x100"]), theirs["row"]] if theirs else [None, ""]
+            cells += [number(theirs["mean_x100"], note=note), theirs["row"]] if theirs else [None, ""]
         rows.append(cells)
     columns = ["calibration", *(METRIC_NAMES[name] for name in names), "k", "dev", "std", "seconds"]
     return Table([*columns, *(["paper", "its row"] if paper else [])], rows)

@@ -6,7 +6,7 @@ Their arguments are parts of the dict that `bert_flow_tf.results.collect.collect
 from collections.abc import Sequence
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.results.table import Cell, Entry, Table, count, difference, number
+from bert_flow_tf.results.table import NOT_COMPARABLE, Cell, Entry, Table, count, difference, number
 from glow.config import DEFAULT_CONFIG
 
 # Words, key of the measure, decimals.
@@ -89,7 +89,7 @@ def calibration_table(record: dict) -> Table:
                 number(row["dev_x100"]),
                 _score(row),
                 _difference(row, "none"),
-                number(paper.get("mean_x100")),
+                _papers(paper.get("mean_x100"), row["difference_from_paper_x100"]),
                 paper.get("row", ""),
                 _difference(row, "paper"),
                 _original(row["original"]),
@@ -109,11 +109,17 @@ def lexical_table(record: dict) -> Table:
             cells = [Cell(row["name"], note=note)]
             for column in ("edit distance", "gold"):
                 one = row[column]
-                cells += [number(one["value_x100"]), number(one["paper_x100"]), difference(one["difference_x100"])]
+                off = one["difference_x100"]
+                cells += [number(one["value_x100"]), _papers(one["paper_x100"], off), difference(off)]
             rows.append(cells)
     columns = ("Similarity", "Edit distance", "Table 6", "Δ Table 6", "Gold", "Table 6", "Δ Table 6")
     notes = [f"Undefined: {reason}." for reason in close["undefined"]]
     return Table(columns, rows, notes=notes).without_empty_columns()
+
+
+def _papers(value: float | None, off: float | None) -> Cell:
+    """A figure of the paper, and that it is of another encoder where nothing is set against it; 100 is of none."""
+    return number(value, note=NOT_COMPARABLE if value not in (None, 100.0) and off is None else "")
 
 
 def words_table(record: dict) -> Table:

@@ -265,6 +265,14 @@ def table5_row(record: Calibrations, method: str) -> dict | None:
     return {"row": name, "mean_x100": paper_tables()["table5_calibration_baselines"]["rows"][name]}
 
 
+def is_of_table5(model: Model | None) -> bool:
+    """Whether a model's embeddings are those of the paper's Table 5."""
+    return model is not None and (
+        (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
+        == ("base", None, "avg", PAPER_LENGTH)
+    )
+
+
 def compared_calibration(record: Calibrations, rows: Sequence[dict[str, Any]]) -> list[dict]:
     """The rows with `difference_from_none_x100`, `paper`, `original` and the differences from these.
 
@@ -272,11 +280,7 @@ def compared_calibration(record: Calibrations, rows: Sequence[dict[str, Any]]) -
     encoder on the same pairs, the flow's beside that of the paper's architecture, and only that encoder's differ.
     """
     none = next((row for row in rows if row["method"] == "none"), None)
-    model, data = record.model, record.data
-    is_papers = model is not None and (
-        (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
-        == ("base", None, "avg", PAPER_LENGTH)
-    )
+    model, data, is_papers = record.model, record.data, is_of_table5(record.model)
     place = task_title(data.task), "test", data.pairs.test, record.metric
     is_originals = model is not None and record.fit_on == "all" and _is_the_originals(model, *place)
     flows = {"none": None, "flow": record.flow_model_config}

@@ -30,6 +30,9 @@ class Cell:
         return text if self.spread is None else f"{text} ± {_formatted(self.spread, self.spec, minus)}"
 
 
+# Note of a figure of the paper beside one of another encoder.
+NOT_COMPARABLE = "BERT-base, not comparable"
+
 # Words stand for their cell, None for one that is missing.
 Entry = Cell | str | None
 

@@ -99,11 +99,11 @@ def test_calibrations_stand_beside_table_5(section):
         "cls. Source: calibration.json."
     )
     assert rows == [
-        "none - - 73.08 - 47.29 BERT-base - 73.08 0.00",
-        "sn+natsv 6 80.00 75.00 +1.92 63.51 + SN + NATSV (k=6) - - -",
+        "none - - 73.08 - 47.29 (BERT-base, not comparable) BERT-base - 73.08 0.00",
+        "sn+natsv 6 80.00 75.00 +1.92 63.51 (BERT-base, not comparable) + SN + NATSV (k=6) - - -",
         "whitening - - 79.00 +5.92 - - - -",
         "flow (config_l3_d3_w32; seeds 1, 2) - - 78.45 ± 0.07 (median 78.45, n = 2) +5.37 "
-        "65.62 BERT-base-flow (target) - 78.49 (seeds 1234, 2) -0.04",
+        "65.62 (BERT-base, not comparable) BERT-base-flow (target) - 78.49 (seeds 1234, 2) -0.04",
     ]
 
 
@@ -112,7 +112,7 @@ def test_correlations_of_the_close_pairs_stand_below_those_of_all(section):
     assert header == "Similarity Edit distance Table 6 Δ Table 6 Gold Table 6"
     assert rows == [
         "Gold similarity -24.55 -24.61 +0.06 100.00 100.00",
-        "BERT-induced similarity -30.00 -50.49 - 80.00 59.30",
+        "BERT-induced similarity -30.00 -50.49 (BERT-base, not comparable) - 80.00 59.30 (BERT-base, not comparable)",
         "Gold similarity (edit distance ≤ 4, 130 pairs) 3.00 - - - -",
         "Undefined: Gold similarity with gold: undefined.",
     ]
