@@ -91,23 +91,28 @@ def test_replicas_of_one_global_batch_learn_the_same(whole, small_source, tmp_pa
         np.testing.assert_allclose(value, weights(out)[name], rtol=0, atol=1e-5, err_msg=name)
 
 
-def test_killed_and_rerun_it_ends_in_the_same_bits(whole, small_source, tmp_path):
-    results, out = whole
-    text = tmp_path / "text.txt"
+def kill_after_five_steps(source, out, **changes):
+    """Leaves the folder of a run, in a process of its own, that was killed after its checkpoint of the fifth step."""
+    text = out.with_suffix(".txt")
     text.write_text("".join(f"{sentence}\n" for sentence in SENTENCES))
-    arguments = [f"--{name}={value}" for name, value in SETTINGS.items()]
-    command = ["pretrain", f"--bert_hub={small_source.encoder_dir.parent}", f"--text={text}", *arguments]
-    again = tmp_path / "encoder"
+    settings = {name: value for name, value in (SETTINGS | changes).items() if value is not None}
+    flags = {"bert_hub": source.encoder_dir.parent, "text": text, "out": out, **settings}
     process = subprocess.Popen(
-        [sys.executable, "-m", "bert_flow_tf.cli", *command, f"--out={again}"],
+        [sys.executable, "-m", "bert_flow_tf.cli", "pretrain", *(f"--{name}={flags[name]}" for name in flags)],
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
         stderr=subprocess.PIPE,
         text=True,
     )
-    small_runs.wait_for(run_folder(again) / "model.ckpt-5.index", process)
+    small_runs.wait_for(run_folder(out) / "model.ckpt-5.index", process)
     process.kill()
     process.communicate()
-    assert not again.exists()
+    assert not out.exists()
+
+
+def test_killed_and_rerun_it_ends_in_the_same_bits(whole, small_source, tmp_path):
+    results, out = whole
+    again = tmp_path / "encoder"
+    kill_after_five_steps(small_source, again)
     said = []
     resumed = run(small_source, again, report=said.append)
     # Killed before or after the dev loss of its checkpoint.
@@ -207,3 +212,11 @@ def test_by_the_clock_it_takes_the_steps_that_fit_and_says_where_they_end_in_the
     assert timed.steps >= 1 and time.monotonic() - began >= 1.2
     assert f"note: the time took {timed.steps} steps, which end in the warm-up of 1000000" in said
     assert timed.dev_losses["0"] == results.dev_losses["0"]
+
+
+def test_killed_and_rerun_it_takes_the_rest_of_its_minutes(small_source, tmp_path):
+    changes = {"steps": None, "minutes": 0.25, "dev_fraction": 0}
+    kill_after_five_steps(small_source, tmp_path / "timed", **changes)
+    results = run(small_source, tmp_path / "timed", **changes)
+    # The killed process took seconds to trace its first step; these are not taken again.
+    assert results.steps > 5 and results.stages["train"].seconds < 60 * changes["minutes"]
