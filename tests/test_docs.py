@@ -3,6 +3,7 @@
 import pathlib
 import re
 import shlex
+import shutil
 
 import numpy as np
 import pytest
@@ -30,8 +31,10 @@ def workplace(documented_encoder_dir, tmp_path_factory):
     rng = np.random.default_rng(0)
     lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(64)]
     (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
+    shutil.copy(documented_encoder_dir / "bert_config.json", folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setenv("BERT_FLOW_CACHE", str(folder / "cache"))
         patch.setattr(source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
         yield folder
 
@@ -43,11 +46,14 @@ def run_python(name):
     return names
 
 
-def run_commands(name, fewer_steps=None):
-    """Runs a snippet's `bert-flow` commands; a line that is none must be the one that looks up the data."""
+def run_commands(name, **fewer):
+    """Runs a snippet's `bert-flow` commands; a line that is none must be the one that looks up the data.
+
+    `fewer` are options' values in place of the snippet's.
+    """
     for line in _SNIPPETS[name].splitlines():
-        if fewer_steps:
-            line = re.sub(r"--steps \d+", f"--steps {fewer_steps}", line)
+        for option, value in fewer.items():
+            line = re.sub(rf"--{option} \d+", f"--{option} {value}", line)
         if line.startswith("GLUE_DIR="):
             assert "sample_glue_dir()" in line
             continue
@@ -58,7 +64,7 @@ def run_commands(name, fewer_steps=None):
 
 
 def test_every_snippet_is_run_by_a_test():
-    tested = {"adapt", "fit", "load", "tf.data", "commands", "calibrator", "reproduce", "study", "sides"}
+    tested = {"adapt", "fresh", "fit", "load", "tf.data", "commands", "calibrator", "reproduce", "study", "sides"}
     assert set(_SNIPPETS) == tested
     for guide in _HERE:
         fenced = re.findall(r"^```(?:bash|python)$", _GUIDES[guide], re.MULTILINE)
@@ -99,6 +105,8 @@ def test_tables_and_analyses_are_made_of_the_sample_data(workplace):
 
 def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):
     # One step more than its warm-up.
-    run_commands("adapt", fewer_steps=101)
+    run_commands("adapt", steps=101)
     assert (workplace / "my_export" / "1" / "saved_model.pb").is_file()
     assert (workplace / "encoders" / "mine" / "source.json").is_file()
+    run_commands("fresh", minutes=0.01)
+    assert "w1" in (workplace / "encoders" / "new" / "vocab.txt").read_text().split()
