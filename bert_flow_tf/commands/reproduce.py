@@ -15,12 +15,12 @@ from bert_flow_tf.commands.outputs import own, write_results
 from bert_flow_tf.errors import UserError, nearest
 from bert_flow_tf.paper.presets import PRESETS
 from bert_flow_tf.results import REPRODUCTION_FILE
-from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
+from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 
 if TYPE_CHECKING:
     from bert_flow_tf.data.sts_sets import SimilarityTask
     from bert_flow_tf.recipe.stages import Stage, Target
-    from bert_flow_tf.results.records import Reproduction
+    from bert_flow_tf.results.records import ReproducedTask, Reproduction
 
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
 
@@ -128,14 +128,16 @@ def rows_table(record: "Reproduction") -> Table:
 
     Beside them stand the figures of the paper and of the original's code, each where there is one to compare with.
     """
-    rows = []
+    rows, falls = [], False
     for task in record.tasks.values():
         for name, row in task.rows.items():
             scores = getattr(row, task.metric)
             seeds, paper, original = row.paper_seeds, row.paper, row.original
             metric = " ".join(filter(None, (METRIC_NAMES[task.metric], task.protocol)))
-            cells: list[Entry] = [task.title, metric, name]
-            cells += [x100(one) for one in (scores.mean, scores.std, scores.median)]
+            off = _off(scores.mean, task, name)
+            falls = falls or bool(fall(off))
+            cells: list[Entry] = [task.title, metric, name, number(100 * scores.mean, note=fall(off))]
+            cells += [x100(one) for one in (scores.std, scores.median)]
             cells += [
                 number(paper["mean_x100"] if paper else None),
                 number(seeds["mean_x100"], spread=seeds["std_x100"]) if seeds else None,
@@ -147,7 +149,17 @@ def rows_table(record: "Reproduction") -> Table:
         ("task", "metric", "row", "mean", "std", "median", "paper", "Table 8", "TF1 code"),
         rows,
         title=f"x100, {record.encoder}{nli}, seeds {', '.join(map(str, record.seeds))}",
+        notes=WHY_FLOW if falls else (),
     )
+
+
+def _off(mean: float, task: "ReproducedTask", name: str) -> float | None:
+    """A row's mean, x100, less that of the row of its pooling without a flow; None without one."""
+    of = PRESETS[name]
+    plain = next((row for row in task.rows if (PRESETS[row].flow, PRESETS[row].pooling) == (None, of.pooling)), None)
+    if of.flow is None or plain is None:
+        return None
+    return 100 * (mean - getattr(task.rows[plain], task.metric).mean)
 
 
 def _environment(encoder: Mapping[str, str | None], *, glue_dir: str, out: pathlib.Path, nli: bool) -> dict[str, str]:

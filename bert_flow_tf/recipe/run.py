@@ -47,9 +47,12 @@ from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, St
 from bert_flow_tf.recipe.worker import Worker
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, TaskScores
 from bert_flow_tf.results.records import Scores as ScoresRecord
-from bert_flow_tf.results.table import Table, number, x100
+from bert_flow_tf.results.table import WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, TRAIN_RESULTS_FILE, latest_checkpoint, remove_run
 from bert_flow_tf.runs.record import made_by
+
+# End of the title of what is scored with a flow.
+_WITH_FLOW = " + flow"
 
 
 class StageFailed(Exception):
@@ -182,17 +185,20 @@ def _record(scores: Scores, task: Target, predictions: pathlib.Path) -> ScoresRe
 
 def table(results: Sequence[tuple[Stamp, bool]]) -> Table:
     """Each stage's Pearson and Spearman x100 and its seconds, of its stamp and whether it was done before."""
-    rows = [
-        [
-            stamp.title,
-            *map(x100, (stamp.pearson, stamp.spearman)),
-            number(stamp.seconds, 1),
-            "done before" if was_done else "",
-        ]
-        for stamp, was_done in results
-    ]
+    scores = {stamp.title: stamp.spearman for stamp, _ in results}
+    rows: list[list[Entry]] = []
+    changes = []
+    for stamp, was_done in results:
+        plain = scores.get(stamp.title.removesuffix(_WITH_FLOW)) if stamp.title.endswith(_WITH_FLOW) else None
+        off = None if plain is None or stamp.spearman is None else 100 * (stamp.spearman - plain)
+        if off is not None:
+            changes.append(f"{off:+.2f} {stamp.title.removesuffix(_WITH_FLOW)}")
+        marks = filter(None, (fall(off), "done before" if was_done else ""))
+        scored = map(x100, (stamp.pearson, stamp.spearman))
+        rows.append([stamp.title, *scored, number(stamp.seconds, 1), ", ".join(marks)])
+    notes = (f"Spearman with the flow: {'; '.join(changes)}.", *WHY_FLOW) if changes else ()
     total = ["total", None, None, number(sum(stamp.seconds for stamp, _ in results), 1), ""]
-    return Table(("stage", "Pearson", "Spearman", "seconds", ""), [*rows, total], has_total=True)
+    return Table(("stage", "Pearson", "Spearman", "seconds", ""), [*rows, total], notes=notes, has_total=True)
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:

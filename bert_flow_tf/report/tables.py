@@ -6,7 +6,7 @@ Their arguments are parts of the dict that `bert_flow_tf.results.collect.collect
 from collections.abc import Sequence
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.results.table import NOT_COMPARABLE, Cell, Entry, Table, count, difference, number
+from bert_flow_tf.results.table import NOT_COMPARABLE, Cell, Entry, Table, count, difference, fall, number
 from glow.config import DEFAULT_CONFIG
 
 # Words, key of the measure, decimals.
@@ -180,7 +180,9 @@ def listed(values: Sequence[int]) -> str:
 
 
 def _difference(row: dict, other: str) -> Cell:
-    return difference(row[f"difference_from_{other}_x100"])
+    off = row[f"difference_from_{other}_x100"]
+    is_marked = other in ("baseline", "none") and fall(off)
+    return difference(off, note="a fall" if is_marked else "")
 
 
 def _embedding(row: dict) -> Cell:

@@ -8,6 +8,14 @@ from collections.abc import Sequence
 from bert_flow_tf.files.markup import markdown_text
 
 METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC"}
+# x100.
+_FALL = 0.5
+# Why it may be.
+WHY_FLOW = (
+    "A flow helps where embeddings lie in a cone, as masked language modelling leaves them: run_scripts/paper_effect.sh"
+    " shows it.",
+    "An encoder that has learned sentence similarity, as the demo encoder has, may gain nothing, or lose.",
+)
 _GAP, _MINUS = "  ", "−"
 
 
@@ -47,9 +55,14 @@ def x100(fraction: float | None) -> Cell:
     return number(None if fraction is None else 100 * fraction)
 
 
-def difference(value: float | None) -> Cell:
+def difference(value: float | None, *, note: str = "") -> Cell:
     """A cell with a sign, unless it rounds to zero, and two decimals."""
-    return Cell(value, "+.2f")
+    return Cell(value, "+.2f", note=note)
+
+
+def fall(off: float | None) -> str:
+    """Note of a score times 100 that is lower by more than half a point; "" of any other."""
+    return f"falls by {-off:.2f}" if off is not None and off < -_FALL else ""
 
 
 def count(value: int | None) -> Cell:

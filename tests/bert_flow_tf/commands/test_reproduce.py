@@ -5,6 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from bert_flow_tf.commands.reproduce import rows_table
+from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.results.records import Reproduction
 from tests.bert_flow_tf.commands.reproductions import COSINES, GOLD, stand_in_workplace
 from tests.refusals import bert_flow
 
@@ -173,3 +176,16 @@ def test_folder_that_is_called_like_the_papers_encoder_is_not_compared_with_it(w
     outcome = reproduce(workplace, "--rows=avg", f"--bert_hub={encoder}")
     assert outcome.exit_code == 0, outcome.output
     assert "paper" not in record_of(workplace)["tasks"]["stsb"]["rows"]["avg"]
+
+
+def test_a_fall_by_the_flow_is_marked(workplace):
+    assert reproduce(workplace, "--rows=last2avg,flow-target").exit_code == 0
+    path = workplace.root / "out/reproduction.json"
+    record = read_json(path, Reproduction, expected="a reproduction")
+    assert "falls" not in rows_table(record).to_text()
+    values = json.loads(path.read_text())
+    values["tasks"]["stsb"]["rows"]["last2avg"]["spearman"]["mean"] += 0.006
+    path.write_text(json.dumps(values))
+    lines = rows_table(read_json(path, Reproduction, expected="a reproduction")).to_text().splitlines()
+    assert ["(falls by 0.60)" in line for line in lines if "target" in line or "last2avg" in line] == [False, True]
+    assert "in a cone" in lines[-2]

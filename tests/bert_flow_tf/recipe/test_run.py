@@ -386,6 +386,18 @@ def test_table_has_scores_times_100_and_says_what_was_done_before():
     ]
 
 
+@pytest.mark.parametrize(("spearman", "mark"), [(0.815, "falls by 0.53"), (0.816, ""), (0.9, "")])
+def test_table_marks_a_fall_by_the_flow_and_says_why_it_may_be(spearman, mark):
+    stamps = [
+        (Stamp("finished", f"STS-B, avg{flow}", {}, seconds=8.0, pearson=0.8, spearman=score), False)
+        for flow, score in (("", 0.82034), (" + flow", spearman))
+    ]
+    _, _, _, row, _, _, changes, *why = table(stamps).to_text().splitlines()
+    assert row.partition("8.0")[2].strip() == mark
+    assert changes == f"Spearman with the flow: {100 * (spearman - 0.82034):+.2f} STS-B, avg."
+    assert "in a cone" in why[0]
+
+
 @pytest.mark.parametrize(("module", "script"), [("run", "siamese_then_flow.sh"), ("effect", "paper_effect.sh")])
 def test_help_needs_no_tensorflow_and_is_that_of_the_script(module, script):
     use = f"from bert_flow_tf.recipe.{module} import main; main(['-h'])"

@@ -75,6 +75,13 @@ def test_a_figure_of_the_paper_names_its_row_and_where_that_is_not_a_table(repor
     assert "70.72 (BERT-base-flow (README)) +10.28" in lines(tables.scores_table([row]))[2]
 
 
+@pytest.mark.parametrize(("off", "shown"), [(-0.51, " -0.51 (a fall) "), (-0.5, " -0.50 -"), (5.0, " +5.00 -")])
+def test_a_fall_by_a_flow_is_marked(report, off, shown):
+    row = report["scores"][0] | {"baseline": {"mean_x100": 80.0, "std_x100": None, "n": 1}}
+    row |= {"difference_from_baseline_x100": off}
+    assert shown in lines(tables.scores_table([row]))[2] + " "
+
+
 def test_a_task_of_several_sets_has_a_column_for_each(section):
     title, header, _, plain, _ = lines(section["scores"].tables[1])
     assert title == "STS-12 by its sets: Spearman × 100, the mean where there are several seeds."
