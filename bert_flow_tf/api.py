@@ -1,6 +1,8 @@
 """BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
 
+import dataclasses
 import hashlib
+import math
 import os
 import pathlib
 import sys
@@ -20,6 +22,7 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, refusing_long_names
+from bert_flow_tf.evaluation.change import Change, change_by
 from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.ownership import owned, unchanged
 from bert_flow_tf.files.sentence_files import PART, sentence_list
@@ -38,7 +41,24 @@ from glow.folded import FoldedFlow, can_fold
 
 # The original's flow on the STS Benchmark takes 269.
 _FEW_STEPS = 100
+# What a flow gets where nobody says how long it learns.
+_ENOUGH_STEPS = 300
+# Sentences held out to measure what a flow changes; of fewer, measures say little, and of more no more.
+_HELD_OUT = range(10, 1001)
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """How a flow learned.
+
+    Attributes:
+      losses: float32 [steps], each step's loss before it, in bits per dimension.
+      change: what it changes of the space, on sentences that were held out; None without any.
+    """
+
+    losses: np.ndarray
+    change: Change | None
 
 
 class BertFlow:
@@ -70,6 +90,7 @@ class BertFlow:
       pooled: callable from token tensors to embeddings before the flow, in `dtype`.
       encoder, flow: `SentenceEncoder`, float32, and `glow.flow.Glow` or None.
       tokenizer: `Tokenizer`.
+      history_: `History` of the last `fit` or `fit_dataset`; None before.
     """
 
     def __init__(
@@ -90,6 +111,7 @@ class BertFlow:
         self.encoder = model.encoder
         self.dtype = dtype
         self.pooled = self.encoder.rounded_to_bfloat16() if dtype == "bfloat16" else self.encoder
+        self.history_: History | None = None
         self._use(model, record)
 
     def _use(self, model: SiameseBertFlow, record: Model) -> None:
@@ -444,22 +466,27 @@ class BertFlow:
         sentences: Iterable[str],
         *,
         flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
-        epochs: float = 1.0,
+        epochs: float | None = None,
         batch_size: int = 64,
         learning_rate: float = 1e-3,
         seed: int = 1234,
+        dev_fraction: float = 0.05,
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
         """The model itself, after learning a new flow on the sentences: no labels, the encoder stays as it is.
 
         `glow.FlowCalibrator` on the sentences' embeddings, computed once, without dropout: what `run_siamese --flow=1
         --flow_loss=1 --num_examples=0 --cache_embeddings` learns from pairs, whose two losses it adds. Without the last
-        of these flags the flow sees the original's dropout. On an exception the model stays as it was.
+        of these flags the flow sees the original's dropout. On an exception the model stays as it was. `history_` says
+        what the flow changes of the space.
 
         Args:
           sentences: each counts as often as it occurs.
           flow_model_config: name of a shipped configuration, or a JSON file.
-          epochs, batch_size, learning_rate, seed, show_progress_bar: as of `glow.FlowCalibrator`.
+          epochs: None for one, or as many as give 300 steps.
+          batch_size, learning_rate, seed, show_progress_bar: as of `glow.FlowCalibrator`.
+          dev_fraction: of the different sentences, which are held out to measure `history_.change`: 1,000 at most, and
+            none where that were fewer than 10.
 
         Raises:
           UserError: too few sentences for a step, an invalid argument, or a loss that is not finite.
@@ -472,20 +499,28 @@ class BertFlow:
                 f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step "
                 "(see batch_size)"
             )
-        settings: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+        held_out = _held_out(sentences, dev_fraction, batch_size, seed)
+        kept = [sentence for sentence in sentences if sentence not in held_out]
+        settings = _settings(epochs, batch_size, learning_rate, len(kept))
 
         def learn(calibrator: "glow.FlowCalibrator") -> None:
-            pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
-            calibrator.fit(stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length))
+            calibrator.fit(self._pooled(kept))
 
-        return self._learn(learn, len(sentences), flow_model_config, settings, seed, show_progress_bar)
+        return self._learn(
+            learn, len(kept), flow_model_config, settings, seed, show_progress_bar, held_out=sorted(held_out)
+        )
+
+    def _pooled(self, sentences: Sequence[str]) -> np.ndarray:
+        """float32 [n, D]: the sentences before the flow, by the encoder's batches alone."""
+        pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
+        return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
 
     def fit_dataset(
         self,
         folder: str | os.PathLike,
         *,
         flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
-        epochs: float = 1.0,
+        epochs: float | None = None,
         batch_size: int = 64,
         learning_rate: float = 1e-3,
         seed: int = 1234,
@@ -516,13 +551,13 @@ class BertFlow:
             )
         if parts.manifest.settings.normalize_embeddings:
             raise UserError(f"{folder}: found embeddings of norm 1, expected them as the encoder gives them")
-        settings: dict[str, Any] = {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+        settings = _settings(epochs, batch_size, learning_rate, parts.rows)
 
         def learn(calibrator: "glow.FlowCalibrator") -> None:
-            left = int(parts.rows * epochs)
+            left = int(parts.rows * settings["epochs"])
             if left < batch_size:
                 raise ValueError(
-                    f"found {left} rows in {epochs} epochs, expected at least the {batch_size} of one step"
+                    f"found {left} rows in {settings['epochs']} epochs, expected at least the {batch_size} of one step"
                 )
             generator = np.random.default_rng([seed, 2])
             hidden = None if show_progress_bar is None else not show_progress_bar
@@ -545,6 +580,7 @@ class BertFlow:
         settings: dict[str, Any],
         seed: int,
         show_progress_bar: bool | None,
+        held_out: Sequence[str] = (),
     ) -> "BertFlow":
         """The model itself, with the flow that `learn` has a new calibrator learn; see `fit`."""
         # Loaded where it is used: it brings scikit-learn.
@@ -562,10 +598,12 @@ class BertFlow:
                 "use more sentences, or more epochs",
                 stacklevel=3,
             )
+        change = change_by(flow, self._pooled(held_out)) if held_out else None
         learned = {"sentences": rows, "steps": steps, "dtype": self.dtype, **settings}
         training = Training(settings=learned, seed=seed)
         record = msgspec.structs.replace(self.record, flow=flow_record(flow.config, training))
         self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
+        self.history_ = History(calibrator.losses_, change)
         return self
 
     @refusing_long_names()
@@ -633,6 +671,25 @@ class BertFlow:
         from bert_flow_tf.serving.export import export
 
         return export(self, out_dir, **options)
+
+
+def _held_out(sentences: Sequence[str], fraction: float, batch_size: int, seed: int) -> set[str]:
+    """So much of the different sentences; none where that is few, or leaves less than a step."""
+    if not 0 <= fraction < 1:
+        raise ArgumentError(f"dev_fraction: found {fraction}, expected a number from 0 to below 1")
+    different = sorted(set(sentences))
+    count = min(int(fraction * len(different)), _HELD_OUT[-1])
+    if count not in _HELD_OUT:
+        return set()
+    chosen = np.random.default_rng([seed, 3]).choice(len(different), count, replace=False)
+    found = {different[i] for i in chosen}
+    return found if sum(sentence not in found for sentence in sentences) >= batch_size else set()
+
+
+def _settings(epochs: float | None, batch_size: int, learning_rate: float, rows: int) -> dict[str, Any]:
+    if epochs is None:
+        epochs = float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
+    return {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
 
 
 def _arrays(variables: Mapping[str, tf.Variable]) -> Iterator[tuple[str, np.ndarray]]:

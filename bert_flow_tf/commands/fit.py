@@ -1,6 +1,6 @@
 """`bert-flow fit`: a flow learned on one's own sentences, saved with its encoder."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,10 +18,33 @@ from bert_flow_tf.commands.options import (
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import SAVED_MODEL
+from bert_flow_tf.results.table import Entry, Table, number
 from bert_flow_tf.scale.parts import Parts
 from glow.config import DEFAULT_CONFIG
 
+if TYPE_CHECKING:
+    from bert_flow_tf.evaluation.change import Change
+
 _POSITIVE = Number(0, min_open=True)
+
+
+def change_table(change: "Change") -> Table:
+    """What a flow changes, a measure per row, and below it whether there was anything to gain."""
+    before, after = change.before, change.after
+    rows: list[list[Entry]] = [
+        ["mean cosine of random pairs", number(before.mean_cosine), number(after.mean_cosine)],
+        ["top direction's share of variance", number(before.centred_top_share), number(after.centred_top_share)],
+        ["effective rank", number(before.effective_rank, 1), number(after.effective_rank, 1)],
+        ["bits per dimension", number(change.gaussian_bits_per_dim), number(change.flow_bits_per_dim)],
+    ]
+    notes = ["Bits: of the embeddings, under a Gaussian with diagonal covariance and under the flow."]
+    if not change.is_worth_it:
+        notes.append(
+            "These embeddings lie in no cone: a flow has little to undo, and cosines may be better without it "
+            "(bert-flow evaluate shows it where there are scores)."
+        )
+    columns = (f"{before.embeddings:,} sentences that were held out", "before", "with the flow")
+    return Table(columns, rows, notes=notes)
 
 
 @click.command()
@@ -32,7 +55,7 @@ _POSITIVE = Number(0, min_open=True)
 @click.option("--embeddings", metavar="DIR", help="In place of --input: what `encode --bert_hub … --out DIR` wrote.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @click.option("--flow_model_config", callback=flow_config_name, default=DEFAULT_CONFIG, metavar="NAME|FILE")
-@click.option("--num_train_epochs", type=_POSITIVE, default=1.0, metavar="X")
+@click.option("--num_train_epochs", type=_POSITIVE, metavar="X", help="[default: 1, or enough for 300 steps]")
 @click.option("--train_batch_size", type=WholeNumber(1), default=64, metavar="N", help="Sentences per step.")
 @click.option("--flow_learning_rate", type=_POSITIVE, default=1e-3, metavar="X")
 @click.option("--seed", type=WholeNumber(0), default=1234, metavar="N")
@@ -44,7 +67,7 @@ def fit(
     embeddings: str | None,
     out: str,
     flow_model_config: str,
-    num_train_epochs: float,
+    num_train_epochs: float | None,
     train_batch_size: int,
     flow_learning_rate: float,
     seed: int,
@@ -96,6 +119,11 @@ def fit(
     else:
         model.fit(sentences, **settings)
     model.save(path, overwrite=overwrite)
-    assert model.record.flow is not None  # `fit` has just learned it
-    steps = model.record.flow.training.settings["steps"]
+    assert model.record.flow is not None and model.history_ is not None  # `fit` has just learned it
+    learned = model.record.flow.training.settings
+    steps, epochs = learned["steps"], learned["epochs"]
+    if num_train_epochs is None and epochs != 1:
+        click.echo(f"{epochs:g} epochs, so that a flow of so few sentences learns long enough (--num_train_epochs)")
+    if model.history_.change is not None:
+        click.echo(change_table(model.history_.change).to_text())
     click.echo(f"model written: {out} ({count} sentences, {steps} steps)")

@@ -146,6 +146,26 @@ def test_fit_learns_a_flow_that_is_the_same_for_the_same_seed_and_encode_follows
     assert np.abs(other.encode(SENTENCES) - learned).max() > 1e-3
 
 
+def test_fit_learns_long_enough_and_says_what_changes_on_sentences_that_it_has_not_learned(tiny_encoder_dir, flow_file):
+    sentences = [f"w{i} w{j}" for i in range(20) for j in range(12)]
+    options = {"batch_size": 32, "flow_model_config": flow_file, "dev_fraction": 0.1}
+    model = plain(tiny_encoder_dir).fit([*sentences, *sentences], **options)
+    settings = model.record.flow.training.settings
+    # Of 240 different sentences 24 are held out, wherever they occur.
+    assert (settings["sentences"], settings["epochs"]) == (432, 23)
+    assert settings["steps"] == len(model.history_.losses) == 310
+    change = model.history_.change
+    assert (change.before.embeddings, change.after.embeddings) == (24, 24)
+    pairs = np.corrcoef(change.before.spectrum, change.after.spectrum)
+    assert pairs[0, 1] < 1
+    assert change.flow_bits_per_dim == pytest.approx(float(model.history_.losses[-10:].mean()), abs=0.5)
+    assert model.fit(sentences, **options | {"dev_fraction": 0}).history_.change is None
+    # 6 would be held out: too few to measure anything.
+    assert model.fit(sentences, **options | {"dev_fraction": 0.025}).history_.change is None
+    with user_error("dev_fraction: found 1"):
+        model.fit(sentences, **options | {"dev_fraction": 1})
+
+
 def test_fit_that_diverges_leaves_the_model_as_it_was(tiny_encoder_dir, flow_file):
     model = plain(tiny_encoder_dir)
     expected = model.encode(SENTENCES)

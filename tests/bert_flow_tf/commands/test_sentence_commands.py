@@ -25,7 +25,8 @@ def sentences_file(tmp_path_factory):
 def fit_arguments(tiny_encoder_dir, sentences_file, tmp_path_factory):
     flow = small_flow_file(tmp_path_factory.mktemp("flow"))
     arguments = ["--bert_hub", tiny_encoder_dir, "--sentence_embedding_type", "avg-last-2", "--max_seq_length", 8]
-    return [*arguments, "--input", sentences_file, "--train_batch_size", 8, "--flow_model_config", flow]
+    arguments += ["--num_train_epochs", 1, "--train_batch_size", 8, "--flow_model_config", flow]
+    return [*arguments, "--input", sentences_file]
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,20 @@ def saved(fit_arguments, tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected(saved):
     return BertFlow.from_pretrained(saved).encode(SENTENCES)
+
+
+def test_fit_prints_what_changes_on_sentences_that_it_holds_out(fit_arguments, tmp_path):
+    path, out = tmp_path / "many.txt", tmp_path / "model"
+    path.write_text("".join(f"w{i} w{j}\n" for i in range(20) for j in range(12)))
+    said = succeeds("fit", *fit_arguments[:-1], path, "--out", out).splitlines()
+    assert said[0].split("  ")[0] == "12 sentences that were held out"
+    assert [line.split("  ")[0] for line in said[2:6]] == [
+        "mean cosine of random pairs",
+        "top direction's share of variance",
+        "effective rank",
+        "bits per dimension",
+    ]
+    assert said[-1] == f"model written: {out} (240 sentences, 28 steps)"
 
 
 def test_encode_writes_what_the_model_gives_to_a_file_and_to_standard_output(saved, sentences_file, expected, tmp_path):

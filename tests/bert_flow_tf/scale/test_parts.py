@@ -31,7 +31,9 @@ def folder(model, tmp_path_factory):
 def _fitted(tiny_encoder_dir, learn, **settings):
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
     with pytest.warns(UserWarning, match="fewer than 100"):
-        return getattr(model, learn)(**{"flow_model_config": "config_l2_d2_w32", "batch_size": 16} | settings)
+        return getattr(model, learn)(
+            **{"flow_model_config": "config_l2_d2_w32", "batch_size": 16, "epochs": 1} | settings
+        )
 
 
 def test_an_epoch_has_every_row_once_in_another_order_each_time(model, folder):
@@ -56,7 +58,7 @@ def test_the_flow_learns_what_it_learns_in_memory_and_the_same_bits_again(tiny_e
 
     streamed, again = (learned(learn="fit_dataset", folder=folder, seed=1) for _ in range(2))
     assert streamed.fingerprint == again.fingerprint
-    in_memory = learned(learn="fit", sentences=SENTENCES, seed=1)
+    in_memory = learned(learn="fit", sentences=SENTENCES, seed=1, dev_fraction=0)
     before = _fitted(tiny_encoder_dir, "fit", sentences=SENTENCES, learning_rate=1e-9)
     losses = [float(model.bits_per_dim(SENTENCES).mean()) for model in (streamed, in_memory, before)]
     assert abs(losses[0] - losses[1]) < 0.05 * (losses[2] - losses[1]), losses
@@ -85,7 +87,7 @@ def test_what_is_not_this_encoders_is_refused(tiny_encoder_dir, model, folder, t
 
 def test_the_command_learns_from_a_folder_and_refuses_what_is_incomplete(tiny_encoder_dir, folder, tmp_path):
     command = ("fit", "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--flow_model_config", "config_l2_d2_w32")
-    learning = (*command, "--train_batch_size", 16)
+    learning = (*command, "--train_batch_size", 16, "--num_train_epochs", 1)
     with pytest.warns(UserWarning, match="fewer than 100"):
         said = succeeds(*learning, "--embeddings", folder, "--out", tmp_path / "model")
     assert said == f"model written: {tmp_path / 'model'} (300 sentences, 18 steps)\n"
