@@ -60,6 +60,8 @@ setup(
         # What `bert-flow encode` needs for Parquet, and `bert_flow_tf.mteb_model` for MTEB.
         "parquet": ["pyarrow"],
         "mteb": ["mteb>=2"],
+        # For addresses as input; a file system may need its own package beside it: s3fs, gcsfs, aiohttp.
+        "remote": ["fsspec"],
         # For `bert-flow encode --workers`; no other version was tried, and early ones ask nobody for a token.
         "scale": ["ray~=2.60.0", "pyarrow"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],

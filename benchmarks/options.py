@@ -18,6 +18,7 @@ class Options:
       repeats: times that each side of a comparison is measured.
       threads: CPUs that every process of a benchmark, ours and theirs, may use.
       quick: small sizes, to see that all works; the figures are no results.
+      sentences: the larger number of `scale`, whose memory is compared with that of 10,000.
     """
 
     glue_dir: str
@@ -25,6 +26,7 @@ class Options:
     repeats: int = 3
     threads: int = 1
     quick: bool = False
+    sentences: int = 40_000
 
 
 def limit_threads(threads: int) -> None:

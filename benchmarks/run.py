@@ -44,6 +44,7 @@ BENCHMARKS = {
     "encoder_steps": ("what each optimisation of encode gained", False),
     "start_up": ("time from the start of a process to its first embedding", False),
     "growth": ("time and memory of encoding 1k, 10k and 100k sentences", False),
+    "scale": ("embedding into a folder: by two workers, beside encode, and its memory", False),
 }
 # A machine with a higher load per CPU in use is called busy.
 BUSY = 0.25
@@ -67,6 +68,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="times that each side is measured (default: 3)")
     parser.add_argument("--threads", type=int, help="CPUs that each process may use (default: all)")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything works; no results")
+    parser.add_argument(
+        "--sentences", type=int, default=40_000, metavar="N", help="scale's larger number (default: 40000)"
+    )
     parser.add_argument("--summary", action="store_true", help="judge the figures; exit status 1 if a target is missed")
     parser.add_argument(
         "--from_results", action="store_true", help="with --summary: run nothing, read the files in --out_dir"
@@ -105,6 +109,10 @@ def _names(only: str | None) -> list[str]:
 def _options(arguments: argparse.Namespace, names: list[str]) -> Options:
     if arguments.repeats < 1:
         raise UserError(f"--repeats: found {arguments.repeats}, expected 1 or more")
+    if arguments.sentences <= 10_000:
+        raise UserError(
+            f"--sentences: found {arguments.sentences}, expected more than 10000, which it is compared with"
+        )
     threads = usable_cpus() if arguments.threads is None else arguments.threads
     limit_threads(threads)
     glue_dir = os.path.abspath(arguments.glue_dir)
@@ -115,7 +123,7 @@ def _options(arguments: argparse.Namespace, names: list[str]) -> Options:
             )
     # Processes are started from the repository's root.
     bert_hub = os.path.abspath(arguments.bert_hub) if os.path.isdir(arguments.bert_hub) else arguments.bert_hub
-    return Options(glue_dir, bert_hub, arguments.repeats, threads, arguments.quick)
+    return Options(glue_dir, bert_hub, arguments.repeats, threads, arguments.quick, arguments.sentences)
 
 
 def _folders(name: str) -> tuple[str, ...]:

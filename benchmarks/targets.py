@@ -95,6 +95,9 @@ TARGETS = (
     Target("start_up", "seconds", "start-up to the first embedding", False, 12.0, unit=" s"),
     Target("growth", "time_deviation", "time per sentence at 1k and 100k, off that at 10k", False, 10.0, unit="%"),
     Target("growth", "memory_ratio", "peak memory at 100k sentences to that at 10k", False, 1.1),
+    Target("scale", "efficiency", "two workers, their rate to twice that of one", True, 0.9, unit=""),
+    Target("scale", "overhead_percent", "a folder of shards, slower than one file", False, 5.0, unit="%"),
+    Target("scale", "memory_ratio", "peak memory of a folder of more sentences to that of 10k", False, 1.1),
 )
 
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import cannot_be_read, open_file
+from bert_flow_tf.files.remote import is_remote, open_remote
 
 STDIN = "-"
 FORMATS = {".txt": "text", ".tsv": "tsv", ".jsonl": "jsonl", ".parquet": "parquet"}
@@ -48,7 +49,7 @@ def read_sentences(
     1. A line of JSON holds an object. Nothing is quoted in text and TSV, and an empty line is an empty sentence.
 
     Args:
-      path: the file; `-` is standard input.
+      path: the file, or its address (see `files.remote`); `-` is standard input.
       file_format: one of the values of `FORMATS`; None for what the file's ending says, and text for standard input.
       columns: list of column names, keys, or numbers in TSV; None for `sentence`. Text has none.
 
@@ -120,8 +121,11 @@ def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
     return formats[ending]
 
 
-def _open(path: Path) -> BinaryIO:
-    return sys.stdin.buffer if str(path) == STDIN else open_file(path, _EXPECTED, is_stream=True)
+def open_sentences(path: Path, *, is_stream: bool = True) -> BinaryIO:
+    """A file or address, or standard input, open for reading; `is_stream` as of `files.reading.open_file`."""
+    if str(path) == STDIN:
+        return sys.stdin.buffer
+    return open_remote(str(path)) if is_remote(path) else open_file(path, _EXPECTED, is_stream=is_stream)
 
 
 def read_lines(
@@ -146,7 +150,7 @@ def tsv_has_names(columns: Sequence[str]) -> bool:
 
 
 def _lines(path: Path, name: str, span: Span | None = None) -> Iterator[str]:
-    with _open(path) as stream:
+    with open_sentences(path) as stream:
         try:
             lines: Iterable[bytes] = stream
             if span is not None:
@@ -242,6 +246,8 @@ def open_parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[Any]
         # Parquet is read from its end: standard input is taken whole.
         if str(path) == STDIN:
             source = pyarrow.BufferReader(sys.stdin.buffer.read())
+        elif is_remote(path):
+            source = open_sentences(path)
         else:
             source = path
             open_file(path, _EXPECTED).close()

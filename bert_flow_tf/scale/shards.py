@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.embedding_files import EMBEDDING
-from bert_flow_tf.files.reading import cannot_be_read, open_file
+from bert_flow_tf.files.reading import cannot_be_read
+from bert_flow_tf.files.remote import is_remote, matching, version_of
 from bert_flow_tf.files.sentence_files import (
     FORMATS,
     PART,
@@ -20,6 +20,7 @@ from bert_flow_tf.files.sentence_files import (
     Span,
     format_of_ending,
     open_parquet,
+    open_sentences,
     read_lines,
     read_parquet_rows,
     tsv_has_names,
@@ -40,7 +41,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
       name: of the file that its embeddings go to; the order of names is that of the input.
       path, file_format, column, kept, span: as of `files.sentence_files.read_lines`.
       digest: SHA-256 of its bytes and of how they are read; of Parquet, of the file's and of the rows' numbers.
-      stamp: size and time of the file when it was cut.
+      stamp: `_stamp` of the file when it was cut.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Shard(msgspec.Struct, frozen=True, kw_only=True):
     kept: tuple[str, ...]
     span: Span
     digest: str
-    stamp: tuple[int, int]
+    stamp: str
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +69,8 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
 def input_paths(inputs: Path | Iterable[Path]) -> list[str]:
     """Paths of the files that one path or pattern, as of `glob`, or several name; a pattern's in their names' order.
 
+    Each may be an address, see `files.remote`.
+
     Raises:
       UserError: there is no such file, no file fits a pattern, or one is named twice.
     """
@@ -77,7 +80,10 @@ def input_paths(inputs: Path | Iterable[Path]) -> list[str]:
         if os.path.lexists(name) or name == STDIN or not glob.has_magic(name):
             paths.append(name)
             continue
-        found = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
+        if is_remote(name):
+            found = matching(name)
+        else:
+            found = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
         if not found:
             raise UserError(f"{name}: found no file of such a name, expected files of sentences")
         paths += found
@@ -114,7 +120,7 @@ def cut(
     for number, path in enumerate(paths):
         if path == STDIN:
             raise ArgumentError("input: found standard input, expected files, which can be cut")
-        if not os.path.exists(path):
+        if not is_remote(path) and not os.path.exists(path):
             raise UserError(f"{path}: no such file, expected {_EXPECTED}")
         kind = file_format or format_of_ending(path, FORMATS, "input_format")
         if kind == "text" and column is not None:
@@ -125,8 +131,7 @@ def cut(
         if kind == "text" and kept != ("sentence",):
             raise ArgumentError(f"keep: found {','.join(kept)} for text, which has no columns, expected none")
         try:
-            status = os.stat(path)
-            stamp = status.st_size, status.st_mtime_ns
+            stamp = _stamp(path)
             columns = list(dict.fromkeys([column or "sentence", *kept]))
             if kind == "parquet":
                 found = _cut_parquet(path, columns, kept, shard_rows, kinds)
@@ -163,11 +168,12 @@ def cut(
 def _cut_lines(path: str, kind: str, columns: Sequence[str], shard_rows: int) -> Iterator[tuple[Span, str]]:
     """Yields each span of a file of lines, and a digest of what is read there."""
     first, where = 1, "[]"
-    with open_file(path, _EXPECTED) as stream:
+    if kind == "tsv" and tsv_has_names(columns):
+        header = next(read_lines(path, file_format="text", column=None, kept=(), span=Span(1, 1)), [""])
+        where, first = str(tsv_positions(columns, path, header[0])), 2
+    with open_sentences(path, is_stream=False) as stream:
         try:
-            if kind == "tsv" and tsv_has_names(columns):
-                header = next(read_lines(path, file_format="text", column=None, kept=(), span=Span(1, 1)), [""])
-                where, first = str(tsv_positions(columns, path, header[0])), 2
+            for _ in range(1, first):
                 stream.readline()
             while True:
                 offset = stream.tell()
@@ -196,10 +202,27 @@ def _cut_parquet(
         if kinds.get(name, kind) != kind:
             raise UserError(f"{path}: {name}: found {kind}, expected {kinds[name]}, as in the first file")
     kinds.update(found)
-    digest = file_digest(path)
+    digest = hashlib.sha256()
+    with open_sentences(path, is_stream=False) as stream:
+        try:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        except OSError as error:
+            raise cannot_be_read(path, error, _EXPECTED) from error
     for start in range(0, rows, shard_rows):
         span = Span(start + 1, min(shard_rows, rows - start))
-        yield span, f"{digest} {span.first} {span.rows}"
+        yield span, f"{digest.hexdigest()} {span.first} {span.rows}"
+
+
+def _stamp(path: str) -> str:
+    """What tells a file from one that replaces it: size and time, or what the file system of an address has."""
+    if is_remote(path):
+        return version_of(path)
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise cannot_be_read(path, error, _EXPECTED) from error
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def read_shard(shard: Shard) -> tuple[list[str], Any]:
@@ -208,11 +231,7 @@ def read_shard(shard: Shard) -> tuple[list[str], Any]:
     Raises:
       UserError: a row cannot be read, or the file was changed since it was cut.
     """
-    try:
-        status = os.stat(shard.path)
-    except OSError as error:
-        raise cannot_be_read(shard.path, error, _EXPECTED) from error
-    if (status.st_size, status.st_mtime_ns) != shard.stamp:
+    if _stamp(shard.path) != shard.stamp:
         raise UserError(f"{shard.path}: found another file than when the command began, expected the same")
     import pyarrow
 

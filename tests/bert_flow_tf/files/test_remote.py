@@ -1,0 +1,70 @@
+"""What an address names is read as a file is, and what is wrong with it is one line."""
+
+import os
+
+import fsspec
+import pyarrow.parquet
+import pytest
+
+from bert_flow_tf.files.sentence_files import read_sentences
+from bert_flow_tf.scale.shards import cut, input_paths, read_shard
+from tests.refusals import refused, user_error
+
+SENTENCES = ["A boat.", "", "東京 – x", *(f"Sentence {i}." for i in range(20))]
+
+
+@pytest.fixture
+def memory():
+    """Function (name, bytes) that makes a file of fsspec's in memory, of which nothing stays."""
+    system = fsspec.filesystem("memory")
+    yield lambda name, data: system.pipe_file(name, data)
+    system.rm("/texts", recursive=True)
+
+
+@pytest.fixture
+def addresses(memory, tmp_path):
+    """dict of the address of the sentences in each kind of file -> the same file here."""
+    lines = "".join(f"{sentence}\n" for sentence in SENTENCES)
+    (tmp_path / "x.txt").write_text(lines, encoding="utf-8")
+    (tmp_path / "x.tsv").write_text("sentence\n" + lines, encoding="utf-8")
+    pyarrow.parquet.write_table(pyarrow.table({"sentence": SENTENCES}), tmp_path / "x.parquet")
+    paths = sorted(tmp_path.iterdir())
+    for path in paths:
+        memory(f"/texts/{path.name}", path.read_bytes())
+    return {f"memory:///texts/{path.name}": str(path) for path in paths}
+
+
+def test_a_pattern_of_an_address_gives_the_files_and_their_shards(addresses):
+    found = input_paths("memory:///texts/*.*")
+    assert [address.rpartition("/")[2] for address in found] == ["x.parquet", "x.tsv", "x.txt"]
+    remote, local = (cut(paths, shard_rows=7).shards for paths in (found, list(addresses.values())))
+    assert [(shard.name, shard.span, shard.digest) for shard in remote] == [
+        (shard.name, shard.span, shard.digest) for shard in local
+    ]
+    assert [read_shard(shard) for shard in remote] == [read_shard(shard) for shard in local]
+    for address in addresses:
+        assert list(read_sentences(address)) == SENTENCES
+    with user_error("memory:///texts/*.jsonl: found no file of such a name"):
+        input_paths("memory:///texts/*.jsonl")
+
+
+def test_an_address_whose_file_changes_after_it_was_cut_is_refused(memory):
+    memory("/texts/y.txt", b"a\n")
+    (shard,) = cut(["memory:///texts/y.txt"]).shards
+    memory("/texts/y.txt", b"another\n")
+    with user_error("memory:///texts/y.txt: found another file than when the command began"):
+        read_shard(shard)
+
+
+def test_the_command_says_what_it_cannot_read(tmp_path):
+    def said(address, out):
+        return refused("encode", "--bert_hub", "demo", "--input", address, "--out", out, unchanged=tmp_path)
+
+    missing = (tmp_path / "x.txt").as_uri()
+    for out in (tmp_path / "out", tmp_path / "e.npy"):
+        assert said(missing, out) == f"{missing}: no such file, expected one that can be read"
+        assert "s9://b/x.txt: cannot be read (ValueError: Protocol not known: s9" in said("s9://b/x.txt", out)
+    (tmp_path / "x.txt").write_text("w1\n")
+    for out in ("s3://bucket/out", "s3://bucket/e.npy"):
+        assert said(missing, out) == f"--out={out}: found an address, expected a path of this machine, mounted perhaps"
+    assert not os.path.exists("s3:")
