@@ -65,7 +65,7 @@ def _computed(verification: Verification) -> list[Claim]:
     for group, found in groups.items():
         worst = max(found, key=lambda one: (one.found > one.limit, one.found / (one.limit or 1)))
         what = worst.what.removeprefix(f"{group}, ")
-        number = f", the nearest to its limit of {len(found)}" if len(found) > 1 else ""
+        number = f" (worst of {len(found)})" if len(found) > 1 else ""
         evidence = f"{verification.evidence}: {what}{number}"
         mark = OTHER if worst.found > worst.limit else SAME
         claims.append(Claim(group, mark, f"{worst.found:.0e}", f"{worst.limit:.0e}", evidence))
@@ -121,6 +121,6 @@ def _paper(scores: Sequence[dict]) -> Claim:
         return Claim("the paper's rows", NOT_RUN, "", "", "needs the weights of BERT-base or -large: --bert_premodels")
     worst = max(rows, key=lambda row: abs(row["difference_from_paper_x100"]))
     off = worst["difference_from_paper_x100"]
-    evidence = f"{worst['paper']['row']}, {worst['task']}, the furthest of {len(rows)}"
+    evidence = f"{worst['paper']['row']}, {worst['task']} (worst of {len(rows)})"
     mark = ALIKE if abs(off) <= _OF_THE_PAPER else OTHER
     return Claim("the paper's rows", mark, f"{off:+.2f}", f"{_OF_THE_PAPER}", evidence)

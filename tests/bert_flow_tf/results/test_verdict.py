@@ -47,14 +47,14 @@ def test_without_anything_that_decides_there_is_none_and_else_the_rest_is_open()
 def test_a_group_of_deviations_stands_with_the_one_nearest_to_its_limit():
     checked = [("flow, z", 1e-6, 2e-6), ("flow, loss", 4e-6, 1e-5), ("tokenizer, strings", 0, 0)]
     claims = verdict([verification(*checked)], [])
-    assert claims[0] == Claim("flow", "✓", "1e-06", "2e-06", "tests: z, the nearest to its limit of 2")
+    assert claims[0] == Claim("flow", "✓", "1e-06", "2e-06", "tests: z (worst of 2)")
     assert claims[1] == Claim("tokenizer", "✓", "0e+00", "0e+00", "tests: strings")
 
 
 @pytest.mark.parametrize(("found", "limit"), [(3e-6, 2e-6), (1, 0)])
 def test_a_deviation_beyond_its_limit_is_what_stands_for_its_group(found, limit):
     claims = verdict([verification(("flow, z", found, limit), ("flow, loss", 1e-5, 1e-5))], [])
-    assert (claims[0].mark, claims[0].evidence) == ("✗", "tests: z, the nearest to its limit of 2")
+    assert (claims[0].mark, claims[0].evidence) == ("✗", "tests: z (worst of 2)")
 
 
 def test_what_failed_and_what_was_not_run_is_said():
