@@ -34,7 +34,10 @@ class UserError(Exception):
 
     Attributes:
       arguments: names of arguments that the message has in back-quotes, behind what names and contents bring with them.
+      status: of a command that ends with it.
     """
+
+    status = 2
 
     def __init__(self, message: str, arguments: Iterable[str] = ()) -> None:
         line = _CONTROLS.sub(lambda control: ascii(control[0])[1:-1], message)
@@ -48,6 +51,13 @@ class ArgumentError(UserError):
 
     Flags are named like the arguments that they are passed to, except for `_FLAGS`.
     """
+
+
+class LostWorkerError(UserError):
+    """Another worker of the same training has ended or stalled: the same command, run again, may go on."""
+
+    # EX_TEMPFAIL of sysexits.h.
+    status = 75
 
 
 # Argument -> the original's name for its flag.
@@ -202,14 +212,14 @@ def _refusing_full_output() -> Iterator[None]:
 
 
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
-    """What `run(*arguments)` returns, 0 for None; 2 after the line of its `UserError`; 130 if it is interrupted."""
+    """What `run(*arguments)` returns, 0 for None; a `UserError`'s status after its line, 2; 130 if interrupted."""
     try:
         with plain_interrupts(), refusing_long_names(), _refusing_full_output():
             return run(*arguments) or 0
     except UserError as error:
         print(f"error: {command_line_message(error)}", file=sys.stderr)
         _drop_unwritten()
-        return 2
+        return error.status
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

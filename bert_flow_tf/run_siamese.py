@@ -12,6 +12,8 @@ from typing import Any
 from bert_flow_tf.errors import UserError, exit_status, is_plain_number, quiet_libraries
 
 quiet_libraries()
+# What TensorFlow says of another worker's end comes before the line that tells of it.
+quiet_libraries(log_level="3" if os.environ.get("TF_CONFIG") else "2")
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
     # Clustering on CPUs is off unless asked for before TensorFlow loads; on GPUs the optimiser's setting is enough.
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
@@ -20,6 +22,7 @@ import numpy as np  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
 from bert_flow_tf.encoder.handles import check_handle  # noqa: E402
+from bert_flow_tf.runs.cluster import Cluster  # noqa: E402
 from bert_flow_tf.runs.folder import owned_run  # noqa: E402
 from bert_flow_tf.runs.settings import FLAGS, Settings  # noqa: E402
 
@@ -58,48 +61,74 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
 
 
 def run(settings: Settings) -> None:
-    """Trains, evaluates and predicts, as the settings say; a mistake in flags or files is a `UserError`."""
+    """Trains, evaluates and predicts, as the settings say; a mistake in flags or files is a `UserError`.
+
+    Where TF_CONFIG names several workers, they train together, and the chief evaluates and predicts.
+    """
     # Before TensorFlow is loaded.
     settings.check()
     check_handle(settings.encoder.bert_hub, "bert_hub")
     check_handle(settings.encoder.preprocess_hub, "preprocess_hub")
+    cluster = Cluster.of_environment()
+    if cluster is not None and not cluster.is_chief:
+        logging.set_verbosity(logging.WARNING)
+        if _trains(settings):
+            _run(settings, cluster)
+        return
     with owned_run(settings.output_dir):
-        _run(settings)
+        _run(settings, cluster if _trains(settings) else None)
 
 
-def _run(settings: Settings) -> None:
+def _trains(settings: Settings) -> bool:
+    return settings.output.do_train and settings.training.num_train_epochs > 1e-6
+
+
+def _run(settings: Settings, cluster: Cluster | None) -> None:
+    import tensorflow as tf
+
     from bert_flow_tf.data.tasks import get_task
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.model.build import flow_config
     from bert_flow_tf.model.siamese import SiameseBertFlow
     from bert_flow_tf.training import scoring, train
     from bert_flow_tf.training.devices import configure_devices
+    from bert_flow_tf.training.workers import Workers
 
     output, output_dir = settings.output, settings.output_dir
     task = get_task(settings.data.task_name)
     scoring.check_results(settings, task)
     if settings.flow.flow:
         flow_config(settings.flow.flow_model_config)
-    trained = output.do_train and settings.training.num_train_epochs > 1e-6
     batch_size = settings.training.train_batch_size if output.do_train else None
-    strategy = configure_devices(settings.devices, settings.training.seed, batch_size)
-    if trained:
-        source = resolve_encoder(**dataclasses.asdict(settings.encoder))
-        cache_dir = (settings.embedding.cached_dir or output_dir) if settings.losses.encoder_is_frozen else None
 
-        def evaluate(model: SiameseBertFlow) -> dict[str, np.float32]:
-            return scoring.evaluate(scoring.Scorer(model, settings.embedding, cache_dir), task, settings)
+    with Workers(cluster, settings.devices.worker_timeout) as workers:
+        strategy = configure_devices(settings.devices, settings.training.seed, batch_size, cluster)
+        workers.joined(strategy, output_dir)
+        if _trains(settings):
+            source = resolve_encoder(**dataclasses.asdict(settings.encoder))
+            cache_dir = (settings.embedding.cached_dir or output_dir) if settings.losses.encoder_is_frozen else None
 
-        model, record, step = train.train(settings, task, source, strategy, evaluate)
-        scorer = scoring.Scorer(model, settings.embedding, cache_dir, record)
-    elif output.do_eval or output.do_predict:
-        scorer, step = scoring.load_scorer(settings, task, strategy)
-    if output.do_eval:
-        scoring.write_evaluation(settings, task, scorer, step)
-    if output.do_predict:
-        if settings.scoring.eval_checkpoint_name:
-            scorer, _ = scoring.load_scorer(settings, task, strategy, settings.scoring.eval_checkpoint_name)
-        scoring.write_predictions(settings, task, scorer)
+            def evaluate(model: SiameseBertFlow) -> dict[str, np.float32]:
+                return scoring.evaluate(scoring.Scorer(model, settings.embedding, cache_dir), task, settings)
+
+            model, record, step = train.train(settings, task, source, strategy, evaluate, workers)
+            scorer = scoring.Scorer(model, settings.embedding, cache_dir, record)
+        elif output.do_eval or output.do_predict:
+            scorer, step = scoring.load_scorer(settings, task, strategy)
+
+        def score() -> None:
+            if output.do_eval:
+                scoring.write_evaluation(settings, task, scorer, step)
+            if output.do_predict:
+                predicting, name = scorer, settings.scoring.eval_checkpoint_name
+                if name:
+                    # A chief predicts alone.
+                    alone = strategy if cluster is None else tf.distribute.get_strategy()
+                    predicting, _ = scoring.load_scorer(settings, task, alone, name)
+                scoring.write_predictions(settings, task, predicting)
+
+        workers.of_chief(score)
+        workers.leave()
     logging.info("*** output_dir ***")
     logging.info("%s", output_dir)
 

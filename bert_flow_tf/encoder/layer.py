@@ -240,12 +240,16 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """Whether dropout goes by the seed and the number of each sentence alone."""
         return self._find_trainable() is not None
 
-    def seed_dropout(self, seed: int) -> None:
-        """Resets dropout to the int `seed`: the same seed gives the same masks, and each replica different ones."""
+    def seed_dropout(self, seed: int, first_replica: int = 0, step: int = 0) -> None:
+        """Resets dropout to the int `seed`: the same seed gives the same masks, and each replica different ones.
+
+        `first_replica` is the number of this process's first one; each `step` from which a run goes on has others.
+        """
         self._dropout_seed = seed
         for layer, variable in enumerate(self._dropout_variables):
             for replica, component in enumerate(_replicas(variable)):
-                key = hashlib.sha256(f"dropout {seed} {layer} {replica}".encode()).digest()[:8]
+                drawn = f"dropout {seed} {layer} {first_replica + replica}" + (f" {step}" if step else "")
+                key = hashlib.sha256(drawn.encode()).digest()[:8]
                 # The state of the Philox generator: a counter of two words, then the key.
                 component.assign([0, 0, int.from_bytes(key, "little", signed=True)])
 

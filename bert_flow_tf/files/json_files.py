@@ -44,9 +44,17 @@ def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versione
                     f"{path}: found format_version {version}, expected {FORMAT_VERSION}: {expected}; another version "
                     "of bert_flow_tf wrote it, recreate it with this one"
                 )
-        return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{path}: {_in_words(error, expected)}") from error
+    return decode_json(data, kind, place=path, expected=expected)
+
+
+def decode_json(data: str | bytes, kind: type[T], *, place: str | os.PathLike, expected: str) -> T:
+    """JSON text as `kind`, like `read_json`; errors name `place`."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{place}: {_in_words(error, expected)}") from error
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:

@@ -148,9 +148,9 @@ def unchanged(path: pathlib.Path) -> Iterator[None]:
         raise refused
 
 
-def part_of(path: pathlib.Path) -> pathlib.Path:
-    """A new name for what is written before the place gets its own."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.bert_flow_part")
+def part_of(path: pathlib.Path, token: str | None = None) -> pathlib.Path:
+    """A new name for what is written before the place gets its own; `token`, 8 hexadecimal digits, makes it."""
+    return path.with_name(f".{path.name}.{token or secrets.token_hex(4)}.bert_flow_part")
 
 
 def is_lock(path: pathlib.Path) -> bool:

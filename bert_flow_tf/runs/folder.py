@@ -53,9 +53,7 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
       UserError: another process is using the directory, or there is no place for it.
     """
     run_dir = resolved(run_dir)
-    # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
-    is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
-    with owned(run_dir / run_dir.name if is_inside else run_dir):
+    with owned(place_of(run_dir)):
         if is_run(run_dir):
             for left in [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -63,6 +61,14 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
                 if not data.with_suffix(".index").exists():
                     data.unlink()
         yield
+
+
+def place_of(run_dir: pathlib.Path) -> pathlib.Path:
+    """The place whose lock is a run's."""
+    run_dir = resolved(run_dir)
+    # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
+    is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
+    return run_dir / run_dir.name if is_inside else run_dir
 
 
 def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None) -> None:

@@ -142,6 +142,9 @@ class DeviceSettings:
     num_logical_cpus: int = _neutral_flag(
         0, "Replicas on that many virtual CPU devices; 0: all GPUs, or one CPU.", least=0
     )
+    worker_timeout: int = _neutral_flag(
+        600, "Seconds without a step after which a worker of TF_CONFIG's cluster gives up.", least=1
+    )
 
 
 @dataclasses.dataclass(frozen=True)

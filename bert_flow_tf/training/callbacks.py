@@ -18,6 +18,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.siamese import SiameseBertFlow
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME
+from bert_flow_tf.training.workers import Workers
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 # Function of the model that gives its metrics on dev, by name.
@@ -25,16 +27,27 @@ Evaluate = Callable[[SiameseBertFlow], Mapping[str, float | np.floating]]
 
 
 class Saver(tf_keras.callbacks.Callback):
-    """Counts steps and saves a checkpoint every so many; what is not finite ends training, before it can be saved."""
+    """Counts steps and saves a checkpoint every so many; what is not finite ends training, before it can be saved.
+
+    Of several workers all do so, and the chief alone writes.
+    """
 
     def __init__(
-        self, learned: Sequence[tf.Variable], step: tf.Variable, manager: tf.train.CheckpointManager, every: int
+        self,
+        learned: Sequence[tf.Variable],
+        step: tf.Variable,
+        manager: tf.train.CheckpointManager,
+        every: int,
+        before_saving: Callable[[], object] = lambda: None,
+        writes: bool = True,
     ):
         super().__init__()
         self.learned = learned
         self.step = step
         self.manager = manager
         self.every = every
+        self.before_saving = before_saving
+        self.writes = writes
         # Training begins with a checkpoint, its own or the one that it resumes from.
         self.saved_at = int(step)
 
@@ -44,7 +57,9 @@ class Saver(tf_keras.callbacks.Callback):
         for variable in self.learned:
             if not np.isfinite(variable.numpy()).all():
                 self._refuse(f"{variable.name} with values that are not finite, expected finite ones")
-        save_checkpoint(self.manager, int(self.step))
+        self.before_saving()
+        if self.writes:
+            save_checkpoint(self.manager, int(self.step))
         self.saved_at = int(self.step)
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
@@ -56,7 +71,8 @@ class Saver(tf_keras.callbacks.Callback):
             self.save()
 
     def _refuse(self, found: str) -> NoReturn:
-        good = self.manager.latest_checkpoint
+        # Not the manager's: it knows those alone that it wrote.
+        good = f"{self.manager.directory}/{CHECKPOINT_NAME}-{self.saved_at}"
         raise UserError(f"step {int(self.step)}: found {found}; the last good state is {good}")
 
 
@@ -89,11 +105,20 @@ class EarlyStopping(tf_keras.callbacks.Callback):
     """Evaluates on dev after every epoch and stops at the first one that is no better than the best before.
 
     The original asks whether the correlation has *not fallen*, and so stops as soon as it rises; here it stops when it
-    no longer rises. The best value so far is kept beside the checkpoints, for a run that is resumed.
+    no longer rises. The best value so far is kept beside the checkpoints, for a run that is resumed. Of several workers
+    the chief evaluates.
     """
 
-    def __init__(self, step: tf.Variable, steps_per_epoch: int, evaluate: Evaluate, output_dir: pathlib.Path):
+    def __init__(
+        self,
+        step: tf.Variable,
+        steps_per_epoch: int,
+        evaluate: Evaluate,
+        output_dir: pathlib.Path,
+        workers: Workers | None = None,
+    ):
         super().__init__()
+        self.workers = workers or Workers()
         self.step = step
         self.steps_per_epoch = steps_per_epoch
         self.evaluate = evaluate
@@ -111,6 +136,9 @@ class EarlyStopping(tf_keras.callbacks.Callback):
         step = int(self.step)
         if step == 0 or step % self.steps_per_epoch:
             return False
+        return bool(self.workers.of_chief(lambda: self._is_no_better(model, step)))
+
+    def _is_no_better(self, model: SiameseBertFlow, step: int) -> bool:
         # Keras calls in the strategy's scope, where an encoder in training cannot be traced; a thread is outside of it.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             metrics = thread.submit(self.evaluate, model).result()
@@ -123,10 +151,14 @@ class EarlyStopping(tf_keras.callbacks.Callback):
 
 
 class StopOnSignal(tf_keras.callbacks.Callback):
-    """Context and callback: SIGINT and SIGTERM end `fit` after the running step; `signal` is then their number."""
+    """Context and callback: SIGINT and SIGTERM end `fit` after the running step; `signal` is then their number.
 
-    def __init__(self) -> None:
+    Of several workers one that gets them ends `fit` in all, after the step that follows.
+    """
+
+    def __init__(self, workers: Workers | None = None) -> None:
         super().__init__()
+        self.workers = workers or Workers()
         self.signal = 0
         self._has_come = False
         self._pipe: tuple[socket.socket, ...] = ()
@@ -157,5 +189,6 @@ class StopOnSignal(tf_keras.callbacks.Callback):
         self.signal = number
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
-        if self.signal:
+        if self.workers.want_to_end(bool(self.signal)):
             self.model.stop_training = True
+        self.workers.has_advanced()

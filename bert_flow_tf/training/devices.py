@@ -5,23 +5,33 @@ import functools
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.runs.cluster import VARIABLE, Cluster
 from bert_flow_tf.runs.settings import DeviceSettings
 
 
 def configure_devices(
-    devices: DeviceSettings, seed: int | None, batch_size: int | None = None
+    devices: DeviceSettings, seed: int | None, batch_size: int | None = None, cluster: Cluster | None = None
 ) -> tf.distribute.Strategy:
     """Strategy over all GPUs, `num_logical_cpus` virtual CPU devices, or the one CPU; sets TensorFlow's seeds.
 
     To be called once, before TensorFlow has touched a device; `seed` is None where nothing depends on those of the
-    process, `batch_size` where nothing is trained.
+    process, `batch_size` where nothing is trained. With a cluster it waits until all of its workers have called it,
+    each of which has one replica, on its GPU or CPU.
 
     Raises:
-      UserError: TensorFlow has already set up another number of devices, or the replicas cannot share a batch.
+      UserError: TensorFlow has already set up another number of devices, the replicas cannot share a batch, or this
+        worker cannot listen at its address.
     """
     gpus = tf.config.list_physical_devices("GPU")
     wanted = devices.num_logical_cpus
+    if cluster is not None and wanted:
+        raise ArgumentError(f"num_logical_cpus: found {wanted} with a cluster in {VARIABLE}, expected 0")
+    if cluster is not None and len(gpus) > 1:
+        raise UserError(
+            f"{cluster.worker(cluster.index)}: found {len(gpus)} GPUs, expected at most one (start a worker for each "
+            "and name its GPU in CUDA_VISIBLE_DEVICES)"
+        )
     try:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
@@ -33,6 +43,8 @@ def configure_devices(
     tf.config.optimizer.set_jit(bool(devices.use_xla))
     if seed is not None:
         tf_keras.utils.set_random_seed(seed)
+    if cluster is not None:
+        return _strategy_of(cluster, batch_size)
     names = [f"/gpu:{i}" for i in range(len(gpus))] or ["/cpu:0"]
     if wanted:
         names = [f"/cpu:{i}" for i in range(wanted)]
@@ -43,6 +55,20 @@ def configure_devices(
         # that sleeps for up to as long as the iterator has lived, at most a minute.
         return tf.distribute.get_strategy()
     return _strategy(tuple(names), wanted > 1)
+
+
+def _strategy_of(cluster: Cluster, batch_size: int | None) -> tf.distribute.Strategy:
+    if batch_size is not None and batch_size < len(cluster.addresses):
+        raise ArgumentError(
+            f"train_batch_size: found {batch_size}, expected at least the {len(cluster.addresses)} workers"
+        )
+    try:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except tf.errors.OpError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"{VARIABLE}: {cluster.worker(cluster.index)} cannot join the others ({reason}), expected a free port"
+        ) from error
 
 
 @functools.cache

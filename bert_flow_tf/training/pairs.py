@@ -17,6 +17,8 @@ SHUFFLE_BUFFER = 1000
 MASKED_LABEL = -10.0
 # Sentences whose embeddings are computed together, ahead of the steps that they are for.
 SENTENCES_AHEAD = 2048
+# Of a batch.
+ALL_ROWS = slice(None)
 # Function of a step's indices of pairs, int64 [batch], and of the numbers of its sentences among all that a run sees,
 # int64 [batch, 2], that gives the model's inputs.
 Features = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
@@ -115,25 +117,40 @@ def fingerprint(pairs: Pairs) -> str:
 
 
 def training_batches(
-    features: Features, labels: np.ndarray, *, batch_size: int, seed: int, skip_steps: int = 0
+    features: Features,
+    labels: np.ndarray,
+    *,
+    batch_size: int,
+    seed: int,
+    skip_steps: int = 0,
+    rows: slice = ALL_ROWS,
 ) -> tf.data.Dataset:
     """Endless tf.data batches of the global batch size, in the original's order.
 
     A buffer of 1,000 shuffles again every epoch, epochs follow each other without a break, and the order depends on the
-    seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped.
+    seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped. `rows` are what is taken of each.
     """
     labels = tf.constant(labels)
     numbers = tf.reshape(tf.range(2 * batch_size, dtype=tf.int64), [batch_size, 2])
 
     def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        return features(indices, step * 2 * batch_size + numbers), tf.gather(labels, indices)
+        indices = indices[rows]
+        return features(indices, step * 2 * batch_size + numbers[rows]), tf.gather(labels, indices)
 
     batches = _order(len(labels), batch_size, seed).skip(skip_steps)
     return for_replicas(batches.map(batch, num_parallel_calls=1, deterministic=True))
 
 
 def embedded_batches(
-    embed: EmbedOccurrences, pairs: Pairs, *, size: int, batch_size: int, seed: int, steps: int, skip_steps: int = 0
+    embed: EmbedOccurrences,
+    pairs: Pairs,
+    *,
+    size: int,
+    batch_size: int,
+    seed: int,
+    steps: int,
+    skip_steps: int = 0,
+    rows: slice = ALL_ROWS,
 ) -> tf.data.Dataset:
     """The first `steps` of `training_batches`, as embeddings [batch, 2, size] that `embed` computes ahead of them.
 
@@ -143,17 +160,21 @@ def embedded_batches(
     group = max(1, SENTENCES_AHEAD // (2 * batch_size))
     groups_done, steps_done = divmod(skip_steps, group)
     groups = _order(len(pairs), batch_size, seed).take(steps).batch(group).skip(groups_done)
+    # Of the sentences of each pair in a batch.
+    numbers_in_batch = np.arange(2 * batch_size).reshape(batch_size, 2)[rows]
+    taken = len(numbers_in_batch)
 
     def embedded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for numbers, indices in groups.with_options(_options()).as_numpy_iterator():
-            rows = np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
-            occurrences = (numbers[:, np.newaxis] * 2 * batch_size + np.arange(2 * batch_size)).reshape(-1)
-            embeddings = embed(tf.gather(pairs.pieces, rows), occurrences)
-            yield embeddings.reshape(len(numbers), batch_size, 2, size), pairs.labels[indices]
+            indices = indices[:, rows]
+            sentences = np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
+            occurrences = (numbers[:, np.newaxis, np.newaxis] * 2 * batch_size + numbers_in_batch).reshape(-1)
+            embeddings = embed(tf.gather(pairs.pieces, sentences), occurrences)
+            yield embeddings.reshape(len(numbers), taken, 2, size), pairs.labels[indices]
 
     specs = (
-        tf.TensorSpec([None, batch_size, 2, size], tf.float32),
-        tf.TensorSpec([None, batch_size], tf.as_dtype(pairs.labels.dtype)),
+        tf.TensorSpec([None, taken, 2, size], tf.float32),
+        tf.TensorSpec([None, taken], tf.as_dtype(pairs.labels.dtype)),
     )
     batches = tf.data.Dataset.from_generator(embedded, output_signature=specs).unbatch().skip(steps_done)
     return for_replicas(batches.map(lambda embedding, labels: ({"embedding": embedding}, labels)))

@@ -4,10 +4,12 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
 import tensorflow as tf
+import tf_keras
 from absl import logging
 
 from bert_flow_tf.data.tasks import Task
@@ -21,11 +23,12 @@ from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, open_run
-from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingData, TrainingResults, model_at
+from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingData, TrainingResults, model_at, read_config
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training import pairs as input_pipeline
 from bert_flow_tf.training.schedule import WarmupLinearDecay
+from bert_flow_tf.training.workers import Workers
 from glow.optimizer import AdamWeightDecay
 
 
@@ -35,16 +38,18 @@ def train(
     source: EncoderSource,
     strategy: tf.distribute.Strategy,
     evaluate: callbacks.Evaluate,
+    workers: Workers | None = None,
 ) -> tuple[SiameseBertFlow, Model, int]:
     """The model of a run, what results say of it and its number of steps, trained or resumed, its directory written.
 
-    `evaluate` is for early stopping.
+    `evaluate` is for early stopping. Of several workers, whose strategy `strategy` is, the chief writes the directory,
+    and the others read it.
 
     Raises:
       UserError: see `open_run`; a loss or gradient is not finite.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
-    training, stages = settings.training, Stages()
+    training, stages, workers = settings.training, Stages(), workers or Workers()
     tokenizer = Tokenizer.from_source(source)
     pairs, num_examples = input_pipeline.read_training_data(settings, task, tokenizer)
     data = TrainingData(num_examples=num_examples, fingerprint=input_pipeline.fingerprint(pairs))
@@ -66,16 +71,30 @@ def train(
     dropout_state = [] if settings.embedding.cache_embeddings else model.encoder.dropout_state
     config = msgspec.structs.replace(config, replicas=strategy.num_replicas_in_sync if dropout_state else None)
     output_dir = settings.output_dir
-    resumed = open_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
-    trained = resumed and (output_dir / TRAIN_RESULTS_FILE).exists()
+    if not settings.output.overwrite:
+        config = _begun_on_other_replicas(config, read_config(output_dir))
+    if workers.count > 1:
+        # Each worker draws its own dropout.
+        model.encoder.seed_dropout(training.seed, first_replica=workers.index)
+        workers.check_same(config.identity | {"save_checkpoints_steps": training.save_checkpoints_steps})
+
+    def opened() -> int:
+        resumed = open_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
+        return resumed + (resumed and (output_dir / TRAIN_RESULTS_FILE).exists())
+
+    opened_as = workers.of_chief(opened)
+    resumed, trained = opened_as > 0, opened_as > 1
     step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
     last_checkpoint = None
-    if resumed:
+    if resumed and workers.is_chief:
         last_checkpoint = whole_checkpoint(output_dir, CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, remove=not trained)
-    manager = _checkpoint_manager(settings, model, step, dropout_state)
+    dropout = _DropoutStates(dropout_state, workers)
+    manager = _checkpoint_manager(settings, model, step, dropout.variables)
     if last_checkpoint:
-        manager.checkpoint.restore(last_checkpoint).assert_consumed()
+        _restore(settings, manager, last_checkpoint, model, step, dropout)
         logging.info("Resumed from %s", last_checkpoint)
+    if trained and not workers.is_chief:
+        return model, config.model, int(step)
     if trained:
         results = read_json(output_dir / TRAIN_RESULTS_FILE, TrainingResults, expected="a finished run's results")
         if last_checkpoint is None or int(step) != results.steps:
@@ -89,28 +108,39 @@ def train(
             _cached(settings, model, tokenizer, pairs)
         return model, model_at(config, last_checkpoint), int(step)
     stages.end("load")
-    stop = callbacks.StopOnSignal()
-    batches = _batches(settings, model, tokenizer, pairs, stop)
+    stop = callbacks.StopOnSignal(workers)
+    batches = _batches(settings, model, tokenizer, pairs, stop, workers)
     if settings.embedding.cache_embeddings:
         stages.end("embed")
-    if int(step) == 0:
-        if settings.flow.flow_ddi:
-            inputs, _ = next(iter(batches(1, 0)))
-            try:
-                model.flow.initialize_from_data(model.embed(inputs, training=False))
-            except ValueError as error:
-                raise ArgumentError(f"flow_ddi: {error}") from error
-        if not last_checkpoint:
-            save_checkpoint(manager, 0)
-    check_space(manager, KEEP_CHECKPOINT_MAX)
+    dropout.collect()
+
+    def begun_at() -> int:
+        if int(step) == 0:
+            if settings.flow.flow_ddi:
+                inputs, _ = next(iter(batches(1, 0, input_pipeline.ALL_ROWS)))
+                try:
+                    model.flow.initialize_from_data(model.embed(inputs, training=False))
+                except ValueError as error:
+                    raise ArgumentError(f"flow_ddi: {error}") from error
+            if not last_checkpoint:
+                save_checkpoint(manager, 0)
+        check_space(manager, KEEP_CHECKPOINT_MAX)
+        return int(step)
+
+    begins_at = workers.of_chief(begun_at)
+    if not workers.is_chief:
+        _restore(settings, manager, str(output_dir / f"{CHECKPOINT_NAME}-{begins_at}"), model, step, dropout)
+    workers.let_vote(model)
     logging.info("***** Running training *****")
     logging.info("  Num examples = %d", num_examples)
     logging.info("  Batch size = %d on %d replica(s)", training.train_batch_size, strategy.num_replicas_in_sync)
     logging.info("  Num steps = %d", total_steps)
     steps_per_epoch = num_examples // training.train_batch_size
-    todo = batches(total_steps, int(step))
-    _fit(settings, model, manager, step, todo, steps_per_epoch, total_steps, evaluate, stop)
+    todo = workers.distributed(batches(total_steps, int(step), workers.rows(training.train_batch_size)))
+    _fit(settings, model, manager, step, todo, steps_per_epoch, total_steps, evaluate, stop, dropout)
     stages.end("train")
+    if not workers.is_chief:
+        return model, config.model, int(step)
     record = model_at(config, manager.latest_checkpoint)
     results = TrainingResults(
         made_by=config.made_by,
@@ -148,16 +178,72 @@ def _checkpoint_manager(
     settings: Settings, model: SiameseBertFlow, step: tf.Variable, dropout_state: list[tf.Variable]
 ) -> tf.train.CheckpointManager:
     """Manager of the checkpoints of all that a run needs to resume: step, weights, optimisers, dropout."""
-    checkpoint = tf.train.Checkpoint(
-        step=step,
-        optimizer=model.optimizer,
-        **({"flow_optimizer": model.flow_optimizer} if model.flow_optimizer else {}),
-        **({"dropout": dropout_state} if dropout_state else {}),
-        **checkpoint_of(model, with_encoder=not settings.losses.encoder_is_frozen),
-    )
+    parts = _parts(settings, model, step) | ({"dropout": dropout_state} if dropout_state else {})
+    checkpoint = tf.train.Checkpoint(**parts)
     return tf.train.CheckpointManager(
         checkpoint, str(settings.output_dir), max_to_keep=KEEP_CHECKPOINT_MAX, checkpoint_name=CHECKPOINT_NAME
     )
+
+
+def _parts(settings: Settings, model: SiameseBertFlow, step: tf.Variable) -> dict[str, Any]:
+    """What a checkpoint holds beside dropout."""
+    parts = {"step": step, "optimizer": model.optimizer}
+    if model.flow_optimizer:
+        parts["flow_optimizer"] = model.flow_optimizer
+    return parts | checkpoint_of(model, with_encoder=not settings.losses.encoder_is_frozen)
+
+
+class _DropoutStates:
+    """States of a SavedModel's dropout, of all replicas of all workers, as the variables that a checkpoint holds."""
+
+    def __init__(self, of_this_worker: list[tf.Variable], workers: Workers) -> None:
+        self.workers = workers
+        self.variables = self._here = of_this_worker
+        if workers.count > 1:
+            # In the order that one worker's replicas have: layer by layer.
+            states = np.repeat([state.numpy() for state in of_this_worker], workers.count, axis=0)
+            self.variables = [tf.Variable(state, trainable=False) for state in states]
+
+    def collect(self) -> None:
+        """Takes the states from all workers, which all call this."""
+        if self.variables is not self._here and self._here:
+            states = self.workers.gather([state.numpy() for state in self._here])
+            for i, variable in enumerate(self.variables):
+                variable.assign(states[i % self.workers.count, i // self.workers.count])
+
+    def take(self) -> None:
+        """Gives this worker the states that are its own."""
+        for layer, state in enumerate(self._here):
+            if self.variables is not self._here:
+                state.assign(self.variables[layer * self.workers.count + self.workers.index])
+
+
+def _begun_on_other_replicas(config: RunConfig, old: RunConfig | None) -> RunConfig:
+    """The configuration with the number of replicas that the run in its folder began with."""
+    if old is None or None in (old.replicas, config.replicas):
+        return config
+    return msgspec.structs.replace(config, replicas=old.replicas)
+
+
+def _restore(
+    settings: Settings,
+    manager: tf.train.CheckpointManager,
+    prefix: str,
+    model: SiameseBertFlow,
+    step: tf.Variable,
+    dropout: _DropoutStates,
+) -> None:
+    """Restores a checkpoint of a run; of another number of replicas it holds other dropout, and new one is drawn."""
+    names = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+    held = sum(name.startswith("dropout/") for name in names)
+    if held == len(dropout.variables):
+        manager.checkpoint.restore(prefix).assert_consumed()
+        dropout.take()
+        return
+    status = tf.train.Checkpoint(**_parts(settings, model, step)).restore(prefix)
+    status.expect_partial().assert_existing_objects_matched()
+    logging.warning("%s was saved by another number of replicas: from here on dropout has new masks", prefix)
+    model.encoder.seed_dropout(settings.training.seed, first_replica=dropout.workers.index, step=int(step))
 
 
 def _batches(
@@ -166,8 +252,12 @@ def _batches(
     tokenizer: Tokenizer,
     pairs: input_pipeline.Pairs,
     stop: callbacks.StopOnSignal,
-) -> Callable[[int, int], tf.data.Dataset]:
-    """Function that gives the batches up to a number of steps, after skipping some; a signal may end them early."""
+    workers: Workers,
+) -> Callable[[int, int, slice], tf.data.Dataset]:
+    """Function that gives rows of the batches up to a number of steps, after skipping some.
+
+    A signal may end them early, where there are no other workers that wait for them.
+    """
     embedding, training, encoder = settings.embedding, settings.training, model.encoder
     max_seq_length, pad_to_max = embedding.max_seq_length, embedding.pad_to_max_seq_length
     order = {"batch_size": training.train_batch_size, "seed": training.seed}
@@ -183,17 +273,21 @@ def _batches(
         )
 
         def give_up_on_signal(done: int) -> None:
+            workers.has_advanced()
             # All that is computed ahead may take minutes.
-            if stop.has_come():
+            if workers.count == 1 and stop.has_come():
                 raise InterruptedError
 
         def embed(pieces: tf.RaggedTensor, occurrences: np.ndarray) -> np.ndarray:
             return batcher.encode_pieces(pieces, occurrences=occurrences, on_batch=give_up_on_signal)
 
-        return lambda steps, skip_steps: input_pipeline.embedded_batches(
-            embed, pairs, size=size, steps=steps, skip_steps=skip_steps, **order
+        return lambda steps, skip_steps, rows: input_pipeline.embedded_batches(
+            embed, pairs, size=size, steps=steps, skip_steps=skip_steps, rows=rows, **order
         )
     if settings.embedding.cache_embeddings:
+        if workers.count > 1:
+            # Who comes later finds the chief's.
+            workers.of_chief(lambda: len(_cached(settings, model, tokenizer, pairs)))
         features = input_pipeline.embedding_features(_cached(settings, model, tokenizer, pairs))
     else:
         if not encoder.numbers_occurrences and not encoder.dropout_state:
@@ -202,8 +296,8 @@ def _batches(
                 encoder.source.bert_hub,
             )
         features = input_pipeline.token_features(pairs, tokenizer, max_seq_length, pad_to_max)
-    return lambda steps, skip_steps: input_pipeline.training_batches(
-        features, pairs.labels, skip_steps=skip_steps, **order
+    return lambda steps, skip_steps, rows: input_pipeline.training_batches(
+        features, pairs.labels, skip_steps=skip_steps, rows=rows, **order
     )
 
 
@@ -232,33 +326,41 @@ def _fit(
     total_steps: int,
     evaluate: callbacks.Evaluate,
     stop: callbacks.StopOnSignal,
+    dropout: _DropoutStates,
 ) -> None:
     """Trains up to `total_steps`, or to an earlier end."""
     training = settings.training
     save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
     learned = model.supervised_variables + model.flow_variables
-    saver = callbacks.Saver(learned, step, manager, save_every)
-    on_terminal = sys.stdout.isatty()
-    progress = callbacks.Progress(step, total_steps, settings.output_dir, training.log_every_step, on_terminal)
-    used = [saver, progress]
+    workers = dropout.workers
+    saver = callbacks.Saver(learned, step, manager, save_every, dropout.collect, writes=workers.is_chief)
+    on_terminal = sys.stdout.isatty() and workers.is_chief
+    used: list[tf_keras.callbacks.Callback] = [saver]
+    if workers.is_chief:
+        used.append(callbacks.Progress(step, total_steps, settings.output_dir, training.log_every_step, on_terminal))
     has_stopped = False
     if training.early_stopping:
-        early_stopping = callbacks.EarlyStopping(step, steps_per_epoch, evaluate, settings.output_dir)
+        early_stopping = callbacks.EarlyStopping(step, steps_per_epoch, evaluate, settings.output_dir, workers)
         used.append(early_stopping)
         # A run that was killed right after its last checkpoint has not been scored at it.
         has_stopped = early_stopping.stops(model)
     if int(step) < total_steps and not has_stopped:
         with stop:
             steps = total_steps - int(step)
+            workers.has_advanced()
             try:
                 model.fit(batches, steps_per_epoch=steps, callbacks=[*used, stop], verbose=int(on_terminal))
             except tf.errors.OpError:
-                if not stop.signal:
+                # Where another worker is lost, the step may have been taken in part.
+                if not stop.signal or workers.count > 1:
                     raise
+            workers.may_take_its_time()
+        stop.signal = int(workers.gather(stop.signal).max())
         if saver.saved_at != int(step):
             saver.save()
         if stop.signal:
             logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", stop.signal, int(step))
+            workers.leave()
             raise KeyboardInterrupt
 
 

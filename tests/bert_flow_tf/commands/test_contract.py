@@ -160,7 +160,8 @@ def test_every_sub_command_is_here():
         for name in main.list_commands(context):
             command = main.get_command(context, name)
             names += [f"{name} {sub}" for sub in command.commands] if isinstance(command, click.Group) else [name]
-    assert sorted(COMMANDS) == sorted(names)
+    # What launch reads and writes is run_siamese's.
+    assert sorted([*COMMANDS, "launch"]) == sorted(names)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -134,14 +134,29 @@ def test_every_sentence_of_every_step_has_a_number_of_its_own(tokenizer):
     np.testing.assert_array_equal(numbers[1], 16 + np.arange(8).reshape(4, 2))
 
 
-def embedded(pairs, calls, *, steps=7, skip_steps=0):
+def test_rows_of_a_batch_keep_their_order_and_numbers(tokenizer):
+    pairs = make_pairs(tokenizer)
+    features = input_pipeline.token_features(pairs, tokenizer, 10, pad_to_max=False)
+
+    def steps(rows):
+        batches = input_pipeline.training_batches(
+            features, np.arange(len(pairs)), batch_size=4, seed=3, skip_steps=1, rows=rows
+        )
+        return [(inputs["occurrence"].numpy(), labels.numpy()) for inputs, labels in batches.take(3)]
+
+    for whole, first, rest in zip(*map(steps, (slice(None), slice(0, 1), slice(1, 4))), strict=True):
+        for one, *parts in zip(whole, first, rest, strict=True):
+            np.testing.assert_array_equal(np.concatenate(parts), one)
+
+
+def embedded(pairs, calls, *, steps=7, skip_steps=0, rows=slice(None)):
     """Pairs of embeddings and labels of the steps; an embedding is a sentence's first id, and its number."""
 
     def embed(pieces, occurrences):
         calls.append(occurrences)
         return np.stack([pieces[:, :1].to_tensor()[:, 0].numpy(), occurrences], axis=1).astype(np.float32)
 
-    options = {"size": 2, "batch_size": 4, "seed": 3, "steps": steps, "skip_steps": skip_steps}
+    options = {"size": 2, "batch_size": 4, "seed": 3, "steps": steps, "skip_steps": skip_steps, "rows": rows}
     batches = input_pipeline.embedded_batches(embed, pairs, **options)
     return [(inputs["embedding"].numpy(), labels.numpy()) for inputs, labels in batches]
 
@@ -168,3 +183,9 @@ def test_embeddings_ahead_of_the_steps_are_those_of_the_same_pairs_and_numbers(t
     for found, wanted in zip(resumed, batches[4:], strict=True):
         np.testing.assert_array_equal(found[0], wanted[0])
         np.testing.assert_array_equal(found[1], wanted[1])
+    # Of some rows, only these are computed.
+    some = embedded(pairs, later, rows=slice(1, 4))
+    assert [len(numbers) for numbers in later[-3:]] == [18, 18, 6]
+    for found, wanted in zip(some, batches, strict=True):
+        np.testing.assert_array_equal(found[0], wanted[0][1:])
+        np.testing.assert_array_equal(found[1], wanted[1][1:])

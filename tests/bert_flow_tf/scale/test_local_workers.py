@@ -1,0 +1,77 @@
+"""`bert-flow launch`: workers that are killed start again and end in the same bits."""
+
+import contextlib
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+from tests.bert_flow_tf import small_runs
+from tests.refusals import refused
+
+_GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "scale.md"
+
+
+def documented(settings, name):
+    """The guide's command, with these settings of `run_siamese` after its own."""
+    command = re.search(r"<!-- snippet: launch -->\n```bash\n(.+?)```", _GUIDE.read_text(), re.DOTALL)[1]
+    program, *arguments = shlex.split(command.replace("\\\n", " "))
+    assert program == "bert-flow"
+    return [sys.executable, "-m", "bert_flow_tf.cli", *arguments, *small_runs.as_flags(settings, exp_name=name)]
+
+
+def workers_of(launcher):
+    """Numbers of the workers' processes, in the workers' order."""
+    children = []
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == launcher.pid:
+                children.append(int(path.name))
+    return sorted(children)
+
+
+def start(command):
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def last_step(run_dir):
+    return max((int(path.stem.rpartition("-")[2]) for path in run_dir.glob("model.ckpt-*.index")), default=-1)
+
+
+def wait_for_step(run_dir, step, process):
+    while last_step(run_dir) < step:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+
+
+def test_a_launch_that_was_ended_and_lost_workers_ends_in_the_same_bits(tmp_path, small_encoder_dir):
+    values = small_runs.flow_values(
+        tmp_path, small_encoder_dir, num_train_epochs=80.0, save_checkpoints_steps=20, do_eval=True
+    )
+    whole, run_dir = tmp_path / "out" / "whole", tmp_path / "out" / "killed"
+    done = start(documented(values, "whole"))
+    status, stderr = small_runs.finish(done)
+    assert status == 0, stderr
+    launcher = start(documented(values, "killed"))
+    wait_for_step(run_dir, 20, launcher)
+    os.kill(workers_of(launcher)[1], signal.SIGTERM)
+    status, stderr = small_runs.finish(launcher)
+    assert status == 130 and "rerun the same command to resume" in stderr, stderr
+    stopped = last_step(run_dir)
+    assert 20 <= stopped < 240 and not (run_dir / "train_results.json").exists()
+    launcher = start(documented(values, "killed"))
+    wait_for_step(run_dir, stopped + 20, launcher)
+    os.kill(workers_of(launcher)[1], signal.SIGKILL)
+    status, stderr = small_runs.finish(launcher)
+    assert status == 0 and "worker 1 was ended by signal 9: all workers start again, 1 of 3" in stderr, stderr
+    assert "error: worker 1 (127.0.0.1:" in stderr
+    small_runs.assert_same_bits(run_dir, whole)
+    assert (run_dir / "eval_results.txt").read_bytes() == (whole / "eval_results.txt").read_bytes()
+
+
+def test_a_launch_that_would_begin_again_with_every_restart_is_refused():
+    assert "--overwrite" in refused("launch", "--workers", 2, "--", "--task_name=STS-B", "--overwrite")
