@@ -12,8 +12,6 @@ from typing import Any
 from bert_flow_tf.errors import UserError, exit_status, is_plain_number, quiet_libraries
 
 quiet_libraries()
-# What TensorFlow says of another worker's end comes before the line that tells of it.
-quiet_libraries(log_level="3" if os.environ.get("TF_CONFIG") else "2")
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
     # Clustering on CPUs is off unless asked for before TensorFlow loads; on GPUs the optimiser's setting is enough.
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
