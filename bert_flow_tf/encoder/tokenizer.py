@@ -64,7 +64,7 @@ class Tokenizer(tf.Module):
         self.vocab_size = len(vocab)
         # bool [vocab_size]: whether a piece continues the word of the piece before it.
         self.continues_word = np.char.startswith(vocab, "##")
-        self.pad_id, _, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
+        self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
         try:
             self._matcher = text.FastWordpieceTokenizer(

@@ -71,6 +71,8 @@ _KEPT_CHECKPOINTS = 2
 _LOG_EVERY_STEP = 10
 _DEV_LOSSES_FILE = "dev_losses.json"
 _UNCUT = 2**31
+# Share of the word pieces; more say that text and vocabulary do not belong together.
+_MOST_UNKNOWN = 0.5
 _ACTIVATIONS = {
     "gelu_tanh": functools.partial(tf_keras.activations.gelu, approximate=True),
     "gelu_erf": tf_keras.activations.gelu,
@@ -403,7 +405,14 @@ def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str]) -> tf.RaggedTenso
         found.append(tf.ragged.boolean_mask(pieces, pieces.row_lengths() > 0))
     if not sum(int(pieces.nrows()) for pieces in found):
         raise UserError("sentences: found no text, expected a sentence or paragraph each")
-    return tf.concat(found, axis=0)
+    pieces = tf.concat(found, axis=0)
+    unknown = np.mean(pieces.flat_values.numpy() == tokenizer.unknown_id)
+    if unknown > _MOST_UNKNOWN:
+        raise UserError(
+            f"sentences: found {unknown:.0%} of the word pieces unknown to the encoder's vocabulary, expected text in "
+            "its language"
+        )
+    return pieces
 
 
 def _windows(pieces: tf.RaggedTensor, most: int) -> tf.RaggedTensor:

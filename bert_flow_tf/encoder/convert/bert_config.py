@@ -18,7 +18,8 @@ _HUGGING_FACE_ACTIVATIONS = {
 }
 _LAYER_NORM_EPS = 1e-12
 _Count = Annotated[int, msgspec.Meta(ge=1)]
-# Without a limit, the names of the layers' variables alone would fill the memory.
+# Without limits, a vocabulary's unused pieces and the names of the layers' variables alone would fill the memory.
+_Pieces = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 _Layers = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 _Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
@@ -26,7 +27,7 @@ _Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 class BertConfig(msgspec.Struct, frozen=True):
     """Shape, activation and dropout rates of a BERT. `hidden_act` is gelu_tanh, gelu_erf, relu, tanh or linear."""
 
-    vocab_size: _Count
+    vocab_size: _Pieces
     hidden_size: _Count
     num_hidden_layers: _Layers
     num_attention_heads: _Count

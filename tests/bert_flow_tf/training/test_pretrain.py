@@ -194,6 +194,11 @@ def test_words_that_are_all_too_long_to_be_predicted_whole_are_refused(small_sou
     assert not (tmp_path / "new").exists()
 
 
+def test_text_of_which_the_vocabulary_knows_less_than_half_is_refused(small_source, tmp_path):
+    with user_error("sentences: found 67% of the word pieces unknown to the encoder's vocabulary"):
+        run(small_source, tmp_path / "new", sentences=["the Ελλη 漢"] * 9)
+
+
 def test_one_sentence_has_no_dev_loss_and_a_long_one_is_counted_from_the_first(small_source, tmp_path):
     said = []
     results = run(small_source, tmp_path / "one", sentences=["the cat"], report=said.append)

@@ -70,3 +70,6 @@ def test_a_vocabulary_of_another_size_is_refused(config_file, golden_dir, tmp_pa
     vocab_file = golden_dir / "bert_tiny" / "vocab.txt"
     with user_error(f"{vocab_file}: found 64 word pieces, expected the configuration's vocab_size, 65"):
         fresh_encoder(path, vocab_file=vocab_file, cache_dir=tmp_path)
+    path.write_text(json.dumps(config | {"vocab_size": 2 * 10**9}))
+    with user_error("vocab_size", "10000000"):
+        fresh_encoder(path, sentences=["w1 w2"], cache_dir=tmp_path)
