@@ -22,15 +22,15 @@ REPORT_FOLDER = FolderKind(
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --muted: #5c636b; --paper: #ffffff; --line: #d8dce1;
-  --stripe: #f6f7f9; --accent: #0b63a5; }
+  --stripe: #f6f7f9; --accent: #0b63a5; --rise: #17663a; --fall: #b3261e; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4e7ea; --muted: #a2abb5; --paper: #15181c; --line: #363c44; --stripe: #1d2127;
-    --accent: #7cbcf0; }
+    --accent: #7cbcf0; --rise: #6fd08c; --fall: #ff9c94; }
 }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink);
   font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-main { max-width: 70rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
+main { max-width: 70rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; overflow-wrap: break-word; }
 h1 { font-size: 1.9rem; line-height: 1.2; margin: 0 0 .75rem; }
 h2 { font-size: 1.3rem; margin: 3rem 0 .5rem; padding-top: 1.25rem; border-top: 1px solid var(--line); }
 p { max-width: 46rem; margin: .5rem 0; }
@@ -46,6 +46,8 @@ td { white-space: nowrap; }
 tbody th { font-weight: 500; }
 tbody tr:nth-child(even) { background: var(--stripe); }
 .figure { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.rise { color: var(--rise); }
+.fall { color: var(--fall); }
 .note { display: block; color: var(--muted); font-size: .78rem; font-weight: 400; white-space: normal; }
 th .note { min-width: 9rem; overflow-wrap: anywhere; }
 figure { margin: 1.25rem 0 1.75rem; }
@@ -60,7 +62,21 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.25rem; 
   padding: .25rem .75rem .75rem; font-size: .88rem; }
 dt { color: var(--muted); }
 dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: .4rem; } }
+@media screen and (max-width: 40rem) {
+  dl { grid-template-columns: 1fr; gap: 0; }
+  dd { margin-bottom: .4rem; }
+  .scroll { overflow: visible; }
+  table, caption, tbody, tr, tbody th, td { display: block; }
+  thead { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+  tr { border-bottom: 1px solid var(--line); padding: .3rem 0; }
+  tbody th, td { border: 0; padding: .15rem .6rem; overflow-wrap: anywhere; }
+  tbody th { font-weight: 600; }
+  td { display: flex; justify-content: space-between; gap: 1rem; white-space: normal; text-align: right; }
+  td::before { content: attr(data-label); color: var(--muted); text-align: left; white-space: nowrap; }
+  td:empty { display: none; }
+  .plot { justify-content: flex-start; }
+  .plot img { max-width: none; width: 36rem; }
+}
 @media print { main { max-width: none; } .scroll, .plot { overflow: visible; } }
 """
 
@@ -117,7 +133,8 @@ def _section(part: Section, plots: Mapping[str, bytes], captions: Mapping[str, s
     for name in part.plots:
         # As an image a drawing can neither run a script nor load anything, whatever its file holds.
         source, caption = base64.b64encode(plots[name]).decode(), html_text(captions[name])
-        yield f'<figure><div class="plot"><img alt="{caption}" src="data:image/svg+xml;base64,{source}"></div>'
+        yield f'<figure><div class="plot" role="region" aria-label="{caption}" tabindex="0">'
+        yield f'<img alt="{caption}" src="data:image/svg+xml;base64,{source}"></div>'
         yield f"<figcaption>{caption}</figcaption></figure>"
     for terms in part.terms:
         yield f"<details><summary>{html_text(terms.title)}{html_note(terms.summary)}</summary><dl>"

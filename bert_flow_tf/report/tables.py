@@ -181,8 +181,8 @@ def listed(values: Sequence[int]) -> str:
 
 def _difference(row: dict, other: str) -> Cell:
     off = row[f"difference_from_{other}_x100"]
-    is_marked = other in ("baseline", "none") and fall(off)
-    return difference(off, note="a fall" if is_marked else "")
+    is_news = other in ("baseline", "none")
+    return difference(off, note="a fall" if is_news and fall(off) else "", is_news=is_news)
 
 
 def _embedding(row: dict) -> Cell:

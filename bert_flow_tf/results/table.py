@@ -27,6 +27,7 @@ class Cell:
     spec: str = ""  # Python's format specification of a number, such as ".2f".
     spread: float | None = None  # The number's standard deviation, printed after ±.
     note: str = ""  # What a reader should know of the value, printed small or in brackets.
+    is_news: bool = False  # Whether a number above zero is good news and one below bad, which a page colours.
 
     def text(self, *, missing: str, minus: str) -> str:
         """The value as text: `missing` for None, `minus` before negative numbers."""
@@ -55,9 +56,9 @@ def x100(fraction: float | None) -> Cell:
     return number(None if fraction is None else 100 * fraction)
 
 
-def difference(value: float | None, *, note: str = "") -> Cell:
+def difference(value: float | None, *, note: str = "", is_news: bool = False) -> Cell:
     """A cell with a sign, unless it rounds to zero, and two decimals."""
-    return Cell(value, "+.2f", note=note)
+    return Cell(value, "+.2f", note=note, is_news=is_news)
 
 
 def fall(off: float | None) -> str:
@@ -147,9 +148,18 @@ class Table:
         ]
         for row in self._cells:
             texts = [html_text(cell.text(missing="", minus=_MINUS)) + html_note(cell.note) for cell in row]
-            cells = [f"<td{kind}>{text}</td>" for kind, text in zip(kinds, texts, strict=True)][1:]
+            cells = [
+                f'<td{_class(cell, kind)} data-label="{html_text(title)}">{text}</td>'
+                for cell, kind, title, text in zip(row, kinds, self.columns, texts, strict=True)
+            ][1:]
             lines.append(f'<tr><th scope="row"{kinds[0]}>{texts[0]}</th>{"".join(cells)}</tr>')
         return "\n".join([*lines, "</tbody></table></div>", *(f"<p>{html_text(note)}</p>" for note in self.notes)])
+
+
+def _class(cell: Cell, kind: str) -> str:
+    if not cell.is_news or not isinstance(cell.value, float) or not cell.value:
+        return kind
+    return f' class="figure {"rise" if cell.value > 0 else "fall"}"'
 
 
 def html_text(text: str) -> str:

@@ -1,5 +1,6 @@
 """`bert-flow report` on what the other commands wrote, and its page in a browser."""
 
+import html
 import json
 import re
 import shutil
@@ -124,3 +125,29 @@ def test_the_page_opens_in_a_browser_with_its_tables_and_plots_and_loads_nothing
     page, _ = dumped(browser, path, tmp_path / "profile")
     widths = re.findall(r"width(\d+)", page.text.rpartition("=>`")[2])
     assert [int(width) > 100 for width in widths] == [True] * 2
+
+
+@pytest.mark.parametrize(("width", "is_stacked"), [(390, True), (1280, False)])
+def test_on_a_phone_rows_are_stacked_and_nothing_is_cut(require, results, tmp_path, width, is_stacked):
+    browser = require("chromium")
+    succeeds("report", "--runs", results, "--out", tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text()
+    # In a frame of that width, since no window of the browser is as narrow as a phone.
+    look = (
+        "onload = () => { const page = document.querySelector('iframe').contentDocument;"
+        " const boxes = [...page.querySelectorAll('h1, h2, p, caption, td, th[scope=row], figure')];"
+        " const right = Math.max(...boxes.map(one => one.getBoundingClientRect().right));"
+        " const row = page.querySelector('tbody tr').getBoundingClientRect();"
+        " document.body.append(`right ${Math.round(right)} page ${page.documentElement.scrollWidth}`"
+        " + ` labels ${getComputedStyle(page.querySelector('td'), '::before').content}`"
+        " + ` rows ${Math.round(row.height)}`) }"
+    )
+    host = tmp_path / "host.html"
+    frame = f'<iframe style="width: {width}px; height: 800px; border: 0" srcdoc="{html.escape(text)}"></iframe>'
+    host.write_text(f"<!DOCTYPE html><body>{frame}<script>{look}</script></body>")
+    page, _ = dumped(browser, host, tmp_path / "profile")
+    right, all_of_it, labels, height = re.findall(r"right(\d+)page(\d+)labels(.*?)rows(\d+)$", page.text)[0]
+    # A desktop's table may be wider than the page and scroll in its own region; the page never does.
+    assert int(all_of_it) <= width
+    assert (int(right) <= width) or not is_stacked
+    assert (labels != "none", int(height) > 100) == (is_stacked, is_stacked)

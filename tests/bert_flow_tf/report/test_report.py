@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -73,6 +74,24 @@ def test_the_page_can_be_walked_by_its_headings_and_labels(files):
     assert named <= set(ids)
     assert {attributes.get("scope") for attributes in page.all("th")} == {"col", "row"}
     assert page.all("html") == [{"lang": "en"}]
+
+
+def _luminance(colour):
+    """WCAG 2.2's relative luminance of `#rrggbb`."""
+    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_text_has_contrast_in_the_light_and_in_the_dark(files):
+    palettes = [dict(re.findall(r"--(\w+): (#\w{6})", one)) for one in files["report.html"].split("@media", 1)]
+    palettes[1] = dict(re.findall(r"--(\w+): (#\w{6})", files["report.html"].split("prefers-color-scheme: dark")[1]))
+    for palette in palettes:
+        assert set(palette) == {"ink", "muted", "paper", "line", "stripe", "accent", "rise", "fall"}
+        for text in ("ink", "muted", "accent", "rise", "fall"):
+            for ground in ("paper", "stripe"):
+                light, dark = sorted((_luminance(palette[text]), _luminance(palette[ground])), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)
 
 
 @settings(derandomize=True, max_examples=200)

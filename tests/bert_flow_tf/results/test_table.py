@@ -58,8 +58,10 @@ def test_as_html_rows_and_columns_have_headings_and_notes_are_small():
     assert lines[0] == '<div class="scroll" role="region" aria-labelledby="scores-1" tabindex="0"><table>'
     assert lines[1] == '<caption id="scores-1">Scores</caption>'
     assert lines[2].startswith('<thead><tr><th scope="col">task</th><th scope="col" class="figure">pairs</th>')
-    figure = '<td class="figure">81.00 ± 2.65<span class="note">n = 3</span></td>'
-    assert lines[4].startswith('<tr><th scope="row">STS-B</th><td class="figure">1,379</td>' + figure)
+    figure = '<td class="figure" data-label="score">81.00 ± 2.65<span class="note">n = 3</span></td>'
+    assert lines[4].startswith(
+        '<tr><th scope="row">STS-B</th><td class="figure" data-label="pairs">1,379</td>' + figure
+    )
     assert lines[-1] == "<p>n: seeds</p>"
 
 
@@ -98,6 +100,9 @@ def test_text_never_becomes_markup(text, note):
     table = Table(("x", text), [(Cell("x", note=note), text)], title="x" + text)
     harmless = Table(("x", "x"), [(Cell("x", note=note and "x"), "x")], title="x")
     page, expected = Page(table.to_html("t")), Page(harmless.to_html("t"))
+    # A cell says its column's heading too, where rows are stacked.
+    assert [one.pop("data-label") for one in page.all("td")] == [text]
+    assert [one.pop("data-label") for one in expected.all("td")] == ["x"]
     assert page.tags == expected.tags
     assert page.text == "".join(f"x{text}x{text}x{note}{text}".split())
     page, expected = (Page(markdown_as_html(one.to_markdown())) for one in (table, harmless))
