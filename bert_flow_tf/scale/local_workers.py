@@ -43,7 +43,7 @@ def train_on_workers(command: Sequence[str], workers: int, *, max_restarts: int 
     for restarts in range(max_restarts + 1):
         with _Attempt(command, workers, environment) as attempt:
             statuses = attempt.wait()
-        if attempt.signal:
+        if attempt.signal and any(statuses):
             return 130 if 130 in statuses else 128 + attempt.signal
         final = [status for status in statuses if status in _FINAL]
         if not any(statuses) or final:

@@ -5,7 +5,7 @@ import functools
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, LostWorkerError, UserError
 from bert_flow_tf.runs.cluster import VARIABLE, Cluster
 from bert_flow_tf.runs.settings import DeviceSettings
 
@@ -21,7 +21,7 @@ def configure_devices(
 
     Raises:
       UserError: TensorFlow has already set up another number of devices, the replicas cannot share a batch, or this
-        worker cannot listen at its address.
+        worker cannot listen at its address or join the others.
     """
     gpus = tf.config.list_physical_devices("GPU")
     wanted = devices.num_logical_cpus
@@ -62,13 +62,14 @@ def _strategy_of(cluster: Cluster, batch_size: int | None) -> tf.distribute.Stra
         raise ArgumentError(
             f"train_batch_size: found {batch_size}, expected at least the {len(cluster.addresses)} workers"
         )
+    here = cluster.worker(cluster.index)
     try:
         return tf.distribute.MultiWorkerMirroredStrategy()
+    except tf.errors.UnknownError as error:
+        raise UserError(f"{VARIABLE}: {here} found its port in use or no such host, expected a free port") from error
     except tf.errors.OpError as error:
         reason = str(error).splitlines()[0]
-        raise UserError(
-            f"{VARIABLE}: {cluster.worker(cluster.index)} cannot join the others ({reason}), expected a free port"
-        ) from error
+        raise LostWorkerError(f"{here} cannot join the others ({reason}); start all workers again") from error
 
 
 @functools.cache

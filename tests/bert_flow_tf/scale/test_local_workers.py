@@ -5,11 +5,17 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from bert_flow_tf.files.digest import file_digest
 from tests.bert_flow_tf import small_runs
 from tests.refusals import refused
 
@@ -48,28 +54,48 @@ def wait_for_step(run_dir, step, process):
         time.sleep(0.01)
 
 
-def test_a_launch_that_was_ended_and_lost_workers_ends_in_the_same_bits(tmp_path, small_encoder_dir):
+@pytest.fixture
+def stateful_encoder_dir(small_encoder_dir, tmp_path):
+    """`small_encoder_dir` with a dropout that is not BERT's, and so is drawn in the SavedModel, which has a state."""
+    folder = tmp_path / "stateful"
+    shutil.copytree(small_encoder_dir, folder)
+    path = folder / "encoder" / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    nodes = [node for each in model.meta_graphs[0].graph_def.library.function for node in each.node_def]
+    (rate,) = [node for node in nodes if node.name.endswith("layer_0/dropout/general_dropout/GreaterEqual/y")]
+    rate.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0.25, tf.float32))
+    old = file_digest(path)
+    path.write_bytes(model.SerializeToString())
+    record = folder / "source.json"
+    record.write_text(record.read_text().replace(old, file_digest(path)))
+    return folder
+
+
+def test_a_launch_that_was_ended_and_lost_workers_ends_in_the_same_bits(tmp_path, stateful_encoder_dir):
     values = small_runs.flow_values(
-        tmp_path, small_encoder_dir, num_train_epochs=80.0, save_checkpoints_steps=20, do_eval=True
+        tmp_path, stateful_encoder_dir, num_train_epochs=60.0, save_checkpoints_steps=15, do_eval=True
     )
     whole, run_dir = tmp_path / "out" / "whole", tmp_path / "out" / "killed"
     done = start(documented(values, "whole"))
     status, stderr = small_runs.finish(done)
     assert status == 0, stderr
     launcher = start(documented(values, "killed"))
-    wait_for_step(run_dir, 20, launcher)
+    wait_for_step(run_dir, 15, launcher)
     os.kill(workers_of(launcher)[1], signal.SIGTERM)
     status, stderr = small_runs.finish(launcher)
     assert status == 130 and "rerun the same command to resume" in stderr, stderr
     stopped = last_step(run_dir)
-    assert 20 <= stopped < 240 and not (run_dir / "train_results.json").exists()
+    assert 15 <= stopped < 180 and not (run_dir / "train_results.json").exists()
     launcher = start(documented(values, "killed"))
-    wait_for_step(run_dir, stopped + 20, launcher)
+    wait_for_step(run_dir, stopped + 15, launcher)
     os.kill(workers_of(launcher)[1], signal.SIGKILL)
     status, stderr = small_runs.finish(launcher)
     assert status == 0 and "worker 1 was ended by signal 9: all workers start again, 1 of 3" in stderr, stderr
     assert "error: worker 1 (127.0.0.1:" in stderr
     small_runs.assert_same_bits(run_dir, whole)
+    states = [value for key, value in small_runs.checkpoint_variables(whole).items() if key.startswith("dropout/")]
+    # Four layers on two workers, no two of which draw the same.
+    assert len({state.tobytes() for state in states}) == len(states) == 8
     assert (run_dir / "eval_results.txt").read_bytes() == (whole / "eval_results.txt").read_bytes()
 
 
