@@ -115,8 +115,8 @@ def refusing_full_disk(path: pathlib.Path) -> Iterator[None]:
         is_full = getattr(error, "errno", None) in FULL or any(text in str(error) for text in _FULL_TEXTS)
         if not is_full:
             raise
-        # Which may be a temporary file elsewhere.
-        full = pathlib.Path(getattr(error, "filename", None) or path)
+        # Which may be a temporary file elsewhere. Of a copy, the first name is that of what is read.
+        full = pathlib.Path(getattr(error, "filename2", None) or getattr(error, "filename", None) or path)
         above = next(folder for folder in full.parents if folder.exists())
         free = shutil.disk_usage(above).free
         raise UserError(f"{path}: no space left, found {free:,} bytes free in {above}, expected room for it") from error

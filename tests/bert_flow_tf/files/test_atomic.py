@@ -98,7 +98,7 @@ def test_nobody_can_write_between_the_check_of_an_output_and_its_folder(tmp_path
 
 
 WRITE = """
-import pathlib, resource, sys
+import pathlib, resource, shutil, sys
 import numpy as np
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files import atomic, embedding_files
@@ -106,8 +106,10 @@ text = lambda path: path.write_text("x" * 10_000)
 # So few bytes that the C library would write them when the file is closed, and say nothing.
 array = lambda path: embedding_files.write_array(path, np.zeros(320))
 folder = lambda path: text(path / "a")
+copied = lambda path: shutil.copyfile(sys.executable, path / "a")
 resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
-for write, new in ((text, atomic.new_file), (array, atomic.new_file), (folder, atomic.new_folder)):
+of_files, of_folders = (atomic.new_file, (text, array)), (atomic.new_folder, (folder, copied))
+for write, new in ((write, new) for new, writes in (of_files, of_folders) for write in writes):
     try:
         with new(sys.argv[1]) as part:
             write(part)
@@ -120,7 +122,7 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path):
     path = tmp_path / "a"
     done = subprocess.run([sys.executable, "-c", WRITE, str(path)], capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
-    assert len(lines) == 3, done.stderr
+    assert len(lines) == 4, done.stderr
     for line in lines:
-        assert line.startswith(f"{path}: no space left, found ") and " bytes free in " in line
+        assert line.startswith(f"{path}: no space left, found ") and f" bytes free in {tmp_path}" in line
     assert list(tmp_path.iterdir()) == []
