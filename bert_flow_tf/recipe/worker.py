@@ -146,7 +146,10 @@ def _say_little() -> None:
         said = time.monotonic()
         return True
 
-    absl.logging.get_absl_handler().addFilter(is_due)
+    handler = absl.logging.get_absl_handler()
+    handler.addFilter(is_due)
+    # Without where and when.
+    handler.setFormatter(logging.Formatter("%(message)s"))
 
 
 def _commands(connection: Connection) -> Iterator[Sequence[str]]:
