@@ -23,7 +23,7 @@ def model(tiny_encoder_dir, tmp_path_factory):
     path.write_text(json.dumps(GlowConfig(n_levels=1, depth=1, coupling_width=4).to_dict()))
     sentences = [f"w{i} w{i + 1}" for i in range(16)]
     return BertFlow.from_hub(str(folder), pooling="avg-last-2", max_seq_length=8).fit(
-        sentences, batch_size=8, learning_rate=0.01, flow_model_config=str(path)
+        sentences, epochs=1, batch_size=8, learning_rate=0.01, flow_model_config=str(path)
     )
 
 
