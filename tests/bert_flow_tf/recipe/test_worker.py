@@ -49,8 +49,7 @@ def sleeps(seconds):
 PARENT = """
 import signal, sys
 from bert_flow_tf.recipe.worker import Worker
-# A shell that starts the tests in the background, or nohup, has them ignore these.
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# A shell that starts the tests in the background has them ignore both.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 with Worker(verbose=True) as worker:
