@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import scipy.stats
 
-from bert_flow_tf.results.records import Verification
+from bert_flow_tf.results.records import Checked, Verification
 from bert_flow_tf.results.rows import summarize
 from bert_flow_tf.results.table import Entry, Table
 
@@ -63,14 +63,19 @@ def _computed(verification: Verification) -> list[Claim]:
         groups.setdefault(one.what.partition(",")[0], []).append(one)
     claims = []
     for group, found in groups.items():
-        worst = max(found, key=lambda one: (one.found > one.limit, one.found / (one.limit or 1)))
+        worst = max(found, key=lambda one: (_is_off(one), one.found / (one.limit or 1)))
         what = worst.what.removeprefix(f"{group}, ")
         number = f" (worst of {len(found)})" if len(found) > 1 else ""
         evidence = f"{verification.evidence}: {what}{number}"
-        mark = OTHER if worst.found > worst.limit else SAME
+        mark = OTHER if _is_off(worst) else SAME
         claims.append(Claim(group, mark, f"{worst.found:.0e}", f"{worst.limit:.0e}", evidence))
     claims += [Claim("every check", OTHER, "", "", failed) for failed in verification.failed]
     return claims + [Claim("more of it", NOT_RUN, "", "", reason) for reason in verification.not_run]
+
+
+def _is_off(one: Checked) -> bool:
+    # As it stands, a NaN is off as well.
+    return not one.found <= one.limit
 
 
 def _without_flow(scores: Sequence[dict]) -> list[Claim]:

@@ -51,7 +51,7 @@ def test_a_group_of_deviations_stands_with_the_one_nearest_to_its_limit():
     assert claims[1] == Claim("tokenizer", "✓", "0e+00", "0e+00", "tests: strings")
 
 
-@pytest.mark.parametrize(("found", "limit"), [(3e-6, 2e-6), (1, 0)])
+@pytest.mark.parametrize(("found", "limit"), [(3e-6, 2e-6), (1, 0), (float("nan"), 2e-6)])
 def test_a_deviation_beyond_its_limit_is_what_stands_for_its_group(found, limit):
     claims = verdict([verification(("flow, z", found, limit), ("flow, loss", 1e-5, 1e-5))], [])
     assert (claims[0].mark, claims[0].evidence) == ("✗", "tests: z (worst of 2)")
