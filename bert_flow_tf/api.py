@@ -21,7 +21,7 @@ from bert_flow_tf.encoder.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import ArgumentError, UserError, refusing_long_names
+from bert_flow_tf.errors import ArgumentError, UserError, refusing_unusable_names
 from bert_flow_tf.evaluation.change import Change, change_by
 from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.ownership import owned, unchanged
@@ -143,7 +143,7 @@ class BertFlow:
         return SentenceBatcher(encode, self.tokenizer, shape=shape, max_seq_length=self.max_seq_length)
 
     @classmethod
-    @refusing_long_names()
+    @refusing_unusable_names()
     def from_hub(
         cls,
         bert_hub: str | os.PathLike,
@@ -184,7 +184,7 @@ class BertFlow:
         return cls.from_hub("demo", **options)
 
     @classmethod
-    @refusing_long_names()
+    @refusing_unusable_names()
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a folder that `save` wrote, or of a finished run of `run_siamese` (see `load`).
 
@@ -205,7 +205,7 @@ class BertFlow:
             return cls(model, source, record=record, dtype=dtype)
 
     @classmethod
-    @refusing_long_names()
+    @refusing_unusable_names()
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a finished run of `run_siamese`, or of a folder that `save` wrote.
 
@@ -606,7 +606,7 @@ class BertFlow:
         self.history_ = History(calibrator.losses_, change)
         return self
 
-    @refusing_long_names()
+    @refusing_unusable_names()
     def pretrain(
         self,
         sentences: Iterable[str],

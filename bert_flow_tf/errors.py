@@ -22,6 +22,11 @@ _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LONGEST = 4000
 # Numbers of the errors that mean that a disk takes no more.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Number of an error of a name -> what is wrong with it.
+_UNUSABLE = {
+    errno.ENAMETOOLONG: "found a name that is too long, expected a shorter one",
+    errno.EACCES: "found a place that you have no permission for, expected one that you may use",
+}
 
 
 class UserError(Exception):
@@ -66,16 +71,24 @@ _FLAGS = {"pooling": "sentence_embedding_type"}
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about a name that is unknown: the known one that it may be meant for; "" without one."""
-    found = difflib.get_close_matches(name, [*known], n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    found = _closest(name, known)
+    return "" if found is None else f"; did you mean {found}?"
 
 
 def nearest_file(path: str | os.PathLike) -> str:
     """As `nearest`, of what is beside a path that does not exist."""
     path = pathlib.Path(path)
-    if not path.parent.is_dir() or not os.access(path.parent, os.R_OK):
-        return ""
-    return nearest(str(path), [str(path.with_name(name)) for name in os.listdir(path.parent)] if path.name else [])
+    # The names alone: all paths of a folder begin alike.
+    with contextlib.suppress(OSError):
+        if found := _closest(path.name, os.listdir(path.parent)):
+            return f"; did you mean {path.with_name(found)}?"
+    return ""
+
+
+def _closest(name: str, known: Iterable[str]) -> str | None:
+    by_letters = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(name.lower(), by_letters, n=1)
+    return by_letters[found[0]] if found else None
 
 
 def is_plain_number(text: str) -> bool:
@@ -184,14 +197,14 @@ def plain_interrupts() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def refusing_long_names() -> Iterator[None]:
-    """Turns what Python raises for a name that no file can have into a `UserError`."""
+def refusing_unusable_names() -> Iterator[None]:
+    """Turns what Python raises for a name that no file can have, or that this user may not use, into a `UserError`."""
     try:
         yield
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
+        if error.filename is None or error.errno not in _UNUSABLE:
             raise
-        raise UserError(f"{error.filename}: found a name that is too long, expected a shorter one") from error
+        raise UserError(f"{error.filename}: {_UNUSABLE[error.errno]}") from error
 
 
 @contextlib.contextmanager
@@ -214,7 +227,7 @@ def _refusing_full_output() -> Iterator[None]:
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     """What `run(*arguments)` returns, 0 for None; a `UserError`'s status after its line, 2; 130 if interrupted."""
     try:
-        with plain_interrupts(), refusing_long_names(), _refusing_full_output():
+        with plain_interrupts(), refusing_unusable_names(), _refusing_full_output():
             return run(*arguments) or 0
     except UserError as error:
         print(f"error: {command_line_message(error)}", file=sys.stderr)

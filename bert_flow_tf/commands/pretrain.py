@@ -6,9 +6,10 @@ import click
 
 from bert_flow_tf.commands.options import FORMAT_OPTIONS, Number, SentenceInput, WholeNumber, with_options
 from bert_flow_tf.commands.outputs import own
-from bert_flow_tf.data.wordnet import text_file
+from bert_flow_tf.data.wordnet import WORDNET, wordnet_text
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
+from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.outputs import output_folder
@@ -108,7 +109,8 @@ def pretrain(
     output_folder(out, ENCODER_FOLDER, overwrite=overwrite, flag=f"--out={out}")
     sentences = []
     for name in (*text, *texts):
-        sentences += _read(SentenceInput(str(text_file(name)), input_format, column))
+        path = str(wordnet_text()) if name == WORDNET else name
+        sentences += _read(SentenceInput(path, input_format, column))
     if not any(map(str.strip, sentences)):
         raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph a line")
     # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
@@ -150,6 +152,8 @@ def _check_encoder(
         if value is not None:
             given, needed = ("bert_hub", "bert_config_file") if bert_hub else ("bert_config_file", "bert_hub")
             raise UserError(f"--{name}: found --{given}, expected --{needed}, the only one that it applies to")
+    check_handle(bert_hub, "bert_hub")
+    check_handle(of_hub["preprocess_hub"], "preprocess_hub")
     if bert_config_file:
         config = read_tf1_config(bert_config_file)
         if max_seq_length > config.max_position_embeddings:

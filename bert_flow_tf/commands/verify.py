@@ -95,8 +95,10 @@ def _golden() -> dict:
             text=True,
             check=False,
         )
-        if not path.exists():
+        found = json.loads(path.read_text()) if path.exists() else {"failed": []}
+        # Not 0 without a failure: they did not run to their end, or none of them did.
+        if done.returncode and not found["failed"]:
             raise UserError(
                 f"{_ROOT / _GOLDEN}: found no outcome of its tests: {done.stdout[-1000:]} {done.stderr[-1000:]}"
             )
-        return json.loads(path.read_text())
+        return found

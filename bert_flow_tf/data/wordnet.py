@@ -25,15 +25,6 @@ _TEXT_FILE, _LICENCE_FILE = "sentences.txt", "LICENSE"
 _FEWEST_WORDS = 4
 
 
-def text_file(name: str, cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
-    """Path of a file of sentences: WordNet's for `wordnet`, else the one of that name.
-
-    Raises:
-      UserError: as `wordnet_text`.
-    """
-    return wordnet_text(cache_dir) if name == WORDNET else pathlib.Path(name)
-
-
 def wordnet_text(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
     """Path of a file of 141,669 different sentences, one per line; the first call downloads and checks WordNet.
 

@@ -143,6 +143,8 @@ class EarlyStopping(tf_keras.callbacks.Callback):
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             metrics = thread.submit(self.evaluate, model).result()
         score = float(metrics["eval_pearsonr" if "eval_pearsonr" in metrics else "eval_accuracy"])
+        if not np.isfinite(score):
+            raise UserError(f"early_stopping: found a dev score of {score} at step {step}, expected a finite number")
         best = max((value for at, value in self.seen.items() if int(at) < step), default=float("-inf"))
         self.seen[str(step)] = score
         write_json(self.path, self.seen)

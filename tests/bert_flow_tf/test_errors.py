@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from bert_flow_tf.errors import ArgumentError, ArgumentParser, UserError, exit_status, nearest, nearest_file
+from tests.refusals import refusal
 
 
 def test_a_parser_raises_what_argparse_would_print():
@@ -44,8 +45,28 @@ def test_what_may_be_meant_is_said_where_it_is_near(tmp_path):
     (tmp_path / "my_model").mkdir()
     assert nearest("encde", ["encode", "export"]) == "; did you mean encode?"
     assert nearest("other", ["encode", "export"]) == ""
+    assert nearest("STSB", ["sts-b", "sick-r"]) == "; did you mean sts-b?"
     assert nearest_file(tmp_path / "my_modl") == f"; did you mean {tmp_path / 'my_model'}?"
     assert nearest_file(tmp_path / "nowhere" / "my_modl") == nearest_file("") == ""
+    # Not the folder that both have in common.
+    assert nearest_file(tmp_path / "corpus") == ""
+
+
+_AS_NOBODY = """
+import os, sys
+from bert_flow_tf.encoder.handles import check_handle
+from bert_flow_tf.errors import exit_status
+if os.geteuid() == 0:
+    os.seteuid(65534)
+sys.exit(exit_status(check_handle, sys.argv[1], "bert_hub"))
+"""
+
+
+def test_a_folder_that_one_may_not_enter_is_one_line(tmp_path):
+    (tmp_path / "closed").mkdir(mode=0o000)
+    command = [sys.executable, "-c", _AS_NOBODY, str(tmp_path / "closed" / "bert")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    refusal(done.returncode, done.stderr, "closed/bert: found a place that you have no permission for, expected one")
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ MISSPELT = {
     "encde": "did you mean encode?",
     "encode --bert_hub demmo --input a.txt --out b.npy": "--bert_hub=demmo: no such folder",
     "encode --bert_hub demo --preprocess_hub nowhere --input a.txt --out b.npy": "--preprocess_hub=nowhere: no such fo",
+    "pretrain --bert_hub demmo --text a.txt --steps 200 --out b": "--bert_hub=demmo: no such folder",
     "similarity --model my_modl a b": "did you mean my_model?",
     "evaluate --bert_hub demo --tasks stbs": "did you mean stsb?",
 }

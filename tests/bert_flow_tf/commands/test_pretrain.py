@@ -73,10 +73,13 @@ def test_an_encoder_that_is_not_named_well_is_one_line(options, line, text, gold
         ("a\n", ("--num_warmup_steps", "6"), "--steps: found 6, which end in the warm-up"),
         ("a\n", ("--minutes", "1"), "--steps: found both steps and minutes"),
         ("a\n", ("--dev_fraction", "1"), "'--dev_fraction'"),
+        # Text from an address.
+        ("\n", ("{uri}",), "--text={text} {uri}: found no text"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_written(contents, options, line, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(contents)
+    options = [option.format(uri=text.as_uri()) for option in options]
     command = ["pretrain", "--bert_hub", "demo", "--text", text, "--out", tmp_path / "out", *STEPS, *options]
-    assert line.format(text=text) in refused(*command, unchanged=tmp_path)
+    assert line.format(text=text, uri=text.as_uri()) in refused(*command, unchanged=tmp_path)

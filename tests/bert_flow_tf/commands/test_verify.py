@@ -60,6 +60,12 @@ def test_golden_tests_that_do_not_run_are_one_line(golden, tmp_path):
     assert "found no outcome of its tests" in refused("verify", unchanged=tmp_path)
 
 
+def test_golden_tests_of_which_none_is_run_decide_nothing(golden, tmp_path, monkeypatch):
+    golden("1e-6")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
+    assert "found no outcome of its tests" in refused("verify", unchanged=tmp_path)
+
+
 def test_without_the_repository_the_flow_is_checked_by_its_equations(tmp_path, monkeypatch):
     monkeypatch.setattr(verify, "_ROOT", tmp_path)
     said = succeeds("verify")

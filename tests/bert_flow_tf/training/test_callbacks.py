@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.training import callbacks
+from tests.refusals import user_error
 
 _ENCODER = types.SimpleNamespace(embedding_size=2, pooled_variables=())
 
@@ -29,6 +30,19 @@ def test_nothing_that_is_not_finite_is_saved(tmp_path):
     with pytest.raises(UserError, match="step 6: found loss/output_weights:0 with values that are not finite"):
         saver.on_train_batch_end(2, {})
     assert [path.rpartition("-")[2] for path in manager.checkpoints] == ["4"]
+
+
+def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
+    step = tf.Variable(4, dtype=tf.int64)
+    # Of cosines that are all the same, as of an encoder that has collapsed.
+    scores = iter([0.5, float("nan")])
+    stopping = callbacks.EarlyStopping(step, 2, lambda model: {"eval_pearsonr": next(scores)}, tmp_path)
+    model = SiameseBertFlow(_ENCODER, None, num_labels=3)
+    assert not stopping.stops(model)
+    step.assign(6)
+    with user_error("early_stopping: found a dev score of nan at step 6"):
+        stopping.stops(model)
+    assert (tmp_path / "early_stopping.json").read_text().split() == ["{", '"4":', "0.5", "}"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
