@@ -493,6 +493,7 @@ class BertFlow:
 
         Warns after fewer than 100 steps.
         """
+        _check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
         sentences = sentence_list(sentences)
         if len(sentences) < batch_size:
             raise UserError(
@@ -542,6 +543,7 @@ class BertFlow:
 
         Warns after fewer than 100 steps.
         """
+        _check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
         parts = Parts(folder)
         expected, found = self._fingerprint(None, -1), parts.manifest.model
         if found != expected:
@@ -695,6 +697,13 @@ def _settings(epochs: float | None, batch_size: int, learning_rate: float, rows:
 def _arrays(variables: Mapping[str, tf.Variable]) -> Iterator[tuple[str, np.ndarray]]:
     """Names and values, in the names' order."""
     return ((name, variables[name].numpy()) for name in sorted(variables))
+
+
+def _check_settings(epochs: float | None, **settings: Any) -> None:
+    try:
+        glow.FlowCalibrator(epochs=1.0 if epochs is None else epochs, **settings).check_settings()
+    except ValueError as error:
+        raise UserError(f"fit: {error}") from error
 
 
 def _check_dtype(dtype: str) -> None:

@@ -80,7 +80,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """
         with self._as_it_was_on_failure():
             X = self._checked(X, reset=True)
-            self._check_settings()
+            self.check_settings()
             rows = min(self.batch_size, len(X))
             steps = int(len(X) / rows * self.epochs)
             if not steps:
@@ -106,7 +106,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         begins = not hasattr(self, "flow_")
         with self._as_it_was_on_failure():
             X = self._checked(X, reset=begins)
-            self._check_settings()
+            self.check_settings()
             order = np.random.default_rng([self.seed, 1, 0 if begins else self.n_steps_]).permutation(len(X))
             batches = np.array_split(order, max(1, len(X) // self.batch_size))
             trainer = self._new_trainer(X, batches[0]) if begins else self._trainer
@@ -126,7 +126,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self.__dict__.update(before)
             raise
 
-    def _check_settings(self) -> None:
+    def check_settings(self) -> None:
+        """Raises `ValueError` for the first argument whose value makes no sense, as `fit` does."""
         if not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1:
             raise ValueError(f"batch_size: found {self.batch_size}, expected a whole number of 1 or more")
         if self.seed < 0:

@@ -27,7 +27,7 @@ class Parts:
       rows: of all parts.
 
     Raises:
-      UserError: the folder is none of embeddings, or parts are missing.
+      UserError: the folder is none of embeddings, parts are missing, or there are no rows.
     """
 
     def __init__(self, folder: str | os.PathLike) -> None:
@@ -38,6 +38,8 @@ class Parts:
             raise UserError(
                 f"{folder}: found {missing} of {self.manifest.shards} parts missing, expected all (run `encode` again)"
             )
+        if not self.rows:
+            raise UserError(f"{folder}: found embeddings of no sentence, expected some")
 
     def blocks(self, generator: np.random.Generator, least: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
         """Yields all rows once: float32 [n, D] of whole parts in a random order, n at least `least` where there are.

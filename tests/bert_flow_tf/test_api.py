@@ -180,6 +180,7 @@ def test_fit_names_what_does_not_fit(model):
         ({}, "found 6 sentences, expected at least the 64 of one step"),
         ({"batch_size": 2, "epochs": 0.1}, "found 6 samples and 0.1 epochs, which gives 0 training steps of 2"),
         ({"batch_size": 2, "flow_model_config": "config_l9"}, "flow_model_config: "),
+        ({"batch_size": 2, "seed": -1}, "seed: found -1, expected 0 or more"),
     ):
         with pytest.raises(UserError, match=named):
             model.fit(SENTENCES, **options)

@@ -77,6 +77,12 @@ def test_what_is_not_this_encoders_is_refused(tiny_encoder_dir, model, folder, t
         model.fit_dataset(tmp_path / "unit")
     with user_error("fit: found 3 rows in 0.01 epochs, expected at least the 64"):
         model.fit_dataset(folder, epochs=0.01)
+    with user_error("fit: epochs: found inf, expected a number above 0"):
+        model.fit_dataset(folder, epochs=float("inf"))
+    (tmp_path / "none.txt").write_text("")
+    model.encode_dataset(tmp_path / "none.txt", tmp_path / "none")
+    with user_error("none: found embeddings of no sentence"):
+        model.fit_dataset(tmp_path / "none")
     altered = shutil.copytree(folder, tmp_path / "altered")
     part = altered / "part-00000-00003.parquet"
     part.write_bytes(part.read_bytes()[:-1] + b"x")
