@@ -15,7 +15,7 @@ class PretrainingSettings:
     Attributes:
       steps, minutes: one of both: the number of steps, for which the learning rate decays to 0, or the minutes that
         they take, in which it stays as it is after the warm-up.
-      train_batch_size: sentences per step, over all replicas.
+      train_batch_size: sentences per step, over all replicas; at most as many as there are to learn from, or 64.
       learning_rate: its peak. TF1's Adam does not correct the bias of its moments: the first thousand steps are up to
         six times as large as AdamW's at the same rate.
       num_warmup_steps: steps of linear warm-up.

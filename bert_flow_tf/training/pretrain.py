@@ -138,6 +138,14 @@ class _Run:
         self.tokenizer = Tokenizer.from_source(source)
         pieces = _windows(_tokenized(self.tokenizer, sentences), settings.max_seq_length - 2)
         self.train, self.dev = _split(pieces, settings)
+        count = int(self.train.nrows())
+        most = max(count, PretrainingSettings.train_batch_size)
+        if settings.train_batch_size > most:
+            # A batch of any size that is typed would take all memory.
+            raise ArgumentError(
+                f"train_batch_size: found {settings.train_batch_size} for {count} sentences to learn from, expected at "
+                f"most {most}"
+            )
         self.masking = Masking(
             self.tokenizer,
             settings.masked_lm_prob,
