@@ -41,6 +41,7 @@ setup(
         "scipy",
         "scikit-learn",
         "safetensors",
+        "huggingface_hub",
         "msgspec",
         "urllib3>=2",
         "absl-py",

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 import glow
 from bert_flow_tf.encoder import stream
+from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import SentenceBatcher
@@ -148,8 +149,8 @@ class BertFlow:
         cls,
         bert_hub: str | os.PathLike,
         *,
-        pooling: str = "avg",
-        max_seq_length: int = 64,
+        pooling: str | None = None,
+        max_seq_length: int | None = None,
         preprocess_hub: str | None = None,
         low_dim: int = -1,
         sentence_embedding_type: str | None = None,
@@ -158,9 +159,12 @@ class BertFlow:
         """`BertFlow` of an encoder as it is, without a flow; `fit` learns one.
 
         Args:
-          bert_hub: `demo`, `base`, `large`, a TF-Hub handle or a folder, see `encoder.source.resolve_encoder`.
-          pooling: how word pieces become one vector: `avg`, `cls`, `avg-last-2`, …, see `pooling.pooling`.
-          max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
+          bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub (`ORGANISATION/MODEL`), or
+            a folder, see `encoder.source.resolve_encoder`.
+          pooling: how word pieces become one vector: `avg`, `cls`, `avg-last-2`, …, see `pooling.pooling`; None takes
+            that of a sentence-transformers model, and `avg` for others.
+          max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included; None takes a
+            sentence-transformers model's, and 64 for others.
           preprocess_hub: the preprocess model, where `bert_hub` does not name it.
           low_dim: see `model.reduce_dimension`.
           sentence_embedding_type: the original's name for `pooling`, in place of it.
@@ -170,10 +174,13 @@ class BertFlow:
         """
         _check_dtype(dtype)
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
+        folder = read_encoder_record(source.encoder_dir.parent)
+        poolings = (sentence_embedding_type, pooling, folder and folder.pooling, "avg")
+        lengths = (max_seq_length, folder and folder.max_seq_length, 64)
         record = Model(
             encoder=encoder_record(source),
-            pooling=sentence_embedding_type or pooling,
-            max_seq_length=max_seq_length,
+            pooling=next(name for name in poolings if name is not None),
+            max_seq_length=next(length for length in lengths if length is not None),
             low_dim=low_dim if low_dim > 0 else None,
         )
         return cls(build_model(source, record), source, record=record, dtype=dtype)

@@ -57,9 +57,9 @@ SENTEVAL_OPTION = click.option(
 ENCODER_OPTIONS = [
     click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one."),
     click.option(
-        "--sentence_embedding_type", metavar="NAME", help="Pooling of --bert_hub: avg, cls, …  [default: avg]"
+        "--sentence_embedding_type", metavar="NAME", help="Pooling of --bert_hub: avg, cls, …  [default: its own, or avg]"
     ),
-    click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Of --bert_hub.  [default: 64]"),
+    click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Of --bert_hub.  [default: its own, or 64]"),
 ]
 FORMAT_OPTIONS = [
     click.option(
@@ -117,8 +117,8 @@ class ModelOptions:
         return BertFlow.from_hub(
             self.bert_hub,
             preprocess_hub=self.preprocess_hub,
-            pooling=self.sentence_embedding_type or "avg",
-            max_seq_length=self.max_seq_length or (64 if self.embeds_sentences else 3),
+            pooling=self.sentence_embedding_type,
+            max_seq_length=self.max_seq_length if self.embeds_sentences else 3,
             dtype=dtype,
         )
 

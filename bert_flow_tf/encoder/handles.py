@@ -6,6 +6,7 @@ import pathlib
 import msgspec
 
 from bert_flow_tf.errors import ArgumentError, nearest, nearest_file
+from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
 
 DEMO = "demo"
@@ -16,12 +17,21 @@ ENCODER_NAMES = (*HUB_HANDLES, DEMO)
 
 
 def check_handle(handle: str | None, argument: str) -> None:
-    """Raises `ArgumentError` unless the argument, if it has a value, is a known name, a URL or a file that exists."""
-    if handle and handle not in ENCODER_NAMES and "://" not in handle and not pathlib.Path(handle).exists():
+    """Raises `UserError` unless the argument, if it has a value, is a known name, a URL or a file that exists.
+
+    A model of the Hugging Face Hub is downloaded.
+    """
+    if not handle or handle in ENCODER_NAMES or "://" in handle or pathlib.Path(handle).exists():
+        return
+    if not is_model_name(handle):
         raise ArgumentError(
-            f"{argument}={handle}: no such folder, expected {', '.join(ENCODER_NAMES)}, a TF-Hub handle (https://…) or "
-            f"a folder{nearest(handle, ENCODER_NAMES) or nearest_file(handle)}"
+            f"{argument}={handle}: no such folder, expected {', '.join(ENCODER_NAMES)}, a TF-Hub handle (https://…), a "
+            f"model of Hugging Face (ORGANISATION/MODEL) or a folder{nearest(handle, ENCODER_NAMES) or nearest_file(handle)}"
         )
+    try:
+        downloaded_model(handle)
+    except UserError as error:
+        raise ArgumentError(f"{argument}={error}{nearest_file(handle)}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +39,8 @@ class EncoderSource:
     """An encoder and its preprocess model, found and ready to load.
 
     Attributes:
-      bert_hub: handle that `resolve_encoder` takes: `demo`, a TF-Hub handle or a folder's absolute path.
+      bert_hub: handle that `resolve_encoder` takes: `demo`, a TF-Hub handle, a model of the Hugging Face Hub or a
+        folder's absolute path.
       preprocess_hub: the preprocess model's handle or path; None when `bert_hub` names both.
       do_lower_case: whether the vocabulary is uncased.
       fingerprint: SHA-256, in hex, over weights, graph and vocabulary; the same on every machine and in every folder.

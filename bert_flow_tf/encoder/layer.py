@@ -85,6 +85,13 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def _set_pooling(self, sentence_embedding_type: str) -> None:
         self.sentence_embedding_type = sentence_embedding_type
         self._pooling = pooling(sentence_embedding_type, self.num_layers)
+        pooler = next((v for v in self._hub_layer.variables if "pooler_transform/kernel" in v.name), None)
+        if not self._pooling.layers and pooler is not None and not tf.reduce_any(pooler != 0):
+            # As a model that was saved without one is converted.
+            raise ArgumentError(
+                f"pooling: found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler; expected another "
+                "one, such as paper-cls"
+            )
         self.embedding_size = self._pooling.vectors * self.hidden_size
         # Traced once, for all copies.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)

@@ -16,10 +16,13 @@ from tensorflow_hub.resolver import tfhub_cache_dir
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,
+    SOURCE_FILE,
+    VOCAB_FILE,
     cached_encoder,
     check_encoder_folder,
     read_encoder_record,
 )
+from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face, hugging_face_digests, is_hugging_face
 from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run, refusing_damaged_model
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
 from bert_flow_tf.encoder.demo import demo_encoder_dir
@@ -29,6 +32,7 @@ from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest, update_with_arrays
+from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.files.user_cache import cache_root
@@ -53,8 +57,9 @@ def resolve_encoder(
     """The encoder that the arguments name; downloads or converts it first where needed.
 
     Args:
-      bert_hub: `demo`, `base`, `large`, a TF-Hub handle, an encoder folder of `bert-flow convert`, or a
-        SavedModel's folder.
+      bert_hub: `demo`, `base`, `large`; a TF-Hub handle; the folder of a SavedModel, of a Hugging Face or
+        sentence-transformers model, of a TF1 checkpoint, or of `bert-flow convert`; or a model of the Hugging Face Hub,
+        `ORGANISATION/MODEL` with `@REVISION` after it where it is not the last one.
       preprocess_hub: handle or folder of the preprocess model; not needed for names, encoder folders, or beside a
         folder `preprocess`.
       bert_config_file, vocab_file, init_checkpoint: the original's trio instead of `bert_hub`. `init_checkpoint` may
@@ -113,8 +118,14 @@ def _from_hub(
     bert_hub = HUB_HANDLES.get(bert_hub, bert_hub)
     if preprocess_hub is None and bert_hub in HUB_HANDLES.values():
         preprocess_hub = UNCASED_PREPROCESS
+    converted = None if bert_hub == DEMO else _converted(bert_hub, cache_dir)
+    if converted is not None and preprocess_hub is not None:
+        raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {bert_hub} has its vocabulary")
     if bert_hub == DEMO:
         encoder_dir = demo_encoder_dir(cache_dir) / "encoder"
+    elif converted is not None:
+        encoder_dir = converted / "encoder"
+        bert_hub = os.path.abspath(bert_hub) if os.path.isdir(bert_hub) else bert_hub
     else:
         bert_hub, encoder_dir = _find(bert_hub, "encoder", "bert_hub", cache_dir)
     beside = encoder_dir.parent / "preprocess"
@@ -142,6 +153,22 @@ def _from_hub(
         encoder_dir=encoder_dir,
         preprocess_dir=preprocess_dir,
     )
+
+
+def _converted(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
+    """The encoder folder, in the cache, of a model of Hugging Face or a TF1 checkpoint; None for other handles."""
+    check_handle(handle, "bert_hub")
+    folder = pathlib.Path(handle)
+    if not folder.exists() and is_model_name(handle):
+        folder = downloaded_model(handle)
+    if is_hugging_face(folder):
+        key = hashlib.sha256(f"{FORMAT_VERSION} {sorted(hugging_face_digests(folder).items())}".encode()).hexdigest()
+        place = cache_root(cache_dir) / "encoders" / key
+        return cached_encoder(place, lambda out: convert_hugging_face(folder, out))
+    if (folder / BERT_CONFIG_FILE).is_file() and not (folder / SOURCE_FILE).is_file():
+        trio = folder / BERT_CONFIG_FILE, folder / VOCAB_FILE, folder
+        return _from_trio(*trio, None, cache_dir).encoder_dir.parent
+    return None
 
 
 def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tuple[str, pathlib.Path]:
@@ -238,7 +265,7 @@ def _from_trio(
     config_file: _Path | None,
     vocab_file: _Path | None,
     checkpoint: _Path | None,
-    do_lower_case: bool,
+    do_lower_case: bool | None,
     cache_dir: _Path | None,
 ) -> EncoderSource:
     if not (config_file and vocab_file and checkpoint):

@@ -17,6 +17,15 @@ _HUGGING_FACE_ACTIVATIONS = {
     **_OTHERS,
 }
 _LAYER_NORM_EPS = 1e-12
+# Kinds that people ask for, and what is missing for them here.
+_MISSING = {
+    "roberta": "byte-level BPE, its tokenizer, is not among TensorFlow's operations",
+    "xlm-roberta": "its positions begin at 2 and its tokenizer is SentencePiece, which are not converted",
+    "mpnet": "its attention has relative positions",
+    "albert": "its layers share weights and its tokenizer is SentencePiece",
+    "electra": "its embeddings are narrower than its layers",
+    "modernbert": "its positions are rotations and its tokenizer is byte-level BPE",
+}
 _Count = Annotated[int, msgspec.Meta(ge=1)]
 # Without limits, a vocabulary's unused pieces and the names of the layers' variables alone would fill the memory.
 _Pieces = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
@@ -48,6 +57,40 @@ class _File(BertConfig, frozen=True):
     layer_norm_eps: float = _LAYER_NORM_EPS
 
 
+class _DistilBert(msgspec.Struct, frozen=True):
+    """Hugging Face's names for the shape of a DistilBERT, which is a BERT without token types and without a pooler."""
+
+    vocab_size: _Pieces
+    dim: _Count
+    n_layers: _Layers
+    n_heads: _Count
+    hidden_dim: _Count
+    max_position_embeddings: _Count = 512
+    activation: str = "gelu"
+    dropout: _Rate = 0.1
+    attention_dropout: _Rate = 0.1
+    initializer_range: _Rate = 0.02
+
+    def as_bert(self) -> BertConfig:
+        return BertConfig(
+            vocab_size=self.vocab_size,
+            hidden_size=self.dim,
+            num_hidden_layers=self.n_layers,
+            num_attention_heads=self.n_heads,
+            intermediate_size=self.hidden_dim,
+            max_position_embeddings=self.max_position_embeddings,
+            type_vocab_size=1,
+            hidden_act=self.activation,
+            hidden_dropout_prob=self.dropout,
+            attention_probs_dropout_prob=self.attention_dropout,
+            initializer_range=self.initializer_range,
+        )
+
+
+class _Kind(msgspec.Struct):
+    model_type: str = "bert"
+
+
 def read_tf1_config(path: str | os.PathLike) -> BertConfig:
     """`BertConfig` of the `bert_config.json` of a TF1 checkpoint.
 
@@ -59,20 +102,29 @@ def read_tf1_config(path: str | os.PathLike) -> BertConfig:
 
 
 def read_hugging_face_config(path: str | os.PathLike) -> BertConfig:
-    """`BertConfig` of a Hugging Face `config.json`; raises `UserError` as `read_tf1_config`."""
+    """`BertConfig` of a Hugging Face `config.json`, of a BERT or a DistilBERT; raises `UserError` as `read_tf1_config`."""
+    kind = read_json(path, _Kind, expected="a model's configuration", versioned=False).model_type
+    if kind in _MISSING:
+        raise UserError(f"{path}: model_type: found {kind}, expected bert or distilbert: {_MISSING[kind]}")
+    if kind == "distilbert":
+        file = read_json(path, _DistilBert, expected="a DistilBERT", versioned=False)
+        return _checked(path, file.as_bert(), _HUGGING_FACE_ACTIVATIONS)
     return _read(path, _HUGGING_FACE_ACTIVATIONS)
 
 
 def _read(path: str | os.PathLike, activations: dict[str, str]) -> BertConfig:
     file = read_json(path, _File, expected="a BERT with absolute positions", versioned=False)
-    if file.hidden_act not in activations:
-        raise UserError(f"{path}: hidden_act: found {file.hidden_act!r}, expected one of {', '.join(activations)}")
     if file.layer_norm_eps != _LAYER_NORM_EPS:
         raise UserError(f"{path}: layer_norm_eps: found {file.layer_norm_eps!r}, expected {_LAYER_NORM_EPS}")
-    if file.hidden_size % file.num_attention_heads:
+    return _checked(path, msgspec.convert(file, BertConfig, from_attributes=True), activations)
+
+
+def _checked(path: str | os.PathLike, config: BertConfig, activations: dict[str, str]) -> BertConfig:
+    if config.hidden_act not in activations:
+        raise UserError(f"{path}: hidden_act: found {config.hidden_act!r}, expected one of {', '.join(activations)}")
+    if config.hidden_size % config.num_attention_heads:
         raise UserError(
-            f"{path}: hidden_size: found {file.hidden_size}, expected a multiple of num_attention_heads "
-            f"{file.num_attention_heads}"
+            f"{path}: hidden_size: found {config.hidden_size}, expected a multiple of num_attention_heads "
+            f"{config.num_attention_heads}"
         )
-    config = msgspec.convert(file, BertConfig, from_attributes=True)
-    return msgspec.structs.replace(config, hidden_act=activations[file.hidden_act])
+    return msgspec.structs.replace(config, hidden_act=activations[config.hidden_act])

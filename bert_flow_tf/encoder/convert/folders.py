@@ -45,12 +45,15 @@ class EncoderRecord(msgspec.Struct):
       do_lower_case: whether the vocabulary is uncased.
       started_from: fingerprint of the encoder that has the same graph with other weights; None where there is none.
       training: what the weights learned since; None where it is not recorded.
+      pooling, max_seq_length: what a sentence-transformers folder asked for; None where nobody did.
       digests: SHA-256 of the files in the folder, but for the variables, which have checksums of TensorFlow's.
     """
 
     do_lower_case: bool
     started_from: str | None = None
     training: Training | None = None
+    pooling: str | None = None
+    max_seq_length: int | None = None
     digests: dict[str, str] = {}
 
 

@@ -1,8 +1,10 @@
 """From a Hugging Face BERT folder to an encoder folder. Weights come from safetensors only: nothing is unpickled."""
 
+import contextlib
 import os
 import pathlib
 import re
+import tempfile
 from typing import Any
 
 import msgspec
@@ -11,13 +13,52 @@ import safetensors
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_hugging_face_config
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
-from bert_flow_tf.encoder.convert.weights import check_shapes, variable_shapes
+from bert_flow_tf.encoder.convert.folders import VOCAB_FILE
+from bert_flow_tf.encoder.convert.sentence_transformers import MODULES_FILE, SETTINGS_FILES, sentence_transformer
+from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_shapes, variable_shapes
+from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
 
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+_TOKENIZER_FILE = "tokenizer.json"
 # Heads of pre-training, and a constant that older versions save beside the weights.
-_KNOWN_EXTRAS = re.compile(r"^(cls\..*|(bert\.)?embeddings\.position_ids)$")
+_KNOWN_EXTRAS = re.compile(
+    r"^(cls\..*|vocab_(transform|layer_norm|projector)\..*|((distil)?bert\.)?embeddings\.position_ids)$"
+)
+_FLOATS = ("F16", "BF16", "F32", "F64")
+# Of DistilBERT, which is a BERT without token types and without a pooler.
+_DISTILBERT = {
+    "attention.self.query": "attention.q_lin",
+    "attention.self.key": "attention.k_lin",
+    "attention.self.value": "attention.v_lin",
+    "attention.output.dense": "attention.out_lin",
+    "attention.output.LayerNorm": "sa_layer_norm",
+    "intermediate.dense": "ffn.lin1",
+    "output.dense": "ffn.lin2",
+    "output.LayerNorm": "output_layer_norm",
+}
+
+
+class _Normalizer(msgspec.Struct):
+    """What `tokenizer.json` says of BERT's normalizer; no other values can be computed."""
+
+    type: str
+    clean_text: bool = True
+    handle_chinese_chars: bool = True
+    strip_accents: bool | None = None
+    lowercase: bool = True
+
+
+class _Pieces(msgspec.Struct):
+    type: str = "WordPiece"
+    vocab: Any = None
+
+
+class _Tokenizer(msgspec.Struct):
+    model: _Pieces
+    normalizer: _Normalizer | None = None
 
 
 def convert_hugging_face(
@@ -28,48 +69,111 @@ def convert_hugging_face(
     hidden_act: str | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
-    """Path of the encoder folder made from a Hugging Face folder.
+    """Path of the encoder folder made from a Hugging Face or sentence-transformers folder.
 
     Args:
-      folder: folder with `config.json`, `vocab.txt` and `model.safetensors`.
-      do_lower_case: whether the vocabulary is uncased; None takes it from `tokenizer_config.json`, else by whether
+      folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or its shards. A
+        sentence-transformers folder, which has `modules.json`, also gives its pooling and its length.
+      do_lower_case: whether the vocabulary is uncased; None takes it from the tokenizer's settings, else by whether
         pieces have capitals.
       hidden_act: activation instead of the configuration's, such as gelu_tanh to compare with TF1 code on these
         weights.
 
     Raises:
-      UserError: a file is missing, or weights, configuration and vocabulary do not fit each other.
+      UserError: a file is missing, weights, configuration and vocabulary do not fit each other, or it is another
+        architecture.
     """
     folder = pathlib.Path(folder)
-    paths = {name: folder / name for name in ("config.json", "vocab.txt", "model.safetensors")}
-    config = read_hugging_face_config(paths["config.json"])
+    settings = sentence_transformer(folder)
+    bert = folder / settings.transformer
+    config = read_hugging_face_config(bert / "config.json")
     if hidden_act:
         config = msgspec.structs.replace(config, hidden_act=hidden_act)
-    weights = read_hugging_face_weights(paths["model.safetensors"], config)
-    if do_lower_case is None:
-        do_lower_case = lower_cases(folder)
-    return write_encoder_folder(
-        out_dir,
-        config=config,
-        vocab_file=paths["vocab.txt"],
-        weights=weights,
-        do_lower_case=do_lower_case,
-        source={"kind": "Hugging Face folder", "sha256": {name: file_digest(path) for name, path in paths.items()}},
-        overwrite=overwrite,
-    )
+    weights = read_hugging_face_weights(bert, config)
+    with contextlib.ExitStack() as stack:
+        vocab_file = bert / VOCAB_FILE
+        if not vocab_file.is_file() and (bert / _TOKENIZER_FILE).is_file():
+            vocab_file = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / VOCAB_FILE
+            vocab_file.write_text("".join(f"{piece}\n" for piece in _pieces(bert / _TOKENIZER_FILE)), encoding="utf-8")
+        if do_lower_case is None:
+            do_lower_case = lower_cases(bert)
+        pieces = len(read_vocabulary(vocab_file))
+        if pieces < config.vocab_size:
+            # Rows that no piece has: widths are rounded up for the speed of some accelerators.
+            weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][:pieces]
+            config = msgspec.structs.replace(config, vocab_size=pieces)
+        return write_encoder_folder(
+            out_dir,
+            config=config,
+            vocab_file=vocab_file,
+            weights=weights,
+            do_lower_case=do_lower_case,
+            source={
+                "kind": "Hugging Face folder",
+                "sha256": hugging_face_digests(folder),
+                "pooling": settings.pooling,
+                "max_seq_length": settings.max_seq_length,
+            },
+            overwrite=overwrite,
+        )
+
+
+def is_hugging_face(folder: pathlib.Path) -> bool:
+    """Whether a folder is one of Hugging Face's or of sentence-transformers."""
+    return any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE, "pytorch_model.bin", MODULES_FILE))
+
+
+def hugging_face_digests(folder: pathlib.Path) -> dict[str, str]:
+    """SHA-256 of the files that the encoder depends on, by their names."""
+    bert = folder / sentence_transformer(folder).transformer
+    names = ("config.json", VOCAB_FILE, _TOKENIZER_FILE, "tokenizer_config.json")
+    paths = [*(bert / name for name in names), *_weight_files(bert), *(folder / name for name in SETTINGS_FILES)]
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(paths) if path.is_file()}
 
 
 def lower_cases(folder: pathlib.Path) -> bool | None:
-    """What `tokenizer_config.json` in the folder says of `do_lower_case`; None where it says nothing.
+    """What `tokenizer.json` or `tokenizer_config.json` in the folder says of lower-casing; None where they say nothing.
 
     Raises:
-      UserError: the file cannot be read, or is not JSON.
+      UserError: a file cannot be read, or is no settings of a BERT's tokenizer.
     """
+    if (folder / _TOKENIZER_FILE).is_file():
+        normalizer = _read_tokenizer(folder / _TOKENIZER_FILE).normalizer
+        if normalizer is not None:
+            return normalizer.lowercase
     path = folder / "tokenizer_config.json"
     if not path.is_file():
         return None
     settings = read_json(path, dict, expected="a tokenizer's settings", versioned=False)
-    return settings["do_lower_case"] if isinstance(settings.get("do_lower_case"), bool) else None
+    do_lower_case = settings["do_lower_case"] if isinstance(settings.get("do_lower_case"), bool) else None
+    accents, chinese = settings.get("strip_accents"), settings.get("tokenize_chinese_chars")
+    if accents not in (None, do_lower_case) or chinese is False:
+        raise UserError(
+            f"{path}: found strip_accents {accents} and tokenize_chinese_chars {chinese}, expected TF1 BERT's tokenizer"
+        )
+    return do_lower_case
+
+
+def _read_tokenizer(path: pathlib.Path) -> _Tokenizer:
+    tokenizer = read_json(path, _Tokenizer, expected="a tokenizer's settings", versioned=False)
+    normalizer = tokenizer.normalizer
+    if tokenizer.model.type != "WordPiece":
+        raise UserError(f"{path}: found a tokenizer of type {tokenizer.model.type}, expected WordPiece, as BERT's")
+    if normalizer is not None and (
+        normalizer.type != "BertNormalizer"
+        or not (normalizer.clean_text and normalizer.handle_chinese_chars)
+        or normalizer.strip_accents not in (None, normalizer.lowercase)
+    ):
+        raise UserError(f"{path}: normalizer: found {msgspec.structs.asdict(normalizer)}, expected TF1 BERT's")
+    return tokenizer
+
+
+def _pieces(path: pathlib.Path) -> list[str]:
+    """The pieces in `tokenizer.json`, in the order of their ids."""
+    vocab = _read_tokenizer(path).model.vocab
+    if not isinstance(vocab, dict) or sorted(map(str, vocab.values())) != sorted(map(str, range(len(vocab)))):
+        raise UserError(f"{path}: model.vocab: expected word pieces with the ids from 0 to their number")
+    return sorted(vocab, key=vocab.__getitem__)
 
 
 def hugging_face_name(tf1_name: str) -> str:
@@ -79,38 +183,74 @@ def hugging_face_name(tf1_name: str) -> str:
     return re.sub(r"/beta$", "/bias", name).replace("/", ".")
 
 
-def read_hugging_face_weights(path: str | os.PathLike, config: BertConfig) -> dict[str, np.ndarray]:
-    """dict of TF1 name -> float32 array of the encoder's weights in a safetensors file.
+def _distilbert_name(tf1_name: str) -> str:
+    name = hugging_face_name(tf1_name)
+    layer = re.fullmatch(r"encoder\.(layer\.\d+)\.(.+)\.(weight|bias)", name)
+    return f"transformer.{layer[1]}.{_DISTILBERT[layer[2]]}.{layer[3]}" if layer else name
+
+
+def _weight_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The file of weights, or the shards that the index names."""
+    index = folder / INDEX_FILE
+    if (folder / WEIGHTS_FILE).is_file() or not index.is_file():
+        return [folder / WEIGHTS_FILE]
+    shards = read_json(index, dict, expected="an index of weights", versioned=False).get("weight_map")
+    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+        raise UserError(f"{index}: weight_map: expected the file of each tensor")
+    return [folder / pathlib.PurePath(name).name for name in sorted(set(shards.values()))]
+
+
+def read_hugging_face_weights(folder: str | os.PathLike, config: BertConfig) -> dict[str, np.ndarray]:
+    """dict of TF1 name -> float32 array of the encoder's weights in a folder's safetensors files.
+
+    What the model has not got is 0: the pooler of one that was saved without, and DistilBERT's token types.
 
     Raises:
-      UserError: the file cannot be read, or a tensor is missing, unexpected, of another shape, or not of floats.
+      UserError: a file cannot be read, or a tensor is missing, unexpected, of another shape, or not of floats.
     """
-    if not pathlib.Path(path).is_file():
-        raise UserError(f"{path}: no such file, expected the weights as safetensors")
-    try:
-        with safetensors.safe_open(str(path), framework="numpy") as stored:
-            keys = [key for key in stored.keys() if not _KNOWN_EXTRAS.match(key)]  # noqa: SIM118 (not a dict)
-            return _read_tensors(path, {key: stored.get_slice(key) for key in keys}, config)
-    except safetensors.SafetensorError as error:
-        raise UserError(f"{path}: not a safetensors file: {' '.join(str(error).split())}") from error
+    paths = _weight_files(pathlib.Path(folder))
+    stored: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        for path in paths:
+            if not path.is_file():
+                raise UserError(f"{path}: no such file, expected the weights as safetensors")
+            try:
+                file = stack.enter_context(safetensors.safe_open(str(path), framework="numpy"))
+                keys = [key for key in file.keys() if not _KNOWN_EXTRAS.match(key)]  # noqa: SIM118 (not a dict)
+                stored |= {key: file.get_slice(key) for key in keys}
+            except safetensors.SafetensorError as error:
+                raise UserError(f"{path}: not a safetensors file: {' '.join(str(error).split())}") from error
+        return _read_tensors(paths[0], stored, config)
 
 
-def _read_tensors(path: str | os.PathLike, stored: dict[str, Any], config: BertConfig) -> dict[str, np.ndarray]:
-    prefix = "bert." if any(key.startswith("bert.") for key in stored) else ""
+def _read_tensors(path: pathlib.Path, stored: dict[str, Any], config: BertConfig) -> dict[str, np.ndarray]:
+    is_distilbert = any("transformer.layer." in key for key in stored)
+    kind, name_of = ("distilbert.", _distilbert_name) if is_distilbert else ("bert.", hugging_face_name)
+    prefix = kind if any(key.startswith(kind) for key in stored) else ""
     expected = variable_shapes(config)
-    keys = {name: _key_in(stored, prefix + hugging_face_name(name), name) for name in expected}
-    tf1_names = {key: name for name, key in keys.items()}
+    keys = {name: _key_in(stored, prefix + name_of(name), name) for name in expected}
+    zero = [name for name in expected if "/pooler/" in name and keys[name] not in stored]
+    if len(zero) == 1:
+        # Half a pooler: the file is damaged.
+        zero = []
+    if is_distilbert:
+        zero.append("bert/embeddings/token_type_embeddings")
+    weights = {name: np.zeros(expected.pop(name), np.float32) for name in zero}
+    tf1_names = {keys[name]: name for name in expected}
     shapes = {}
     for key, tensor in stored.items():
         name = tf1_names.get(key, key)
         # Hugging Face's kernels are [out, in].
         shapes[name] = tensor.get_shape()[:: -1 if name.endswith("/kernel") else 1]
     check_shapes(shapes, expected, path, "this configuration", lambda name: keys.get(name, name))
-    weights = {}
-    for name, key in keys.items():
-        if stored[key].get_dtype() not in ("F16", "F32", "F64"):
-            raise UserError(f"{path}: {key} is of type {stored[key].get_dtype()}, expected F16, F32 or F64")
-        value = stored[key][...].astype(np.float32)
+    for name in expected:
+        tensor = stored[keys[name]]
+        if tensor.get_dtype() not in _FLOATS:
+            raise UserError(
+                f"{path}: {keys[name]} is of type {tensor.get_dtype()}, expected {', '.join(_FLOATS[:-1])} or "
+                f"{_FLOATS[-1]}"
+            )
+        value = tensor[...].astype(np.float32)
         weights[name] = value.T if name.endswith("/kernel") else value
     return weights
 

@@ -1,0 +1,47 @@
+"""Models of the Hugging Face Hub by their names, in that library's own cache."""
+
+import functools
+import pathlib
+import re
+
+from bert_flow_tf.errors import UserError
+
+# Names without an organisation are as old as BERT's: nearly all of them begin so.
+_NAME = re.compile(r"([\w.-]+/[\w.-]+|(distil)?bert-[\w.-]+)(@[\w./-]+)?")
+# What an encoder is made of, and no weights of other libraries.
+_FILES = ("*.json", "vocab.txt", "*/vocab.txt", "model*.safetensors", "*/model*.safetensors")
+
+
+def is_model_name(handle: str) -> bool:
+    """Whether a handle can be a model's name there: `bert-base-uncased`, `ORGANISATION/MODEL`, `…@REVISION`."""
+    place = pathlib.Path(handle)
+    # `encoders/mine`, where there is a folder `encoders`, is a mistake in a path.
+    return bool(_NAME.fullmatch(handle)) and not (len(place.parts) > 1 and place.parent.is_dir())
+
+
+@functools.cache
+def downloaded_model(name: str) -> pathlib.Path:
+    """Folder of a model's files, which are downloaded where the library's cache has not got them.
+
+    The library's own variables count: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, ….
+
+    Args:
+      name: of the model, with `@REVISION` (a branch, tag or commit) for another than the last of `main`.
+
+    Raises:
+      UserError: the hub cannot be reached and the cache has not got the model, there is no such model or revision, or
+        it asks for a token.
+    """
+    # It takes half a second to import.
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+
+    model, _, revision = name.partition("@")
+    try:
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(model, revision=revision or None, allow_patterns=list(_FILES))
+        )
+    except (OSError, HFValidationError) as error:
+        # All of the library's errors are OSErrors; its first line says what, the rest how to get a token.
+        said = " ".join(str(error).strip().splitlines()[:1]) or type(error).__name__
+        raise UserError(f"{name}: no such folder, and no model at {huggingface_hub.constants.ENDPOINT} ({said})") from error

@@ -1,0 +1,133 @@
+"""Makes `data/transformers`: small random BERTs as transformers and sentence-transformers save them, and their values.
+
+Run it in an environment of its own, from the repository's root; test_transformers.py names the versions that made it:
+
+    pip install torch transformers sentence-transformers
+    python tests/golden/make_transformers.py
+"""
+
+import json
+import pathlib
+import shutil
+import unicodedata
+
+import numpy as np
+import sentence_transformers
+import torch
+import transformers
+from sentence_transformers.sentence_transformer import modules
+
+DATA = pathlib.Path(__file__).parent / "data"
+OUT = DATA / "transformers"
+TEXTS = [case["text"] for case in json.loads((DATA / "tokenization_uncased.json").read_text())["cases"]]
+LENGTH = 24
+SHAPE = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": LENGTH,
+    # The rounding of weights near 0 would hide what a family computes otherwise.
+    "initializer_range": 0.3,
+}
+DISTILBERT_SHAPE = {
+    "dim": 16,
+    "n_layers": 2,
+    "n_heads": 4,
+    "hidden_dim": 24,
+    "max_position_embeddings": LENGTH,
+    "initializer_range": 0.3,
+}
+
+
+def vocabulary(is_cased):
+    """Pieces of all letters in the texts, and of every other word of them."""
+    texts = TEXTS if is_cased else [
+        "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn") for text in TEXTS
+    ]
+    letters = sorted({c for text in texts for c in text if not c.isspace() and c.isprintable()})
+    letters = [letter for letter in letters if letter < "\u4e00" or len(letters) < 400]
+    whole = sorted({word for text in texts for word in text.split() if word.isalnum() and 1 < len(word) < 12})[::2]
+    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), *whole]
+
+
+def families():
+    """Name -> configuration, class, whether it is cased, and options of `save_pretrained`."""
+    bert, model = transformers.BertConfig, transformers.BertModel
+    uncased, cased = len(vocabulary(False)), len(vocabulary(True))
+    return {
+        "bert": (bert(vocab_size=uncased, hidden_act="gelu", **SHAPE), model, False, {}),
+        "bert_cased_gelu_new": (bert(vocab_size=cased, hidden_act="gelu_new", **SHAPE), model, True, {}),
+        "bert_masked_lm_sharded": (
+            bert(vocab_size=uncased, hidden_act="gelu_pytorch_tanh", **SHAPE),
+            transformers.BertForMaskedLM,
+            False,
+            {"max_shard_size": "20KB"},
+        ),
+        # As the weights of many a model, whose rows are rounded up.
+        "bert_bfloat16_relu": (bert(vocab_size=uncased + 7, hidden_act="relu", **SHAPE), model, False, {}),
+        "bert_float16": (bert(vocab_size=uncased, **SHAPE), model, False, {}),
+        "distilbert": (
+            transformers.DistilBertConfig(vocab_size=uncased, **DISTILBERT_SHAPE),
+            transformers.DistilBertModel,
+            False,
+            {},
+        ),
+    }
+
+
+def make(name, config, kind, is_cased, options):
+    folder = OUT / name
+    folder.mkdir(parents=True)
+    torch.manual_seed(1)
+    model = kind(config).eval()
+    for parameter in model.parameters():
+        if parameter.ndim == 1:
+            # Biases of 0 and norms of 1 would hide a wrong one.
+            parameter.data += 0.2 * torch.randn_like(parameter)
+    dtype = torch.bfloat16 if "bfloat16" in name else torch.float16 if "float16" in name else torch.float32
+    model.to(dtype).save_pretrained(folder, **options)
+    vocab = folder / "vocab.txt"
+    vocab.write_text("".join(f"{piece}\n" for piece in vocabulary(is_cased)), encoding="utf-8")
+    tokenizer = transformers.BertTokenizerFast(vocab=str(vocab), do_lower_case=not is_cased)
+    tokenizer.save_pretrained(folder)
+    if name != "bert":
+        # As newer versions of transformers save it: tokenizer.json alone.
+        vocab.unlink()
+    else:
+        (folder / "tokenizer.json").unlink(missing_ok=True)
+    inputs = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=LENGTH, return_tensors="pt")
+    if kind is transformers.DistilBertModel:
+        inputs.pop("token_type_ids", None)
+    with torch.no_grad():
+        outputs = model.to(torch.float32)(**inputs, output_hidden_states=True)
+    states = torch.stack(outputs.hidden_states[1:])
+    mask = inputs["attention_mask"][:, :, None].to(torch.float32)
+    values = {
+        "input_ids": inputs["input_ids"].numpy().astype(np.int32),
+        "mean": ((states * mask).sum(2) / mask.sum(1)).numpy(),
+        "first": states[:, :, 0].numpy(),
+    }
+    if getattr(outputs, "pooler_output", None) is not None:
+        values["pooled"] = outputs.pooler_output.numpy()
+    np.savez_compressed(OUT / f"{name}.npz", **values)
+
+
+def make_sentence_transformer():
+    """A folder of sentence-transformers: mean pooling of 12 word pieces, scaled to norm 1."""
+    folder = OUT / "sentence_transformer"
+    transformer = modules.Transformer(str(OUT / "bert"), max_seq_length=12)
+    pooling = modules.Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")
+    model = sentence_transformers.SentenceTransformer(modules=[transformer, pooling, modules.Normalize()], device="cpu")
+    model.save_pretrained(str(folder))
+    (folder / "README.md").unlink(missing_ok=True)
+    np.savez_compressed(OUT / "sentence_transformer.npz", embeddings=model.encode(TEXTS))
+
+
+if __name__ == "__main__":
+    shutil.rmtree(OUT, ignore_errors=True)
+    for name, family in families().items():
+        make(name, *family)
+    make_sentence_transformer()
+    versions = {module.__name__: module.__version__ for module in (torch, transformers, sentence_transformers)}
+    (OUT / "versions.json").write_text(json.dumps(versions, indent=2) + "\n")
