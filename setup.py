@@ -41,7 +41,7 @@ setup(
         "scipy",
         "scikit-learn",
         "safetensors",
-        "huggingface_hub",
+        "huggingface-hub",
         "msgspec",
         "urllib3>=2",
         "absl-py",

@@ -175,8 +175,9 @@ class BertFlow:
         _check_dtype(dtype)
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         folder = read_encoder_record(source.encoder_dir.parent)
-        poolings = (sentence_embedding_type, pooling, folder and folder.pooling, "avg")
-        lengths = (max_seq_length, folder and folder.max_seq_length, 64)
+        asked_for = (None, None) if folder is None else (folder.pooling, folder.max_seq_length)
+        poolings = (sentence_embedding_type, pooling, asked_for[0], "avg")
+        lengths = (max_seq_length, asked_for[1], 64)
         record = Model(
             encoder=encoder_record(source),
             pooling=next(name for name in poolings if name is not None),

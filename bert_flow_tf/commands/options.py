@@ -57,9 +57,13 @@ SENTEVAL_OPTION = click.option(
 ENCODER_OPTIONS = [
     click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one."),
     click.option(
-        "--sentence_embedding_type", metavar="NAME", help="Pooling of --bert_hub: avg, cls, …  [default: its own, or avg]"
+        "--sentence_embedding_type",
+        metavar="NAME",
+        help="Pooling of --bert_hub: avg, cls, …  [default: its own, or avg]",
     ),
-    click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Of --bert_hub.  [default: its own, or 64]"),
+    click.option(
+        "--max_seq_length", type=WholeNumber(3), metavar="N", help="Of --bert_hub.  [default: its own, or 64]"
+    ),
 ]
 FORMAT_OPTIONS = [
     click.option(

@@ -5,7 +5,7 @@ import pathlib
 
 import msgspec
 
-from bert_flow_tf.errors import ArgumentError, nearest, nearest_file
+from bert_flow_tf.errors import ArgumentError, UserError, nearest, nearest_file
 from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
 
@@ -26,7 +26,8 @@ def check_handle(handle: str | None, argument: str) -> None:
     if not is_model_name(handle):
         raise ArgumentError(
             f"{argument}={handle}: no such folder, expected {', '.join(ENCODER_NAMES)}, a TF-Hub handle (https://…), a "
-            f"model of Hugging Face (ORGANISATION/MODEL) or a folder{nearest(handle, ENCODER_NAMES) or nearest_file(handle)}"
+            "model of the Hugging Face Hub (ORGANISATION/MODEL) or a folder"
+            f"{nearest(handle, ENCODER_NAMES) or nearest_file(handle)}"
         )
     try:
         downloaded_model(handle)

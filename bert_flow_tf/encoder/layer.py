@@ -89,8 +89,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         if not self._pooling.layers and pooler is not None and not tf.reduce_any(pooler != 0):
             # As a model that was saved without one is converted.
             raise ArgumentError(
-                f"pooling: found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler; expected another "
-                "one, such as paper-cls"
+                f"pooling: found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler; expected "
+                "another one, such as paper-cls"
             )
         self.embedding_size = self._pooling.vectors * self.hidden_size
         # Traced once, for all copies.

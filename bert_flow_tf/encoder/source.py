@@ -16,7 +16,6 @@ from tensorflow_hub.resolver import tfhub_cache_dir
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,
-    SOURCE_FILE,
     VOCAB_FILE,
     cached_encoder,
     check_encoder_folder,
@@ -165,7 +164,7 @@ def _converted(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
         key = hashlib.sha256(f"{FORMAT_VERSION} {sorted(hugging_face_digests(folder).items())}".encode()).hexdigest()
         place = cache_root(cache_dir) / "encoders" / key
         return cached_encoder(place, lambda out: convert_hugging_face(folder, out))
-    if (folder / BERT_CONFIG_FILE).is_file() and not (folder / SOURCE_FILE).is_file():
+    if (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index")):
         trio = folder / BERT_CONFIG_FILE, folder / VOCAB_FILE, folder
         return _from_trio(*trio, None, cache_dir).encoder_dir.parent
     return None

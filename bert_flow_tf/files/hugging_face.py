@@ -42,6 +42,8 @@ def downloaded_model(name: str) -> pathlib.Path:
             huggingface_hub.snapshot_download(model, revision=revision or None, allow_patterns=list(_FILES))
         )
     except (OSError, HFValidationError) as error:
-        # All of the library's errors are OSErrors; its first line says what, the rest how to get a token.
-        said = " ".join(str(error).strip().splitlines()[:1]) or type(error).__name__
-        raise UserError(f"{name}: no such folder, and no model at {huggingface_hub.constants.ENDPOINT} ({said})") from error
+        # All of the library's errors are OSErrors; what follows the first lines is how to get a token.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = " ".join(lines[:2]) or type(error).__name__
+        endpoint = huggingface_hub.constants.ENDPOINT
+        raise UserError(f"{name}: no such folder, and no model at {endpoint} ({said})") from error

@@ -42,9 +42,14 @@ DISTILBERT_SHAPE = {
 
 def vocabulary(is_cased):
     """Pieces of all letters in the texts, and of every other word of them."""
-    texts = TEXTS if is_cased else [
-        "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn") for text in TEXTS
-    ]
+    texts = (
+        TEXTS
+        if is_cased
+        else [
+            "".join(c for c in unicodedata.normalize("NFD", text.lower()) if unicodedata.category(c) != "Mn")
+            for text in TEXTS
+        ]
+    )
     letters = sorted({c for text in texts for c in text if not c.isspace() and c.isprintable()})
     letters = [letter for letter in letters if letter < "\u4e00" or len(letters) < 400]
     whole = sorted({word for text in texts for word in text.split() if word.isalnum() and 1 < len(word) < 12})[::2]

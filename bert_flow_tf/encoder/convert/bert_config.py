@@ -102,7 +102,7 @@ def read_tf1_config(path: str | os.PathLike) -> BertConfig:
 
 
 def read_hugging_face_config(path: str | os.PathLike) -> BertConfig:
-    """`BertConfig` of a Hugging Face `config.json`, of a BERT or a DistilBERT; raises `UserError` as `read_tf1_config`."""
+    """`BertConfig` of the Hugging Face `config.json` of a BERT or DistilBERT; errors are those of `read_tf1_config`."""
     kind = read_json(path, _Kind, expected="a model's configuration", versioned=False).model_type
     if kind in _MISSING:
         raise UserError(f"{path}: model_type: found {kind}, expected bert or distilbert: {_MISSING[kind]}")

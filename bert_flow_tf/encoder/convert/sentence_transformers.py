@@ -57,7 +57,9 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     # The library has moved its classes; their names stay.
     kinds = [module.type.rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise UserError(f"{path}: found {', '.join(kinds) or 'no modules'}, expected Transformer, Pooling and Normalize")
+        raise UserError(
+            f"{path}: found {', '.join(kinds) or 'no modules'}, expected Transformer, Pooling and Normalize"
+        )
     transformer, pooling_folder = (module.path for module in modules[:2])
     for name in (transformer, pooling_folder):
         if pathlib.PurePath(name).is_absolute() or ".." in pathlib.PurePath(name).parts:

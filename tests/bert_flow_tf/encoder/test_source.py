@@ -274,3 +274,17 @@ def test_a_cache_that_cannot_be_written_to_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with user_error("bert_hub=http://127.0.0.1:9/1: cannot be reached", str(tmp_path / "file")):
         resolve_encoder(bert_hub="http://127.0.0.1:9/1", cache_dir=tmp_path / "file")
+
+
+def test_a_tf1_checkpoints_folder_is_an_encoder(tiny_trio, tiny_source):
+    folder = pathlib.Path(tiny_trio["init_checkpoint"]).parent
+    source = resolve_encoder(bert_hub=folder, cache_dir=tiny_trio["cache_dir"])
+    assert source.fingerprint == tiny_source.fingerprint
+    assert source.bert_hub == str(folder)
+
+
+def test_a_preprocess_model_beside_a_model_with_a_vocabulary_is_refused(small_hugging_face_dir, small_source, tmp_path):
+    with user_error("preprocess_hub: found", "expected none", "has its vocabulary"):
+        resolve_encoder(
+            bert_hub=small_hugging_face_dir, preprocess_hub=small_source.preprocess_dir, cache_dir=tmp_path / "cache"
+        )

@@ -90,7 +90,6 @@ def test_two_conversions_write_the_same_numbers_under_the_same_names(
 
 def save(path, tensors):
     safetensors.numpy.save_file(tensors, path)
-    return path
 
 
 def test_names_without_prefix_old_names_known_extras_and_half_precision_are_taken(tensors, config, tmp_path):
@@ -99,7 +98,8 @@ def test_names_without_prefix_old_names_known_extras_and_half_precision_are_take
     renamed["embeddings.position_ids"] = np.arange(10)
     renamed["cls.predictions.bias"] = np.zeros(11, np.float32)
     renamed["pooler.dense.bias"] = tensors["bert.pooler.dense.bias"].astype(np.float16)
-    weights = read_hugging_face_weights(save(tmp_path / "model.safetensors", renamed), config)
+    save(tmp_path / "model.safetensors", renamed)
+    weights = read_hugging_face_weights(tmp_path, config)
     np.testing.assert_array_equal(
         weights["bert/embeddings/LayerNorm/gamma"], tensors["bert.embeddings.LayerNorm.weight"]
     )
@@ -114,7 +114,7 @@ def test_names_without_prefix_old_names_known_extras_and_half_precision_are_take
         (lambda t: t.pop("bert.pooler.dense.weight"), r"1 variable missing: bert.pooler.dense.weight"),
         (
             lambda t: t.update({"bert.pooler.dense.bias": np.zeros(8, np.int32)}),
-            r"bert.pooler.dense.bias is of type I32, expected F16, F32 or F64",
+            r"bert.pooler.dense.bias is of type I32, expected F16, BF16, F32 or F64",
         ),
     ],
 )
@@ -122,22 +122,24 @@ def test_tensor_that_does_not_fit_is_named_as_the_file_names_it(tensors, config,
     changed = dict(tensors)
     change(changed)
     with pytest.raises(UserError, match=message):
-        read_hugging_face_weights(save(tmp_path / "model.safetensors", changed), config)
+        save(tmp_path / "model.safetensors", changed)
+        read_hugging_face_weights(tmp_path, config)
 
 
 def test_file_that_is_no_safetensors_and_missing_file_are_named(config, tmp_path):
     path = tmp_path / "model.safetensors"
     with user_error("model.safetensors: no such file"):
-        read_hugging_face_weights(path, config)
+        read_hugging_face_weights(tmp_path, config)
     path.write_bytes(b"\x80\x04pickle")
     with user_error("model.safetensors: not a safetensors file"):
-        read_hugging_face_weights(path, config)
+        read_hugging_face_weights(tmp_path, config)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "roberta"}, r"model_type: invalid enum value 'roberta', expected a BERT"),
+        ({"model_type": "roberta"}, r"model_type: found roberta, expected bert or distilbert: byte-level BPE"),
+        ({"model_type": "mamba"}, r"model_type: invalid enum value 'mamba', expected a BERT"),
         ({"position_embedding_type": "relative_key"}, r"position_embedding_type: invalid enum value 'relative_key'"),
     ],
 )
@@ -147,3 +149,30 @@ def test_other_architectures_are_refused(small_hugging_face_dir, tmp_path, chang
     (tmp_path / "config.json").write_text(json.dumps(fields | change))
     with pytest.raises(UserError, match=message):
         read_hugging_face_config(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model": {"type": "Unigram"}}, "tokenizer.json: found a tokenizer of type Unigram, expected WordPiece"),
+        ({"model": {"type": "WordPiece", "vocab": {"a": 0, "b": 2}}}, "ids from 0 to their number"),
+        ({"normalizer": {"type": "BertNormalizer", "strip_accents": True, "lowercase": False}}, "expected TF1 BERT's"),
+        ({"normalizer": {"type": "Lowercase"}}, "expected TF1 BERT's"),
+    ],
+)
+def test_a_tokenizer_that_is_not_berts_is_refused(golden_dir, tmp_path, change, message):
+    folder = tmp_path / "model"
+    shutil.copytree(golden_dir / "transformers" / "distilbert", folder)
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with user_error(message):
+        convert_hugging_face(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_shard_that_is_missing_is_named(golden_dir, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(golden_dir / "transformers" / "bert_masked_lm_sharded", folder)
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    with user_error("model-00002-of-00003.safetensors: no such file"):
+        convert_hugging_face(folder, tmp_path / "out")
