@@ -11,6 +11,8 @@ import shutil
 
 import pytest
 
+from tests.browser import Browser
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # Two processes test at once, on models too small to share out: more threads would only wait for each other.
@@ -56,6 +58,13 @@ def require():
         return found
 
     return find
+
+
+@pytest.fixture(scope="session")
+def browser(require, tmp_path_factory):
+    """A `Browser` that all tests of a process share."""
+    with Browser(require("chromium"), tmp_path_factory.mktemp("browser")) as started:
+        yield started
 
 
 @pytest.fixture(scope="session")

@@ -218,11 +218,12 @@ def styled_figure(
         yield figure, list(figure.subplots(1, columns, sharey=sharey, squeeze=False)[0])
 
 
-def legend_below(figure: "Figure", panel: "Axes") -> "Legend":
-    """The legend of a panel, each label once, below the figure."""
+def legend_below(figure: "Figure", panel: "Axes", *, columns: int | None = None) -> "Legend":
+    """The legend of a panel, each label once, below the figure: in one row, or in so many columns."""
     handles, labels = panel.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
-    return figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=len(once), handletextpad=0.6)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns or len(once), "handletextpad": 0.6}
+    return figure.legend(once.values(), once.keys(), **place)
 
 
 def svg_document(figure: "Figure") -> bytes:

@@ -31,6 +31,9 @@ METRICS = {
     "auc": {"auc": metrics.auc},
 }
 
+# Pairs that a plot shows, and the bins that it counts cosines in.
+_SHOWN_PAIRS, _BINS = 500, 40
+
 # Cosines that differ by less differ by rounding: embeddings are float32, of spacing 1.2e-7 at 1.
 _ROUNDING = 1e-6
 
@@ -66,7 +69,7 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
     Returns:
       dict of `title`, `metric`, `split`, `source`, `pairs`; for each metric ("spearman" and "pearson", or "auc") a dict
       from protocol to value, which for a task of one set holds `all` only; and `subsets`, from a sub-set's name to its
-      `pairs` and metrics.
+      `pairs` and metrics; and `agreement`, see there, of all pairs.
 
     Raises:
       UserError: a figure is undefined, as with constant similarities.
@@ -75,9 +78,8 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
         subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.place(subset))}
         for subset, values in zip(task.subsets, similarities, strict=True)
     }
-    everything = score_pairs(
-        np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets]), task.metric, task.name
-    )
+    of_all, gold = np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets])
+    everything = score_pairs(of_all, gold, task.metric, task.name)
     sizes = [subset["pairs"] for subset in subsets.values()]
     figures: dict[str, Any] = {}
     for metric in METRICS[task.metric]:
@@ -85,7 +87,27 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
         figures[metric] = (means if len(subsets) > 1 else {}) | {"all": everything[metric]}
     described = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
-    return described | {"pairs": sum(sizes)} | figures | {"subsets": subsets}
+    return described | {"pairs": sum(sizes)} | figures | {"subsets": subsets, "agreement": agreement(of_all, gold)}
+
+
+def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
+    """What plots show of the similarities [n] of pairs and their gold scores [n]: plain values, to be written as JSON.
+
+    Returns:
+      dict of `similarities` and `gold`, of 500 pairs at most, evenly spaced in their order, to four decimals; and of
+      all pairs `mean` and `std` of the similarities, and `counts`: how many lie in each of 40 bins of one width from -1
+      to 1, the bounds of a cosine.
+    """
+    values = np.asarray(similarities, np.float64)
+    shown = np.linspace(0, len(values) - 1, min(len(values), _SHOWN_PAIRS)).round().astype(int)
+    counts, _ = np.histogram(values.clip(-1, 1), bins=_BINS, range=(-1, 1))
+    return {
+        "similarities": values[shown].round(4).tolist(),
+        "gold": np.asarray(gold, np.float64)[shown].round(4).tolist(),
+        "mean": float(values.mean()),
+        "std": float(values.std()),
+        "counts": counts.tolist(),
+    }
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: str) -> dict[str, float]:

@@ -45,6 +45,9 @@ def _task(task: SimilarityTask, done: Mapping[str, Sequence[tuple[int, PresetSta
     rows = {}
     for name, made in done.items():
         runs = [_run(task, seed, stages) for seed, stages in made]
+        # What plots show is of one seed: of all of them it would be most of the file.
+        for i, run in enumerate(runs[1:], start=1):
+            runs[i] = msgspec.structs.replace(run, scores=msgspec.structs.replace(run.scores, agreement=None))
         over_seeds = {
             metric: Summary(**summarize([getattr(run.scores, metric)[protocol or "all"] for run in runs]))
             for metric in METRICS[task.metric]

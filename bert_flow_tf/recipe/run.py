@@ -35,17 +35,20 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from bert_flow_tf.data.sts_sets import task_title
+from bert_flow_tf.data.tasks import gold_scores
 from bert_flow_tf.errors import UserError, exit_status, plain_interrupts
 from bert_flow_tf.evaluation.predicted import Scores, read_predictions, score_predictions
+from bert_flow_tf.evaluation.protocols import agreement
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.recipe.environment import read_environment
 from bert_flow_tf.recipe.stages import Stage, Target, stages_of
 from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, Stamps
 from bert_flow_tf.recipe.worker import Worker
-from bert_flow_tf.results.records import SCORES_FILE, Predictions, TaskScores
+from bert_flow_tf.results.records import SCORES_FILE, Agreement, Predictions, TaskScores
 from bert_flow_tf.results.records import Scores as ScoresRecord
 from bert_flow_tf.results.table import WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, TRAIN_RESULTS_FILE, latest_checkpoint, remove_run
@@ -137,10 +140,14 @@ def _run_stage(
     results: dict[str, float | str] = {}
     task = stage.predicts
     if task is not None and task.has_gold and stage.prediction_path is not None:
-        scores = score_predictions(read_predictions(stage.prediction_path), task.name, task.folder.parent, task.split)
+        cosines, where = read_predictions(stage.prediction_path), (task.name, task.folder.parent, task.split)
+        scores = score_predictions(cosines, *where)
         if verbose:
             print(scores, flush=True)
-        write_json(stage.run_dir / SCORES_FILE, _record(scores, task, stage.prediction_path))
+        write_json(
+            stage.run_dir / SCORES_FILE,
+            _record(scores, task, stage.prediction_path, agreement(cosines, gold_scores(*where))),
+        )
         results = {"split": task.split, **scores.rounded()}
     return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **results)
 
@@ -168,8 +175,8 @@ def predictions_record(path: pathlib.Path) -> Predictions:
     return read_json(path.with_suffix(".json"), Predictions, expected="a record of predictions")
 
 
-def _record(scores: Scores, task: Target, predictions: pathlib.Path) -> ScoresRecord:
-    """What is written of a stage's scores, for reports."""
+def _record(scores: Scores, task: Target, predictions: pathlib.Path, agrees: dict[str, Any]) -> ScoresRecord:
+    """What is written of a stage's scores, for reports; `agrees` is what plots show."""
     predicted = predictions_record(predictions)
     by_metric = {name: {"all": score} for name, score in vars(scores).items() if score is not None}
     task_scores = TaskScores(
@@ -178,6 +185,7 @@ def _record(scores: Scores, task: Target, predictions: pathlib.Path) -> ScoresRe
         split=task.split,
         source=str(task.folder),
         pairs=predicted.pairs,
+        agreement=Agreement(**agrees),
         **by_metric,
     )
     return ScoresRecord(made_by=made_by("recipe"), model=predicted.model, tasks={task.name: task_scores})

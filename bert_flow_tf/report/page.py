@@ -23,7 +23,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-ur
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --muted: #5c636b; --paper: #ffffff; --line: #d8dce1;
   --stripe: #f6f7f9; --accent: #0b63a5; --rise: #17663a; --fall: #b3261e; }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e4e7ea; --muted: #a2abb5; --paper: #15181c; --line: #363c44; --stripe: #1d2127;
     --accent: #7cbcf0; --rise: #6fd08c; --fall: #ff9c94; }
 }
@@ -53,6 +53,7 @@ th .note { min-width: 9rem; overflow-wrap: anywhere; }
 figure { margin: 1.25rem 0 1.75rem; }
 .plot { background: #ffffff; border: 1px solid var(--line); border-radius: .5rem; padding: 1rem; overflow-x: auto;
   display: flex; justify-content: center; }
+.panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr)); gap: 0 1.25rem; }
 .plot img { display: block; max-width: 100%; height: auto; }
 figcaption { color: var(--muted); font-size: .88rem; margin-top: .5rem; }
 details { border: 1px solid var(--line); border-radius: .5rem; margin: .5rem 0; }
@@ -75,9 +76,24 @@ dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
   td::before { content: attr(data-label); color: var(--muted); text-align: left; white-space: nowrap; }
   td:empty { display: none; }
   .plot { justify-content: flex-start; }
-  .plot img { max-width: none; width: 36rem; }
+  .plot[tabindex] img { max-width: none; width: 36rem; }
 }
-@media print { main { max-width: none; } .scroll, .plot { overflow: visible; } }
+@page { size: A4; margin: 14mm 12mm; }
+@media print {
+  :root { color-scheme: light; }
+  body { font-size: 9.5pt; }
+  main { max-width: none; padding: 0; }
+  nav { display: none; }
+  h2 { margin-top: 1.5rem; }
+  h2, caption, summary { break-after: avoid; }
+  tr, figure { break-inside: avoid; }
+  .scroll, .plot { overflow: visible; }
+  table { font-size: 6.8pt; }
+  th, td { padding: .2rem .3rem; white-space: normal; }
+  th .note { min-width: 0; }
+  .plot { border: 0; padding: 0; }
+  details::details-content { content-visibility: visible; }
+}
 """
 
 
@@ -87,7 +103,8 @@ def write_report(out: pathlib.Path, report: dict, analysis_plots: Mapping[str, b
     The same report and plots, of `results.collect`, give the same bytes. A `UserError` if it cannot be written there.
     """
     title, parts, paragraphs = report["title"], sections(report), lead(report)
-    page = html_page(title, paragraphs, parts, {**own_plots(report), **analysis_plots}, report["figures"])
+    plots, words = {**own_plots(report), **analysis_plots}, (report["figures"], report["alternatives"])
+    page = html_page(title, paragraphs, parts, plots, *words)
     with new_folder(out) as folder:
         (folder / PAGE_FILE).write_text(page, encoding="utf-8")
         (folder / MARKDOWN_FILE).write_text(markdown_page(title, paragraphs, parts), encoding="utf-8")
@@ -95,9 +112,18 @@ def write_report(out: pathlib.Path, report: dict, analysis_plots: Mapping[str, b
 
 
 def html_page(
-    title: str, lead: Sequence[str], parts: Sequence[Section], plots: Mapping[str, bytes], captions: Mapping[str, str]
+    title: str,
+    lead: Sequence[str],
+    parts: Sequence[Section],
+    plots: Mapping[str, bytes],
+    captions: Mapping[str, str],
+    alternatives: Mapping[str, str],
 ) -> str:
-    """The page as text; `plots` holds the SVG documents that the sections name, `captions` goes by the same names."""
+    """The page as text.
+
+    `plots` holds the SVG documents that the sections name; `captions`, and `alternatives` for those who do not see a
+    plot, go by the same names. A plot without an alternative has its caption for one.
+    """
     contents = "".join(f'<li><a href="#{part.name}">{html_text(part.title)}</a></li>' for part in parts)
     return "\n".join(
         [
@@ -115,7 +141,7 @@ def html_page(
             f"<h1>{html_text(title)}</h1>",
             *_paragraphs(lead),
             f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
-            *(line for part in parts for line in _section(part, plots, captions)),
+            *(line for part in parts for line in _section(part, plots, captions, alternatives)),
             "</main>",
             "</body>",
             "</html>",
@@ -124,18 +150,27 @@ def html_page(
     )
 
 
-def _section(part: Section, plots: Mapping[str, bytes], captions: Mapping[str, str]) -> Iterator[str]:
+def _section(
+    part: Section, plots: Mapping[str, bytes], captions: Mapping[str, str], alternatives: Mapping[str, str]
+) -> Iterator[str]:
+    def figure(name: str, kind: str) -> str:
+        # As an image a drawing can neither run a script nor load anything, whatever its file holds.
+        source, caption = base64.b64encode(plots[name]).decode(), html_text(captions[name])
+        alternative = html_text(alternatives.get(name, captions[name]))
+        image = f'<img alt="{alternative}" src="data:image/svg+xml;base64,{source}">'
+        return f"<figure><div {kind}>{image}</div><figcaption>{caption}</figcaption></figure>"
+
     yield f'<section aria-labelledby="{part.name}">'
     yield f'<h2 id="{part.name}">{html_text(part.title)}</h2>'
     yield from _paragraphs(part.paragraphs)
     for number, table in enumerate(part.tables, start=1):
         yield table.to_html(f"{part.name}-table-{number}")
     for name in part.plots:
-        # As an image a drawing can neither run a script nor load anything, whatever its file holds.
-        source, caption = base64.b64encode(plots[name]).decode(), html_text(captions[name])
-        yield f'<figure><div class="plot" role="region" aria-label="{caption}" tabindex="0">'
-        yield f'<img alt="{caption}" src="data:image/svg+xml;base64,{source}"></div>'
-        yield f"<figcaption>{caption}</figcaption></figure>"
+        yield figure(name, f'class="plot" role="region" aria-label="{html_text(captions[name])}" tabindex="0"')
+    if part.panels:
+        yield '<div class="panels">'
+        yield from (figure(name, 'class="plot"') for name in part.panels)
+        yield "</div>"
     for terms in part.terms:
         yield f"<details><summary>{html_text(terms.title)}{html_note(terms.summary)}</summary><dl>"
         yield from (f"<dt>{html_text(term)}</dt><dd>{html_text(text)}</dd>" for term, text in terms.pairs)

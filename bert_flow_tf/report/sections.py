@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from bert_flow_tf.report import tables
+from bert_flow_tf.results.collect import SIDES, curve_groups
 from bert_flow_tf.results.sources import KINDS
 from bert_flow_tf.results.table import METRIC_NAMES, Table
 from bert_flow_tf.results.verdict import Claim, verdict_table
@@ -62,6 +63,7 @@ class Section:
     paragraphs: Sequence[str] = ()
     tables: Sequence[Table] = ()
     plots: Sequence[str] = ()
+    panels: Sequence[str] = ()  # Plots that are as narrow as a phone: side by side where there is room.
     terms: Sequence[Terms] = ()
 
 
@@ -77,8 +79,9 @@ def lead(report: dict) -> list[str]:
 
 def sections(report: dict) -> list[Section]:
     """The sections of a report, as `bert_flow_tf.results.collect.collect` gives it, that have something to show."""
-    found = [_verdict(report), _scores(report), _seeds(report), *_measured(report), _training(report), _sources(report)]
-    return [section for section in found if section.tables or section.terms]
+    found = [_verdict(report), _scores(report), _similarities(report), _seeds(report), *_measured(report)]
+    found += [_training(report), _sources(report)]
+    return [section for section in found if section.tables or section.panels or section.terms]
 
 
 def _verdict(report: dict) -> Section:
@@ -124,6 +127,16 @@ def _place(row: dict) -> tuple[str, str, str | None]:
     return row["task"], row["split"], row["protocol"]
 
 
+def _similarities(report: dict) -> Section:
+    shown = report["similarities"]
+    names = [f"{name}-{i}" for i in range(1, len(shown) + 1) for name in (*SIDES, "histogram")]
+    note = (
+        "The same pairs before the flow and after it, of the first embedding of each task that was scored with a flow "
+        "and without, and of its first seed. A dot is a pair; of more than 500 pairs, 500 are drawn, evenly spaced."
+    )
+    return Section("similarities", "Cosines before and after the flow", (note,), panels=names)
+
+
 def _seeds(report: dict) -> Section:
     rows = [row for row in report["scores"] if row["this_run"]["n"] > 1]
     title = "Scores over seeds, × 100; the deviation is over n − 1."
@@ -153,7 +166,8 @@ def _training(report: dict) -> Section:
     )
     title = "Training, and each run's own evaluation on dev."
     shown = [_titled(tables.training_table(records), title)] if records else []
-    return Section("training", "Training", (note,), shown)
+    panels = [f"curve-{i}" for i, _ in enumerate(curve_groups(report), start=1)]
+    return Section("training", "Training", (note,), shown, panels=panels)
 
 
 def _sources(report: dict) -> Section:

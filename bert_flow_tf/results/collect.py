@@ -15,6 +15,7 @@ from bert_flow_tf.files.reading import read_file, read_text
 from bert_flow_tf.paper.figures import original_runs, paper_tables
 from bert_flow_tf.results.comparisons import (
     UNKNOWN,
+    baseline_of,
     compared,
     compared_calibration,
     encoder_in_report,
@@ -58,6 +59,15 @@ _PLOTS = {
         "Singular spectra, as they are and with the mean subtracted; a flat line is isotropic.",
     ),
 }
+# Side of a flow -> its words.
+SIDES = {"before": "before the flow", "after": "after the flow"}
+# Loss that a run learned from -> its words.
+LOSSES = {
+    "flow_loss": "the flow's loss in bits per dimension, of both sentences of a pair, added",
+    "supervised_loss": "the supervised loss",
+}
+# Of one plot of learning curves.
+_LINES = 6
 # The gold scores' correlation with edit distance is a fact of the data: no encoder takes part in it.
 _WITHOUT_ENCODER = ("Gold similarity", "edit distance")
 
@@ -66,8 +76,9 @@ def collect(sources: Sequence[Source], title: str, date: str | None = None) -> d
     """All that a report shows, ready for JSON; scores and differences, of keys that end in `_x100`, are times 100.
 
     It holds `kind`, `format_version`, `title`, `date` (a day, or None), `paper` and `original` (what is compared with),
-    `sources`, `verdict` (dicts of a `verdict.Claim`), `scores` (`comparisons.compared`), `calibrations`, `lexical`,
-    `words`, `isotropy`, `trainings`, and `figures`: from a plot's name on the page to its caption.
+    `sources`, `verdict` (dicts of a `verdict.Claim`), `scores` (`comparisons.compared`), `similarities` (of one row of
+    each task, before the flow and after it), `calibrations`, `lexical`, `words`, `isotropy`, `trainings`, `figures`:
+    from a plot's name on the page to its caption, and `alternatives`: from the names of some to what they show.
 
     Raises:
       UserError: results do not fit each other, or a run's evaluation cannot be read.
@@ -84,6 +95,7 @@ def collect(sources: Sequence[Source], title: str, date: str | None = None) -> d
         "sources": [_origin(source, [row for row in rows if row.source == source.label]) for source in sources],
         "verdict": [claim._asdict() for claim in verdict(_verifications(sources), scores)],
         "scores": scores,
+        "similarities": _similarities(rows),
         **{key: [] for key in ("calibrations", "lexical", "words", "isotropy", "trainings")},
     }
     for source in sources:
@@ -94,7 +106,24 @@ def collect(sources: Sequence[Source], title: str, date: str | None = None) -> d
                 report["calibrations"].append(_calibrations(result, source))
             elif isinstance(result, Lexical | Words | Isotropy):
                 report[source.kind].append({"source": source.label, **analysis(result)})
-    return report | {"figures": _figures(report)}
+    return report | {"figures": _figures(report), "alternatives": _alternatives(report)}
+
+
+def _similarities(rows: Sequence[Row]) -> list[dict]:
+    """What plots show of the cosines before a flow and after it, of the first row of each task that has both."""
+    found: dict[tuple, dict] = {}
+    keys = ("source", "name", "task", "split", "metric", "protocol", "pairs")
+    for row in rows:
+        plain = baseline_of(row, rows)
+        if row.agreement is None or plain is None or plain.agreement is None:
+            continue
+        of = {key: getattr(row, key) for key in keys} | {"pooling": row.model.pooling, "seeds": row.seeds[:1]}
+        sides = {
+            side: {"score_x100": one.values_x100[0], **msgspec.to_builtins(one.agreement)}
+            for side, one in zip(SIDES, (plain, row), strict=True)
+        }
+        found.setdefault((row.task, row.split), of | sides)
+    return list(found.values())
 
 
 def _verifications(sources: Sequence[Source]) -> list[Verification]:
@@ -221,6 +250,7 @@ def _training(result: TrainingResults, source: Source) -> dict:
         "pairs": result.data.num_examples,
         "steps": result.steps,
         "seconds": stage and stage.seconds,
+        "curve": msgspec.to_builtins(result.curve),
         "on_dev": _evaluation_lines(source.path / DEV_RESULTS_FILE),
     }
 
@@ -316,12 +346,57 @@ def _figures(report: dict) -> dict[str, str]:
     for number, rows in enumerate(seed_groups(report), start=1):
         metric, task, split = METRIC_NAMES[rows[0]["metric"]], rows[0]["task"], rows[0]["split"]
         figures[f"seeds-{number}"] = f"{metric} × 100 of every seed on {task}, {split}; the bar is the mean."
+    for number, one in enumerate(report["similarities"], start=1):
+        place = f"{one['task']}, {one['split']}; {METRIC_NAMES[one['metric']]} × 100"
+        protocol = f", {one['protocol']}" if one["protocol"] else ""
+        for side, words in SIDES.items():
+            embedding = one["pooling"] + "".join(f", seed {seed}" for seed in one["seeds"] if side == "after")
+            score = f"{one[side]['score_x100']:.2f}{protocol}"
+            figures[f"{side}-{number}"] = f"Cosine over gold score {words}: {embedding}, {place} {score}."
+        spread = "; ".join(
+            f"{words} mean {one[side]['mean']:.2f}, standard deviation {one[side]['std']:.2f}"
+            for side, words in SIDES.items()
+        )
+        figures[f"histogram-{number}"] = f"Cosines of all {one['pairs']:,} pairs: {spread}."
+    for number, (loss, records) in enumerate(curve_groups(report), start=1):
+        runs = "" if len(records) == 1 else f" of {len(records)} runs"
+        figures[f"curve-{number}"] = f"Learning curve{runs}: {LOSSES[loss]}, over steps."
     for number, one in enumerate(report["calibrations"], start=1):
         figures[f"calibration-{number}"] = f"Calibrations; every seed of the flow is a dot. Source: {one['source']}."
     for kind, (_, caption) in _PLOTS.items():
         for number, one in enumerate(report[kind], start=1):
             figures[f"{kind}-{number}"] = f"{caption} Source: {one['source']}."
     return figures
+
+
+def _alternatives(report: dict) -> dict[str, str]:
+    """What plots show, for those who do not see them."""
+    alternatives = {}
+    for number, one in enumerate(report["similarities"], start=1):
+        for side, words in SIDES.items():
+            values = one[side]["similarities"]
+            alternatives[f"{side}-{number}"] = (
+                f"Scatter plot {words}: a dot for each of {len(values):,} pairs, gold score to the right, cosine up, "
+                f"from {min(values):.2f} to {max(values):.2f}."
+            )
+        alternatives[f"histogram-{number}"] = "Histogram: pairs by cosine from -1 to 1, before the flow and after it."
+    for number, (loss, records) in enumerate(curve_groups(report), start=1):
+        lines = "; ".join(
+            f"{one['source']} from {one['curve']['losses'][loss][0]:.4g} to {one['curve']['losses'][loss][-1]:.4g} "
+            f"after {one['curve']['steps'][-1]:,} steps"
+            for one in records
+        )
+        alternatives[f"curve-{number}"] = f"A line for each run: {lines}."
+    return alternatives
+
+
+def curve_groups(report: dict) -> list[tuple[str, list[dict]]]:
+    """Pairs of a loss and the trainings that have a line in one plot of it, six at most."""
+    groups = []
+    for loss in LOSSES:
+        learned = [one for one in report["trainings"] if one["curve"] and one["curve"]["losses"].get(loss)]
+        groups += [(loss, learned[i : i + _LINES]) for i in range(0, len(learned), _LINES)]
+    return groups
 
 
 def seed_groups(report: dict) -> list[list[dict]]:

@@ -126,7 +126,9 @@ def compared(rows: Sequence[Row]) -> list[dict]:
             "this_run": this,
             "subsets": row.subsets,
         }
-        others = {"baseline": _baseline(row, rows), **published(row)}
+        plain = baseline_of(row, rows)
+        baseline = plain and {"source": plain.source, "name": plain.name, **plain.summary}
+        others = {"baseline": baseline, **published(row)}
         for name in ("baseline", "paper", "original"):
             other = record[name] = others[name]
             record[f"difference_from_{name}_x100"] = other and this["mean_x100"] - other["mean_x100"]
@@ -134,7 +136,8 @@ def compared(rows: Sequence[Row]) -> list[dict]:
     return results
 
 
-def _baseline(row: Row, rows: Sequence[Row]) -> dict | None:
+def baseline_of(row: Row, rows: Sequence[Row]) -> Row | None:
+    """The row, among all, of the same encoder and pooling without a flow, on the same pairs; None without one."""
     if row.model.flow is None:
         return None
 
@@ -146,10 +149,7 @@ def _baseline(row: Row, rows: Sequence[Row]) -> dict | None:
         for other in rows
         if other.model.flow is None and embedding(other) == embedding(row) and _are_of_same_encoders(other, row)
     ]
-    if not found:
-        return None
-    best = next((one for one in found if one.folder == row.folder), found[0])
-    return {"source": best.source, "name": best.name, **best.summary}
+    return next((one for one in found if one.folder == row.folder), found[0]) if found else None
 
 
 def _are_of_same_encoders(other: Row, row: Row) -> bool:

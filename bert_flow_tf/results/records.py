@@ -37,6 +37,20 @@ class SubsetScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     auc: Score | None = None
 
 
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """What plots show of similarities and gold scores, as `evaluation.protocols.agreement` gives it."""
+
+    similarities: Annotated[list[float], msgspec.Meta(min_length=1)]
+    gold: list[float]
+    mean: float
+    std: Deviation
+    counts: Annotated[list[Count], msgspec.Meta(min_length=1)]
+
+    def __post_init__(self) -> None:
+        if len(self.gold) != len(self.similarities):
+            raise ValueError(f"found {len(self.similarities)} similarities and {len(self.gold)} gold, expected as many")
+
+
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of one task, as `evaluation.protocols.score_task` gives them."""
 
@@ -50,6 +64,7 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pearson: dict[str, Score] = {}
     auc: dict[str, Score] = {}
     subsets: dict[str, SubsetScores] = {}
+    agreement: Agreement | None = None  # None of results that were written before there was any.
 
     @property
     def by_protocol(self) -> dict[str, float]:

@@ -11,7 +11,7 @@ import msgspec
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.results import EVALUATION_FILE, REPRODUCTION_FILE
-from bert_flow_tf.results.records import Reproduction, Scores, TaskScores
+from bert_flow_tf.results.records import Agreement, Reproduction, Scores, TaskScores
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.runs.record import Model
 
@@ -36,6 +36,8 @@ class Row:
     values_x100: Sequence[float]  # The score of every seed.
     # For the paper's protocol of a task of several sets: each set's score, times 100, the mean over seeds.
     subsets: dict[str, float] = dataclasses.field(default_factory=dict)
+    # Of the first seed, for a task's first protocol, the paper's.
+    agreement: Agreement | None = None
 
     @property
     def place(self) -> tuple:
@@ -144,4 +146,5 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], **where: Any)
             pairs=first.pairs,
             values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs],
             subsets=subsets,
+            agreement=first.agreement if protocol == next(iter(first.by_protocol)) else None,
         )

@@ -3,6 +3,7 @@
     config.json                     what the run is: model, data, flags (`runs.record.RunConfig`)
     model.ckpt-N.*, checkpoint      the last three checkpoints, of step N, and TensorFlow's name of the latest
     train_results.json              of a finished run: steps, seconds, memory
+    learning_curve.json             losses so far, of which train_results.json gets all
     early_stopping.json             dev score at each epoch's step, with `--early_stopping`
     events.out.tfevents.*           losses and gradient norms, for TensorBoard
     embeddings-KEY.npy              a frozen encoder's embeddings, unless `--cached_dir` names a place for them

@@ -158,6 +158,18 @@ class StageCost(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_mib: Count
 
 
+class LearningCurve(msgspec.Struct, frozen=True, kw_only=True):
+    """Losses of a training: each the mean over the steps up to one of `steps`, after the one before."""
+
+    steps: list[Count]
+    losses: dict[str, list[float]]  # By the names in TensorBoard; of those alone that were learned from.
+
+    def __post_init__(self) -> None:
+        for name, values in self.losses.items():
+            if len(values) != len(self.steps):
+                raise ValueError(f"{name}: found {len(values)} losses at {len(self.steps)} steps, expected as many")
+
+
 class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
     """The `train_results.json` of a finished run."""
 
@@ -166,6 +178,7 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
     steps: Count
     stages: dict[str, StageCost] = {}  # "load", "embed" and "train".
     replicas: Positive | None = None  # None of a checkpoint of the original.
+    curve: LearningCurve | None = None  # None of what `run_siamese` did not train, or an earlier version did.
     dev_losses: dict[str, float] = {}  # Of masked language modelling, by step: nats for each predicted word piece.
     converted_from: str | None = None  # The original's checkpoint; None of a run that was trained here.
 

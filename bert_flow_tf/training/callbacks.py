@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
+import msgspec
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -18,9 +19,12 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX
+from bert_flow_tf.runs.record import LearningCurve
 from bert_flow_tf.training.workers import Workers
 
+# Of a learning curve.
+_POINTS = 100
 _SIGNALS = {signal.SIGINT, signal.SIGTERM}
 # Function of the model that gives its metrics on dev, by name.
 Evaluate = Callable[[SiameseBertFlow], Mapping[str, float | np.floating]]
@@ -99,6 +103,73 @@ class Progress(tf_keras.callbacks.Callback):
 
     def on_train_end(self, logs: Mapping[str, Any]) -> None:
         self.writer.flush()
+
+
+class _Begun(msgspec.Struct):
+    """Number of steps since the last point of a curve, and the sum of each of their losses."""
+
+    steps: int
+    sums: list[float]
+
+
+class _CurveFile(msgspec.Struct):
+    """A curve's points so far, and what was `_Begun` at each of the last steps that it was saved at."""
+
+    curve: LearningCurve
+    begun: dict[str, _Begun]
+
+
+class Curve(tf_keras.callbacks.Callback):
+    """Keeps the learning curve of a run: 100 points, each the mean of the losses since the one before.
+
+    It is kept beside the checkpoints, for a run that is resumed; `save` comes before each of them. In the list of
+    callbacks it stands before `Saver`, which counts the step.
+    """
+
+    def __init__(self, losses: Sequence[str], step: tf.Variable, total_steps: int, output_dir: pathlib.Path):
+        super().__init__()
+        self.step = step
+        self.every = -(-total_steps // _POINTS)
+        self.path = output_dir / "learning_curve.json"
+        self.steps: list[int] = []
+        self.losses: dict[str, list[float]] = {name: [] for name in losses}
+        self.begun = _Begun(0, [0.0] * len(losses))
+        self.saved: dict[str, _Begun] = {}
+        if self.path.exists():
+            self._resume(read_json(self.path, _CurveFile, expected="a learning curve", versioned=False))
+
+    def _resume(self, kept: _CurveFile) -> None:
+        # It may have been saved for a checkpoint that the process was killed in.
+        self.steps = [at for at in kept.curve.steps if at <= int(self.step)]
+        self.losses = {name: kept.curve.losses[name][: len(self.steps)] for name in self.losses}
+        self.saved = {at: begun for at, begun in kept.begun.items() if int(at) <= int(self.step)}
+        self.begun = self.saved.get(str(int(self.step)), self.begun)
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any]) -> None:
+        sums = [total + float(logs[name]) for total, name in zip(self.begun.sums, self.losses, strict=True)]
+        self.begun = _Begun(self.begun.steps + 1, sums)
+        if (at := int(self.step) + 1) % self.every == 0:
+            self._add_point(at)
+
+    def _add_point(self, at: int) -> None:
+        self.steps.append(at)
+        for values, total in zip(self.losses.values(), self.begun.sums, strict=True):
+            # Six digits are more than a curve shows.
+            values.append(float(f"{total / self.begun.steps:.6g}"))
+        self.begun = _Begun(0, [0.0] * len(self.losses))
+
+    def save(self) -> None:
+        """Writes the curve so far."""
+        self.saved[str(int(self.step))] = self.begun
+        # The step before, too: this checkpoint may not come to be.
+        self.saved = dict(list(self.saved.items())[-KEEP_CHECKPOINT_MAX - 1 :])
+        write_json(self.path, _CurveFile(LearningCurve(steps=self.steps, losses=self.losses), self.saved))
+
+    def whole(self) -> LearningCurve:
+        """The curve up to this step, the last one."""
+        if self.begun.steps:
+            self._add_point(int(self.step))
+        return LearningCurve(steps=self.steps, losses=self.losses)
 
 
 class EarlyStopping(tf_keras.callbacks.Callback):

@@ -23,7 +23,16 @@ from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, open_run
-from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingData, TrainingResults, model_at, read_config
+from bert_flow_tf.runs.record import (
+    LearningCurve,
+    Model,
+    RunConfig,
+    StageCost,
+    TrainingData,
+    TrainingResults,
+    model_at,
+    read_config,
+)
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training import pairs as input_pipeline
@@ -137,7 +146,7 @@ def train(
     logging.info("  Num steps = %d", total_steps)
     steps_per_epoch = num_examples // training.train_batch_size
     todo = workers.distributed(batches(total_steps, int(step), workers.rows(training.train_batch_size)))
-    _fit(settings, model, manager, step, todo, steps_per_epoch, total_steps, evaluate, stop, dropout)
+    curve = _fit(settings, model, manager, step, todo, steps_per_epoch, total_steps, evaluate, stop, dropout)
     stages.end("train")
     if not workers.is_chief:
         return model, config.model, int(step)
@@ -149,6 +158,7 @@ def train(
         steps=int(step),
         stages=stages.ended,
         replicas=strategy.num_replicas_in_sync,
+        curve=curve,
     )
     write_json(output_dir / TRAIN_RESULTS_FILE, results)
     return model, record, int(step)
@@ -327,15 +337,24 @@ def _fit(
     evaluate: callbacks.Evaluate,
     stop: callbacks.StopOnSignal,
     dropout: _DropoutStates,
-) -> None:
-    """Trains up to `total_steps`, or to an earlier end."""
+) -> LearningCurve:
+    """Trains up to `total_steps`, or to an earlier end; the curve of all its steps."""
     training = settings.training
     save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
     learned = model.supervised_variables + model.flow_variables
     workers = dropout.workers
-    saver = callbacks.Saver(learned, step, manager, save_every, dropout.collect, writes=workers.is_chief)
+    learned_from = {"supervised_loss": not settings.losses.encoder_is_frozen, "flow_loss": bool(model.flow_variables)}
+    names = [name for name, is_learned_from in learned_from.items() if is_learned_from]
+    curve = callbacks.Curve(names, step, total_steps, settings.output_dir)
+
+    def before_saving() -> None:
+        dropout.collect()
+        if workers.is_chief:
+            curve.save()
+
+    saver = callbacks.Saver(learned, step, manager, save_every, before_saving, writes=workers.is_chief)
     on_terminal = sys.stdout.isatty() and workers.is_chief
-    used: list[tf_keras.callbacks.Callback] = [saver]
+    used: list[tf_keras.callbacks.Callback] = [curve, saver]
     if workers.is_chief:
         used.append(callbacks.Progress(step, total_steps, settings.output_dir, training.log_every_step, on_terminal))
     has_stopped = False
@@ -362,6 +381,7 @@ def _fit(
             logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", stop.signal, int(step))
             workers.leave()
             raise KeyboardInterrupt
+    return curve.whole()
 
 
 class Stages:

@@ -74,6 +74,7 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores_beside_them(finish
     result = written["tasks"]["sts12"]
     assert result["pairs"] == 9 + 18 + 27 + 36 + 45
     assert result["source"] == str(senteval_dir / "STS" / "STS12-en-test")
+    assert len(result["agreement"]["gold"]) == sum(result["agreement"]["counts"]) == result["pairs"]
     # The figures are those of the model's own embeddings and cosines.
     model = BertFlow.load(finished_run)
     subset = read_task("sts12", senteval_dir=senteval_dir).subsets[4]

@@ -39,6 +39,7 @@ def test_what_is_trained_is_trained_with_every_seed_and_the_rest_once(workplace)
     rows = record["tasks"]["stsb"]["rows"]
     assert rows["avg"]["spearman"]["values"] == [pytest.approx(0.8)]
     assert rows["flow-train"]["spearman"]["values"] == [pytest.approx(0.8)] * 2
+    assert ["agreement" in run["scores"] for run in rows["flow-train"]["runs"]] == [True, False]
     assert [run["model"]["flow"]["training"]["seed"] for run in rows["flow-train"]["runs"]] == [1, 2]
     assert rows["flow-train"]["spearman"]["std"] == 0
     assert (record["seeds"], record["encoder"], record["tasks"]["stsb"]["pairs"]) == ([1, 2], "base", 4)

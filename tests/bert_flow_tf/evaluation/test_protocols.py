@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.protocols import PROTOCOLS, cosines, score_task
+from bert_flow_tf.evaluation.protocols import PROTOCOLS, agreement, cosines, score_task
 
 
 def subset(name, gold):
@@ -63,6 +63,21 @@ def test_task_with_two_labels_is_scored_by_auc_alone():
     # Three of the four pairs of a 1 and a 0 are in order.
     assert result["auc"] == {"all": 0.75}
     assert "spearman" not in result
+
+
+def test_plots_get_evenly_spaced_pairs_and_the_cosines_of_all():
+    rng = np.random.default_rng(0)
+    cosines, gold = rng.uniform(-1, 1, 1379), np.arange(1379.0)
+    found = agreement(cosines, gold)
+    rows = np.asarray(found["gold"], int)
+    assert (rows[0], rows[-1], len(rows)) == (0, 1378, 500) and set(np.diff(rows)) == {2, 3}
+    assert found["similarities"] == cosines[rows].round(4).tolist()
+    assert (found["mean"], found["std"]) == pytest.approx((cosines.mean(), cosines.std()))
+    assert sum(found["counts"]) == 1379
+    # A cosine may be above 1 by rounding.
+    few = agreement(np.array([-1.0, -0.96, 0.99, 1 + 1e-12]), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert few["gold"] == [1, 2, 3, 4]
+    assert (few["counts"][0], few["counts"][-1], sum(few["counts"])) == (2, 2, 4)
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)

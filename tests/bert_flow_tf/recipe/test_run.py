@@ -48,6 +48,9 @@ def test_stages_are_nli_then_scores_then_flow_then_scores_then_export(workplace)
     # Ranks 1, 2, 4, 3 against 1, 2, 3, 4.
     scores = [stamp.spearman for stamp, _ in results]
     assert scores == [None, 0.8, 0.8, None, None, 0.8, 0.8, None]
+    written = json.loads((workplace.root / "exp" / _ALL_RUNS[1] / "recipe_scores.json").read_text())
+    (scored,) = written["tasks"].values()
+    assert scored["agreement"]["gold"] == [1, 2, 4, 3]
 
 
 def test_settings_are_those_of_the_originals_readme_and_all_begin_with_the_nli_run(workplace):

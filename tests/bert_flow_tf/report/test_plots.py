@@ -1,6 +1,15 @@
 """The report's own plots: what they draw."""
 
-from bert_flow_tf.report.plots import calibration_figure, own_plots, seeds_figure
+import pytest
+
+from bert_flow_tf.report.plots import (
+    calibration_figure,
+    curve_figure,
+    histogram_figure,
+    own_plots,
+    scatter_figure,
+    seeds_figure,
+)
 
 
 def dots(figure):
@@ -32,5 +41,38 @@ def test_seeds_stand_beside_the_tf1_codes_and_one_baseline(report):
     assert "without flow" not in labels(seeds_figure([flow, other]))
 
 
-def test_a_plot_is_drawn_for_every_task_of_several_seeds_and_every_calibration(report):
-    assert list(own_plots(report)) == ["seeds-1", "calibration-1"]
+def test_a_pair_is_a_dot_and_both_sides_have_one_scale(report):
+    (record,) = report["similarities"]
+    limits = set()
+    for side in ("before", "after"):
+        (panel,) = scatter_figure(record, side).axes
+        (drawn,) = panel.collections
+        gold, cosines = drawn.get_offsets().T
+        assert (gold.tolist(), cosines.tolist()) == (record[side]["gold"], record[side]["similarities"])
+        limits.add(panel.get_ylim())
+    assert len(limits) == 1
+
+
+def test_a_histogram_holds_all_pairs_of_both_sides(report):
+    (record,) = report["similarities"]
+    (panel,) = histogram_figure(record).axes
+    filled = [patch.get_data() for patch in panel.patches if patch.get_fill()]
+    assert [data.values.sum() for data in filled] == [record["pairs"]] * 2
+    # Cosines around .6 before the flow and around .1 after it.
+    means = [(data.values * (data.edges[:-1] + data.edges[1:])).sum() / 2 / data.values.sum() for data in filled]
+    assert means == pytest.approx([0.6, 0.1], abs=0.02)
+    assert [data.edges[[0, -1]].tolist() for data in filled] == [[-1, 1]] * 2
+
+
+def test_a_run_is_a_line_of_its_losses(report):
+    (record,) = report["trainings"]
+    other = record | {"source": "other", "curve": {"steps": [1], "losses": {"flow_loss": [2.0]}}}
+    figure = curve_figure("flow_loss", [record, other])
+    lines = [line.get_xydata().tolist() for line in figure.axes[0].lines]
+    assert lines == [[[100, 9.5], [200, 1.25], [269, -0.5]], [[1, 2.0]]]
+    assert labels(figure) == {"run", "other"}
+
+
+def test_a_plot_is_drawn_for_all_that_the_report_names(report):
+    analyses = {"lexical-1", "words-1", "isotropy-1"}
+    assert own_plots(report).keys() == report["figures"].keys() - analyses

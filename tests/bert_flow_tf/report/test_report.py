@@ -45,10 +45,44 @@ def test_page_and_markdown_hold_the_same_tables(files):
         assert all(text.startswith(start) for text, start in zip(row, other, strict=True))
 
 
+def _numbers(values):
+    """Every number in nested dicts and lists; of the pairs that a plot draws, the ends alone: among all, any is one."""
+    if isinstance(values, dict | list):
+        for key, value in values.items() if isinstance(values, dict) else enumerate(values):
+            if isinstance(value, list) and key in ("similarities", "gold") and isinstance(value[0], float):
+                yield from (min(value), max(value), len(value))
+            elif key not in ("figures", "alternatives"):
+                yield from _numbers(value)
+    elif isinstance(values, int | float):
+        yield values
+
+
+def test_every_number_on_the_page_is_one_of_the_json(files):
+    """Of the tables' figures, and of what is said of the plots that are drawn here."""
+    results = json.loads(files["results.json"])
+    known = [*_numbers(results)]
+    written = re.findall(r'<td[^>]*class="figure[^>]*>(.*?)</td>', files["report.html"])
+    drawn = results["alternatives"].keys()
+    written += [results[words][name] for words in ("figures", "alternatives") for name in drawn]
+    shown = [number for text in written for number in _NUMBER.findall(_TAGS.sub(" ", text).replace("−", "-"))]
+    assert len(shown) > 100
+    for text in shown:
+        value, digits = float(text.replace(",", "")), len(text.partition(".")[2])
+        assert any(abs(value - number) <= 0.5000001 * 10**-digits for number in known), text
+
+
+# Not those in words such as STS-12.
+_TAGS, _NUMBER = re.compile(r"<[^>]+>"), re.compile(r"(?<![\w.-])[+-]?\d[\d,]*(?:\.\d+)?(?![\w.])")
+
+
 def test_plots_are_images_within_the_page_with_their_captions(report, plots, files):
     images = Page(files["report.html"]).all("img")
-    assert [image["alt"] for image in images] == list(report["figures"].values())
-    kind, _, data = images[2]["src"].partition(",")
+    shown = {name: report["alternatives"].get(name, caption) for name, caption in report["figures"].items()}
+    assert sorted(image["alt"] for image in images) == sorted(shown.values())
+    page = Page(files["report.html"])
+    assert all("".join(caption.split()) in page.text for caption in report["figures"].values())
+    (image,) = [image for image in images if image["alt"] == report["figures"]["lexical-1"]]
+    kind, _, data = image["src"].partition(",")
     assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", plots["lexical-1"])
 
 
@@ -69,7 +103,7 @@ def test_the_page_can_be_walked_by_its_headings_and_labels(files):
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(set(ids)) == len(ids)
     named = {attributes["href"][1:] for attributes in page.all("a")}
-    assert len(named) == 9
+    assert len(named) == 10
     named |= {attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes}
     assert named <= set(ids)
     assert {attributes.get("scope") for attributes in page.all("th")} == {"col", "row"}
@@ -100,8 +134,10 @@ def test_text_never_becomes_markup(text):
     """Titles, paragraphs, captions and terms; tables have a test of their own."""
 
     def pages(words):
-        part = Section("s", words, [words], plots=["p"], terms=[Terms(words, words, [(words, words)])])
-        page = html_page(words, [words], [part], {"p": b"<svg/>"}, {"p": words})
+        terms = [Terms(words, words, [(words, words)])]
+        part = Section("s", words, [words], plots=["p"], panels=["q"], terms=terms)
+        captions = {"p": words, "q": words}
+        page = html_page(words, [words], [part], {"p": b"<svg/>", "q": b"<svg/>"}, captions, {"q": words})
         return Page(page), Page(markdown_as_html(markdown_page(words, [words], [part])))
 
     for page, harmless in zip(pages(f"§{text}"), pages("§"), strict=True):

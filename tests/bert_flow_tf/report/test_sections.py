@@ -17,12 +17,25 @@ def lines(table):
 
 
 def test_every_kind_of_result_has_a_section_and_an_empty_one_is_left_out(report, section):
-    names = ["verdict", "scores", "seeds", "calibrations", "lexical", "words", "isotropy", "training", "sources"]
+    names = [
+        "verdict",
+        "scores",
+        "similarities",
+        "seeds",
+        "calibrations",
+        "lexical",
+        "words",
+        "isotropy",
+        "training",
+        "sources",
+    ]
     assert list(section) == names
     plots = [plot for one in section.values() for plot in one.plots]
     assert plots == ["seeds-1", "calibration-1", "lexical-1", "words-1", "isotropy-1"]
     assert section["seeds"].plots == ["seeds-1"] and section["words"].plots == ["words-1"]
-    kinds = ("scores", "calibrations", "lexical", "words", "isotropy", "trainings")
+    assert section["similarities"].panels == ["before-1", "after-1", "histogram-1"]
+    assert section["training"].panels == ["curve-1"]
+    kinds = ("scores", "similarities", "calibrations", "lexical", "words", "isotropy", "trainings")
     assert [one.name for one in sections(report | {kind: [] for kind in (*kinds, "verdict")})] == ["sources"]
 
 

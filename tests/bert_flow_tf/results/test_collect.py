@@ -73,7 +73,9 @@ def test_every_plot_has_a_caption_and_every_analysis_its_plot(results, report):
     plots = analysis_plots(find_sources([results])[0])
     assert list(plots) == ["lexical-1", "words-1", "isotropy-1"]
     assert plots["words-1"] == (results / "words" / "words.svg").read_bytes()
-    assert list(report["figures"]) == ["calibration-1", *plots]
+    drawn = ["before-1", "after-1", "histogram-1", "curve-1", "calibration-1"]
+    assert list(report["figures"]) == [*drawn, *plots]
+    assert list(report["alternatives"]) == drawn[:4]
 
 
 @pytest.mark.parametrize(("content", "message"), [(None, "no such file"), (b"<html>", "content that is not SVG")])

@@ -2,12 +2,13 @@
 
 import numpy as np
 
+from bert_flow_tf.evaluation import protocols
 from bert_flow_tf.evaluation.isotropy import isotropic_reference, isotropy
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results import records as results
 from bert_flow_tf.results.rows import summarize
-from bert_flow_tf.runs.record import StageCost, TrainingData, TrainingResults
+from bert_flow_tf.runs.record import LearningCurve, StageCost, TrainingData, TrainingResults
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.records import MADE_BY
 
@@ -25,8 +26,14 @@ def write(path, result, plot=None):
     return path
 
 
-def task_scores(title="STS-B", score=0.7308, pairs=1379, metric="spearman", split="test", subsets=None):
-    """Scores of one task; `score` is a number, or a dict by protocol."""
+def agreement(at=0.5, pairs=1379):
+    """What plots show of cosines that are near `at` for every gold score."""
+    rng = np.random.default_rng(0)
+    return results.Agreement(**protocols.agreement(rng.uniform(at - 0.2, at + 0.2, pairs), rng.uniform(0, 5, pairs)))
+
+
+def task_scores(title="STS-B", score=0.7308, pairs=1379, metric="spearman", split="test", subsets=None, agrees=None):
+    """Scores of one task; `score` is a number, or a dict by protocol, `agrees` an `agreement`."""
     by_protocol = score if isinstance(score, dict) else {"all": score}
     return results.TaskScores(
         title=title,
@@ -35,6 +42,7 @@ def task_scores(title="STS-B", score=0.7308, pairs=1379, metric="spearman", spli
         source=f"glue/{title}",
         pairs=pairs,
         subsets=subsets or {},
+        agreement=agrees,
         **{metric: by_protocol},
     )
 
@@ -51,6 +59,7 @@ def training(model=CLS_FLOW, pairs=8628):
         steps=269,
         stages={"train": StageCost(seconds=12.5, peak_memory_mib=900)},
         replicas=1,
+        curve=LearningCurve(steps=[100, 200, 269], losses={"flow_loss": [9.5, 1.25, -0.5]}),
     )
 
 
@@ -70,8 +79,8 @@ def write_all(folder):
         "MSRvid": results.SubsetScores(pairs=750, spearman=0.8),
     }
     sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108, subsets=subsets)
-    write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632))
-    write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73)))
+    write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632, agrees=agreement(0.1)))
+    write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73, agrees=agreement(0.6))))
     write(folder / "calibration.json", calibrations())
     write(folder / "lexical" / "results.json", lexical(), "lexical.svg")
     write(folder / "words" / "results.json", words(), "words.svg")

@@ -83,6 +83,8 @@ def test_a_flow_learns_while_its_run_is_recorded(flow_values, flow_run):
     assert losses[-3:].mean() < losses[:3].mean() - 0.01
     results = json.loads((flow_run / TRAIN_RESULTS_FILE).read_text())
     assert results["steps"] == 12 and results["replicas"] == 1
+    assert results["curve"]["steps"] == [*range(1, 13)]
+    assert results["curve"]["losses"] == {"flow_loss": pytest.approx(losses, rel=1e-5)}
     config = json.loads((flow_run / "config.json").read_text())
     assert config["encoder_trained"] is False and config["model"]["max_seq_length"] == 10
     assert config["model"]["flow"]["config"]["coupling_width"] == 8
@@ -291,3 +293,5 @@ def test_with_dropout_an_interrupted_run_ends_in_the_same_bits(dropout_values, d
     small_runs.run(dropout_values, **changes)
     assert (run_dir / "test_results.tsv").read_bytes() == (dropout_run / "test_results.tsv").read_bytes()
     small_runs.assert_same_bits(run_dir, dropout_run)
+    curves = [json.loads((folder / TRAIN_RESULTS_FILE).read_text())["curve"] for folder in (run_dir, dropout_run)]
+    assert curves[0] == curves[1] and list(curves[0]["losses"]) == ["supervised_loss"]
