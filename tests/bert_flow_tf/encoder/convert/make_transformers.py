@@ -1,9 +1,9 @@
-"""Makes `data/transformers`: small random BERTs as transformers and sentence-transformers save them, and their values.
+"""Makes `tests/golden/data/transformers`: small random BERTs as those libraries save them, and their values.
 
-Run it in an environment of its own, from the repository's root; test_transformers.py names the versions that made it:
+Run it in an environment of its own, from the repository's root; versions.json names the versions that made it:
 
     pip install torch transformers sentence-transformers
-    python tests/golden/make_transformers.py
+    python tests/bert_flow_tf/encoder/convert/make_transformers.py
 """
 
 import json
@@ -17,7 +17,7 @@ import torch
 import transformers
 from sentence_transformers.sentence_transformer import modules
 
-DATA = pathlib.Path(__file__).parent / "data"
+DATA = pathlib.Path(__file__).parents[3] / "golden" / "data"
 OUT = DATA / "transformers"
 TEXTS = [case["text"] for case in json.loads((DATA / "tokenization_uncased.json").read_text())["cases"]]
 LENGTH = 24
