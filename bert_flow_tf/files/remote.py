@@ -1,12 +1,16 @@
 """Files of other machines, read through fsspec by their address: `s3://bucket/name`, `gs://…`, `hdfs://…`, `https://…`."""
 
+import io
 import os
 import re
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from bert_flow_tf.errors import UserError
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
+# Bytes that are asked of fsspec at once. Its own files take a block of megabytes from their cache for every line.
+_BUFFER = 1 << 20
 
 
 def is_remote(path: str | os.PathLike) -> bool:
@@ -15,12 +19,46 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 
 def open_remote(address: str) -> BinaryIO:
-    """The file, open for reading from any place.
+    """The file, open for reading from any place; what goes wrong while it is read is an `OSError`.
 
     Raises:
       UserError: it cannot be opened, or a library for such addresses is not installed.
     """
-    return _of_file_system(address, lambda system, name: system.open(name, "rb"))
+    opened = _of_file_system(address, lambda system, name: system.open(name, "rb"))
+    return io.BufferedReader(_Remote(opened), _BUFFER)
+
+
+class _Remote(io.RawIOBase):
+    """A file of fsspec's whose errors are those of a file: each file system's library has its own."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._tried(lambda: self._file.read(len(buffer)))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._tried(lambda: self._file.seek(offset, whence))
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    @staticmethod
+    def _tried(read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except Exception as error:
+            raise OSError(_reason(error)) from error
 
 
 def matching(pattern: str) -> list[str]:
@@ -54,5 +92,10 @@ def _of_file_system(address: str, get: Any) -> Any:
         raise UserError(f"{address}: no such file, expected one that can be read") from error
     except Exception as error:
         # Each file system's library has its own.
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise UserError(f"{address}: cannot be read ({reason}), expected an address that fsspec can read") from error
+        raise UserError(
+            f"{address}: cannot be read ({_reason(error)}), expected an address that fsspec can read"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0]

@@ -1,6 +1,7 @@
 """What an address names is read as a file is, and what is wrong with it is one line."""
 
 import os
+import time
 
 import fsspec
 import pyarrow.parquet
@@ -54,6 +55,52 @@ def test_an_address_whose_file_changes_after_it_was_cut_is_refused(memory):
     memory("/texts/y.txt", b"another\n")
     with user_error("memory:///texts/y.txt: found another file than when the command began"):
         read_shard(shard)
+
+
+class _Store(fsspec.AbstractFileSystem):
+    """Files of numbered lines, in blocks as S3's and HTTP's are; of `broken.txt` the first megabyte comes."""
+
+    protocol = "numbers"
+    contents = b"".join(b"line %d\n" % i for i in range(150_000))
+
+    def _open(self, path, mode="rb", **options):
+        store = self
+
+        class File(fsspec.spec.AbstractBufferedFile):
+            def _fetch_range(self, start, end):
+                if start > 0 and path == "broken.txt":
+                    # aiohttp's errors are of no kind that Python has.
+                    raise LookupError("503: try again later")
+                return store.contents[start:end]
+
+        block_size = 100_000 if path == "broken.txt" else "default"
+        return File(self, path, mode, size=len(self.contents), block_size=block_size)
+
+    def info(self, path, **options):
+        return {"name": path, "size": len(self.contents), "type": "file"}
+
+
+@pytest.fixture
+def store():
+    fsspec.register_implementation("numbers", _Store, clobber=True)
+    return _Store.contents.decode().splitlines()
+
+
+def test_lines_cost_no_block_of_a_store_each(store):
+    began = time.process_time()
+    assert list(read_sentences("numbers://lines.txt")) == store
+    # By fsspec itself, a megabyte for each line.
+    assert time.process_time() - began < 1
+
+
+def test_a_store_that_fails_while_a_file_is_read_is_one_line(store):
+    lines = read_sentences("numbers://broken.txt")
+    with user_error("numbers://broken.txt: cannot be read (LookupError: 503: try again later)"):
+        list(lines)
+    with user_error("numbers://broken.txt: cannot be read (LookupError: 503: try again later)"):
+        cut(["numbers://broken.txt"])
+    with user_error("numbers://broken.txt: cannot be read as Parquet: LookupError: 503: try again later"):
+        list(read_sentences("numbers://broken.txt", file_format="parquet"))
 
 
 def test_the_command_says_what_it_cannot_read(tmp_path):
