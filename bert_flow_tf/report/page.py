@@ -80,16 +80,17 @@ dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 }
 @page { size: A4; margin: 14mm 12mm; }
 @media print {
-  :root { color-scheme: light; }
-  body { font-size: 9.5pt; }
+  :root { color-scheme: light; font-size: 9pt; }
   main { max-width: none; padding: 0; }
   nav { display: none; }
   h2 { margin-top: 1.5rem; }
   h2, caption, summary { break-after: avoid; }
   tr, figure { break-inside: avoid; }
   .scroll, .plot { overflow: visible; }
-  table { font-size: 6.8pt; }
+  .panels { grid-template-columns: repeat(3, 1fr); }
+  table { font-size: .78rem; }
   th, td { padding: .2rem .3rem; white-space: normal; }
+  .note { font-size: .7rem; }
   th .note { min-width: 0; }
   .plot { border: 0; padding: 0; }
   details::details-content { content-visibility: visible; }

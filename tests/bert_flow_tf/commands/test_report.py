@@ -1,10 +1,9 @@
 """`bert-flow report` on what the other commands wrote, and its page in a browser."""
 
-import html
 import json
 import re
 import shutil
-import subprocess
+import zlib
 
 import pytest
 
@@ -58,7 +57,7 @@ def test_a_run_is_reported_beside_its_baseline_with_calibrations_and_analyses(re
     page = Page((tmp_path / "out" / "report.html").read_text())
     (row,) = [row for row in page.rows if row[0].startswith("avg-last-2 + flow")]
     assert row[5] == f"{100 * evaluated:.2f}"
-    assert len(page.all("img")) == 2
+    assert len(page.all("img")) == 6
 
 
 def test_several_paths_after_one_flag_and_flags_given_again_are_the_same(results, tmp_path):
@@ -94,60 +93,65 @@ def test_a_slip_in_a_file_is_one_line_and_leaves_nothing(results, tmp_path):
     assert "plain.json: found text that is not JSON" in line
 
 
-def dumped(browser, page, folder):
-    """What headless Chromium makes of a page: `Page`, and what it says on stderr."""
-    command = [
-        browser,
-        *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-        *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-        *("--enable-logging=stderr", f"--user-data-dir={folder}", "--dump-dom", page.as_uri()),
-    ]
-    outcome = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert outcome.returncode == 0, outcome.stderr
-    return Page(outcome.stdout), outcome.stderr
-
-
-def test_the_page_opens_in_a_browser_with_its_tables_and_plots_and_loads_nothing(require, results, tmp_path):
-    browser = require("chromium")
+@pytest.fixture
+def page(results, tmp_path):
+    """The file of a report's page, whose title is markup."""
     succeeds("report", "--runs", results, "--out", tmp_path / "out", "--title", "<script>alert(1)</script>")
-    path = tmp_path / "out" / "report.html"
-    text = path.read_text()
-    page, log = dumped(browser, path, tmp_path / "profile")
+    return tmp_path / "out" / "report.html"
+
+
+def test_the_page_opens_in_a_browser_with_its_tables_and_plots_and_loads_nothing(browser, page):
+    browser.open(page.as_uri())
+    read, written = Page(browser.run("document.documentElement.outerHTML")), Page(page.read_text())
     # The page as the browser reads it is the page as it is written: nothing was moved out of a table or left open.
-    assert (page.tags, page.rows) == (Page(text).tags, Page(text).rows)
-    assert not page.all("script")
-    # The browser logs what the page's policy kept it from loading.
-    assert "CONSOLE" not in log, log
-    # A drawing that is broken or not allowed has no width, as a script can tell that the page itself forbids.
-    look = "onload = () => document.body.append(...[...document.images].map(one => `width ${one.naturalWidth} `))"
-    allowed = text.replace("default-src 'none';", "default-src 'none'; script-src 'unsafe-inline';")
-    path.write_text(allowed.replace("</body>", f"<script>{look}</script></body>"))
-    page, _ = dumped(browser, path, tmp_path / "profile")
-    widths = re.findall(r"width(\d+)", page.text.rpartition("=>`")[2])
-    assert [int(width) > 100 for width in widths] == [True] * 2
+    assert (read.tags, read.rows) == (written.tags, written.rows)
+    assert not read.all("script")
+    # The browser says what the page's policy kept it from loading.
+    assert browser.log == []
+    # A drawing that is broken or not allowed has no width.
+    widths = browser.run("[...document.images].map(one => one.naturalWidth)")
+    assert len(widths) == len(written.all("img")) == 6 and min(widths) > 100
 
 
 @pytest.mark.parametrize(("width", "is_stacked"), [(390, True), (1280, False)])
-def test_on_a_phone_rows_are_stacked_and_nothing_is_cut(require, results, tmp_path, width, is_stacked):
-    browser = require("chromium")
-    succeeds("report", "--runs", results, "--out", tmp_path / "out")
-    text = (tmp_path / "out" / "report.html").read_text()
-    # In a frame of that width, since no window of the browser is as narrow as a phone.
-    look = (
-        "onload = () => { const page = document.querySelector('iframe').contentDocument;"
-        " const boxes = [...page.querySelectorAll('h1, h2, p, caption, td, th[scope=row], figure')];"
-        " const right = Math.max(...boxes.map(one => one.getBoundingClientRect().right));"
-        " const row = page.querySelector('tbody tr').getBoundingClientRect();"
-        " document.body.append(`right ${Math.round(right)} page ${page.documentElement.scrollWidth}`"
-        " + ` labels ${getComputedStyle(page.querySelector('td'), '::before').content}`"
-        " + ` rows ${Math.round(row.height)}`) }"
-    )
-    host = tmp_path / "host.html"
-    frame = f'<iframe style="width: {width}px; height: 800px; border: 0" srcdoc="{html.escape(text)}"></iframe>'
-    host.write_text(f"<!DOCTYPE html><body>{frame}<script>{look}</script></body>")
-    page, _ = dumped(browser, host, tmp_path / "profile")
-    right, all_of_it, labels, height = re.findall(r"right(\d+)page(\d+)labels(.*?)rows(\d+)$", page.text)[0]
+def test_on_a_phone_rows_are_stacked_and_nothing_is_cut(browser, page, width, is_stacked):
+    browser.open(page.as_uri(), width=width)
+    boxes = "[...document.querySelectorAll('h1, h2, p, caption, td, th[scope=row], figure, .panels img')]"
     # A desktop's table may be wider than the page and scroll in its own region; the page never does.
-    assert int(all_of_it) <= width
-    assert (int(right) <= width) or not is_stacked
-    assert (labels != "none", int(height) > 100) == (is_stacked, is_stacked)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run(f"Math.max(...{boxes}.map(one => one.getBoundingClientRect().right))") <= width or not is_stacked
+    row = browser.run("document.querySelector('tbody tr').getBoundingClientRect().height")
+    labels = browser.run("getComputedStyle(document.querySelector('td'), '::before').content")
+    assert (labels != "none", row > 100) == (is_stacked, is_stacked)
+
+
+def test_on_paper_nothing_is_cut_folded_or_dark(browser, page):
+    # A4 without its margins, in pixels of 1/96 inch.
+    paper = round((210 - 2 * 12) / 25.4 * 96)
+    browser.open(page.as_uri(), width=paper, dark=True, medium="print")
+    boxes = "[...document.querySelectorAll('h1, p, table, td, th, img, dd')].map(one => one.getBoundingClientRect())"
+    assert browser.run(f"Math.max(...{boxes}.map(one => one.right))") <= paper
+    # What is folded on a screen is not on paper, and no row is torn between two pages.
+    assert browser.run("Math.min(...[...document.querySelectorAll('dd')].map(one => one.clientHeight))") > 5
+    assert browser.run("getComputedStyle(document.querySelector('tbody tr')).breakInside") == "avoid"
+    pdf = browser.pdf()
+    # The boxes' corners, in points.
+    assert set(re.findall(rb"/MediaBox \[(.+?)\]", pdf)) == {b"0 0 594.95996 841.91998"}
+    assert 2 <= len(re.findall(rb"/Type /Page\b", pdf)) <= 6
+    drawn = b"".join(_inflated(one) for one in re.findall(rb"stream\r?\n(.+?)\r?\n?endstream", pdf, re.DOTALL))
+    colours = set(re.findall(rb"([.\d]+ [.\d]+ [.\d]+) rg\b", drawn))
+    light, dark = _fill("#1c1e21"), _fill("#e4e7ea")
+    assert light in colours and dark not in colours
+
+
+def _inflated(stream):
+    """A stream of a PDF; nothing of one that is not compressed as text is."""
+    try:
+        return zlib.decompress(stream)
+    except zlib.error:
+        return b""
+
+
+def _fill(colour):
+    """The colour `#rrggbb` as a PDF has it."""
+    return " ".join(f"{int(colour[i : i + 2], 16) / 255:.4f}".strip("0") for i in (1, 3, 5)).encode()
