@@ -137,8 +137,10 @@ class Table:
         `name` is the id of its caption, different from every other id of the page.
         """
         kinds = ["" if of_words else ' class="figure"' for of_words in self._of_words]
+        # A heading without words is none.
         heads = [
-            f'<th scope="col"{kind}>{html_text(title)}</th>' for kind, title in zip(kinds, self.columns, strict=True)
+            f'<th scope="col"{kind}>{html_text(title)}</th>' if title else "<td></td>"
+            for kind, title in zip(kinds, self.columns, strict=True)
         ]
         lines = [
             f'<div class="scroll" role="region" aria-labelledby="{name}" tabindex="0"><table>',

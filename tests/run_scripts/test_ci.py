@@ -8,16 +8,16 @@ _CI = pathlib.Path(__file__).parents[2] / ".ci"
 
 def test_what_cannot_be_installed_is_named_and_the_tests_run_without_it(repository):
     shutil.copytree(_CI, repository.root / ".ci")
-    apt_get = repository.bin / "apt-get"
-    apt_get.write_text("#!/bin/sh\nexit 100\n")
-    apt_get.chmod(0o755)
+    for name in ("apt-get", "npm"):
+        (repository.bin / name).write_text("#!/bin/sh\nexit 100\n")
+        (repository.bin / name).chmod(0o755)
     assert repository.run("test.sh").returncode == 0
     (repository.root / "fail_pip").write_text("ERROR: no such package\n")
     repository.calls()
     done = repository.run("../.ci/run", "tests/glow")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[1].startswith("Not installed, so the tests that need them are skipped:")
-    assert " mteb (see " in done.stdout
+    assert done.stdout.splitlines()[2].startswith("Not installed, so the tests that need them are skipped:")
+    assert " mteb axe-core (see " in done.stdout
     calls = repository.calls()
     # MTEB must not change what the lock says, and PyTorch comes alone, for CPUs.
     assert next(line for line in calls if "torch" in line).endswith("torch==2.13.0+cpu")
@@ -29,6 +29,9 @@ def test_nothing_is_skipped_where_all_is_there(repository):
     assert repository.run("test.sh").returncode == 0
     for name in ("chromium", "curl"):
         (repository.bin / name).symlink_to(shutil.which("true"))
+    axe = repository.root / ".venv" / "share" / "axe-core" / "node_modules" / "axe-core" / "axe.min.js"
+    axe.parent.mkdir(parents=True)
+    axe.touch()
     # Whatever is asked of this Python, MTEB is not missing; pytest fails unless the variable is there.
     python = repository.root / ".venv" / "bin" / "python"
     stand_in = repository.root / "stand_in"

@@ -125,6 +125,10 @@ def test_on_a_phone_rows_are_stacked_and_nothing_is_cut(browser, page, width, is
     assert (labels != "none", row > 100) == (is_stacked, is_stacked)
 
 
+def test_axe_finds_no_fault_in_light_or_dark_on_a_phone_or_a_desktop(axe_faults, page):
+    assert axe_faults(page.as_uri()) == []
+
+
 def test_on_paper_nothing_is_cut_folded_or_dark(browser, page):
     # A4 without its margins, in pixels of 1/96 inch.
     paper = round((210 - 2 * 12) / 25.4 * 96)

@@ -93,19 +93,24 @@ def test_a_row_of_another_length_is_refused():
         Table(("a", "b"), [("x",)])
 
 
+def test_a_heading_without_words_is_none_to_those_who_hear_the_page():
+    page = Page(Table(("claim", ""), [("it runs", "yes")]).to_html("t"))
+    assert [one["scope"] for one in page.all("th")] == ["col", "row"]
+
+
 @settings(derandomize=True, max_examples=300)
 @given(ANY_TEXT, ANY_TEXT)
 def test_text_never_becomes_markup(text, note):
     """Read by an HTML parser and by one of GitHub's Markdown, the table is the same with any text in its cells."""
-    table = Table(("x", text), [(Cell("x", note=note), text)], title="x" + text)
+    table = Table(("x", f"x{text}"), [(Cell("x", note=note), text)], title="x" + text)
     harmless = Table(("x", "x"), [(Cell("x", note=note and "x"), "x")], title="x")
     page, expected = Page(table.to_html("t")), Page(harmless.to_html("t"))
     # A cell says its column's heading too, where rows are stacked.
-    assert [one.pop("data-label") for one in page.all("td")] == [text]
+    assert [one.pop("data-label") for one in page.all("td")] == [f"x{text}"]
     assert [one.pop("data-label") for one in expected.all("td")] == ["x"]
     assert page.tags == expected.tags
-    assert page.text == "".join(f"x{text}x{text}x{note}{text}".split())
+    assert page.text == "".join(f"x{text}xx{text}x{note}{text}".split())
     page, expected = (Page(markdown_as_html(one.to_markdown())) for one in (table, harmless))
     assert page.tags == expected.tags
     shown_note = f"({note})" if note.split() else ""
-    assert page.text == "".join(f"x{text}x{text}x{shown_note}{text}".split())
+    assert page.text == "".join(f"x{text}xx{text}x{shown_note}{text}".split())
