@@ -1,8 +1,6 @@
 """BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
 
-import dataclasses
 import hashlib
-import math
 import os
 import pathlib
 import sys
@@ -23,7 +21,7 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, refusing_unusable_names
-from bert_flow_tf.evaluation.change import Change, change_by
+from bert_flow_tf.evaluation.change import change_by
 from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.ownership import owned, unchanged
 from bert_flow_tf.files.sentence_files import PART, sentence_list
@@ -36,30 +34,14 @@ from bert_flow_tf.scale.bulk import PRECISIONS, Job, Manifest, Settings, in_this
 from bert_flow_tf.scale.parts import Parts
 from bert_flow_tf.scale.shards import cut, input_paths
 from bert_flow_tf.serving import DTYPES
+from bert_flow_tf.training.fitting import History, flow_settings, hold_out
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
 
 # The original's flow on the STS Benchmark takes 269.
 _FEW_STEPS = 100
-# What a flow gets where nobody says how long it learns.
-_ENOUGH_STEPS = 300
-# Sentences held out to measure what a flow changes; of fewer, measures say little, and of more no more.
-_HELD_OUT = range(10, 1001)
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
-
-
-@dataclasses.dataclass(frozen=True)
-class History:
-    """How a flow learned.
-
-    Attributes:
-      losses: float32 [steps], each step's loss before it, in bits per dimension.
-      change: what it changes of the space, on sentences that were held out; None without any.
-    """
-
-    losses: np.ndarray
-    change: Change | None
 
 
 class BertFlow:
@@ -131,6 +113,8 @@ class BertFlow:
         foldable = self.flow is not None and can_fold(self.flow)
         folded = FoldedFlow(self.flow) if foldable else None
         self._embeddings = self._batcher(lambda tokens: self.embed_tokens(tokens, folded), (self.embedding_size,))
+        both = self.pooled.embedding_size + self.embedding_size
+        self._sides = self._batcher(lambda tokens: tf.concat(self._embed_sides(tokens, folded), axis=1), (both,))
         # Last: another thread that finds it current finds the embeddings that go with it.
         self._folded = folded
 
@@ -264,10 +248,12 @@ class BertFlow:
 
         `folded` is taken in place of the flow.
         """
+        return self._embed_sides(tokens, folded)[1]
+
+    def _embed_sides(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None) -> tuple[tf.Tensor, tf.Tensor]:
         u = self.pooled.embed(tokens)
-        if self.flow is not None:
-            u = (folded or self.flow.forward)(u)
-        return reduce_dimension(u, self.low_dim)
+        z = u if self.flow is None else (folded or self.flow.forward)(u)
+        return u, reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
         """Embeddings, float32 [n, embedding_size], of a string tensor [n], in a graph: a `tf.data` map function.
@@ -328,6 +314,19 @@ class BertFlow:
         if single:
             return tf.constant(found[0]) if as_tensors else found[0]
         return [tf.constant(one) for one in found] if as_tensors else found
+
+    def encode_sides(
+        self, sentences: Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Embeddings before and after the flow, float32 [n, D] and [n, embedding_size]; the latter are `encode`'s.
+
+        The encoder runs once. Raises as `encode`.
+        """
+        # Which folds a flow that has changed.
+        self._current_embeddings()
+        both = self._sides.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)
+        before, after = np.split(both, [self.pooled.embedding_size], axis=1)
+        return before, after
 
     def encode_parts(
         self,
@@ -508,16 +507,13 @@ class BertFlow:
                 f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step "
                 "(see batch_size)"
             )
-        held_out = _held_out(sentences, dev_fraction, batch_size, seed)
-        kept = [sentence for sentence in sentences if sentence not in held_out]
-        settings = _settings(epochs, batch_size, learning_rate, len(kept))
+        kept, held_out = hold_out(sentences, dev_fraction, batch_size, seed)
+        settings = flow_settings(epochs, batch_size, learning_rate, len(kept))
 
         def learn(calibrator: "glow.FlowCalibrator") -> None:
             calibrator.fit(self._pooled(kept))
 
-        return self._learn(
-            learn, len(kept), flow_model_config, settings, seed, show_progress_bar, held_out=sorted(held_out)
-        )
+        return self._learn(learn, len(kept), flow_model_config, settings, seed, show_progress_bar, held_out)
 
     def _pooled(self, sentences: Sequence[str]) -> np.ndarray:
         """float32 [n, D]: the sentences before the flow, by the encoder's batches alone."""
@@ -561,7 +557,7 @@ class BertFlow:
             )
         if parts.manifest.settings.normalize_embeddings:
             raise UserError(f"{folder}: found embeddings of norm 1, expected them as the encoder gives them")
-        settings = _settings(epochs, batch_size, learning_rate, parts.rows)
+        settings = flow_settings(epochs, batch_size, learning_rate, parts.rows)
 
         def learn(calibrator: "glow.FlowCalibrator") -> None:
             left = int(parts.rows * settings["epochs"])
@@ -681,25 +677,6 @@ class BertFlow:
         from bert_flow_tf.serving.export import export
 
         return export(self, out_dir, **options)
-
-
-def _held_out(sentences: Sequence[str], fraction: float, batch_size: int, seed: int) -> set[str]:
-    """So much of the different sentences; none where that is few, or leaves less than a step."""
-    if not 0 <= fraction < 1:
-        raise ArgumentError(f"dev_fraction: found {fraction}, expected a number from 0 to below 1")
-    different = sorted(set(sentences))
-    count = min(int(fraction * len(different)), _HELD_OUT[-1])
-    if count not in _HELD_OUT:
-        return set()
-    chosen = np.random.default_rng([seed, 3]).choice(len(different), count, replace=False)
-    found = {different[i] for i in chosen}
-    return found if sum(sentence not in found for sentence in sentences) >= batch_size else set()
-
-
-def _settings(epochs: float | None, batch_size: int, learning_rate: float, rows: int) -> dict[str, Any]:
-    if epochs is None:
-        epochs = float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
-    return {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
 
 
 def _arrays(variables: Mapping[str, tf.Variable]) -> Iterator[tuple[str, np.ndarray]]:

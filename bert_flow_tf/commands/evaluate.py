@@ -1,5 +1,6 @@
 """`bert-flow evaluate`: a model on similarity tasks, by every protocol."""
 
+import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,10 +9,12 @@ import click
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.results import EVALUATION_FILE
-from bert_flow_tf.results.table import METRIC_NAMES, Entry, Table, number, x100
+from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import owned_run
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from bert_flow_tf.results.records import TaskScores
 
 _PROTOCOLS = ("wmean", "mean", "all")
@@ -56,6 +59,9 @@ def evaluate(
     tfds:glue/mrpc, tfds:glue/qnli and tfds:glue/qqp. STS-12 to STS-16 are several sets each: wmean is the mean over
     them weighted by size (SentEval's, the paper's), mean the plain one, all the correlation of all pairs together.
 
+    A model with a flow is scored without it, too (by the first of the protocols that a row has), and a fall of more
+    than half a point is marked.
+
     Without --model and --out the table is all that is written. Pearson's correlations and every sub-set are in the
     file.
     """
@@ -71,22 +77,49 @@ def evaluate(
 
     tasks = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
     loaded = model.load()
-    scores = score(lambda sentences: loaded.encode(sentences, show_progress_bar=False), tasks)
-    results = made_result(Scores, "evaluate", model=loaded.record, tasks=scores)
-    click.echo(scores_table(results.tasks).to_text())
+    if loaded.flow is None:
+        scored = {"tasks": score(lambda sentences: loaded.encode(sentences, show_progress_bar=False), tasks)}
+    else:
+        before: list[np.ndarray] = []
+
+        def after(sentences: list[str]) -> "np.ndarray":
+            u, z = loaded.encode_sides(sentences, show_progress_bar=False)
+            before.append(u)
+            return z
+
+        scored = {"tasks": score(after, tasks)}
+        # The same sentences again, in the same parts.
+        scored["without_flow"] = score(lambda sentences: before.pop(0), tasks)
+    results = made_result(Scores, "evaluate", model=loaded.record, **scored)
+    click.echo(scores_table(results.tasks, results.without_flow or {}).to_text())
     if path:
         write_results(path, results)
 
 
-def scores_table(tasks: "Mapping[str, TaskScores]") -> Table:
-    """A row per task: split, metric, number of pairs, and the score times 100 by each protocol."""
+def scores_table(
+    tasks: "Mapping[str, TaskScores]", without_flow: "Mapping[str, TaskScores]" = types.MappingProxyType({})
+) -> Table:
+    """A row per task: split, metric, number of pairs, and the score times 100 by each protocol.
+
+    Of the tasks that were scored `without_flow` as well, that score stands beside them.
+    """
     rows: list[Sequence[Entry]] = []
+    falls = False
     for name, task in tasks.items():
         title = name if name.startswith("tfds:") else task.title
-        scores = (x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS)
-        rows.append((title, task.split, METRIC_NAMES[task.metric], number(task.pairs, 0), *scores))
-    note = (
+        scores = [x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS]
+        plain: Entry = None
+        if name in without_flow:
+            (protocol, score), *_ = task.by_protocol.items()
+            baseline = 100 * without_flow[name].by_protocol[protocol]
+            mark = fall(100 * score - baseline)
+            falls = falls or bool(mark)
+            plain = number(baseline, note=mark)
+        rows.append((title, task.split, METRIC_NAMES[task.metric], number(task.pairs, 0), *scores, plain))
+    notes = (
         "Spearman and AUC x100 of the cosine. wmean: mean over sub-sets weighted by size (SentEval, the paper); "
-        "mean: plain mean; all: all pairs together."
+        "mean: plain mean; all: all pairs together.",
+        *(WHY_FLOW if falls else ()),
     )
-    return Table(("task", "split", "metric", "pairs", *_PROTOCOLS), rows, notes=(note,))
+    columns = ("task", "split", "metric", "pairs", *_PROTOCOLS, *(["without flow"] if without_flow else []))
+    return Table(columns, [row[: len(columns)] for row in rows], notes=notes)

@@ -89,6 +89,13 @@ def test_a_run_and_a_model_saved_from_it_have_the_same_scores_beside_them(finish
     assert list(written["protocols"]) == ["wmean", "mean", "all"]
     made_by = written["made_by"]
     assert made_by["command"] == "bert-flow evaluate" and {"bert-flow-tf", "tensorflow"} <= made_by["libraries"].keys()
+    # Those without the flow are the encoder's own, and stand beside them.
+    arguments = ("--bert_hub", model.source.bert_hub, "--sentence_embedding_type", "avg-last-2", "--max_seq_length", 8)
+    plain = tmp_path / "plain.json"
+    arguments = (*arguments, "--tasks", "sts12", "--senteval_dir", senteval_dir, "--out", plain)
+    assert invoke(*arguments).exit_code == 0
+    assert written["without_flow"] == json.loads(plain.read_text())["tasks"]
+    assert f"{100 * written['without_flow']['sts12']['spearman']['wmean']:.2f}" in outcome.output.splitlines()[2]
     saved = model.save(tmp_path / "saved")
     assert invoke("--model", saved, "--tasks", "sts12", "--senteval_dir", senteval_dir).exit_code == 0
     of_saved = json.loads((saved / "evaluation.json").read_text())
@@ -133,4 +140,16 @@ def test_table_lines_up_and_labels_every_figure():
         "STS-12          test        Spearman   3108  71.06  70.01  72.37",
         "tfds:glue/qnli  validation  AUC        5463      -      -  70.30",
     ]
-    assert "wmean: mean over sub-sets weighted by size" in lines[4]
+    assert "wmean: mean over sub-sets weighted by size" in lines[4] and len(lines) == 5
+
+
+def test_a_fall_of_more_than_half_a_point_is_marked():
+    tasks = {"sts12": written.task_scores("STS-12", {"wmean": 0.71, "mean": 0.6, "all": 0.6}, 3108)}
+
+    def lines(score):
+        plain = {"sts12": written.task_scores("STS-12", {"wmean": score, "mean": 0.7, "all": 0.7}, 3108)}
+        return scores_table(tasks, plain).to_text().splitlines()
+
+    assert lines(0.7149)[2].endswith("  71.49") and len(lines(0.7149)) == 4
+    assert lines(0.7151)[2].endswith("  71.51 (falls by 0.51)")
+    assert "paper_effect.sh shows it" in lines(0.7151)[4]
