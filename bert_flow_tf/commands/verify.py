@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -27,16 +28,17 @@ _GOLDEN = pathlib.Path("tests", "golden")
 @click.option("--out", metavar="FILE", help="JSON file of what was checked, for bert-flow report.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwrite: bool) -> None:
-    """Check that this gives the original's numbers, and print the verdict.
+    """Check that this code gives the original's numbers, and print the verdict.
 
     \b
     bert-flow verify --out verification.json
     bert-flow verify --runs runs/demo --out verification.json
 
-    In a copy of the repository, the golden values of the TF1 code are computed again (a minute or two). Where they are
-    not, it is checked that the flow does what its equations say. Scores are judged where --runs names results, as of
-    bert-flow reproduce: those without a flow by their difference, those with one by distributions over seeds, since the
-    original gives two numbers for one seed.
+    In a copy of the repository, the golden values of the TF1 code are computed again (a minute or two). An installed
+    package has none: there the command checks that the flow keeps its equations, which says nothing of the original.
+
+    Scores are judged where --runs names results, as of bert-flow reproduce: those without a flow by their difference,
+    those with one by distributions over seeds, since the original gives two numbers for one seed.
 
     Exit status 1 where something is not the same.
     """
@@ -61,6 +63,7 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
 
 def _verification() -> "Verification":
     from bert_flow_tf.results.records import Checked, Verification
+    from bert_flow_tf.results.verdict import SELF_CHECK
     from bert_flow_tf.runs.record import made_by
 
     if (_ROOT / _GOLDEN).is_dir() and importlib.util.find_spec("pytest") is not None:
@@ -70,11 +73,14 @@ def _verification() -> "Verification":
         from bert_flow_tf.evaluation.self_check import self_check
 
         found = {"deviations": self_check(), "failed": [], "not_run": ["the golden values are in the repository"]}
-        evidence = "self-check"
+        evidence = SELF_CHECK
     return Verification(
         made_by=made_by("verify"),
         evidence=evidence,
-        deviations=[Checked(what=what, found=value, limit=limit) for what, value, limit in found["deviations"]],
+        deviations=[
+            Checked(what=what, found=value if math.isfinite(value) else None, limit=limit)
+            for what, value, limit in found["deviations"]
+        ],
         failed=found["failed"],
         not_run=found["not_run"],
     )

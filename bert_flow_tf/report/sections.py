@@ -7,7 +7,7 @@ from bert_flow_tf.report import tables
 from bert_flow_tf.results.collect import SIDES, curve_groups
 from bert_flow_tf.results.sources import KINDS
 from bert_flow_tf.results.table import METRIC_NAMES, Table
-from bert_flow_tf.results.verdict import Claim, verdict_table
+from bert_flow_tf.results.verdict import Claim, is_of_original, verdict_table
 
 _FINE_TUNING = {
     None: "",
@@ -88,7 +88,8 @@ def _verdict(report: dict) -> Section:
     claims = [Claim(**claim) for claim in report["verdict"]]
     table = verdict_table(claims)
     shown = [dataclasses.replace(table, notes=())] if claims else []
-    return Section("verdict", "Is it the same as the original?", table.notes, shown)
+    title = "Is it the same as the original?" if is_of_original(claims) else "Does the flow keep its equations?"
+    return Section("verdict", title, table.notes, shown)
 
 
 def _scores(report: dict) -> Section:

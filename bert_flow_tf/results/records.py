@@ -73,12 +73,16 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
-    """What `bert-flow evaluate` and the recipe measured: cosines' agreement with gold scores, by task."""
+    """What `bert-flow evaluate` and the recipe measured: cosines' agreement with gold scores, by task.
+
+    `without_flow` holds the same tasks' scores by the embeddings before the flow; `evaluate` of a flow writes it.
+    """
 
     model: Model
     similarity: str = "cosine"
     protocols: dict[str, str] = msgspec.field(default_factory=lambda: dict(PROTOCOLS))
     tasks: dict[str, TaskScores]
+    without_flow: dict[str, TaskScores] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
@@ -254,7 +258,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
     """A deviation from the TF1 code, or from an equation; beyond its limit where that is not kept."""
 
     what: str
-    found: Deviation
+    found: Deviation | None  # None where it is not finite.
     limit: Deviation
 
 

@@ -1,5 +1,6 @@
 """The verdict: is this the same as the original, claim by claim, and how one knows."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ _ROUNDING = 0.03
 _OF_THE_PAPER = 1.0
 # Fewer seeds say little of a distribution.
 _SEEDS = 5
+# Evidence of a check without the golden values, which says nothing of the original.
+SELF_CHECK = "self-check"
 _REPRODUCE = "bert-flow reproduce --bert_hub demo --glue_dir GLUE --rows avg,last2avg,flow-target --seeds 5 --out DIR"
 
 
@@ -46,14 +49,20 @@ def verdict(verifications: Iterable[Verification], scores: Sequence[dict]) -> li
     return claims if any(claim.mark != NOT_RUN for claim in claims) else []
 
 
+def is_of_original(claims: Sequence[Claim]) -> bool:
+    """Whether a claim is decided by a comparison with the original: a self-check is none."""
+    return any(claim.mark != NOT_RUN and not claim.evidence.startswith(SELF_CHECK) for claim in claims)
+
+
 def verdict_table(claims: Sequence[Claim], *, title: str = "") -> Table:
-    """A row for each claim."""
+    """A row for each claim, under the question that those which are decided answer."""
     rows: list[list[Entry]] = [list(claim) for claim in claims]
     notes = (
         f"{SAME} the same, up to rounding; {ALIKE} not to be told apart, or near; {OTHER} not the same; {NOT_RUN} not "
         "run.",
     )
-    return Table(("is it the original?", "", "deviation", "limit", "evidence"), rows, title=title, notes=notes)
+    question = "is it the original?" if is_of_original(claims) else "does the flow keep its equations?"
+    return Table((question, "", "deviation", "limit", "evidence"), rows, title=title, notes=notes)
 
 
 def _computed(verification: Verification) -> list[Claim]:
@@ -63,19 +72,23 @@ def _computed(verification: Verification) -> list[Claim]:
         groups.setdefault(one.what.partition(",")[0], []).append(one)
     claims = []
     for group, found in groups.items():
-        worst = max(found, key=lambda one: (_is_off(one), one.found / (one.limit or 1)))
+        worst = max(found, key=lambda one: (_is_off(one), _size(one) / (one.limit or 1)))
         what = worst.what.removeprefix(f"{group}, ")
         number = f" (worst of {len(found)})" if len(found) > 1 else ""
         evidence = f"{verification.evidence}: {what}{number}"
         mark = OTHER if _is_off(worst) else SAME
-        claims.append(Claim(group, mark, f"{worst.found:.0e}", f"{worst.limit:.0e}", evidence))
+        deviation = "not finite" if worst.found is None else f"{worst.found:.0e}"
+        claims.append(Claim(group, mark, deviation, f"{worst.limit:.0e}", evidence))
     claims += [Claim("every check", OTHER, "", "", failed) for failed in verification.failed]
     return claims + [Claim("more of it", NOT_RUN, "", "", reason) for reason in verification.not_run]
 
 
 def _is_off(one: Checked) -> bool:
-    # As it stands, a NaN is off as well.
-    return not one.found <= one.limit
+    return _size(one) > one.limit
+
+
+def _size(one: Checked) -> float:
+    return math.inf if one.found is None else one.found
 
 
 def _without_flow(scores: Sequence[dict]) -> list[Claim]:

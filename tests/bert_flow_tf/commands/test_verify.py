@@ -54,6 +54,17 @@ def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark)
     assert page.index("Is it the same as the original?") < page.index("Where the figures come from")
 
 
+def test_a_deviation_that_is_not_finite_is_written_and_reported(golden, tmp_path):
+    golden("float('nan')")
+    done = bert_flow("verify", "--out", tmp_path / "verification.json")
+    assert done.exit_code == 1
+    record = json.loads((tmp_path / "verification.json").read_text())
+    assert [one["found"] for one in record["deviations"]] == [1e-6, None]
+    shown = succeeds("report", "--runs", tmp_path / "verification.json", "--out", tmp_path / "report")
+    for said in (done.stdout, shown):
+        assert "✗  not finite" in next(line for line in said.splitlines() if line.startswith("pooling"))
+
+
 def test_golden_tests_that_do_not_run_are_one_line(golden, tmp_path):
     golden("(")
     (tmp_path / "copy" / "tests" / "golden" / "conftest.py").write_text("raise ValueError('broken')")
@@ -68,6 +79,9 @@ def test_golden_tests_of_which_none_is_run_decide_nothing(golden, tmp_path, monk
 
 def test_without_the_repository_the_flow_is_checked_by_its_equations(tmp_path, monkeypatch):
     monkeypatch.setattr(verify, "_ROOT", tmp_path)
-    said = succeeds("verify")
-    assert "self-check: " in said
+    said = succeeds("verify", "--out", tmp_path / "verification.json")
+    assert said.startswith("does the flow keep its equations?") and "self-check: " in said
+    succeeds("report", "--runs", tmp_path / "verification.json", "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "Does the flow keep its equations?" in page and "the original?" not in page
     assert "–  " in said.partition("the golden values are in the repository")[0].splitlines()[-1]
