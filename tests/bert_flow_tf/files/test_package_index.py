@@ -15,9 +15,10 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.files.package_index import downloaded
+from tests.file_server import served
 from tests.refusals import user_error
 
-_WANTED = {"what": "demo", "instead": "do without"}
+_WANTED = {"size": 83_506_384, "what": "demo", "instead": "do without"}
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,21 @@ with zipfile.ZipFile(sys.argv[1], "w") as wheel:
     return path
 
 
+def test_a_download_says_first_what_it_is_how_much_and_where_it_is_kept(wheel, tmp_path, monkeypatch, capsys):
+    simple = tmp_path / "simple" / "tiny"
+    simple.mkdir(parents=True)
+    wheel.rename(simple / wheel.name)
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    with served(tmp_path) as url:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{url}/simple")
+        digest = file_digest(simple / wheel.name)
+        with downloaded("tiny==0.1", digest, tmp_path / "place", **_WANTED) as path:
+            assert file_digest(path) == digest
+    line = f"downloading demo (tiny==0.1 of the package index), 83.5 MB, once; kept in {tmp_path / 'place'}\n"
+    assert capsys.readouterr() == ("", line)
+
+
 def test_the_file_is_there_within_the_block_and_nothing_after_it(wheel, tmp_path):
     digest = file_digest(wheel)
     with downloaded("tiny==0.1", digest, tmp_path / "place", **_WANTED) as path:
@@ -98,7 +114,7 @@ def test_what_a_killed_process_left_is_removed_with_the_next_ones(wheel, tmp_pat
 import os, signal, sys
 from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.files.package_index import downloaded
-with owned(sys.argv[2]), downloaded("tiny==0.1", sys.argv[1], sys.argv[2], what="", instead=""):
+with owned(sys.argv[2]), downloaded("tiny==0.1", sys.argv[1], sys.argv[2], size=1, what="", instead=""):
     os.kill(os.getpid(), signal.SIGKILL)
 """.replace("sys.argv[2]", "pathlib.Path(sys.argv[2])").replace("import os,", "import os, pathlib,")
     place = tmp_path / "place"
