@@ -1,5 +1,6 @@
 """Every snippet of docs/ is run: in one process, on a small BERT in the demo encoder's place."""
 
+import inspect
 import pathlib
 import re
 import shlex
@@ -11,8 +12,12 @@ from click.testing import CliRunner
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.cli import main
+from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
+from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.training import fitting
+from glow import optimizer
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in (_ROOT / "docs").glob("*.md")}
@@ -75,6 +80,36 @@ def test_links_lead_somewhere():
     for guide, text in _GUIDES.items():
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
             assert (_ROOT / "docs" / target).exists(), (guide, target)
+
+
+def test_the_table_of_the_two_trainings_has_the_defaults_of_the_code():
+    rows = {
+        what: (of_run, of_fit)
+        for what, of_run, of_fit in re.findall(r"^\| (.+?) \| (.+) \| (.+) \|$", _GUIDES["calibrate"], re.MULTILINE)
+    }
+
+    def figures(what):
+        return [[float(one.replace(",", "")) for one in re.findall(r"\d[\d,.e-]*\d|\d", cell)] for cell in rows[what]]
+
+    flags = Settings.of().flags()
+    of_fit = {name: one.default for name, one in inspect.signature(BertFlow.fit).parameters.items()}
+    options = {option.name: option.default for option in fit.params}
+    batch, rate = of_fit["batch_size"], of_fit["learning_rate"]
+    assert (options["train_batch_size"], options["flow_learning_rate"], options["seed"]) == (
+        batch,
+        rate,
+        of_fit["seed"],
+    )
+    assert figures("a step sees") == [[flags["train_batch_size"], 2 * flags["train_batch_size"]], [batch]]
+    assert figures("epochs") == [[flags["num_train_epochs"], 1], [1, fitting._ENOUGH_STEPS]]
+    assert figures("optimiser")[0] == [1, optimizer.DECAY_RATE, optimizer.CLIP_NORM]
+    assert figures("learning rate of the flow") == [[flags["flow_learning_rate"]], [rate]]
+    assert figures("encoder")[0] == [0, flags["learning_rate"], flags["warmup_proportion"]]
+    from_hub = inspect.signature(BertFlow.from_hub).parameters
+    assert figures("longest sentence") == [[flags["max_seq_length"]], [from_hub["max_seq_length"].default]]
+    held_out = fitting._HELD_OUT
+    assert figures("held out")[1] == [of_fit["dev_fraction"], held_out[0], held_out[-1]]
+    assert figures("seed") == [[flags["seed"]], [of_fit["seed"]]]
 
 
 def test_own_sentences_are_calibrated_saved_and_projected(workplace):
