@@ -4,16 +4,19 @@ import dataclasses
 import json
 import os
 import pathlib
+from collections.abc import Collection
 from typing import Any
 
 # 3 levels of 3 steps, networks 32 wide: the default of the original's flag. The paper's Table 7 is config_l2_d3_w32.
 DEFAULT_CONFIG = "config_l3_d3_w32"
 _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
-_CHOICES = {
+# Name of a coupling -> module and class, which a flow imports when it is built: TensorFlow takes seconds to load.
+COUPLINGS = {"additive": "glow.coupling:AdditiveCoupling", "affine": "glow.coupling:AffineCoupling"}
+_CHOICES: dict[str, Collection[str]] = {
     "latent_architecture": ("glow_resnet",),
     "activation": ("relu", "gatu"),
-    "coupling": ("additive", "affine"),
+    "coupling": COUPLINGS,
     "top_prior": ("normal",),
 }
 
@@ -29,7 +32,7 @@ class GlowConfig:
     Attributes:
       latent_architecture: "glow_resnet", the only one.
       activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
-      coupling: "additive" or "affine".
+      coupling: "additive", "affine", or another key of `COUPLINGS`.
       coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
       coupling_dropout: 0.0; no published configuration has another value, and none is accepted.
       top_prior: "normal", a standard normal for every part of the latent.

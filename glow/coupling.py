@@ -177,7 +177,3 @@ class AffineCoupling(Coupling):
 
     def _inverse_log_det_jacobian(self, y: tf.Tensor) -> tf.Tensor:
         return self._inverse_and_log_det(y)[1]["ildj"]
-
-
-# What `GlowConfig.coupling` names.
-COUPLINGS: dict[str, type[Coupling]] = {"additive": AdditiveCoupling, "affine": AffineCoupling}

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import pkgutil
 from collections.abc import Callable
 
 import numpy as np
@@ -10,8 +11,8 @@ import tensorflow_probability as tfp
 
 from glow.actnorm import ActNorm
 from glow.bijector import VectorBijector
-from glow.config import GlowConfig
-from glow.coupling import COUPLINGS, ConvStack, halves
+from glow.config import COUPLINGS, GlowConfig
+from glow.coupling import ConvStack, halves
 from glow.parameters import Parameters
 from glow.permutation import LearnedPermutation, Reversal
 
@@ -93,7 +94,7 @@ class Glow(tf.Module):
         )
 
     def _level(self, parameters: Parameters, size: int) -> list[VectorBijector]:
-        config, coupling = self.config, COUPLINGS[self.config.coupling]
+        config, coupling = self.config, pkgutil.resolve_name(COUPLINGS[self.config.coupling])
         bijectors: list[VectorBijector] = []
         for i in range(config.depth):
             step = parameters.scope(f"revnet_step_{i}")

@@ -31,17 +31,6 @@ SENTEVAL_SUBSETS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
     }
 )
 
-# Name here -> task of `bert_flow_tf.data.tasks`, and the split that is scored unless another is given.
-_GLUE_TASKS = {
-    "stsb": (tasks.TASKS["sts-b"], "test"),
-    "sickr": (tasks.TASKS["sick-r"], "test"),
-    "mrpc": (tasks.TASKS["mrpc-regression"], "test"),
-    "qnli": (tasks.TASKS["qnli-regression"], "dev"),
-    "qqp": (tasks.TASKS["qqp"], "dev"),
-}
-TASK_NAMES = (*SENTEVAL_SUBSETS, *_GLUE_TASKS)
-_SCORED = (*TASK_NAMES, *datasets.SCORED_NAMES)
-
 Folder = str | os.PathLike
 
 _TITLES = {"stsb": "STS-B", "sickr": "SICK-R"} | {name: f"STS-{name[3:]}" for name in SENTEVAL_SUBSETS}
@@ -65,7 +54,7 @@ class SimilarityTask:
     """A task that cosine similarity is scored on.
 
     Attributes:
-      name: one of `TASK_NAMES`, or `tfds:` and the name of a TensorFlow dataset.
+      name: one of `scored_names`.
       title: the name as the paper prints it.
       metric: "spearman" (with Pearson's correlation beside it) or "auc".
       split, source: the split's name in the folder, or the dataset of that name, where the pairs were read.
@@ -90,8 +79,8 @@ def read_task(
     """The task of that name with its gold scores.
 
     Args:
-      name: one of `TASK_NAMES`, also as the paper or `bert_flow_tf.data.tasks` spells it (`STS-12`, `STS-B`,
-        `QNLI-regression`), or the name of a TensorFlow dataset, such as `tfds:glue/stsb`.
+      name: one of `scored_names`, also as the paper or `bert_flow_tf.data.tasks` spells it (`STS-12`, `STS-B`,
+        `QNLI-regression`).
       glue_dir: folder of the folders `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression`, `QQP`.
       senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
       split: "train", "dev" or "test"; None for the usual one: test, and dev where the test labels are not public (QNLI,
@@ -108,11 +97,11 @@ def read_task(
         if split not in (None, "test"):
             raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
         return _senteval_task(key, glue_dir, senteval_dir)
-    if key not in _GLUE_TASKS:
+    if key not in _glue_tasks():
         raise ArgumentError(
-            f"tasks: unknown task {name!r}, expected some of {', '.join(_SCORED)}{nearest(name, _SCORED)}"
+            f"tasks: unknown task {name!r}, expected some of {', '.join(scored_names())}{nearest(name, scored_names())}"
         )
-    task, usual_split = _GLUE_TASKS[key]
+    task, usual_split = _glue_tasks()[key]
     if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")
     split, folder = split or usual_split, str(pathlib.Path(glue_dir) / task.directory)
@@ -131,8 +120,22 @@ def read_tasks(names: Sequence[str], **options: Any) -> list[SimilarityTask]:
     return list(found.values())
 
 
+def scored_names() -> tuple[str, ...]:
+    """Names of the tasks that have gold scores: STS-12 to STS-16, those of `tasks.TASKS`, and TensorFlow Datasets'."""
+    return *SENTEVAL_SUBSETS, *_glue_tasks(), *datasets.SCORED_NAMES
+
+
+def _glue_tasks() -> dict[str, tuple[tasks.Task, str]]:
+    """Name here -> task of `bert_flow_tf.data.tasks`, and the split that is scored unless another is given."""
+    return {
+        task_key(task.name): (task, "test" if task.gold_test else "dev")
+        for task in tasks.TASKS.values()
+        if task.is_regression and task.dev.label_column is not None
+    }
+
+
 def task_key(name: str) -> str:
-    """A task's name as in `TASK_NAMES` from the paper's or the original's spelling; any other in lower case."""
+    """A task's name as in `scored_names` from the paper's or the original's spelling; any other in lower case."""
     return name.lower().replace("-", "").removesuffix("regression")
 
 
@@ -142,8 +145,8 @@ def task_title(name: str) -> str:
 
 
 def glue_task(name: str) -> tasks.Task:
-    """The task of `bert_flow_tf.data.tasks` that one of `TASK_NAMES` reads; none of STS-12 to STS-16."""
-    return _GLUE_TASKS[name][0]
+    """The task of `bert_flow_tf.data.tasks` that the name stands for; none of STS-12 to STS-16."""
+    return _glue_tasks()[name][0]
 
 
 def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLike, name: str) -> ScoredPairs:
@@ -223,7 +226,8 @@ def _dataset_task(name: str, split: str | None) -> SimilarityTask:
     task = tasks.get_task(dataset.task)
     if not task.is_regression:
         raise ArgumentError(
-            f"tasks: {name} has classes that no cosine can be scored against, expected some of {', '.join(_SCORED)}"
+            f"tasks: {name} has classes that no cosine can be scored against, expected some of "
+            f"{', '.join(scored_names())}"
         )
     split = datasets.split_name(dataset, split or "dev")
     examples = datasets.read_dataset(name, split)

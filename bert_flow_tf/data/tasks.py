@@ -135,7 +135,7 @@ _QNLI_SCORES = types.MappingProxyType({"not_entailment": 0.0, "entailment": 1.0}
 _QNLI: dict[str, Any] = {"label_scores": _QNLI_SCORES, "skips_incomplete_rows": True, **_BINARY}
 
 
-def _task(
+def tsv_task(
     name: str,
     sentences: tuple[int, int],
     label: int,
@@ -153,25 +153,26 @@ def _task(
 
 
 # Not in TASKS: the original reads SNLI only as a part of ALLNLI.
-SNLI = _task("snli", (7, 8), -1, ("sentence1", "sentence2", "gold_label"), sibling="SNLI", **_NLI)
+SNLI = tsv_task("snli", (7, 8), -1, ("sentence1", "sentence2", "gold_label"), sibling="SNLI", **_NLI)
 
 _FULL_TEXT = FileLayout("full.txt", (0, 1))
 _TASKS = (
-    _task("sts-b", (7, 8), 9, ("sentence1", "sentence2", "score"), gold_test=FileLayout("sts-test.csv", (5, 6), 4)),
-    _task("sick-r", (1, 2), 3, _SICK_HEADER, files=_SICK_FILES, gold_test=_SICK_GOLD),
+    tsv_task("sts-b", (7, 8), 9, ("sentence1", "sentence2", "score"), gold_test=FileLayout("sts-test.csv", (5, 6), 4)),
+    tsv_task("sick-r", (1, 2), 3, _SICK_HEADER, files=_SICK_FILES, gold_test=_SICK_GOLD),
     *(
         Task(name, name.upper(), _FULL_TEXT, _FULL_TEXT, _FULL_TEXT)
         for name in ("sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")
     ),
-    _task("mnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, **_NLI),
+    tsv_task("mnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, **_NLI),
     # The original replaces the last part of ALLNLI's data folder by MNLI.
-    _task("allnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, sibling="MNLI", **_NLI),
-    _task("qqp", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
-    _task("mrpc-regression", (3, 4), 0, _MRPC_HEADER, directory="MRPC-Regression", gold_test=_MRPC_GOLD, **_BINARY),
-    _task("qnli-regression", (1, 2), -1, ("question", "sentence", "label"), directory="QNLI-Regression", **_QNLI),
+    tsv_task("allnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, sibling="MNLI", **_NLI),
+    tsv_task("mrpc-regression", (3, 4), 0, _MRPC_HEADER, directory="MRPC-Regression", gold_test=_MRPC_GOLD, **_BINARY),
+    tsv_task("qnli-regression", (1, 2), -1, ("question", "sentence", "label"), directory="QNLI-Regression", **_QNLI),
+    tsv_task("qqp", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
 )
 
-TASKS: Mapping[str, Task] = types.MappingProxyType({task.name: task for task in _TASKS})
+# By name. A task with gold scores is one of `bert-flow evaluate`'s, too.
+TASKS = {task.name: task for task in _TASKS}
 
 
 def get_task(name: Task | str) -> Task:

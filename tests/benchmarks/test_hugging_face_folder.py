@@ -11,7 +11,8 @@ from bert_flow_tf.errors import UserError
 
 def test_the_folder_converts_back_to_the_same_weights(tiny_source, tmp_path):
     from benchmarks.hugging_face_folder import write_hugging_face_folder
-    from bert_flow_tf.encoder.convert.bert_config import read_hugging_face_config, read_tf1_config
+    from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
+    from bert_flow_tf.encoder.convert.families import read_hugging_face_config
     from bert_flow_tf.encoder.convert.from_huggingface import read_hugging_face_weights
     from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
     from bert_flow_tf.encoder.layer import SentenceEncoder
@@ -20,7 +21,7 @@ def test_the_folder_converts_back_to_the_same_weights(tiny_source, tmp_path):
     write_hugging_face_folder(str(encoder_folder), tmp_path / "weights")
     config = read_hugging_face_config(tmp_path / "weights" / "config.json")
     assert config == read_tf1_config(encoder_folder / "bert_config.json")
-    found = read_hugging_face_weights(tmp_path / "weights" / "model.safetensors", config)
+    found = read_hugging_face_weights(tmp_path / "weights", config)
     variables = SentenceEncoder(tiny_source, "avg", trainable=False).variables_by_name
     for tf1_name, keras_name in keras_names(config.num_hidden_layers).items():
         expected = to_tf1_shape(tf1_name, variables[keras_name].numpy())

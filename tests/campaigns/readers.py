@@ -256,7 +256,8 @@ def _run(folder: Folder) -> Any:
 
 def _bert(folder: Folder) -> Any:
     from bert_flow_tf.encoder.convert import folders, from_huggingface, weights
-    from bert_flow_tf.encoder.convert.bert_config import read_hugging_face_config, read_tf1_config
+    from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
+    from bert_flow_tf.encoder.convert.families import read_hugging_face_config
 
     config = read_tf1_config(folder / "bert_config.json")
     weights.variable_shapes(config)
@@ -404,11 +405,11 @@ def _run_checkpoints(folder: Folder) -> Any:
 
 
 def _hugging_face(folder: Folder) -> Any:
-    from bert_flow_tf.encoder.convert import bert_config, from_huggingface
+    from bert_flow_tf.encoder.convert import families, from_huggingface
 
     from_huggingface.lower_cases(folder)
-    config = bert_config.read_hugging_face_config(folder / "config.json")
-    return from_huggingface.read_hugging_face_weights(folder / "model.safetensors", config)
+    config = families.read_hugging_face_config(folder / "config.json")
+    return from_huggingface.read_hugging_face_weights(folder, config)
 
 
 def _make_cache(folder: Folder, models: Folder) -> None:

@@ -3,8 +3,7 @@ import os
 
 import pytest
 
-from glow.config import GlowConfig
-from glow.coupling import COUPLINGS
+from glow.config import COUPLINGS, GlowConfig
 
 SHIPPED = {
     "config_l2_d2_w32": (2, 2, 32),

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 import safetensors
 
-from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_hugging_face_config
+from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+from bert_flow_tf.encoder.convert.families import FAMILIES, Family, family_of, read_hugging_face_config
 from bert_flow_tf.encoder.convert.folders import VOCAB_FILE
 from bert_flow_tf.encoder.convert.sentence_transformers import MODULES_FILE, SETTINGS_FILES, sentence_transformer
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_shapes, variable_shapes
@@ -23,22 +24,7 @@ from bert_flow_tf.files.json_files import read_json
 
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 _TOKENIZER_FILE = "tokenizer.json"
-# Heads of pre-training, and a constant that older versions save beside the weights.
-_KNOWN_EXTRAS = re.compile(
-    r"^(cls\..*|vocab_(transform|layer_norm|projector)\..*|((distil)?bert\.)?embeddings\.position_ids)$"
-)
 _FLOATS = ("F16", "BF16", "F32", "F64")
-# Of DistilBERT, which is a BERT without token types and without a pooler.
-_DISTILBERT = {
-    "attention.self.query": "attention.q_lin",
-    "attention.self.key": "attention.k_lin",
-    "attention.self.value": "attention.v_lin",
-    "attention.output.dense": "attention.out_lin",
-    "attention.output.LayerNorm": "sa_layer_norm",
-    "intermediate.dense": "ffn.lin1",
-    "output.dense": "ffn.lin2",
-    "output.LayerNorm": "output_layer_norm",
-}
 
 
 class _Normalizer(msgspec.Struct):
@@ -89,7 +75,7 @@ def convert_hugging_face(
     config = read_hugging_face_config(bert / "config.json")
     if hidden_act:
         config = msgspec.structs.replace(config, hidden_act=hidden_act)
-    weights = read_hugging_face_weights(bert, config)
+    weights = read_hugging_face_weights(bert, config, family_of(bert / "config.json"))
     with contextlib.ExitStack() as stack:
         vocab_file = bert / VOCAB_FILE
         if not vocab_file.is_file() and (bert / _TOKENIZER_FILE).is_file():
@@ -183,12 +169,6 @@ def hugging_face_name(tf1_name: str) -> str:
     return re.sub(r"/beta$", "/bias", name).replace("/", ".")
 
 
-def _distilbert_name(tf1_name: str) -> str:
-    name = hugging_face_name(tf1_name)
-    layer = re.fullmatch(r"encoder\.(layer\.\d+)\.(.+)\.(weight|bias)", name)
-    return f"transformer.{layer[1]}.{_DISTILBERT[layer[2]]}.{layer[3]}" if layer else name
-
-
 def _weight_files(folder: pathlib.Path) -> list[pathlib.Path]:
     """The file of weights, or the shards that the index names."""
     index = folder / INDEX_FILE
@@ -200,15 +180,18 @@ def _weight_files(folder: pathlib.Path) -> list[pathlib.Path]:
     return [folder / pathlib.PurePath(name).name for name in sorted(set(shards.values()))]
 
 
-def read_hugging_face_weights(folder: str | os.PathLike, config: BertConfig) -> dict[str, np.ndarray]:
+def read_hugging_face_weights(
+    folder: str | os.PathLike, config: BertConfig, family: Family = FAMILIES["bert"]
+) -> dict[str, np.ndarray]:
     """dict of TF1 name -> float32 array of the encoder's weights in a folder's safetensors files.
 
-    What the model has not got is 0: the pooler of one that was saved without, and DistilBERT's token types.
+    What the model has not got is 0: the pooler of one that was saved without, and what its family has not.
 
     Raises:
       UserError: a file cannot be read, or a tensor is missing, unexpected, of another shape, or not of floats.
     """
     paths = _weight_files(pathlib.Path(folder))
+    extras = re.compile(rf"({re.escape(family.prefix)})?({family.extras})")
     stored: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         for path in paths:
@@ -216,25 +199,25 @@ def read_hugging_face_weights(folder: str | os.PathLike, config: BertConfig) -> 
                 raise UserError(f"{path}: no such file, expected the weights as safetensors")
             try:
                 file = stack.enter_context(safetensors.safe_open(str(path), framework="numpy"))
-                keys = [key for key in file.keys() if not _KNOWN_EXTRAS.match(key)]  # noqa: SIM118 (not a dict)
+                keys = [key for key in file.keys() if not extras.fullmatch(key)]  # noqa: SIM118 (not a dict)
                 stored |= {key: file.get_slice(key) for key in keys}
             except safetensors.SafetensorError as error:
                 raise UserError(f"{path}: not a safetensors file: {' '.join(str(error).split())}") from error
-        return _read_tensors(paths[0], stored, config)
+        return _read_tensors(paths[0], stored, config, family)
 
 
-def _read_tensors(path: pathlib.Path, stored: dict[str, Any], config: BertConfig) -> dict[str, np.ndarray]:
-    is_distilbert = any("transformer.layer." in key for key in stored)
-    kind, name_of = ("distilbert.", _distilbert_name) if is_distilbert else ("bert.", hugging_face_name)
-    prefix = kind if any(key.startswith(kind) for key in stored) else ""
+def _read_tensors(
+    path: pathlib.Path, stored: dict[str, Any], config: BertConfig, family: Family
+) -> dict[str, np.ndarray]:
+    prefix = family.prefix if any(key.startswith(family.prefix) for key in stored) else ""
     expected = variable_shapes(config)
-    keys = {name: _key_in(stored, prefix + name_of(name), name) for name in expected}
-    zero = [name for name in expected if "/pooler/" in name and keys[name] not in stored]
+    of_family = {name: family.key(hugging_face_name(name)) for name in expected}
+    keys = {name: _key_in(stored, prefix + key, name) for name, key in of_family.items() if key is not None}
+    zero = [name for name in keys if "/pooler/" in name and keys[name] not in stored]
     if len(zero) == 1:
         # Half a pooler: the file is damaged.
         zero = []
-    if is_distilbert:
-        zero.append("bert/embeddings/token_type_embeddings")
+    zero += [name for name in expected if name not in keys]
     weights = {name: np.zeros(expected.pop(name), np.float32) for name in zero}
     tf1_names = {keys[name]: name for name in expected}
     shapes = {}

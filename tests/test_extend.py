@@ -1,0 +1,131 @@
+"""docs/extend.md, followed: its file is written, what it adds is checked, and its commands are run."""
+
+import importlib
+import json
+import os
+import pathlib
+import pkgutil
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+from click.testing import CliRunner
+
+from bert_flow_tf import BertFlow
+from bert_flow_tf.cli import main
+from bert_flow_tf.data import tasks
+from bert_flow_tf.encoder import pooling
+from bert_flow_tf.encoder.convert import families
+from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
+from bert_flow_tf.encoder.convert.from_huggingface import hugging_face_name
+from bert_flow_tf.encoder.convert.from_tf1 import read_tf1_weights
+from bert_flow_tf.errors import UserError
+from glow import config
+from glow.coupling import ConvStack
+from glow.parameters import Parameters
+from tests.glow.bijector_checks import check_bijector, perturb
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
+_SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))
+_TABLES = config.COUPLINGS, pooling.POOLINGS, tasks.TASKS, families.FAMILIES
+_PARTS = ("coupling", "pooling", "task", "family", "command line")
+
+
+def write_electra(bert, folder):
+    """Writes the BERT of a TF1 checkpoint as Hugging Face's ELECTRA of the same layers, with its discriminator."""
+    config = read_tf1_config(bert / "bert_config.json")
+    tensors = {"discriminator_predictions.dense.bias": np.zeros(5, np.float32)}
+    for name, value in read_tf1_weights(bert / "bert_model.ckpt", config).items():
+        if "/pooler/" not in name:
+            kernel = name.endswith("/kernel")
+            tensors[f"electra.{hugging_face_name(name)}"] = np.ascontiguousarray(value.T if kernel else value)
+    folder.mkdir()
+    safetensors.numpy.save_file(tensors, folder / "model.safetensors")
+    shutil.copy(bert / "vocab.txt", folder)
+    written = json.loads((bert / "bert_config.json").read_text())
+    written |= {"model_type": "electra", "embedding_size": config.hidden_size, "hidden_act": "gelu_new"}
+    (folder / "config.json").write_text(json.dumps(written))
+
+
+@pytest.fixture(scope="module")
+def workplace(documented_bert, documented_encoder_dir, tmp_path_factory):
+    """Folder with the page's file and what its commands read; what the file adds is taken out again."""
+    folder = tmp_path_factory.mktemp("extend")
+    (folder / "my_extensions.py").write_text("\n".join(_SNIPPETS[name] for name in _PARTS))
+    write_electra(documented_bert / "bert", folder / "electra")
+    flow = json.loads((_ROOT / "glow" / "configs" / "config_l2_d2_w32.json").read_text())
+    (folder / "tanh.json").write_text(json.dumps(flow | {"coupling": "tanh"}))
+    rng = np.random.default_rng(0)
+
+    def sentence():
+        return " ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9)))
+
+    (folder / "sentences.txt").write_text("".join(f"{sentence()}\n" for _ in range(400)))
+    (folder / "data" / "Headlines").mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        rows = [(sentence(), sentence(), f"{rng.uniform(0, 10):.2f}") for _ in range(30)]
+        lines = ["\t".join(row) for row in [("first", "second", "score"), *rows]]
+        (folder / "data" / "Headlines" / f"{split}.tsv").write_text("".join(f"{line}\n" for line in lines))
+    before = [dict(table) for table in _TABLES]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("BERT_FLOW_CACHE", str(folder / "cache"))
+        patch.syspath_prepend(folder)
+        importlib.import_module("my_extensions")
+        yield folder
+    del sys.modules["my_extensions"]
+    for table, entries in zip(_TABLES, before, strict=True):
+        table.clear()
+        table.update(entries)
+
+
+def test_every_addition_of_the_page_is_made_trained_and_scored(workplace, documented_encoder_dir):
+    commands = [shlex.split(line) for line in _SNIPPETS["use"].splitlines()]
+    assert [command[:2] for command in commands] == [["python", "my_extensions.py"]] * 3
+    for _, _, *arguments in commands[:2]:
+        outcome = CliRunner().invoke(main, arguments)
+        assert outcome.exit_code == 0, (arguments, outcome.output, outcome.exception)
+    # In a process of its own, whose __main__ the file is, and which loads what the other one saved.
+    environment = os.environ | {"PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [sys.executable, *commands[2][1:]], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert re.search(r"^HEADLINES  test   Spearman     30 ", done.stdout, re.MULTILINE), done.stdout
+    fitted = BertFlow.from_pretrained("my_electra")
+    assert {type(bijectors[-1]).__name__ for bijectors in fitted.flow.levels} == {"TanhCoupling"}
+    sentences = (workplace / "sentences.txt").read_text().splitlines()[:20]
+    np.testing.assert_allclose(fitted.inverse(fitted.encode(sentences)), fitted.encode_sides(sentences)[0], atol=1e-4)
+    # The ELECTRA computes what the BERT does that it was written from, and the pooling takes the largest.
+    states = BertFlow.from_hub(documented_encoder_dir).encode(sentences, output_value="token_embeddings")
+    found = BertFlow.from_hub("encoders/electra", pooling="max-last-1").encode(sentences)
+    np.testing.assert_allclose(found, [one.max(axis=0) for one in states], rtol=0, atol=1e-5)
+
+
+def test_the_coupling_of_the_page_is_a_bijector(workplace):
+    coupling = pkgutil.resolve_name(config.COUPLINGS["tanh"])
+    parameters = Parameters(seed=3, dtype=tf.float64)
+    network = ConvStack(parameters, 3, 5, 6)
+    perturb(parameters.variables.values(), seed=1)
+    check_bijector(coupling(network, dtype=tf.float64), 6)
+
+
+def test_a_model_whose_extension_is_missing_names_it(workplace, monkeypatch):
+    monkeypatch.delitem(config.COUPLINGS, "tanh")
+    with pytest.raises(UserError, match=r"coupling: found 'tanh', expected one of additive, affine$"):
+        BertFlow.from_pretrained("my_electra")
+
+
+def test_every_addition_takes_three_files_at_most():
+    rows = re.findall(r"^\| (a .+?) \| (.+) \|$", _PAGE, re.MULTILINE)
+    assert len(rows) == 4
+    for what, files in rows:
+        named = re.findall(r"`((?:\w+/)+\w+\.py)`", files)
+        assert 2 <= len(named) <= 3 and all((_ROOT / path).is_file() for path in named), what
