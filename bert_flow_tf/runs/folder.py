@@ -51,8 +51,10 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
     """A context in which no other process works on the run; what killed ones left in its directory is removed first.
 
     Raises:
-      UserError: another process is using the directory, or there is no place for it.
+      UserError: another process is using the directory, there is a file, or there is no place for it.
     """
+    if run_dir.exists() and not run_dir.is_dir():
+        raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     run_dir = resolved(run_dir)
     with owned(place_of(run_dir)):
         if is_run(run_dir):
@@ -113,8 +115,6 @@ def open_run(
       UserError: the directory holds a finished run, a run with other settings, or something else, and `overwrite` is
         false; or it holds something that is not a run.
     """
-    if run_dir.exists() and not run_dir.is_dir():
-        raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     if overwrite and is_run(run_dir):
         remove_run(run_dir)
     old = read_config(run_dir)

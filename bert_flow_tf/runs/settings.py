@@ -286,6 +286,11 @@ class Settings:
                 "do_senteval: found true, expected false (bert-flow evaluate --senteval_dir scores STS-12 to STS-16, "
                 "SentEval's other tasks have no command)"
             )
+        checkpoint = self.scoring.eval_checkpoint_name
+        if checkpoint and pathlib.PurePath(checkpoint).name != checkpoint:
+            raise ArgumentError(
+                f"eval_checkpoint_name: found {checkpoint}, expected a name alone, of a checkpoint of this run"
+            )
         if not (self.output.do_train or self.output.do_eval or self.output.do_predict):
             raise UserError("--do_train, --do_eval, --do_predict: found none of them, expected at least one")
 

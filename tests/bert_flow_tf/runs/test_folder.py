@@ -114,8 +114,8 @@ def test_a_directory_that_is_no_run_is_never_deleted(tmp_path, contents):
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with user_error(str(path)):
-            open_run(path, CONFIG, overwrite=True)
+        with user_error(str(tmp_path / "file")), owned_run(path):
+            pass
     assert (tmp_path / "file").read_text() == "x"
 
 
