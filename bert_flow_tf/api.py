@@ -1,9 +1,13 @@
 """BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
 
 import hashlib
+import io
 import os
 import pathlib
+import shutil
 import sys
+import tarfile
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,11 +21,13 @@ import glow
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint
+from bert_flow_tf.encoder.precision import check_precision, quantized
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, refusing_unusable_names
 from bert_flow_tf.evaluation.change import change_by
+from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, similarities
 from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.ownership import owned, unchanged
 from bert_flow_tf.files.sentence_files import PART, sentence_list
@@ -41,6 +47,8 @@ from glow.folded import FoldedFlow, can_fold
 
 # The original's flow on the STS Benchmark takes 269.
 _FEW_STEPS = 100
+# Poolings by sentence-transformers' names; its cls is the last state at [CLS], the original's BERT's pooled output.
+_POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
 
 
@@ -73,6 +81,7 @@ class BertFlow:
       pooled: callable from token tensors to embeddings before the flow, in `dtype`.
       encoder, flow: `SentenceEncoder`, float32, and `glow.flow.Glow` or None.
       tokenizer: `Tokenizer`.
+      prompts: texts by name, for `encode`'s `prompt_name`.
       history_: `History` of the last `fit` or `fit_dataset`; None before.
     """
 
@@ -88,13 +97,17 @@ class BertFlow:
         _check_dtype(dtype)
         self.source = source
         self.sentence_embedding_type = record.pooling
-        self.max_seq_length = record.max_seq_length
+        self._max_seq_length = record.max_seq_length
         self.encoder_trained = encoder_trained
         self.tokenizer = Tokenizer.from_source(source)
         self.encoder = model.encoder
         self.dtype = dtype
         self.pooled = self.encoder.rounded_to_bfloat16() if dtype == "bfloat16" else self.encoder
         self.history_: History | None = None
+        # Of a model that was unpickled.
+        self._folder: tempfile.TemporaryDirectory | None = None
+        self.prompts: dict[str, str] = {}
+        self.similarity_fn_name = "cosine"
         self._use(model, record)
 
     def _use(self, model: SiameseBertFlow, record: Model) -> None:
@@ -102,6 +115,9 @@ class BertFlow:
         self.flow = model.flow
         self.low_dim = model.low_dim
         self.embedding_size = model.output_size
+        self._make_batchers()
+
+    def _make_batchers(self) -> None:
         self._fold()
         self._token_states = self._batcher(self.pooled.token_states, ())
         if self.flow is not None:
@@ -145,8 +161,8 @@ class BertFlow:
         Args:
           bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub (`ORGANISATION/MODEL`), or
             a folder, see `encoder.source.resolve_encoder`.
-          pooling: how word pieces become one vector: `avg`, `cls`, `avg-last-2`, …, see `pooling.pooling`; None takes
-            that of a sentence-transformers model, and `avg` for others.
+          pooling: how word pieces become one vector: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `pooling.pooling`;
+            None takes that of a sentence-transformers model, and `avg` for others.
           max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included; None takes a
             sentence-transformers model's, and 64 for others.
           preprocess_hub: the preprocess model, where `bert_hub` does not name it.
@@ -164,7 +180,7 @@ class BertFlow:
         lengths = (max_seq_length, asked_for[1], 64)
         record = Model(
             encoder=encoder_record(source),
-            pooling=next(name for name in poolings if name is not None),
+            pooling=_POOLINGS.get(asked := next(name for name in poolings if name is not None), asked),
             max_seq_length=next(length for length in lengths if length is not None),
             low_dim=low_dim if low_dim > 0 else None,
         )
@@ -229,6 +245,50 @@ class BertFlow:
         return cls(model, source, record=record, encoder_trained=config.encoder_trained, dtype=dtype)
 
     @property
+    def max_seq_length(self) -> int:
+        """Word pieces that a sentence is cut to, [CLS] and [SEP] included; may be set."""
+        return self._max_seq_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        most = self.encoder.max_seq_length or sys.maxsize
+        if isinstance(value, bool) or not isinstance(value, int) or not 3 <= value <= most:
+            raise ArgumentError(f"max_seq_length: found {value!r}, expected a whole number from 3 to {most}")
+        self._max_seq_length = value
+        self.record = msgspec.structs.replace(self.record, max_seq_length=value)
+        self._make_batchers()
+
+    def get_max_seq_length(self) -> int:
+        """`max_seq_length`."""
+        return self.max_seq_length
+
+    def get_embedding_dimension(self) -> int:
+        """`embedding_size`."""
+        return self.embedding_size
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+    def tokenize(self, sentences: Sequence[str]) -> dict[str, tf.Tensor]:
+        """What `embed_tokens` takes: dict of `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, t]."""
+        return self.tokenizer(tf.constant(sentence_list(sentences), tf.string), self.max_seq_length)
+
+    def __repr__(self) -> str:
+        config = None if self.flow is None else self.flow.config
+        flow = "no flow" if config is None else f"a flow of {config.n_levels} levels of {config.depth} steps"
+        return (
+            f"BertFlow({self.source.bert_hub!r}, pooling={self.sentence_embedding_type!r}, "
+            f"max_seq_length={self.max_seq_length}, dtype={self.dtype!r}): {self.embedding_size} channels, {flow}"
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., "BertFlow"], tuple[Any, ...]]:
+        """Pickled, it is the archive of the folder that `save` writes."""
+        with tempfile.TemporaryDirectory() as workspace:
+            folder = self.save(pathlib.Path(workspace) / "model")
+            archive = shutil.make_archive(f"{workspace}/model", "tar", folder)
+            content = pathlib.Path(archive).read_bytes()
+        return _unpickled, (content, self.dtype, self.prompts, self.similarity_fn_name)
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256, in hex, of what the embeddings depend on: weights, vocabulary, flow, pooling, length and dtype."""
         return self._fingerprint(self.flow, self.low_dim)
@@ -266,49 +326,70 @@ class BertFlow:
     def encode(
         self,
         sentences: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
         output_value: str = "sentence_embedding",
+        precision: str = "float32",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
+        device: None = None,
         normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
     ) -> Any:
         """Embeddings of the sentences, float32 [n, embedding_size]; [embedding_size] of a single string.
 
-        The arguments are those of sentence-transformers.
+        The arguments are those of sentence-transformers, in its order; what it has and this has not is in
+        docs/sentence_transformers.md, with the reasons.
 
         Args:
+          prompt_name: key of `prompts`, whose text is `prompt`.
+          prompt: text put before each sentence.
           batch_size: sentences per step; None takes those with up to 2,048 word pieces, which CPUs run fastest.
           show_progress_bar: None shows it on a terminal only.
           output_value: "sentence_embedding"; or "token_embeddings" for a list of arrays float32 [t_i, hidden_size], one
             per sentence: the encoder's last layer at each word piece, [CLS] and [SEP] included, before pooling and
             flow.
+          precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `encoder.precision`.
           convert_to_numpy: arrays; else a list of one `tf.Tensor` per sentence.
           convert_to_tensor: one `tf.Tensor`, or a list of them for token embeddings; overrides `convert_to_numpy`.
+          device: None; TensorFlow computes on the GPU that it sees (CUDA_VISIBLE_DEVICES), else on CPUs.
           normalize_embeddings: scale every embedding to norm 1.
+          truncate_dim: keep that many channels, the first ones.
 
         Raises:
           UserError: an element is not a string, or an argument is invalid.
         """
+        if device is not None:
+            raise ArgumentError(f"device: found {device!r}, expected None: TensorFlow takes the GPU that it sees")
+        if truncate_dim is not None and not 1 <= truncate_dim <= self.embedding_size:
+            raise ArgumentError(f"truncate_dim: found {truncate_dim!r}, expected 1 to {self.embedding_size}")
+        check_precision(precision)
+        prompt = self._prompt(prompt_name, prompt)
         if output_value not in _OUTPUT_VALUES:
             raise ArgumentError(
                 f"output_value: found {output_value!r}, expected {' or '.join(map(repr, _OUTPUT_VALUES))}"
             )
         single = isinstance(sentences, str)
         sentences = [sentences] if isinstance(sentences, str) else sentences
+        if prompt:
+            sentences = [prompt + sentence for sentence in sentence_list(sentences)]
         as_tensors = convert_to_tensor or not convert_to_numpy
         options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
         found: Any
         if output_value == "token_embeddings":
-            if normalize_embeddings:
-                raise ArgumentError(
-                    "normalize_embeddings: found True with token embeddings, expected sentence embeddings"
-                )
+            of_sentences: dict[str, Any] = {"normalize_embeddings": normalize_embeddings, "truncate_dim": truncate_dim}
+            of_sentences["precision"] = precision if precision != "float32" else None
+            for name, value in of_sentences.items():
+                if value:
+                    raise ArgumentError(f"{name}: found {value!r} with token embeddings, expected sentence embeddings")
             found = self._token_states.encode_tokens(sentences, **options)
         else:
-            found = self._current_embeddings().encode(sentences, **options)
+            found = self._current_embeddings().encode(sentences, **options)[:, :truncate_dim]
             if normalize_embeddings:
                 found = tf.nn.l2_normalize(found, axis=-1).numpy()
+            found = quantized(found, precision)
             if convert_to_tensor and not single:
                 return tf.constant(found)
         if single:
@@ -327,6 +408,27 @@ class BertFlow:
         both = self._sides.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)
         before, after = np.split(both, [self.pooled.embedding_size], axis=1)
         return before, after
+
+    def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
+        """`encode` with the prompt "query", where `prompts` has one and no other is named."""
+        return self.encode(sentences, **self._with_prompt(("query",), options))
+
+    def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
+        """`encode` with the first prompt of "document", "passage" and "corpus", where none is named."""
+        return self.encode(sentences, **self._with_prompt(("document", "passage", "corpus"), options))
+
+    def _with_prompt(self, names: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
+        is_named = options.get("prompt_name") is not None or options.get("prompt") is not None
+        known = [name for name in names if name in self.prompts]
+        return options if is_named or not known else {**options, "prompt_name": known[0]}
+
+    def _prompt(self, prompt_name: str | None, prompt: str | None) -> str:
+        if prompt is not None:
+            return prompt
+        if prompt_name is not None and prompt_name not in self.prompts:
+            found = ", ".join(self.prompts) or "no prompts"
+            raise ArgumentError(f"prompt_name: found {prompt_name!r}, expected a key of prompts, which has {found}")
+        return "" if prompt_name is None else self.prompts[prompt_name]
 
     def encode_parts(
         self,
@@ -438,14 +540,35 @@ class BertFlow:
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Cosines float32 [n, m] of `a` and `b`, each embeddings [n, D] or [D], a string, or strings.
 
+        `similarity_fn_name` names another function than the cosine.
+
         Raises:
           UserError: they are neither, or their widths differ.
         """
+        return similarities(self.similarity_fn_name, *self._both(a, b))
+
+    def similarity_pairwise(self, a: Any, b: Any) -> np.ndarray:
+        """float32 [n]: as `similarity`, of the first of `a` with the first of `b`, and so on."""
+        a, b = self._both(a, b)
+        if len(a) != len(b):
+            raise UserError(f"similarity_pairwise: found {len(a)} and {len(b)} rows, expected the same number")
+        return FUNCTIONS[self.similarity_fn_name](a, b)
+
+    def _both(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
         a, b = self._rows(a, "a"), self._rows(b, "b")
         if a.shape[1] != b.shape[1]:
             raise UserError(f"similarity: found {a.shape[1]} and {b.shape[1]} channels, expected the same number")
-        a, b = (tf.nn.l2_normalize(x, axis=-1) for x in (a, b))
-        return tf.matmul(a, b, transpose_b=True).numpy()
+        return a, b
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """What `similarity` computes: "cosine", "dot", or the negative distance "euclidean" or "manhattan"."""
+        return self._similarity_fn_name
+
+    @similarity_fn_name.setter
+    def similarity_fn_name(self, name: str) -> None:
+        check_similarity_name(name)
+        self._similarity_fn_name = name
 
     def _rows(self, values: Any, name: str) -> np.ndarray:
         """Embeddings [n, D] of an argument of `similarity`: of its sentences, or its numbers."""
@@ -672,6 +795,8 @@ class BertFlow:
         """pathlib.Path of the folder written: the whole model, for `from_pretrained`; see `saved_model.save`."""
         return saved_model.save(self, path, overwrite=overwrite)
 
+    save_pretrained = save
+
     def export(self, out_dir: str | os.PathLike, **options: Any) -> Any:
         """Writes a SavedModel from text to embeddings for TensorFlow Serving; options as of `serving.export.export`."""
         from bert_flow_tf.serving.export import export
@@ -695,3 +820,14 @@ def _check_dtype(dtype: str) -> None:
     # A library's number type may equal its name, but cannot be written as JSON.
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
+
+
+def _unpickled(content: bytes, dtype: str, prompts: dict[str, str], similarity_fn_name: str) -> BertFlow:
+    # Its files are copied where it is saved again; they go with it.
+    folder = tempfile.TemporaryDirectory()
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(folder.name, filter="data")
+    model = BertFlow.from_pretrained(folder.name, dtype=dtype)
+    model._folder = folder
+    model.prompts, model.similarity_fn_name = prompts, similarity_fn_name
+    return model

@@ -6,6 +6,7 @@ Run it in an environment of its own, from the repository's root; versions.json n
     python tests/bert_flow_tf/encoder/convert/make_transformers.py
 """
 
+import inspect
 import json
 import pathlib
 import shutil
@@ -126,7 +127,24 @@ def make_sentence_transformer():
     model = sentence_transformers.SentenceTransformer(modules=[transformer, pooling, modules.Normalize()], device="cpu")
     model.save_pretrained(str(folder))
     (folder / "README.md").unlink(missing_ok=True)
-    np.savez_compressed(OUT / "sentence_transformer.npz", embeddings=model.encode(TEXTS))
+    values = {"embeddings": model.encode(TEXTS)}
+    values["prompted"] = model.encode(TEXTS, prompt="the ")
+    values["truncated"] = model.encode(TEXTS, truncate_dim=5, normalize_embeddings=True)
+    for precision in ("int8", "uint8", "binary", "ubinary"):
+        values[precision] = model.encode(TEXTS, precision=precision)
+    for name in ("cosine", "dot", "euclidean", "manhattan"):
+        model.similarity_fn_name = name
+        # Without the last module, so that norms are not all 1.
+        vectors = values["embeddings"] * np.linspace(0.5, 2, len(TEXTS), dtype=np.float32)[:, np.newaxis]
+        values[f"{name}_all"] = model.similarity(vectors[:20], vectors[20:30]).numpy()
+        values[f"{name}_pairs"] = model.similarity_pairwise(vectors[:20], vectors[20:40]).numpy()
+    np.savez_compressed(OUT / "sentence_transformer.npz", **values)
+    kind = sentence_transformers.SentenceTransformer
+    names = [name for name in dir(kind) if not name.startswith("_") and name not in dir(torch.nn.Sequential)]
+    functions = {name: getattr(kind, name) for name in names if callable(getattr(kind, name))}
+    signatures = {name: [*inspect.signature(function).parameters] for name, function in sorted(functions.items())}
+    properties = sorted(name for name in names if isinstance(getattr(kind, name), property))
+    (OUT / "signatures.json").write_text(json.dumps(signatures | {"properties": properties}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+"""How alike embeddings are: the functions that sentence-transformers has, by its names."""
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from bert_flow_tf.errors import ArgumentError
+
+# Rows that are compared with all others at once, for the distances that are no product of matrices.
+_ROWS = 64
+
+
+def _normalized(x: np.ndarray) -> np.ndarray:
+    return tf.nn.l2_normalize(x, axis=-1).numpy()
+
+
+def _cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (_normalized(a) * _normalized(b)).sum(axis=-1)
+
+
+def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a * b).sum(axis=-1)
+
+
+def _euclidean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return -np.sqrt(((a - b) ** 2).sum(axis=-1))
+
+
+def _manhattan(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return -np.abs(a - b).sum(axis=-1)
+
+
+# Name -> function of embeddings [..., D] and [..., D], which broadcast; the distances are negative.
+FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "cosine": _cosine,
+    "dot": _dot,
+    "euclidean": _euclidean,
+    "manhattan": _manhattan,
+}
+
+
+def check_similarity_name(name: str) -> None:
+    """Raises `ArgumentError` unless it is a name in `FUNCTIONS`."""
+    if name not in FUNCTIONS:
+        raise ArgumentError(f"similarity_fn_name: found {name!r}, expected {', '.join(FUNCTIONS)}")
+
+
+def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """float32 [n, m] of embeddings [n, D] and [m, D], each with each."""
+    if name in ("cosine", "dot"):
+        if name == "cosine":
+            a, b = _normalized(a), _normalized(b)
+        return tf.matmul(a, b, transpose_b=True).numpy()
+    parts = [FUNCTIONS[name](a[start : start + _ROWS, np.newaxis], b) for start in range(0, len(a), _ROWS)]
+    return np.concatenate(parts) if parts else np.zeros((0, len(b)), np.float32)

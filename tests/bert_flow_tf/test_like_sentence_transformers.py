@@ -1,0 +1,163 @@
+"""BertFlow beside sentence-transformers: its values, its arguments in its order, and the table of both."""
+
+import copy
+import inspect
+import json
+import pathlib
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.api import BertFlow
+from bert_flow_tf.encoder.precision import PRECISIONS
+from bert_flow_tf.evaluation.similarities import FUNCTIONS
+from tests.refusals import user_error
+
+GUIDE = pathlib.Path(__file__).parents[2] / "docs" / "sentence_transformers.md"
+ENCODES = ("encode", "encode_query", "encode_document")
+
+
+@pytest.fixture(scope="module")
+def model(golden_dir, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERT_FLOW_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield BertFlow.from_hub(golden_dir / "transformers" / "sentence_transformer")
+
+
+@pytest.fixture(scope="module")
+def expected(golden_dir):
+    return np.load(golden_dir / "transformers" / "sentence_transformer.npz")
+
+
+@pytest.fixture(scope="module")
+def texts(golden_dir):
+    """Those that both tokenizers split alike, see test_transformers.py."""
+    cases = json.loads((golden_dir / "tokenization_uncased.json").read_text())["cases"]
+    return [(i, case["text"]) for i, case in enumerate(cases) if "[CLS]" not in case["text"] and len(case["text"]) < 90]
+
+
+def test_prompts_and_truncation_are_the_librarys(model, expected, texts):
+    rows, sentences = zip(*((i, text) for i, text in texts if "\u03a3" not in text), strict=True)
+    rows = list(rows)
+    prompted = model.encode(sentences, prompt="the ", normalize_embeddings=True)
+    np.testing.assert_allclose(prompted, expected["prompted"][rows], atol=1e-5)
+    truncated = model.encode(sentences, truncate_dim=5, normalize_embeddings=True)
+    np.testing.assert_allclose(truncated, expected["truncated"][rows], atol=1e-5)
+    model.prompts = {"query": "the ", "passage": "a "}
+    named = model.encode(sentences, prompt_name="query", normalize_embeddings=True)
+    np.testing.assert_array_equal(named, prompted)
+    np.testing.assert_array_equal(model.encode_query(sentences, normalize_embeddings=True), prompted)
+    np.testing.assert_array_equal(
+        model.encode_document(sentences[:3]), model.encode([f"a {sentence}" for sentence in sentences[:3]])
+    )
+    # What is named goes before, an empty prompt too.
+    np.testing.assert_array_equal(model.encode_query("cat", prompt=""), model.encode("cat"))
+    with user_error("prompt_name: found 'other', expected a key of prompts, which has query, passage"):
+        model.encode("cat", prompt_name="other")
+    model.prompts = {}
+
+
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
+def test_precisions_are_the_librarys(expected, precision):
+    from bert_flow_tf.encoder.precision import quantized
+
+    found = quantized(expected["embeddings"], precision)
+    assert found.dtype == expected[precision].dtype
+    np.testing.assert_array_equal(found, expected[precision])
+    assert quantized(expected["embeddings"][:0], precision).shape == (0, expected[precision].shape[1])
+
+
+def test_encode_quantizes_what_it_has_computed(model):
+    sentences = ["a cat", "the cat", "cats"]
+    whole = model.encode(sentences)
+    np.testing.assert_array_equal(model.encode(sentences, precision="ubinary"), np.packbits(whole > 0, axis=-1))
+    assert model.encode("a cat", precision="int8").dtype == np.int8
+    assert model.encode("a cat", precision="int8").shape == (16,)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_similarities_are_the_librarys(model, expected, name):
+    embeddings = expected["embeddings"]
+    scales = np.linspace(0.5, 2, len(embeddings), dtype=np.float32)
+    vectors = embeddings * scales[:, np.newaxis]
+    model.similarity_fn_name = name
+    np.testing.assert_allclose(model.similarity(vectors[:20], vectors[20:30]), expected[f"{name}_all"], atol=2e-6)
+    found = model.similarity_pairwise(vectors[:20], vectors[20:40])
+    np.testing.assert_allclose(found, expected[f"{name}_pairs"], atol=2e-6)
+    model.similarity_fn_name = "cosine"
+
+
+def test_a_length_that_is_set_counts_and_one_that_does_not_fit_is_refused(model):
+    long = "cat " * 20
+    before = model.encode(long), model.fingerprint
+    model.max_seq_length = 5
+    assert model.record.max_seq_length == 5 and model.fingerprint != before[1]
+    np.testing.assert_array_equal(model.encode(long), model.encode("cat cat cat"))
+    assert model.tokenize([long])["input_word_ids"].shape == (1, 5)
+    for length in (2, 25, True, "5"):
+        with user_error(f"max_seq_length: found {length!r}, expected a whole number from 3 to 24"):
+            model.max_seq_length = length
+    model.max_seq_length = 12
+    np.testing.assert_array_equal(model.encode(long), before[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "cuda"}, "device: found 'cuda', expected None"),
+        ({"truncate_dim": 17}, "truncate_dim: found 17, expected 1 to 16"),
+        ({"truncate_dim": 0}, "truncate_dim: found 0, expected 1 to 16"),
+        ({"precision": "int4"}, "precision: found 'int4', expected one of float32, int8"),
+        ({"output_value": "token_embeddings", "precision": "int8"}, "precision: found 'int8' with token embeddings"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(model, options, message):
+    with user_error(message):
+        model.encode("cat", **options)
+
+
+def test_a_similarity_that_is_not_there_and_pairs_that_are_none_are_named(model):
+    with user_error("similarity_fn_name: found 'cos', expected cosine, dot"):
+        model.similarity_fn_name = "cos"
+    with user_error("similarity_pairwise: found 2 and 1 rows"):
+        model.similarity_pairwise(["a", "b"], ["a"])
+
+
+def test_a_copy_and_a_pickled_model_are_the_same_model(model, tmp_path):
+    model.prompts = {"query": "the "}
+    again = pickle.loads(pickle.dumps(model))
+    model.prompts = {}
+    assert again.fingerprint == model.fingerprint and again.prompts == {"query": "the "}
+    # Its own files are gone when it is: what it saves is whole.
+    saved = BertFlow.from_pretrained(copy.deepcopy(again).save(tmp_path / "saved"))
+    np.testing.assert_array_equal(saved.encode("the cat"), model.encode("the cat"))
+
+
+def test_what_it_is_can_be_read(model):
+    said = r"BertFlow\('.+_transformer', pooling='avg', max_seq_length=12, dtype='float32'\): 16 channels, no flow"
+    assert re.fullmatch(said, repr(model))
+    assert model.get_sentence_embedding_dimension() == model.get_embedding_dimension() == 16
+
+
+def said(text):
+    """Name -> yes, no or None only, of a table."""
+    rows = re.findall(r"^\| (`.+?) \| (yes|no|None only)[:;, ]?.* \|$", text, re.MULTILINE)
+    return {name: here for names, here in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def test_the_guide_names_all_that_sentence_transformers_has_and_says_what_is_here(golden_dir):
+    signatures = json.loads((golden_dir / "transformers" / "signatures.json").read_text())
+    said_of_arguments, said_of_methods = map(said, GUIDE.read_text().split("Methods and properties:"))
+    methods = set(signatures) - {"properties"} | set(signatures["properties"])
+    arguments = {name for method in ENCODES for name in signatures[method]} - {"self"}
+    assert set(said_of_arguments) == arguments
+    assert set(said_of_methods) == methods
+    here = {name for name in methods if said_of_methods[name] == "yes"}
+    # Attributes, and what a class has.
+    assert {"tokenizer", "dtype"} < here <= set(dir(BertFlow)) | {"tokenizer", "dtype"}
+    ours = [name for name in inspect.signature(BertFlow.encode).parameters if name != "self"]
+    # In its order, so that arguments without names mean the same.
+    theirs = [name for name in signatures["encode"] if name != "self" and said_of_arguments[name] != "no"]
+    assert ours == ["sentences", *theirs[1:]]
