@@ -1,10 +1,13 @@
 """Models of the Hugging Face Hub by their names, in that library's own cache."""
 
+import contextlib
 import functools
 import pathlib
 import re
+from typing import Any
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.user_cache import say_download
 
 # Names without an organisation are as old as BERT's: nearly all of them begin so.
 _NAME = re.compile(r"([\w.-]+/[\w.-]+|(distil)?bert-[\w.-]+)(@[\w./-]+)?")
@@ -34,13 +37,18 @@ def downloaded_model(name: str) -> pathlib.Path:
     """
     # It takes half a second to import.
     import huggingface_hub
-    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.errors import DryRunError, HFValidationError
 
     model, _, revision = name.partition("@")
+    asked: dict[str, Any] = {"repo_id": model, "revision": revision or None, "allow_patterns": list(_FILES)}
     try:
-        return pathlib.Path(
-            huggingface_hub.snapshot_download(model, revision=revision or None, allow_patterns=list(_FILES))
-        )
+        # Without the hub nothing is known of sizes, and nothing is downloaded.
+        with contextlib.suppress(DryRunError):
+            files = huggingface_hub.snapshot_download(**asked, dry_run=True)
+            size = sum(file.file_size for file in files if file.will_download)
+            if size:
+                say_download(name, size, pathlib.Path(huggingface_hub.constants.HF_HUB_CACHE))
+        return pathlib.Path(huggingface_hub.snapshot_download(**asked))
     except (OSError, HFValidationError) as error:
         # All of the library's errors are OSErrors; what follows the first lines is how to get a token.
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

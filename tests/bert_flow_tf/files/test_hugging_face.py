@@ -113,6 +113,7 @@ def test_a_model_is_downloaded_once_and_goes_on_without_the_hub(served, golden_d
     server, environment = served
     done = encode(environment, "--bert_hub", "acme/tiny@v1", "--out", tmp_path / "a.npy")
     assert done.returncode == 0, done.stderr
+    assert "acme/tiny@v1" in done.stderr and "MB" in done.stderr and environment["HF_HOME"] in done.stderr
     taken = {path.rpartition(f"/resolve/{COMMIT}/")[2] for command, path in server.asked if command == "GET"}
     assert "model.safetensors" in taken
     assert not taken & {"pytorch_model.bin", "onnx/model.onnx"}
@@ -123,6 +124,7 @@ def test_a_model_is_downloaded_once_and_goes_on_without_the_hub(served, golden_d
         server.asked.clear()
         done = encode(offline, "--bert_hub", handle, "--out", tmp_path / out)
         assert done.returncode == 0, done.stderr
+        assert "MB" not in done.stderr
         assert server.asked == []
     a, b, c = (np.load(tmp_path / name) for name in ("a.npy", "b.npy", "c.npy"))
     np.testing.assert_array_equal(a, b)
