@@ -9,8 +9,10 @@ ROOT = pathlib.Path(__file__).parent
 
 
 def long_description() -> str:
+    """README without links to files that are not beside it on the package index."""
     readme = ROOT / "README.md"
-    return readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    return re.sub(r"\[([^]]+)\]\((?!https?://)[^)]+\)", r"\1", text)
 
 
 def version() -> str:
@@ -23,12 +25,28 @@ setup(
     name="bert-flow-tf",
     version=version(),
     description="BERT-flow for TensorFlow 2: sentence embeddings calibrated by a normalizing flow",
+    author="bert_flow_tf contributors",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords=["BERT", "BERT-flow", "sentence embeddings", "normalizing flow", "Glow", "TensorFlow"],
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
+    ],
     long_description=long_description(),
     long_description_content_type="text/markdown",
     packages=find_packages(include=["bert_flow_tf", "bert_flow_tf.*", "glow", "glow.*"]),
     package_data={
-        "glow": ["configs/*.json"],
-        "bert_flow_tf": ["sample_data/glue/**", "paper/*.json"],
+        "glow": ["configs/*.json", "py.typed"],
+        "bert_flow_tf": ["sample_data/glue/**", "paper/*.json", "py.typed"],
     },
     python_requires=">=3.10,<3.13",
     install_requires=[

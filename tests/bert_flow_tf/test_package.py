@@ -115,7 +115,7 @@ def test_shell_completes_commands():
 def wheel(tmp_path_factory):
     """The wheel of the repository, built offline from a copy without what earlier builds left."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("setup.py", "pyproject.toml", "README.md"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in ("bert_flow_tf", "glow", "tools"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -130,10 +130,23 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     packages = {"bert_flow_tf", "glow", f"bert_flow_tf-{bert_flow_tf.__version__}.dist-info"}
     assert {name.partition("/")[0] for name in names} == packages
-    data = [*ROOT.glob("glow/configs/*.json"), *ROOT.glob("bert_flow_tf/paper/*.json")]
+    data = [*ROOT.glob("glow/configs/*.json"), *ROOT.glob("bert_flow_tf/paper/*.json"), *ROOT.glob("*/py.typed")]
     data += [path for path in (ROOT / "bert_flow_tf/sample_data/glue").rglob("*") if path.is_file()]
     assert len(data) > 15
     assert {str(path.relative_to(ROOT)) for path in data} <= names
+
+
+def test_the_wheel_says_what_it_is(wheel):
+    folder = f"bert_flow_tf-{bert_flow_tf.__version__}.dist-info"
+    with zipfile.ZipFile(wheel) as archive:
+        said, _, readme = archive.read(f"{folder}/METADATA").decode().partition("\n\n")
+        assert any(name.endswith("/LICENSE") for name in archive.namelist())
+    for line in ("Author: bert_flow_tf contributors", "License: Apache-2.0", "Classifier: Typing :: Typed"):
+        assert line in said.splitlines()
+    # On the package index nothing is beside it.
+    assert re.findall(r"\]\((?!https?://)", readme) == [] and "calibrate your own sentences" in readme
+    assert f"\nversion: {bert_flow_tf.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {bert_flow_tf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_the_installed_wheels_command_runs(wheel, tmp_path):

@@ -3,9 +3,13 @@
 import ast
 import pathlib
 import re
+import shutil
+import subprocess
 
 import pytest
 from packaging.requirements import Requirement
+
+from tests.refusals import refusal
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -59,3 +63,18 @@ def test_setup_declares_what_requirements_in_asks_for():
         name for extra in ("dev", "datasets", "parquet", "words") for name in extras[extra]
     ]
     assert sorted(declared) == sorted(str(requirement) for requirement in _requirements("requirements.in"))
+
+
+def test_without_uv_the_lock_stays_as_it_is(tmp_path):
+    (tmp_path / "run_scripts").mkdir()
+    shutil.copy(_ROOT / "run_scripts" / "lock.sh", tmp_path / "run_scripts")
+    (tmp_path / "requirements.txt").write_text("old")
+    command = [shutil.which("bash"), "run_scripts/lock.sh"]
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("bash", "mktemp", "rm", "cp", "cat"):
+        (programs / name).symlink_to(shutil.which(name))
+    done = subprocess.run(command, cwd=tmp_path, env={"PATH": str(programs)}, capture_output=True, text=True)
+    assert "uv: no such program" in refusal(done.returncode, done.stderr)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "requirements.txt", "run_scripts"]
+    assert (tmp_path / "requirements.txt").read_text() == "old"
