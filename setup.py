@@ -79,6 +79,8 @@ setup(
         # What `bert-flow encode` needs for Parquet, and `bert_flow_tf.mteb_model` for MTEB.
         "parquet": ["pyarrow"],
         "mteb": ["mteb>=2"],
+        # For `bert-flow explore`; TensorBoard, and so TensorFlow, brings it as well.
+        "explore": ["werkzeug>=3"],
         # For addresses as input; a file system may need its own package beside it: s3fs, gcsfs, aiohttp.
         "remote": ["fsspec"],
         # For `bert-flow encode --workers`; no other version was tried, and early ones ask nobody for a token.

@@ -12,8 +12,8 @@ from bert_flow_tf.errors import UserError, exit_status, nearest, plain_interrupt
 
 # Each command is the function of its own name in the module of its own name.
 _COMMANDS = (
-    *("analyze", "calibrate", "convert", "encode", "evaluate", "export", "fit", "launch", "prepare", "pretrain"),
-    *("project", "query", "report", "reproduce", "similarity", "verify"),
+    *("analyze", "calibrate", "convert", "encode", "evaluate", "explore", "export", "fit", "launch", "prepare"),
+    *("pretrain", "project", "query", "report", "reproduce", "similarity", "verify"),
 )
 
 

@@ -93,8 +93,10 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def type(self, text: str) -> None:
-        """Types a text where the cursor is, and Enter."""
+    def type(self, text: str, into: str) -> None:
+        """Types a text into the element of that selector, and Enter."""
+        # A page's own focus comes with its first frame, which may be later than its load.
+        self.run(f"document.querySelector('{into}').focus()")
         self.command("Input.insertText", text=text)
         key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
         for kind in ("keyDown", "keyUp"):

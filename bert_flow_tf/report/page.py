@@ -19,7 +19,7 @@ REPORT_FOLDER = FolderKind(
 )
 
 # Nothing may be loaded, whatever a result file smuggles in: styles and images are in the page.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --muted: #5c636b; --paper: #ffffff; --line: #d8dce1;
   --stripe: #f6f7f9; --accent: #0b63a5; --rise: #17663a; --fall: #b3261e; }
@@ -126,23 +126,38 @@ def html_page(
     plot, go by the same names. A plot without an alternative has its caption for one.
     """
     contents = "".join(f'<li><a href="#{part.name}">{html_text(part.title)}</a></li>' for part in parts)
+    body = [
+        *_paragraphs(lead),
+        f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
+        *(line for part in parts for line in _section(part, plots, captions, alternatives)),
+    ]
+    return document(title, body)
+
+
+def document(title: str, body: Sequence[str], *, form_action: str = "'none'", style: str = "") -> str:
+    """An HTML document in the report's style: a title, and the markup below it.
+
+    Args:
+      title: text.
+      body: lines of markup.
+      form_action: where forms may be sent, as a policy says it.
+      style: more of it, after the report's.
+    """
     return "\n".join(
         [
             "<!DOCTYPE html>",
             '<html lang="en">',
             "<head>",
             '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}; form-action {form_action}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{html_text(title)}</title>",
-            f"<style>{_STYLE}</style>",
+            f"<style>{_STYLE}{style}</style>",
             "</head>",
             "<body>",
             "<main>",
             f"<h1>{html_text(title)}</h1>",
-            *_paragraphs(lead),
-            f'<nav aria-label="Contents"><ul>{contents}</ul></nav>',
-            *(line for part in parts for line in _section(part, plots, captions, alternatives)),
+            *body,
             "</main>",
             "</body>",
             "</html>",

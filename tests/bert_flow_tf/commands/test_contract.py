@@ -6,6 +6,7 @@ The refusals come before TensorFlow loads: one process makes them all, and says 
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ COMMANDS = {
         Command("convert", (), "--tf1_checkpoint", "folder"),
         Command("encode", DEMO, "--input", "file.npy"),
         Command("evaluate", (*DEMO, "--tasks", "stsb"), "--glue_dir", "file.json"),
+        Command("explore", (".",), "--input", None),
         Command("export", ("--version", "1"), "--model", "folder/1", out="folder"),
         Command("fit", DEMO, "--input", "folder"),
         Command("prepare", ("--data", "sts12"), "--senteval_dir", "folder/STS-12", out="folder"),
@@ -169,7 +171,7 @@ def test_every_sub_command_is_here():
 def test_help_holds_an_example(outcomes, name):
     outcome = outcomes[name, "help"]
     assert outcome.status == 0
-    assert f"\n  bert-flow {name} -" in outcome.stdout
+    assert re.search(rf"\n  bert-flow {name} (-|my_model -)", outcome.stdout)
     # As click says a range without limits.
     assert "x<=None" not in outcome.stdout
     assert not outcome.loaded_tensorflow
