@@ -32,10 +32,11 @@ from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.ownership import owned, unchanged
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.build import build_model, encoder_record, flow_config, restore
+from bert_flow_tf.model.build import build_model, encoder_record, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import CONFIG_FILE, Model, Training, flow_record, model_at
+from bert_flow_tf.runs.record import Model, Training, flow_record, model_at
+from bert_flow_tf.runs.settings import flow_config
 from bert_flow_tf.scale.bulk import PRECISIONS, Job, Manifest, Settings, in_this_process
 from bert_flow_tf.scale.parts import Parts
 from bert_flow_tf.scale.shards import cut, input_paths
@@ -202,11 +203,7 @@ class BertFlow:
         _check_dtype(dtype)
         path = pathlib.Path(path)
         if not saved_model.is_saved_model(path):
-            if path.is_dir() and not (path / CONFIG_FILE).is_file():
-                raise UserError(
-                    f"{path}: holds neither {saved_model.CONFIG_FILE} nor {CONFIG_FILE}, expected a folder "
-                    "that save() wrote, or a run's"
-                )
+            saved_model.check_model_folder(path)
             return cls.load(path, dtype=dtype)
         with unchanged(path / saved_model.CONFIG_FILE):
             model, source, record = saved_model.load(path)

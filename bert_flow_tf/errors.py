@@ -1,9 +1,11 @@
 """The exceptions that mean "the user can correct this", and how a command line ends with one."""
 
 import argparse
+import atexit
 import contextlib
 import difflib
 import errno
+import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -125,6 +127,9 @@ def quiet_libraries() -> None:
     here uses: a command line is a process of our own, where `tf.keras` may be tf_keras.
     """
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    # Else Python looks through all that TensorFlow has made once more when the process ends, for a second.
+    atexit.register(gc.freeze)
+    _QuietTensorFlow.is_own_process = True
     quiet_imports()
 
 
@@ -143,6 +148,8 @@ def quiet_imports() -> None:
 
 class _QuietTensorFlow(importlib.abc.MetaPathFinder):
     """Finds TensorFlow as Python does, and holds back what is written to stderr while it is imported."""
+
+    is_own_process = False  # of a command line
 
     @classmethod
     def find_spec(
@@ -175,10 +182,17 @@ def _holding_back(function: Callable[[types.ModuleType], None]) -> Callable[[typ
         with subprocess.Popen(["sh", "-c", _HOLD_BACK, _IMPORTED], stdin=subprocess.PIPE, start_new_session=True) as sh:
             assert sh.stdin is not None
             os.dup2(sh.stdin.fileno(), 2)
+            collects = gc.isenabled()
+            # Of half a million new objects none is garbage: to look for it, again and again, takes half a second.
+            gc.disable()
             try:
                 function(module)
                 os.write(2, _IMPORTED.encode())
             finally:
+                if _QuietTensorFlow.is_own_process:
+                    gc.freeze()
+                if collects:
+                    gc.enable()
                 os.dup2(stderr, 2)
                 os.close(stderr)
 

@@ -19,10 +19,13 @@ if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for arg
 import numpy as np  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
+from bert_flow_tf.data.tasks import get_task, task_folder  # noqa: E402
 from bert_flow_tf.encoder.handles import check_handle  # noqa: E402
+from bert_flow_tf.encoder.pooling import check_name  # noqa: E402
+from bert_flow_tf.files.checkpoints import checkpoint_prefix  # noqa: E402
 from bert_flow_tf.runs.cluster import Cluster  # noqa: E402
 from bert_flow_tf.runs.folder import owned_run  # noqa: E402
-from bert_flow_tf.runs.settings import FLAGS, Settings  # noqa: E402
+from bert_flow_tf.runs.settings import FLAGS, Settings, flow_config  # noqa: E402
 
 
 class _Whole(flags.IntegerParser):
@@ -67,6 +70,12 @@ def run(settings: Settings) -> None:
     settings.check()
     check_handle(settings.encoder.bert_hub, "bert_hub")
     check_handle(settings.encoder.preprocess_hub, "preprocess_hub")
+    task_folder(get_task(settings.data.task_name), settings.data.data_dir)
+    check_name(settings.embedding.sentence_embedding_type)
+    if settings.flow.flow:
+        flow_config(settings.flow.flow_model_config)
+    if settings.encoder.init_checkpoint:
+        checkpoint_prefix(settings.encoder.init_checkpoint)
     cluster = Cluster.of_environment()
     if cluster is not None and not cluster.is_chief:
         logging.set_verbosity(logging.WARNING)
@@ -84,9 +93,7 @@ def _trains(settings: Settings) -> bool:
 def _run(settings: Settings, cluster: Cluster | None) -> None:
     import tensorflow as tf
 
-    from bert_flow_tf.data.tasks import get_task
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.model.build import flow_config
     from bert_flow_tf.model.siamese import SiameseBertFlow
     from bert_flow_tf.training import scoring, train
     from bert_flow_tf.training.devices import configure_devices
@@ -95,8 +102,6 @@ def _run(settings: Settings, cluster: Cluster | None) -> None:
     output, output_dir = settings.output, settings.output_dir
     task = get_task(settings.data.task_name)
     scoring.check_results(settings, task)
-    if settings.flow.flow:
-        flow_config(settings.flow.flow_model_config)
     batch_size = settings.training.train_batch_size if output.do_train else None
 
     with Workers(cluster, settings.devices.worker_timeout) as workers:

@@ -73,6 +73,11 @@ def calibrate(
     names = None if methods is None else [name.strip().lower() for name in methods.split(",") if name.strip()]
     path = own_file(out, overwrite=overwrite) if out else None
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
+    examples = _read(task, glue_dir)
+    sentences = [
+        s for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True) for s in pair
+    ]
+    record, matrix = None, _read_embeddings(embeddings, len(sentences)) if embeddings else None
     import msgspec
 
     from bert_flow_tf.evaluation import calibration, compare
@@ -81,13 +86,7 @@ def calibrate(
 
     for name in names or ():
         calibration.check_name(name)
-    examples = _read(task, glue_dir)
-    sentences = [
-        s for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True) for s in pair
-    ]
-    if embeddings:
-        record, matrix = None, _read_embeddings(embeddings, len(sentences))
-    else:
+    if matrix is None:
         loaded = model.load()
         # Not `encode`: a run's flow must not stand between its encoder and the calibrations.
         matrix = pooled_embeddings(loaded, sentences)
@@ -154,7 +153,6 @@ def _read(task: "Task", glue_dir: str) -> "dict[str, Examples | ScoredPairs]":
 def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     import numpy as np
 
-    from bert_flow_tf.evaluation.calibration import check_finite
     from bert_flow_tf.files.reading import read_array
 
     expected = "one matrix of floating-point numbers"
@@ -163,5 +161,7 @@ def _read_embeddings(path: str, rows: int) -> "np.ndarray":
         raise UserError(f"--embeddings={path}: found {matrix.dtype} {matrix.shape}, expected {expected}")
     if len(matrix) != rows:
         raise UserError(f"--embeddings={path}: found {len(matrix)} rows, expected the task's {rows} sentences")
+    from bert_flow_tf.evaluation.calibration import check_finite
+
     check_finite(matrix, f"--embeddings={path}")
     return matrix

@@ -1,13 +1,17 @@
 """`bert-flow convert`: encoders and checkpoints from one form to another."""
 
+import pathlib
 from typing import Any
 
 import click
 
 from bert_flow_tf.commands.options import WholeNumber, check_checkpoint
 from bert_flow_tf.commands.outputs import own_folder
+from bert_flow_tf.encoder.convert.families import read_hugging_face_config
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
+from bert_flow_tf.encoder.convert.sentence_transformers import sentence_transformer
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from glow.config import DEFAULT_CONFIG
 
 
@@ -65,6 +69,11 @@ def convert(
     if run and cased is not None:
         raise UserError("--cased/--uncased: expected neither with --run, whose encoder knows its vocabulary")
     check_checkpoint(given[0], sources[given[0]] or "", "what is to be converted")
+    if huggingface:
+        folder = pathlib.Path(huggingface)
+        read_hugging_face_config(folder / sentence_transformer(folder).transformer / "config.json")
+    else:
+        checkpoint_prefix(sources[given[0]] or "")
     kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
     own_folder(out, kind, overwrite=overwrite)
     do_lower_case = None if cased is None else not cased

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bert_flow_tf.encoder.handles import check_handle
+from bert_flow_tf.encoder.pooling import check_name
 from bert_flow_tf.errors import UserError, is_plain_number, nearest, nearest_file
 from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
+from bert_flow_tf.model.saved_model import check_model_folder
 from bert_flow_tf.serving import DTYPES
 
 if TYPE_CHECKING:
@@ -110,6 +112,15 @@ class ModelOptions:
         path = pathlib.Path(self.model)
         return path if path.is_dir() else path.parent
 
+    def check(self) -> None:
+        """Raises `UserError` for what cannot be loaded, as far as names and folders show it."""
+        check_handle(self.bert_hub, "bert_hub")
+        check_handle(self.preprocess_hub, "preprocess_hub")
+        if self.sentence_embedding_type is not None:
+            check_name(self.sentence_embedding_type)
+        if self.model:
+            check_model(self.model, "a finished run")
+
     def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
         """The model; raises `UserError` if a run is not finished, or an encoder cannot be found or does not fit."""
         # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
@@ -168,11 +179,7 @@ def _check_model(chosen: ModelOptions, instead: Mapping[str, str | None]) -> Non
     for name in ("preprocess_hub", "sentence_embedding_type", "max_seq_length"):
         if getattr(chosen, name) is not None and given != ["--bert_hub"]:
             raise UserError(f"--{name}: found {given[0]}, expected --bert_hub, the only one that it applies to")
-    for argument in ("bert_hub", "preprocess_hub"):
-        check_handle(getattr(chosen, argument), argument)
-    model = chosen.model
-    if model:
-        check_checkpoint("--model", model, "a finished run")
+    chosen.check()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,6 +228,12 @@ def check_checkpoint(flag: str, path: str, expected: str) -> None:
         )
 
 
+def check_model(path: str, expected: str) -> None:
+    """Raises `UserError` unless `--model` is a checkpoint, or a folder of a run or of a saved model."""
+    check_checkpoint("--model", path, expected)
+    check_model_folder(path)
+
+
 def name_list(known: Collection[str] = ()) -> Callable:
     """Callback: comma-separated names, each once; where they are `known`, another or a repeated one is refused."""
     expected = f"some of {', '.join(known)}" if known else "names, comma-separated"
@@ -263,12 +276,9 @@ def seed_list(flag: str, text: str) -> list[int]:
 @_callback
 def flow_config_name(flag: str, text: str) -> str:
     """Callback: name of a shipped flow configuration, or a JSON file that holds one."""
-    from glow.config import GlowConfig
+    from bert_flow_tf.runs.settings import flow_config
 
-    try:
-        GlowConfig.load(text)
-    except (ValueError, OSError) as error:
-        raise UserError(f"{flag}: {error}") from error
+    flow_config(text)
     return text
 
 

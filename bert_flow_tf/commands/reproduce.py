@@ -12,6 +12,7 @@ import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list, seed_list
 from bert_flow_tf.commands.outputs import own, write_results
+from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError, nearest
 from bert_flow_tf.paper.presets import PRESETS
 from bert_flow_tf.results import REPRODUCTION_FILE
@@ -173,6 +174,8 @@ def _environment(encoder: Mapping[str, str | None], *, glue_dir: str, out: pathl
     ):
         if encoder[flag] and encoder[other]:
             raise UserError(f"--{flag}: found it with --{other}, expected one of them")
+    check_handle(encoder["bert_hub"], "bert_hub")
+    check_handle(encoder["preprocess_hub"], "preprocess_hub")
     if not os.path.isdir(glue_dir):
         raise UserError(f"--glue_dir={glue_dir}: no such folder, expected the one that holds the tasks' folders")
     own(out / REPRODUCTION_FILE, f"--out={out}")

@@ -200,7 +200,7 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
     """
     task = get_task(task)
     layout = task.layout(split)
-    path = os.path.join(_folder(task, data_dir), layout.name)
+    path = os.path.join(task_folder(task, data_dir), layout.name)
     rows = _read_rows(path, layout, task.skips_incomplete_rows)
     column_a, column_b = layout.sentence_columns
     values = [0.0] * len(rows) if layout.label_column is None else _labels(task, layout.label_column, path, rows)
@@ -256,7 +256,7 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
         another order than the split's file beside it.
     """
     task, layout = _gold_layout(task, split)
-    path = os.path.join(_folder(task, os.path.join(os.fspath(glue_dir), task.directory)), layout.name)
+    path = os.path.join(task_folder(task, os.path.join(os.fspath(glue_dir), task.directory)), layout.name)
     rows = _read_rows(path, layout, task.skips_incomplete_rows)
     _check_order(task, path, layout, rows, split)
     return np.asarray(_labels(task, layout.columns[-1], path, rows), np.float64)
@@ -335,7 +335,8 @@ def _check_order(task: Task, path: str, layout: FileLayout, rows: list[tuple[int
         )
 
 
-def _folder(task: Task, data_dir: str | os.PathLike) -> str:
+def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
+    """Path of the folder with the task's files, given what `read_split` takes; a `UserError` where it is not there."""
     folder = os.fspath(data_dir)
     if task.sibling is not None:
         # dirname would take what is before a trailing slash for the last part.

@@ -3,20 +3,24 @@
 import dataclasses
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tensorflow as tf
+from bert_flow_tf.errors import ArgumentError, nearest
 
-from bert_flow_tf.errors import ArgumentError
+# TensorFlow takes seconds to load: not for a mistake in a name.
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
-def masked_mean(states: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def masked_mean(states: "tf.Tensor", mask: "tf.Tensor") -> "tf.Tensor":
     """Mean of `states` [batch, seq, width] over the positions where `mask` [batch, seq] is 1: [batch, width]."""
+    import tensorflow as tf
+
     weights = tf.cast(mask, states.dtype)[:, :, tf.newaxis]
     return tf.reduce_sum(states * weights, axis=1) / tf.reduce_sum(weights, axis=1)
 
 
-def first_token(states: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def first_token(states: "tf.Tensor", mask: "tf.Tensor") -> "tf.Tensor":
     """The state at [CLS], [batch, width], of `states` [batch, seq, width]."""
     return states[:, 0]
 
@@ -32,7 +36,7 @@ class Pooling:
 
     layers: tuple[int, ...]
     concatenate: bool = False
-    reduce: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = masked_mean
+    reduce: "Callable[[tf.Tensor, tf.Tensor], tf.Tensor]" = masked_mean
 
     @property
     def vectors(self) -> int:
@@ -44,8 +48,10 @@ class Pooling:
         """Whether an embedding depends on the layers' states at [CLS] alone."""
         return self.reduce is first_token or not self.layers
 
-    def __call__(self, outputs: dict[str, Any], mask: tf.Tensor) -> tf.Tensor:
+    def __call__(self, outputs: dict[str, Any], mask: "tf.Tensor") -> "tf.Tensor":
         """Embeddings [batch, size] from an encoder's outputs and `input_mask` [batch, seq]."""
+        import tensorflow as tf
+
         if not self.layers:
             return outputs["pooled_output"]
         vectors = [self.reduce(outputs["encoder_outputs"][i], mask) for i in self.layers]
@@ -83,17 +89,28 @@ def pooling(name: str, num_layers: int) -> Pooling:
     Raises:
       ArgumentError: the name is unknown, or N is 0 or more than `num_layers`.
     """
+    key, n = check_name(name, f"1 to {num_layers}")
+    if key.endswith("-N") and not 1 <= n <= num_layers:
+        raise ArgumentError(f"pooling: found {name!r}, expected N from 1 to {num_layers}, the encoder's layers")
+    return POOLINGS[key](n, num_layers)
+
+
+def check_name(name: str, layers: str = "1 to the encoder's layers") -> tuple[str, int]:
+    """The key in `POOLINGS` that a name is of, and its N, 0 without one.
+
+    Raises:
+      ArgumentError: the name is unknown; `layers` says what its N may be.
+    """
     stem, _, digits = name.rpartition("-")
     takes_n = re.fullmatch("[0-9]+", digits) is not None
     key = f"{stem}-N" if takes_n else name
     if key not in POOLINGS or key.endswith("-N") != takes_n:
-        raise ArgumentError(f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}, N from 1 to {num_layers}")
+        raise ArgumentError(
+            f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}, N from {layers}{nearest(name, POOLINGS)}"
+        )
     if len(digits) > 1 and takes_n and key.startswith("avg-"):
         # The original takes the name's last character for N, so it would read avg-last-12 as avg-last-2.
         raise ArgumentError(
             f"pooling: found {name!r}, expected N of one digit; the last {digits} layers are paper-avg-last-{digits}"
         )
-    n = int(digits) if takes_n else 0
-    if takes_n and not 1 <= n <= num_layers:
-        raise ArgumentError(f"pooling: found {name!r}, expected N from 1 to {num_layers}, the encoder's layers")
-    return POOLINGS[key](n, num_layers)
+    return key, int(digits) if takes_n else 0

@@ -5,14 +5,18 @@ import pathlib
 import re
 import shutil
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import refusing_full_disk, require_space, sync, write_atomically
 from bert_flow_tf.files.reading import blocks_of, open_file, read_text
+
+# TensorFlow takes seconds to load: not for a mistake in a prefix.
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 # What TensorFlow says of files that can be read and are not what it wrote; its reader has one exception for everything.
 _DAMAGE = re.compile(r"checksum|sstable|Unable to read file|No such file|Read less bytes", re.IGNORECASE)
@@ -26,6 +30,8 @@ class Checkpoint:
     """
 
     def __init__(self, prefix: str | os.PathLike) -> None:
+        import tensorflow as tf
+
         self.prefix = pathlib.Path(prefix)
         for path in checkpoint_files(prefix).values() if self.prefix.parent.is_dir() else ():
             # TensorFlow would wait for a pipe.
@@ -42,6 +48,8 @@ class Checkpoint:
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Value of the variable; a `UserError` where the checkpoint's files do not belong together."""
+        import tensorflow as tf
+
         try:
             return self._reader.get_tensor(name)
         except (tf.errors.OpError, IndexError) as error:
@@ -85,6 +93,8 @@ def named_checkpoint(folder: pathlib.Path) -> str | None:
     if (folder / "checkpoint").exists():
         # TensorFlow would wait for a pipe, and takes other bytes for text.
         read_text(folder / "checkpoint", "TensorFlow's list of checkpoints")
+    import tensorflow as tf
+
     try:
         return tf.train.latest_checkpoint(str(folder))
     except ValueError as error:
@@ -138,6 +148,8 @@ def _is_whole(prefix: pathlib.Path) -> bool:
         # A disk that fails raises here.
         for _ in blocks_of(path, "a checkpoint's file"):
             pass
+    import tensorflow as tf
+
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         for name in reader.get_variable_to_shape_map():
@@ -157,7 +169,7 @@ def _remove(prefix: pathlib.Path) -> None:
         path.unlink()
 
 
-def save_checkpoint(manager: tf.train.CheckpointManager, number: int) -> None:
+def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
     """Saves a checkpoint, whole or not at all, that survives a loss of power.
 
     Raises:
@@ -176,7 +188,7 @@ def save_checkpoint(manager: tf.train.CheckpointManager, number: int) -> None:
             shutil.rmtree(left)
 
 
-def check_space(manager: tf.train.CheckpointManager, kept: int) -> None:
+def check_space(manager: "tf.train.CheckpointManager", kept: int) -> None:
     """Raises `UserError` unless there is space for all checkpoints that are there at once, one more than `kept`."""
     size = sum(path.stat().st_size for path in checkpoint_files(manager.latest_checkpoint).values())
     require_space(manager.directory, size * (kept + 1 - len(manager.checkpoints)), "checkpoints")

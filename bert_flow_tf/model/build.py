@@ -32,21 +32,12 @@ from bert_flow_tf.runs.record import (
     made_by,
     model_at,
 )
-from bert_flow_tf.runs.settings import LossSettings, Settings
-from glow.config import GlowConfig
+from bert_flow_tf.runs.settings import LossSettings, Settings, flow_config
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 
 # Where the original's checkpoints keep the classifier.
 TF1_OUTPUT_WEIGHTS = "loss/output_weights"
-
-
-def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
-    """`GlowConfig` of a shipped configuration's name or a file's path; a mistake in it becomes an `ArgumentError`."""
-    try:
-        return GlowConfig.load(name_or_path)
-    except (ValueError, OSError) as error:
-        raise ArgumentError(f"flow_model_config: {error}") from error
 
 
 def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:

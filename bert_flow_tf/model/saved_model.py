@@ -20,6 +20,7 @@ from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.files.reading import read_arrays
 from bert_flow_tf.model.card import model_card
+from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
 
 if TYPE_CHECKING:
@@ -48,6 +49,16 @@ class SavedModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 def is_saved_model(path: str | os.PathLike) -> bool:
     """Whether a folder is one that `save` wrote, by its configuration's name."""
     return (pathlib.Path(path) / CONFIG_FILE).is_file()
+
+
+def check_model_folder(path: str | os.PathLike) -> None:
+    """Raises `UserError` for a folder that holds neither the configuration of a saved model nor that of a run."""
+    path = pathlib.Path(path)
+    if path.is_dir() and not (path / CONFIG_FILE).is_file() and not (path / record.CONFIG_FILE).is_file():
+        raise UserError(
+            f"{path}: holds neither {CONFIG_FILE} nor {record.CONFIG_FILE}, expected a folder that save() wrote, or a "
+            "run's"
+        )
 
 
 def save(bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:

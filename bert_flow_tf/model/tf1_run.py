@@ -38,11 +38,11 @@ from bert_flow_tf.model.build import (
     build_model,
     checkpoint_of,
     encoder_record,
-    flow_config,
     restore,
 )
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import CONFIG_FILE, Model, RunConfig, Training, TrainingResults, flow_record, made_by
+from bert_flow_tf.runs.settings import flow_config
 from glow.config import DEFAULT_CONFIG
 from glow.tf1_checkpoint import FLOW_SCOPE, tf1_variables
 

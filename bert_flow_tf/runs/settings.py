@@ -3,12 +3,13 @@
 import dataclasses
 import functools
 import math
+import os
 import pathlib
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
-from glow.config import DEFAULT_CONFIG
+from glow.config import DEFAULT_CONFIG, GlowConfig
 
 
 def _flag(
@@ -314,3 +315,11 @@ def _check_flag(field: "dataclasses.Field[Any]", value: Any) -> None:
     if (least is not None and value < least) or (below is not None and value >= below):
         most = "" if below is None else f" and less than {below}"
         raise ArgumentError(f"{field.name}: found {value}, expected at least {least}{most}")
+
+
+def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
+    """`GlowConfig` of a shipped configuration's name or a file's path; a mistake in it becomes an `ArgumentError`."""
+    try:
+        return GlowConfig.load(name_or_path)
+    except (ValueError, OSError) as error:
+        raise ArgumentError(f"flow_model_config: {error}") from error

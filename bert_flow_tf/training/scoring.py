@@ -25,7 +25,7 @@ from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.results.records import Predictions
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, differences, write_result
 from bert_flow_tf.runs.record import CONFIG_FILE, Model, RunConfig, made_by, model_at, read_config
-from bert_flow_tf.runs.settings import EmbeddingSettings, Settings
+from bert_flow_tf.runs.settings import EmbeddingSettings, Settings, flow_config
 from bert_flow_tf.training import pairs
 
 _PAIRS_PER_BATCH = 1024
@@ -147,7 +147,7 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
         "flow": (model.flow is not None, bool(flow.flow)),
         "flow_model_config": (
             None if model.flow is None else model.flow.config.to_dict(),
-            build.flow_config(flow.flow_model_config).to_dict() if flow.flow else None,
+            flow_config(flow.flow_model_config).to_dict() if flow.flow else None,
         ),
     }
     found, wanted = ({name: both[i] for name, both in compared.items()} for i in (0, 1))

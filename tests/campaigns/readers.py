@@ -557,7 +557,7 @@ def _sentences(name: str, columns: list[str] | None = None) -> Callable[[Folder]
 
 
 def _flow_config(folder: Folder) -> Any:
-    from bert_flow_tf.model.build import flow_config
+    from bert_flow_tf.runs.settings import flow_config
 
     return flow_config(folder / "flow.json")
 
