@@ -10,18 +10,37 @@ import click
 from bert_flow_tf import __version__
 from bert_flow_tf.errors import UserError, exit_status, nearest, plain_interrupts, quiet_libraries
 
-# Each command is the function of its own name in the module of its own name.
-_COMMANDS = (
-    *("analyze", "calibrate", "convert", "encode", "evaluate", "explore", "export", "fit", "launch", "prepare"),
-    *("pretrain", "project", "query", "report", "reproduce", "similarity", "verify"),
-)
+# Each command is the function of its own name in the module of its own name; what `bert-flow --help` says of it.
+_COMMANDS = {
+    "fit": "Learn a flow on your sentences.",
+    "encode": "Write the embeddings of sentences.",
+    "similarity": "Print the cosine of two sentences, or of pairs.",
+    "evaluate": "Score embeddings on similarity tasks.",
+    "calibrate": "Compare the flow with other calibrations.",
+    "analyze": "Look into the space of embeddings.",
+    "explore": "Type sentences, see their neighbours in the browser.",
+    "project": "Show sentences in TensorBoard's projector.",
+    "report": "Put results on one page, beside the paper's.",
+    "verify": "Check that this code gives the original's numbers.",
+    "reproduce": "Train and score rows of the paper's tables.",
+    "prepare": "Write data sets in GLUE's layout.",
+    "convert": "Convert encoders and checkpoints.",
+    "pretrain": "Let a BERT learn your text.",
+    "export": "Write a SavedModel for TensorFlow Serving.",
+    "query": "Ask a server for embeddings or cosines.",
+    "launch": "Train one run in several processes.",
+}
 
 
 class _Commands(click.Group):
     """Group that imports a command when it is used; a `UserError` ends it with one line `error: …` and status 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return sorted(_COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
@@ -48,7 +67,8 @@ class _Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             raise UserError(
-                f"bert-flow: no command {args[0]}, expected one of {', '.join(_COMMANDS)}{nearest(args[0], _COMMANDS)}"
+                f"bert-flow: no command {args[0]}, expected one of {', '.join(sorted(_COMMANDS))}"
+                f"{nearest(args[0], _COMMANDS)}"
             )
         return super().resolve_command(ctx, args)
 

@@ -30,18 +30,20 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_options(or_instead="embeddings")
-@click.option("--embeddings", metavar="FILE.npy", help="Embeddings made elsewhere instead, see below.")
+@click.option("--embeddings", metavar="FILE.npy", help="Or embeddings made elsewhere, see above.")
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
 @click.option("--methods", metavar="LIST", help="Calibrations, comma-separated.  [default: all of them]")
-@click.option("--seeds", callback=seed_list, default="3", metavar="N|LIST", help="Of the flow: 1 to N, or a list: 7,8.")
+@click.option(
+    "--seeds", callback=seed_list, default="3", metavar="N|LIST", help="Seeds of the flow: 1 to N, or a list: 7,8."
+)
 @click.option("--fit_on", type=click.Choice(["all", "train"]), default="all", help="Splits to fit on.")
 @click.option(
     "--flow_model_config",
     callback=flow_config_name,
     metavar="NAME|FILE",
     default=DEFAULT_CONFIG,
-    help="Of the flow.",
+    help="Configuration of the flow.",
 )
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")

@@ -20,21 +20,21 @@ from glow.config import DEFAULT_CONFIG
     "--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 checkpoint with bert_config.json and vocab.txt beside it."
 )
 @click.option("--huggingface", metavar="DIR", help="Folder with config.json, vocab.txt and model.safetensors.")
-@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese: one that trained its encoder, or with --to_tf1.")
+@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese that trained its encoder; with --to_tf1, any.")
 @click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original's training, with a flow.")
 @click.option("--to_tf1", is_flag=True, help="With --run: write a checkpoint under TF1's names for the original.")
 @click.option("--out", required=True, metavar="DIR", help="Folder to make.")
 @click.option(
     "--cased/--uncased", default=None, help="Kind of vocabulary; by default cased when it has pieces with capitals."
 )
-@click.option("--sentence_embedding_type", metavar="NAME", help="Of the run that wrote --tf1_flow: avg, cls, …")
-@click.option("--flow_model_config", metavar="NAME|FILE", help=f"Of that run.  [default: {DEFAULT_CONFIG}]")
-@click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Of that run.  [default: 64]")
-@click.option("--low_dim", type=WholeNumber(), metavar="N", help="Of that run.  [default: -1, none]")
+@click.option("--sentence_embedding_type", metavar="NAME", help="Pooling of the run that wrote --tf1_flow: avg, cls, …")
+@click.option("--flow_model_config", metavar="NAME|FILE", help=f"Flow of that run.  [default: {DEFAULT_CONFIG}]")
+@click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Word pieces of that run.  [default: 64]")
+@click.option("--low_dim", type=WholeNumber(), metavar="N", help="--low_dim of that run.  [default: -1, none]")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder of --tf1_flow, where the checkpoint holds none.")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
-@click.option("--bert_config_file", metavar="FILE", help="Of the BERT in --tf1_flow, where it is not beside it.")
-@click.option("--vocab_file", metavar="FILE", help="Of the BERT in --tf1_flow, where it is not beside it.")
+@click.option("--bert_config_file", metavar="FILE", help="The BERT's, where it is not beside --tf1_flow.")
+@click.option("--vocab_file", metavar="FILE", help="The BERT's, where it is not beside --tf1_flow.")
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier conversion of the same kind wrote there.")
 def convert(
     tf1_checkpoint: str | None,
@@ -47,10 +47,11 @@ def convert(
     overwrite: bool,
     **of_the_flow: Any,
 ) -> None:
-    """Make a TF-Hub encoder from a BERT, a run from a checkpoint of the original, or the reverse.
+    """Convert a BERT to an encoder folder, the original's checkpoint to a run, or a run to the original's checkpoint.
 
     \b
     bert-flow convert --tf1_checkpoint uncased_L-12_H-768_A-12 --out encoder
+    bert-flow convert --huggingface my_bert --out encoder
     bert-flow convert --tf1_flow exp/my_flow --sentence_embedding_type avg-last-2 \\
         --bert_config_file bert_config.json --vocab_file vocab.txt --out runs/my_flow
     bert-flow convert --run runs/my_flow --to_tf1 --out for_tf1

@@ -49,7 +49,10 @@ from bert_flow_tf.serving import DTYPES
     "--batch_size", type=WholeNumber(1), metavar="N", help="Sentences per step; by default the fastest number."
 )
 @click.option(
-    "--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Of the encoder's matrices; see docs/calibrate.md."
+    "--dtype",
+    type=click.Choice(DTYPES),
+    default=DTYPES[0],
+    help="Type of the encoder's matrices, see docs/calibrate.md.",
 )
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
 @click.option(

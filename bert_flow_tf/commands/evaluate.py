@@ -59,11 +59,10 @@ def evaluate(
     tfds:glue/mrpc, tfds:glue/qnli and tfds:glue/qqp. STS-12 to STS-16 are several sets each: wmean is the mean over
     them weighted by size (SentEval's, the paper's), mean the plain one, all the correlation of all pairs together.
 
-    A model with a flow is scored without it, too (by the first of the protocols that a row has), and a fall of more
-    than half a point is marked.
+    A model with a flow is scored without it too (by wmean, or all for a task of one set); a fall of more than half a
+    point is marked.
 
-    Without --model and --out the table is all that is written. Pearson's correlations and every sub-set are in the
-    file.
+    The results' file also has Pearson's correlations and every sub-set. With --bert_hub, only --out writes one.
     """
     path = out or (model.run_dir and model.run_dir / EVALUATION_FILE)
     if model.run_dir and not out:

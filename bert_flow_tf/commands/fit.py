@@ -48,17 +48,25 @@ def change_table(change: "Change") -> Table:
 
 
 @click.command()
-@click.option("--bert_hub", required=True, metavar="HANDLE|DIR", help="The encoder: demo, base, large, …")
+@click.option(
+    "--bert_hub", required=True, metavar="HANDLE|DIR", help="Encoder: demo, base, large, a TF-Hub handle, a folder."
+)
 @with_options(ENCODER_OPTIONS)
 @file_option(required=False)
 @with_options(FORMAT_OPTIONS)
 @click.option("--embeddings", metavar="DIR", help="In place of --input: what `encode --bert_hub … --out DIR` wrote.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@click.option("--flow_model_config", callback=flow_config_name, default=DEFAULT_CONFIG, metavar="NAME|FILE")
-@click.option("--num_train_epochs", type=_POSITIVE, metavar="X", help="[default: 1, or enough for 300 steps]")
+@click.option(
+    "--flow_model_config",
+    callback=flow_config_name,
+    default=DEFAULT_CONFIG,
+    metavar="NAME|FILE",
+    help="Configuration of the flow.",
+)
+@click.option("--num_train_epochs", type=_POSITIVE, metavar="X", help="Epochs.  [default: 1, or enough for 300 steps]")
 @click.option("--train_batch_size", type=WholeNumber(1), default=64, metavar="N", help="Sentences per step.")
-@click.option("--flow_learning_rate", type=_POSITIVE, default=1e-3, metavar="X")
-@click.option("--seed", type=WholeNumber(0), default=1234, metavar="N")
+@click.option("--flow_learning_rate", type=_POSITIVE, default=1e-3, metavar="X", help="Learning rate, constant.")
+@click.option("--seed", type=WholeNumber(0), default=1234, metavar="N", help="Seed of weights and order.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
     input_file: str | None,
@@ -80,7 +88,7 @@ def fit(
     bert-flow fit --bert_hub demo --input sentences.txt --out my_model
     bert-flow encode --model my_model --input sentences.txt --out embeddings.npy
 
-    Of more sentences than memory holds, embeddings are computed first, then read block by block (docs/scale.md):
+    For more sentences than memory holds, compute embeddings first; `fit` reads them block by block (docs/scale.md):
 
     \b
     bert-flow encode --bert_hub demo --input 'crawl/*.parquet' --out embeddings

@@ -57,14 +57,17 @@ SENTEVAL_OPTION = click.option(
     "--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on."
 )
 ENCODER_OPTIONS = [
-    click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one."),
+    click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name it."),
     click.option(
         "--sentence_embedding_type",
         metavar="NAME",
-        help="Pooling of --bert_hub: avg, cls, …  [default: its own, or avg]",
+        help="Pooling, with --bert_hub: avg, cls, avg-last-2, …  [default: its own, or avg]",
     ),
     click.option(
-        "--max_seq_length", type=WholeNumber(3), metavar="N", help="Of --bert_hub.  [default: its own, or 64]"
+        "--max_seq_length",
+        type=WholeNumber(3),
+        metavar="N",
+        help="Cut sentences at N word pieces, with --bert_hub.  [default: its own, or 64]",
     ),
 ]
 FORMAT_OPTIONS = [
@@ -74,7 +77,7 @@ FORMAT_OPTIONS = [
     click.option(
         "--column",
         metavar="NAME|N",
-        help="Of TSV (a number if there is no line of names), JSON lines or Parquet.  [default: sentence]",
+        help="Column of the sentences; in TSV without a line of names, its number.  [default: sentence]",
     ),
 ]
 
@@ -150,7 +153,11 @@ def model_options(*, pooling: bool = True, or_instead: str | None = None) -> Dec
     """
     options = [
         click.option("--model", metavar="RUN", help="Finished run, one of its checkpoints, or a saved model."),
-        click.option("--bert_hub", metavar="HANDLE|DIR", help="Or an encoder without a flow: demo, base, large, …"),
+        click.option(
+            "--bert_hub",
+            metavar="HANDLE|DIR",
+            help="Or an encoder without a flow: demo, base, large, a TF-Hub handle, a folder.",
+        ),
         *(ENCODER_OPTIONS if pooling else ENCODER_OPTIONS[:1]),
     ]
 

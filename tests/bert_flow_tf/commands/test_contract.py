@@ -177,6 +177,12 @@ def test_help_holds_an_example(outcomes, name):
     assert not outcome.loaded_tensorflow
 
 
+def test_help_has_a_whole_line_for_every_command():
+    said = succeeds("--help")
+    for name in COMMANDS:
+        assert re.search(rf"^  {name.split()[0]} +[A-Z][^.]+\.$", said, re.MULTILINE), name
+
+
 def test_a_command_without_its_sub_command_prints_its_help():
     outcome = bert_flow("analyze")
     assert outcome.exit_code == 2
