@@ -70,13 +70,13 @@ def convert(
     if run and cased is not None:
         raise UserError("--cased/--uncased: expected neither with --run, whose encoder knows its vocabulary")
     check_checkpoint(given[0], sources[given[0]] or "", "what is to be converted")
+    kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
+    own_folder(out, kind, overwrite=overwrite)
     if huggingface:
         folder = pathlib.Path(huggingface)
         read_hugging_face_config(folder / sentence_transformer(folder).transformer / "config.json")
     else:
         checkpoint_prefix(sources[given[0]] or "")
-    kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
-    own_folder(out, kind, overwrite=overwrite)
     do_lower_case = None if cased is None else not cased
     # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
     made = f"encoder folder written: {out}"

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import WholeNumber, check_model
+from bert_flow_tf.commands.options import WholeNumber, check_checkpoint
 from bert_flow_tf.commands.outputs import own
+from bert_flow_tf.model.saved_model import check_model_folder
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
 
@@ -46,9 +47,10 @@ def export(model: str, out: str, version: int | None, overwrite: bool, **options
     (sentence_a and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding
     before the flow).
     """
-    check_model(model, "a finished run or a saved model")
+    check_checkpoint("--model", model, "a finished run or a saved model")
     own(pathlib.Path(out) / MODELS_FILE, f"--out={out}")
     check_destination(out, version, overwrite, flag=f"--out={out}")
+    check_model_folder(model)
     # TensorFlow takes seconds to load, and a refusal needs none of it.
     from bert_flow_tf.api import BertFlow
 

@@ -102,8 +102,6 @@ def fit(
     for name, value in (("input_format", input_format), ("column", column)):
         if value is not None and embeddings is not None:
             raise UserError(f"--{name}: found no --input, expected it, the only option that it applies to")
-    chosen = ModelOptions(**encoder)
-    chosen.check()
     path = own_folder(out, SAVED_MODEL, overwrite=overwrite)
     # Before the encoder is loaded.
     if embeddings is not None:
@@ -116,7 +114,7 @@ def fit(
         raise UserError(
             f"{source}: found {count} sentences, expected at least {train_batch_size}, one step (--train_batch_size)"
         )
-    model = chosen.load()
+    model = ModelOptions(**encoder).load()
     settings: dict[str, Any] = {
         "flow_model_config": flow_model_config,
         "epochs": num_train_epochs,

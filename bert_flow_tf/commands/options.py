@@ -115,17 +115,14 @@ class ModelOptions:
         path = pathlib.Path(self.model)
         return path if path.is_dir() else path.parent
 
-    def check(self) -> None:
-        """Raises `UserError` for what cannot be loaded, as far as names and folders show it."""
+    def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
+        """The model; raises `UserError` if a run is not finished, or an encoder cannot be found or does not fit."""
         check_handle(self.bert_hub, "bert_hub")
         check_handle(self.preprocess_hub, "preprocess_hub")
         if self.sentence_embedding_type is not None:
             check_name(self.sentence_embedding_type)
         if self.model:
-            check_model(self.model, "a finished run")
-
-    def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
-        """The model; raises `UserError` if a run is not finished, or an encoder cannot be found or does not fit."""
+            check_model_folder(self.model)
         # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
         from bert_flow_tf.api import BertFlow
 
@@ -186,7 +183,11 @@ def _check_model(chosen: ModelOptions, instead: Mapping[str, str | None]) -> Non
     for name in ("preprocess_hub", "sentence_embedding_type", "max_seq_length"):
         if getattr(chosen, name) is not None and given != ["--bert_hub"]:
             raise UserError(f"--{name}: found {given[0]}, expected --bert_hub, the only one that it applies to")
-    chosen.check()
+    for argument in ("bert_hub", "preprocess_hub"):
+        check_handle(getattr(chosen, argument), argument)
+    model = chosen.model
+    if model:
+        check_checkpoint("--model", model, "a finished run")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,12 +236,6 @@ def check_checkpoint(flag: str, path: str, expected: str) -> None:
         )
 
 
-def check_model(path: str, expected: str) -> None:
-    """Raises `UserError` unless `--model` is a checkpoint, or a folder of a run or of a saved model."""
-    check_checkpoint("--model", path, expected)
-    check_model_folder(path)
-
-
 def name_list(known: Collection[str] = ()) -> Callable:
     """Callback: comma-separated names, each once; where they are `known`, another or a repeated one is refused."""
     expected = f"some of {', '.join(known)}" if known else "names, comma-separated"
@@ -283,9 +278,12 @@ def seed_list(flag: str, text: str) -> list[int]:
 @_callback
 def flow_config_name(flag: str, text: str) -> str:
     """Callback: name of a shipped flow configuration, or a JSON file that holds one."""
-    from bert_flow_tf.runs.settings import flow_config
+    from glow.config import GlowConfig
 
-    flow_config(text)
+    try:
+        GlowConfig.load(text)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{flag}: {error}") from error
     return text
 
 

@@ -166,9 +166,9 @@ _TASKS = (
     tsv_task("mnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, **_NLI),
     # The original replaces the last part of ALLNLI's data folder by MNLI.
     tsv_task("allnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, sibling="MNLI", **_NLI),
+    tsv_task("qqp", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
     tsv_task("mrpc-regression", (3, 4), 0, _MRPC_HEADER, directory="MRPC-Regression", gold_test=_MRPC_GOLD, **_BINARY),
     tsv_task("qnli-regression", (1, 2), -1, ("question", "sentence", "label"), directory="QNLI-Regression", **_QNLI),
-    tsv_task("qqp", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
 )
 
 # By name. A task with gold scores is one of `bert-flow evaluate`'s, too.

@@ -73,15 +73,6 @@ FOREIGN = [name for name in KEPT if "." not in COMMANDS[name].writes]
 # A saved model's folder is known by the module that loads it.
 LOADS_TENSORFLOW = {("fit", "foreign")}
 
-MISSPELT = {
-    "encde": "did you mean encode?",
-    "encode --bert_hub demmo --input a.txt --out b.npy": "--bert_hub=demmo: no such folder",
-    "encode --bert_hub demo --preprocess_hub nowhere --input a.txt --out b.npy": "--preprocess_hub=nowhere: no such fo",
-    "pretrain --bert_hub demmo --text a.txt --steps 200 --out b": "--bert_hub=demmo: no such folder",
-    "similarity --model my_modl a b": "did you mean my_model?",
-    "evaluate --bert_hub demo --tasks stbs": "did you mean stsb?",
-}
-
 _RUN_ALL = """
 import json, os, sys
 from click.testing import CliRunner
@@ -141,10 +132,6 @@ def outcomes(tmp_path_factory):
         for case, folder, arguments in _cases(command, tmp_path_factory.mktemp(name.replace(" ", "_"))):
             if case in ("help", "flag", "missing") or name in {"kept": KEPT, "foreign": FOREIGN}[case]:
                 planned.append(((name, case), folder, files_below(folder), arguments))
-    for words in MISSPELT:
-        folder = tmp_path_factory.mktemp("misspelt")
-        (folder / "my_model").mkdir()
-        planned.append(((words, "misspelt"), folder, files_below(folder), words.split()))
     planned.sort(key=lambda plan: plan[0] in LOADS_TENSORFLOW)
     done = subprocess.run(
         [sys.executable, "-c", _RUN_ALL],
@@ -214,13 +201,6 @@ def test_a_missing_file_is_named_and_nothing_is_written(outcomes, name):
     outcome = outcomes[name, "missing"]
     assert MISSING in outcome.refusal()
     assert not outcome.loaded_tensorflow or (name, "missing") in LOADS_TENSORFLOW
-
-
-@pytest.mark.parametrize("words", MISSPELT)
-def test_a_misspelt_name_is_refused_at_once(outcomes, words):
-    outcome = outcomes[words, "misspelt"]
-    assert MISSPELT[words] in outcome.refusal()
-    assert not outcome.loaded_tensorflow
 
 
 @pytest.mark.parametrize("name", KEPT)

@@ -34,6 +34,18 @@ def test_names_are_checked_before_anything_loads(tmp_path):
 
     pooling = ("--sentence_embedding_type", "paper-cl")
     mistakes = {
+        ("encde",): "did you mean encode?",
+        (
+            "encode",
+            *hub,
+            "--preprocess_hub",
+            "nowhere",
+            *text,
+            "--out",
+            "o.npy",
+        ): "--preprocess_hub=nowhere: no such fo",
+        ("pretrain", "--bert_hub", "demmo", "--text", "s.txt", "--steps", "200", "--out", "o"): "did you mean demo?",
+        ("similarity", "--model", "my_modl", "a", "b"): "did you mean my_model?",
         ("encode", "--model", "my_modl", *text, "--out", "o.npy"): "did you mean my_model?",
         ("encode", "--model", "folder", *text, "--out", "o.npy"): "folder: holds neither bert_flow.json nor",
         ("encode", *hub, "--input", "ss.txt", "--out", "o.npy"): "ss.txt: no such file",
