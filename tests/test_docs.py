@@ -97,7 +97,7 @@ def test_links_lead_somewhere():
             assert (_ROOT / "docs" / target).exists(), (guide, target)
 
 
-def test_the_table_of_the_two_trainings_has_the_defaults_of_the_code():
+def test_the_table_of_the_two_trainings_has_the_defaults_of_the_code(documented_encoder_dir):
     rows = {
         what: (of_run, of_fit)
         for what, of_run, of_fit in re.findall(r"^\| (.+?) \| (.+) \| (.+) \|$", _GUIDES["calibrate"], re.MULTILINE)
@@ -120,8 +120,8 @@ def test_the_table_of_the_two_trainings_has_the_defaults_of_the_code():
     assert figures("optimiser")[0] == [1, optimizer.DECAY_RATE, optimizer.CLIP_NORM]
     assert figures("learning rate of the flow") == [[flags["flow_learning_rate"]], [rate]]
     assert figures("encoder")[0] == [0, flags["learning_rate"], flags["warmup_proportion"]]
-    from_hub = inspect.signature(BertFlow.from_hub).parameters
-    assert figures("longest sentence") == [[flags["max_seq_length"]], [from_hub["max_seq_length"].default]]
+    length = BertFlow.from_hub(documented_encoder_dir).max_seq_length
+    assert figures("longest sentence") == [[flags["max_seq_length"]], [length]]
     held_out = fitting._HELD_OUT
     assert figures("held out")[1] == [of_fit["dev_fraction"], held_out[0], held_out[-1]]
     assert figures("seed") == [[flags["seed"]], [of_fit["seed"]]]
