@@ -1,12 +1,13 @@
 """`bert-flow evaluate`: a model on similarity tasks, by every protocol."""
 
+import functools
 import types
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, WholeNumber, model_options, name_list
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.results import EVALUATION_FILE
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
@@ -15,7 +16,12 @@ from bert_flow_tf.runs.folder import owned_run
 if TYPE_CHECKING:
     import numpy as np
 
-    from bert_flow_tf.results.records import TaskScores
+    from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.data.sts_sets import SimilarityTask
+    from bert_flow_tf.data.transfer_sets import TransferTask
+    from bert_flow_tf.results.records import Scores, TaskScores
+
+    AnyTask = SimilarityTask | TransferTask
 
 _PROTOCOLS = ("wmean", "mean", "all")
 
@@ -37,6 +43,13 @@ _PROTOCOLS = ("wmean", "mean", "all")
     type=click.Choice(["train", "dev", "test"]),
     help="Split of every task.  [default: test; dev for qnli, qqp and tfds, whose test labels are not public]",
 )
+@click.option(
+    "--folds",
+    type=WholeNumber(2),
+    default=10,
+    metavar="N",
+    help="Of the cross-validation of classes; SentEval's quick settings take 5.  [default: 10]",
+)
 @click.option("--out", metavar="FILE", help=f"File for the results.  [default: {EVALUATION_FILE} in the run's folder]")
 @click.option("--overwrite", is_flag=True, help="Replace the results that are there.")
 def evaluate(
@@ -45,10 +58,11 @@ def evaluate(
     glue_dir: str | None,
     senteval_dir: str | None,
     split: str | None,
+    folds: int,
     out: str | None,
     overwrite: bool,
 ) -> None:
-    """Score sentence embeddings on similarity tasks: Spearman, or AUC for two labels, times 100.
+    """Score sentence embeddings on tasks: Spearman, AUC for two labels, or the accuracy of classes, times 100.
 
     \b
     bert-flow evaluate --model runs/stsb_flow --tasks sts12,sts13,stsb,sickr \\
@@ -58,6 +72,9 @@ def evaluate(
     Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp, and from TensorFlow Datasets tfds:glue/stsb,
     tfds:glue/mrpc, tfds:glue/qnli and tfds:glue/qqp. STS-12 to STS-16 are several sets each: wmean is the mean over
     them weighted by size (SentEval's, the paper's), mean the plain one, all the correlation of all pairs together.
+
+    SentEval's classes are senteval:mr, senteval:cr, …:subj, …:mpqa, …:sst2, …:trec, …:mrpc and …:sicke: the accuracy of
+    a logistic regression on the embeddings, by its protocol.
 
     A model with a flow is scored without it too (by wmean, or all for a task of one set); a fall of more than half a
     point is marked.
@@ -70,29 +87,42 @@ def evaluate(
         click.get_current_context().with_resource(owned_run(model.run_dir))
     path = path and own_file(path, flag=f"--out={out}" if out else str(path), overwrite=overwrite)
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
-    from bert_flow_tf.data.sts_sets import read_tasks
-    from bert_flow_tf.evaluation.evaluate import evaluate as score
-    from bert_flow_tf.results.records import Scores
-
-    tasks = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
-    loaded = model.load()
-    if loaded.flow is None:
-        scored = {"tasks": score(lambda sentences: loaded.encode(sentences, show_progress_bar=False), tasks)}
-    else:
-        before: list[np.ndarray] = []
-
-        def after(sentences: list[str]) -> "np.ndarray":
-            u, z = loaded.encode_sides(sentences, show_progress_bar=False)
-            before.append(u)
-            return z
-
-        scored = {"tasks": score(after, tasks)}
-        # The same sentences again, in the same parts.
-        scored["without_flow"] = score(lambda sentences: before.pop(0), tasks)
-    results = made_result(Scores, "evaluate", model=loaded.record, **scored)
+    tasks = read_all(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
+    results = scores_of(model.load(), tasks, folds=folds)
     click.echo(scores_table(results.tasks, results.without_flow or {}).to_text())
     if path:
         write_results(path, results)
+
+
+def read_all(names: Sequence[str], *, senteval_dir: str | None, split: str | None, **options: Any) -> "list[AnyTask]":
+    """The tasks of similarity and of classes that are named."""
+    from bert_flow_tf.data.sts_sets import read_tasks
+    from bert_flow_tf.data.transfer_sets import PREFIX, read_transfer_task
+
+    similar = [name for name in names if not name.startswith(PREFIX)]
+    tasks = iter(read_tasks(similar, senteval_dir=senteval_dir, split=split, **options))
+    return [read_transfer_task(name, senteval_dir, split) if name.startswith(PREFIX) else next(tasks) for name in names]
+
+
+def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> "Scores":
+    """The record of a model's scores; of one with a flow, those of the embeddings before it, too."""
+    from bert_flow_tf.evaluation.evaluate import evaluate as score
+    from bert_flow_tf.results.records import Scores
+
+    if loaded.flow is None:
+        encode = functools.partial(loaded.encode, show_progress_bar=False)
+        return made_result(Scores, "evaluate", model=loaded.record, tasks=score(encode, tasks, folds=folds))
+    before: list[np.ndarray] = []
+
+    def after(sentences: list[str]) -> "np.ndarray":
+        u, z = loaded.encode_sides(sentences, show_progress_bar=False)
+        before.append(u)
+        return z
+
+    scored = {"tasks": score(after, tasks, folds=folds)}
+    # The same sentences again, in the same parts.
+    scored["without_flow"] = score(lambda sentences: before.pop(0), tasks, folds=folds)
+    return made_result(Scores, "evaluate", model=loaded.record, **scored)
 
 
 def scores_table(
@@ -105,7 +135,7 @@ def scores_table(
     rows: list[Sequence[Entry]] = []
     falls = False
     for name, task in tasks.items():
-        title = name if name.startswith("tfds:") else task.title
+        title = name if ":" in name else task.title
         scores = [x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS]
         plain: Entry = None
         if name in without_flow:
@@ -116,8 +146,8 @@ def scores_table(
             plain = number(baseline, note=mark)
         rows.append((title, task.split, METRIC_NAMES[task.metric], number(task.pairs, 0), *scores, plain))
     notes = (
-        "Spearman and AUC x100 of the cosine. wmean: mean over sub-sets weighted by size (SentEval, the paper); "
-        "mean: plain mean; all: all pairs together.",
+        "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regression. wmean: mean over sub-sets "
+        "weighted by size (SentEval, the paper); mean: plain mean; all: all pairs together.",
         *(WHY_FLOW if falls else ()),
     )
     columns = ("task", "split", "metric", "pairs", *_PROTOCOLS, *(["without flow"] if without_flow else []))

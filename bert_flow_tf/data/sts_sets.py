@@ -68,6 +68,11 @@ class SimilarityTask:
     source: str
     subsets: Sequence[ScoredPairs]
 
+    @property
+    def sentences(self) -> list[str]:
+        """Every sentence of every pair."""
+        return [sentence for subset in self.subsets for sentence in subset.sentences_a + subset.sentences_b]
+
     def place(self, subset: ScoredPairs) -> str:
         """Task and sub-set in words, to begin an error with."""
         return self.name if subset.name == self.name else f"{self.name}, {subset.name}"

@@ -1,4 +1,4 @@
-"""Any encoder on any number of similarity tasks, each different sentence embedded once."""
+"""Any encoder on any number of tasks, each different sentence embedded once."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,27 +7,31 @@ import numpy.typing as npt
 from tqdm import tqdm
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
+from bert_flow_tf.data.transfer_sets import TransferTask
 from bert_flow_tf.encoder.batches import length_batches
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, score_task
+from bert_flow_tf.evaluation.transfer import FOLDS, score_transfer
 
 _SENTENCES_PER_CALL = 1024
 
 
-def evaluate(encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[SimilarityTask]) -> dict[str, dict]:
-    """The scores of every task, as a dict from the task's name to what `protocols.score_task` gives.
+def evaluate(
+    encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[SimilarityTask | TransferTask], *, folds: int = FOLDS
+) -> dict[str, dict]:
+    """The scores of every task, by its name: what `protocols.score_task` gives, of classes `transfer.score_transfer`.
 
     Args:
       encode: function from m sentences to an array [m, D], such as `BertFlow.encode` or the `encode` of
         sentence-transformers; called for up to 1024 different sentences of like length at a time.
-      tasks: each with its gold scores.
+      tasks: each with its gold scores, or classes.
+      folds: of the classes' cross-validation.
 
     Raises:
       UserError: `encode` gives something else, embeddings that are not finite, or similarities that leave a score
         undefined; names task and sub-set.
     """
-    subsets = [subset for task in tasks for subset in task.subsets]
-    distinct = list(dict.fromkeys(s for subset in subsets for s in subset.sentences_a + subset.sentences_b))
+    distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     embeddings, rows = _embed(encode, distinct), {sentence: row for row, sentence in enumerate(distinct)}
 
     def embeddings_of(sentences: list[str]) -> np.ndarray:
@@ -39,7 +43,12 @@ def evaluate(encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[Simil
             for subset in task.subsets
         ]
 
-    return {task.name: score_task(task, similarities(task)) for task in tasks}
+    return {
+        task.name: score_transfer(task, embeddings_of, folds=folds)
+        if isinstance(task, TransferTask)
+        else score_task(task, similarities(task))
+        for task in tasks
+    }
 
 
 def _embed(encode: Callable[[list[str]], npt.ArrayLike], sentences: list[str]) -> np.ndarray:

@@ -178,7 +178,7 @@ def predictions_record(path: pathlib.Path) -> Predictions:
 def _record(scores: Scores, task: Target, predictions: pathlib.Path, agrees: dict[str, Any]) -> ScoresRecord:
     """What is written of a stage's scores, for reports; `agrees` is what plots show."""
     predicted = predictions_record(predictions)
-    by_metric = {name: {"all": score} for name, score in vars(scores).items() if score is not None}
+    by_metric: dict[str, Any] = {name: {"all": score} for name, score in vars(scores).items() if score is not None}
     task_scores = TaskScores(
         title=task_title(task.name),
         metric="auc" if "auc" in by_metric else "spearman",

@@ -25,7 +25,7 @@ REPORT = "report"
 # A correlation, or an area under the ROC curve, as a fraction.
 Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]
 Deviation = Annotated[float, msgspec.Meta(ge=0)]
-Metric = Literal["spearman", "auc"]
+Metric = Literal["spearman", "auc", "accuracy"]
 
 
 class SubsetScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,6 +63,9 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spearman: dict[str, Score] = {}
     pearson: dict[str, Score] = {}
     auc: dict[str, Score] = {}
+    accuracy: dict[str, Score] = {}
+    dev_accuracy: Score | None = None  # Of a classification task, and F1 of MRPC's positive class.
+    f1: Score | None = None
     subsets: dict[str, SubsetScores] = {}
     agreement: Agreement | None = None  # None of results that were written before there was any.
 

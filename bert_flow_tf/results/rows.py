@@ -139,7 +139,7 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], **where: Any)
             **where,
             model=model,
             seeds=[one.seed for one, _ in runs if one.seed is not None],
-            task=key if key.startswith("tfds:") else task_title(first.title),
+            task=key if ":" in key else task_title(first.title),
             split=first.split,
             metric=first.metric,
             protocol=protocol if len(first.by_protocol) > 1 else None,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bert_flow_tf.files.markup import markdown_text
 
-METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC"}
+METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC", "accuracy": "accuracy"}
 # x100.
 _FALL = 0.5
 # Why it may be.

@@ -153,3 +153,29 @@ def test_a_fall_of_more_than_half_a_point_is_marked():
     assert lines(0.7149)[2].endswith("  71.49") and len(lines(0.7149)) == 4
     assert lines(0.7151)[2].endswith("  71.51 (falls by 0.51)")
     assert "paper_effect.sh shows it" in lines(0.7151)[4]
+
+
+def test_sentevals_classes_are_scored_beside_similarities_with_the_flow_and_without(
+    finished_run, senteval_dir, tmp_path
+):
+    folder = tmp_path / "data" / "downstream" / "CR"
+    folder.mkdir(parents=True)
+    # Which words there are tells the class.
+    for name, words in (("pos", WORDS[:8]), ("neg", WORDS[8:16])):
+        rng = np.random.default_rng(1)
+        lines = [" ".join(rng.choice(words, rng.integers(2, 6))) for _ in range(30)]
+        (folder / f"custrev.{name}").write_text("".join(f"{line}\n" for line in lines))
+    shutil.copytree(senteval_dir / "STS", tmp_path / "data" / "STS")
+    out = tmp_path / "scores.json"
+    arguments = ("--tasks", "senteval:cr,sts12", "--senteval_dir", tmp_path / "data", "--folds", 3, "--out", out)
+    outcome = invoke("--model", finished_run, *arguments)
+    assert outcome.exit_code == 0, outcome.exception
+    record = json.loads(out.read_text())
+    for scores in (record["tasks"], record["without_flow"]):
+        assert list(scores) == ["senteval:cr", "sts12"]
+        assert scores["senteval:cr"]["accuracy"]["all"] > 0.7 and scores["senteval:cr"]["pairs"] == 60
+    (row,) = [line for line in outcome.output.splitlines() if line.startswith("senteval:cr")]
+    assert f"{100 * record['tasks']['senteval:cr']['accuracy']['all']:.2f}" in row and "accuracy" in row
+    assert refused("--model", finished_run, "--tasks", "senteval:cr", "--out", tmp_path / "b.json").startswith(
+        "senteval_dir: missing"
+    )

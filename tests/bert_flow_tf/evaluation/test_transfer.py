@@ -1,0 +1,74 @@
+"""A logistic regression by SentEval's protocol: the accuracies that its own code gave on the same features and classes.
+
+SentEval's `tools/validation.py` with `usepytorch` false, scikit-learn of the lock, 5 folds and seed 1111 gave them.
+"""
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.data.transfer_sets import Example, TransferTask
+from bert_flow_tf.evaluation.transfer import score_transfer
+from tests.refusals import user_error
+
+
+def drawn(rng, n, channels, classes, shift):
+    y = rng.integers(classes, size=n)
+    return rng.normal(size=(n, channels)) + shift * np.eye(max(channels, classes))[y][:, :channels], y
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    sizes = [(150, 2, 0.8), (180, 3, 0.9), (70, 3, 0.9), (160, 2, 0.7), (60, 2, 0.7), (80, 2, 0.7)]
+    return [drawn(rng, n, 6, classes, shift) for n, classes, shift in sizes]
+
+
+def task(title="TREC", **parts):
+    """A task whose sentences are `part/row`, and the function that gives their embeddings."""
+    examples = {
+        name: [Example((f"{name}/{row}",), int(label)) for row, label in enumerate(y)] for name, (x, y) in parts.items()
+    }
+
+    def embeddings_of(sentences):
+        return np.array([parts[name][0][int(row)] for name, row in (sentence.split("/") for sentence in sentences)])
+
+    return TransferTask("senteval:x", title, "folder", examples), embeddings_of
+
+
+@pytest.mark.parametrize(
+    ("parts", "dev", "accuracy", "scored"),
+    [
+        ({"all": 0}, 67.83, 66.00, 150),
+        ({"train": 1, "test": 2}, 55.00, 51.43, 70),
+        ({"train": 3, "dev": 4, "test": 5}, 60.00, 70.00, 80),
+    ],
+)
+def test_accuracies_are_those_of_sentevals_code(data, parts, dev, accuracy, scored):
+    found = score_transfer(*task(**{name: data[i] for name, i in parts.items()}), folds=5)
+    assert round(100 * found["dev_accuracy"], 2) == dev
+    assert round(100 * found["accuracy"]["all"], 2) == accuracy
+    assert found["pairs"] == scored and found["metric"] == "accuracy" and "f1" not in found
+
+
+def test_of_a_pair_the_features_are_difference_and_product_and_mrpc_has_f1():
+    rng = np.random.default_rng(0)
+    vectors = {f"{part}{i}": rng.normal(size=4) for part in ("train", "test") for i in range(600)}
+    # The class is the sign of a product, which no sum of the two tells.
+    parts = {
+        part: [
+            Example(
+                (f"{part}{i}", f"{part}{i + 300}"), int(vectors[f"{part}{i}"][0] * vectors[f"{part}{i + 300}"][0] > 0)
+            )
+            for i in range(300)
+        ]
+        for part in ("train", "test")
+    }
+    pairs = TransferTask("senteval:mrpc", "MRPC", "folder", parts)
+    found = score_transfer(pairs, lambda sentences: np.array([vectors[one] for one in sentences]), folds=5)
+    assert found["accuracy"]["all"] > 0.9 and 0.9 < found["f1"] <= 1
+
+
+def test_a_class_that_is_too_small_for_the_folds_is_one_line(data):
+    x, _ = data[0]
+    with user_error("folder: found a class of 4 examples, expected at least one for each of 5 folds"):
+        score_transfer(*task(all=(x, np.arange(150) < 4)), folds=5)
