@@ -284,8 +284,8 @@ class Settings:
             )
         if self.scoring.do_senteval:
             raise ArgumentError(
-                "do_senteval: found true, expected false (bert-flow evaluate --senteval_dir scores STS-12 to STS-16, "
-                "SentEval's other tasks have no command)"
+                "do_senteval: found true, expected false (bert-flow evaluate --senteval_dir scores a run on SentEval's "
+                "tasks: sts12, senteval:mr, …)"
             )
         checkpoint = self.scoring.eval_checkpoint_name
         if checkpoint and pathlib.PurePath(checkpoint).name != checkpoint:
