@@ -37,7 +37,7 @@ TASK_NAME=${TASK_NAME:-STS-B}
 case $command in
   train | eval | predict_pool | predict_dev | predict_full) needed=(GLUE_DIR OUTPUT_PARENT_DIR) ;;
   predict) needed=(GLUE_DIR OUTPUT_PARENT_DIR EXP_NAME) ;;
-  do_senteval) stop "do_senteval is not available: bert-flow evaluate --senteval_dir scores STS-12 to STS-16, SentEval's other tasks have no command" ;;
+  do_senteval) stop "do_senteval is not available: bert-flow evaluate --senteval_dir scores STS-12 to STS-16, MR, CR, SUBJ and so on" ;;
   "") stop "no sub-command given, expected $commands" ;;
   *) stop "unknown sub-command $command, expected $commands" ;;
 esac
