@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from bert_flow_tf.commands.options import (
     ModelOptions,
@@ -17,6 +18,7 @@ from bert_flow_tf.commands.options import (
 )
 from bert_flow_tf.commands.outputs import made_result, own_file, pooled_embeddings, write_results
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.calibration_names import check_name
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
 from glow.config import DEFAULT_CONFIG
 
@@ -74,25 +76,23 @@ def calibrate(
     """
     names = None if methods is None else [name.strip().lower() for name in methods.split(",") if name.strip()]
     path = own_file(out, overwrite=overwrite) if out else None
-    # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
+    for name in names or ():
+        check_name(name)
     examples = _read(task, glue_dir)
     sentences = [
         s for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True) for s in pair
     ]
     record, matrix = None, _read_embeddings(embeddings, len(sentences)) if embeddings else None
-    import msgspec
-
-    from bert_flow_tf.evaluation import calibration, compare
-    from bert_flow_tf.results.comparisons import table5_row
-    from bert_flow_tf.results.records import Calibrations
-
-    for name in names or ():
-        calibration.check_name(name)
     if matrix is None:
         loaded = model.load()
         # Not `encode`: a run's flow must not stand between its encoder and the calibrations.
         matrix = pooled_embeddings(loaded, sentences)
         record = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
+    # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
+    from bert_flow_tf.evaluation import compare
+    from bert_flow_tf.results.comparisons import table5_row
+    from bert_flow_tf.results.records import Calibrations
+
     if names is None:
         names = [name for name in compare.METHODS if name != "whitening-256" or matrix.shape[1] > 256]
     splits, start = {}, 0

@@ -1,11 +1,10 @@
-"""Calibrations of an embedding matrix [n, D], all with scikit-learn's `fit` and `transform`, and their names.
+"""Calibrations of an embedding matrix [n, D], all with scikit-learn's `fit` and `transform`.
 
 A deviation is *negligible* if it is rounding and carries no information: see `glow.embeddings`, whose rule is also that
 of the flow's data-dependent initialisation.
 """
 
 import copy
-import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import glow
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.evaluation.calibration_names import TUNED, check_name
 from glow import embeddings
 
 
@@ -180,19 +180,7 @@ class Whitening(ClassNamePrefixFeaturesOutMixin, _Calibration):
         return (X - self.mean_) @ self.kernel_
 
 
-# Their k is chosen on dev among 1 to MOST_K (Table 5).
-TUNED, MOST_K = ("natsv", "sn+natsv"), 20
 _PLAIN = {"none": Identity, "sn": StandardNormalization, "whitening": Whitening}
-_NUMBERED = re.compile(r"(natsv|sn\+natsv|whitening)-([1-9][0-9]*)")
-
-
-def check_name(name: str) -> None:
-    """Raises `ArgumentError` unless `name` is a calibration's, tuned ones too."""
-    if name not in (*_PLAIN, *TUNED, "flow") and not _NUMBERED.fullmatch(name):
-        raise ArgumentError(
-            f"methods: unknown calibration {name!r}, expected some of none, sn, natsv, natsv-K, sn+natsv, sn+natsv-K, "
-            "whitening, whitening-D, flow"
-        )
 
 
 def calibration(name: str, **flow_options: Any) -> BaseEstimator:

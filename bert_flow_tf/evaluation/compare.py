@@ -10,16 +10,14 @@ from sklearn.pipeline import make_pipeline
 
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.evaluation.calibration import (
-    MOST_K,
-    TUNED,
     EmbeddingError,
     Identity,
     NullTopSingularVectors,
     StandardNormalization,
     calibration,
     check_finite,
-    check_name,
 )
+from bert_flow_tf.evaluation.calibration_names import MOST_K, TUNED, check_name
 from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
 from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.embeddings import negligible_channels

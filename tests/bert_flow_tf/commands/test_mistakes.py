@@ -53,6 +53,8 @@ def test_names_are_checked_before_anything_loads(tmp_path):
         ("encode", *hub, *pooling, *text, "--out", "o.npy"): "did you mean paper-cls?",
         ("evaluate", *hub, "--tasks", "stsbb", *glue): "did you mean stsb?",
         ("calibrate", *hub, "--glue_dir", "nowhere"): "nowhere/STS-B: no such folder",
+        ("calibrate", *hub, *glue, "--methods", "whitenin"): "--methods: unknown calibration 'whitenin'",
+        ("calibrate", *hub, *glue, *pooling): "did you mean paper-cls?",
         ("calibrate", "--embeddings", "u.npy", *glue): "--embeddings=u.npy: no such file",
         ("fit", "--bert_hub", "demp", *text, "--out", "o"): "did you mean demo?",
         ("fit", *hub, *pooling, *text, "--out", "o"): "did you mean paper-cls?",
