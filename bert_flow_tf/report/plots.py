@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from scipy import stats
+
 from bert_flow_tf.evaluation import plots
 from bert_flow_tf.results.collect import SIDES, curve_groups, seed_groups
 from bert_flow_tf.results.table import METRIC_NAMES
@@ -115,6 +117,10 @@ def _dots(rows: Sequence[tuple], reference: float | None, reference_label: str, 
             if len(scores) > 1:
                 mean = sum(scores) / len(scores)
                 panel.plot([mean] * 2, [place - 0.3, place + 0.3], color=plots.BLUE, linewidth=1.6, label="mean")
+                # Of scores that are all the same there is none.
+                if max(scores) > min(scores):
+                    ends = stats.ttest_1samp(scores, mean).confidence_interval()
+                    panel.plot(ends, [place] * 2, color=plots.BLUE, linewidth=0.8, label="95% interval of the mean")
         if reference is not None:
             line: dict[str, Any] = {"color": plots.VERMILION, "linewidth": 1.2, "linestyle": plots.DASHED, "zorder": 0}
             panel.axvline(reference, **line, label=reference_label)

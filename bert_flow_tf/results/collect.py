@@ -345,7 +345,9 @@ def _figures(report: dict) -> dict[str, str]:
     figures = {}
     for number, rows in enumerate(seed_groups(report), start=1):
         metric, task, split = METRIC_NAMES[rows[0]["metric"]], rows[0]["task"], rows[0]["split"]
-        figures[f"seeds-{number}"] = f"{metric} × 100 of every seed on {task}, {split}; the bar is the mean."
+        figures[f"seeds-{number}"] = (
+            f"{metric} × 100 of every seed on {task}, {split}; the bar is the mean, the line its 95% interval."
+        )
     for number, one in enumerate(report["similarities"], start=1):
         place = f"{one['task']}, {one['split']}; {METRIC_NAMES[one['metric']]} × 100"
         protocol = f", {one['protocol']}" if one["protocol"] else ""

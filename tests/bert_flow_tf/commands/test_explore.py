@@ -50,11 +50,15 @@ def address(model_dir):
         stderr=subprocess.PIPE,
         text=True,
     )
-    line = process.stdout.readline()
-    assert line.startswith("page: http://127.0.0.1:"), process.communicate()
-    yield line.split()[1]
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)
+    with process:
+        try:
+            line = process.stdout.readline()
+            assert line.startswith("page: http://127.0.0.1:"), line
+            yield line.split()[1]
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert (process.returncode, *said) == (0, "", "")
 
 

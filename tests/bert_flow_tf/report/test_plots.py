@@ -28,7 +28,7 @@ def test_a_calibration_is_a_row_and_a_seed_a_dot(report):
     (panel,) = figure.axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["none", "sn+natsv (k=6)", "whitening", "flow"]
     assert panel.get_xlabel() == "Spearman × 100 on STS-B, test"
-    assert labels(figure) == {"here", "mean", "not calibrated"}
+    assert labels(figure) == {"here", "mean", "95% interval of the mean", "not calibrated"}
 
 
 def test_seeds_stand_beside_the_tf1_codes_and_one_baseline(report):
@@ -36,7 +36,10 @@ def test_seeds_stand_beside_the_tf1_codes_and_one_baseline(report):
     other = flow | {"this_run": flow["this_run"] | {"values_x100": [78.0]}, "original": None}
     figure = seeds_figure([flow, other])
     assert dots(figure) == [(78.0, 1), (78.46, 0), (78.51, 0), (79.0, 0), (80.0, 0), (84.0, 0)]
-    assert labels(figure) == {"here", "mean", "TF1 code", "without flow"}
+    assert labels(figure) == {"here", "mean", "95% interval of the mean", "TF1 code", "without flow"}
+    # Of 79, 80 and 84: the mean 81 and Student's 4.303 standard errors of 1.528.
+    lines = [line.get_xdata() for line in figure.axes[0].lines if line.get_label() == "95% interval of the mean"]
+    assert [list(line) for line in lines] == [pytest.approx([74.43, 87.57], abs=0.01)]
     other = other | {"baseline": flow["baseline"] | {"mean_x100": 74.0}}
     assert "without flow" not in labels(seeds_figure([flow, other]))
 
