@@ -80,6 +80,16 @@ def test_encode_applies_flow_then_low_dim(loaded, tiny_encoder_dir):
     assert reduced.embedding_size == 4
 
 
+def test_both_sides_of_the_flow_are_what_each_is_alone(sts_run, tiny_encoder_dir):
+    model = BertFlow.load(sts_run)
+    for _ in range(2):
+        u, z = model.encode_sides(SENTENCES)
+        np.testing.assert_array_equal(z, model.encode(SENTENCES))
+        np.testing.assert_array_equal(u, plain(tiny_encoder_dir, pooling="avg-last-2").encode(SENTENCES))
+        # They follow a flow that changes.
+        model.flow.trainable_variables[0].assign_add([1.0] * 32)
+
+
 @pytest.mark.parametrize("is_faster", [False, True])
 def test_bfloat16_is_near_float32_in_all_that_is_asked_of_it(loaded, sts_run, monkeypatch, is_faster):
     monkeypatch.setattr("bert_flow_tf.encoder.layer.multiplies_bfloat16", lambda variables: is_faster)
