@@ -72,8 +72,8 @@ dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
   tr { border-bottom: 1px solid var(--line); padding: .3rem 0; }
   tbody th, td { border: 0; padding: .15rem .6rem; overflow-wrap: anywhere; }
   tbody th { font-weight: 600; }
-  td { display: flex; justify-content: space-between; gap: 1rem; white-space: normal; text-align: right; }
-  td::before { content: attr(data-label); color: var(--muted); text-align: left; white-space: nowrap; }
+  td { display: flex; justify-content: flex-end; gap: .75rem; white-space: normal; text-align: right; }
+  td::before { content: attr(data-label); color: var(--muted); white-space: nowrap; margin-right: auto; }
   td:empty { display: none; }
   .plot { justify-content: flex-start; }
   .plot[tabindex] img { max-width: none; width: 36rem; }
