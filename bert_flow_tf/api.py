@@ -654,8 +654,8 @@ class BertFlow:
         """The model itself, after learning a new flow on embeddings in a folder, of which a block is in memory.
 
         `encode_dataset` of this encoder wrote them, without a flow. Every epoch takes the parts in another order, and
-        the rows of `scale.parts.BLOCK_ROWS` or a few more of them in a random order; the rest is as of `fit`. On an
-        exception the model stays as it was.
+        `scale.parts.BLOCK_ROWS` rows at a time, the last ones with up to as many more, in a random order; the rest is
+        as of `fit`. On an exception the model stays as it was.
 
         Args:
           folder: of parts and their manifest; it may be of either precision.
@@ -725,7 +725,7 @@ class BertFlow:
                 stacklevel=3,
             )
         change = change_by(flow, self._pooled(held_out)) if held_out else None
-        learned = {"sentences": rows, "steps": steps, "dtype": self.dtype, **settings}
+        learned = {"sentences": rows, "held_out": len(held_out), "steps": steps, "dtype": self.dtype, **settings}
         training = Training(settings=learned, seed=seed)
         record = msgspec.structs.replace(self.record, flow=flow_record(flow.config, training))
         self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)

@@ -75,7 +75,7 @@ def _verification() -> "Verification":
         found = {"deviations": self_check(), "failed": [], "not_run": ["the golden values are in the repository"]}
         evidence = SELF_CHECK
     return Verification(
-        made_by=made_by("verify"),
+        made_by=made_by("bert-flow verify"),
         evidence=evidence,
         deviations=[
             Checked(what=what, found=value if math.isfinite(value) else None, limit=limit)

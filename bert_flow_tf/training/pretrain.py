@@ -364,7 +364,10 @@ class _DevLosses(tf_keras.callbacks.Callback):
         # Keras calls in the strategy's scope, where an encoder cannot be traced; a thread is outside of it.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             losses = thread.submit(self._compute).result()
-        self.losses[step] = float(np.mean(losses, dtype=np.float64))
+        loss = float(np.mean(losses, dtype=np.float64))
+        if not math.isfinite(loss):
+            raise UserError(f"step {step}: found a dev loss of {loss}, expected a finite number (see learning_rate)")
+        self.losses[step] = loss
         write_json(self._path, self.losses)
         of = "" if self.run.settings.steps is None else f" of {self.run.settings.steps}"
         trained = f"loss {np.mean(self._train_losses):.4f}, " if self._train_losses else ""

@@ -162,7 +162,7 @@ def test_fit_learns_long_enough_and_says_what_changes_on_sentences_that_it_has_n
     model = plain(tiny_encoder_dir).fit([*sentences, *sentences], **options)
     settings = model.record.flow.training.settings
     # Of 240 different sentences 24 are held out, wherever they occur.
-    assert (settings["sentences"], settings["epochs"]) == (432, 23)
+    assert (settings["sentences"], settings["held_out"], settings["epochs"]) == (432, 24, 23)
     assert settings["steps"] == len(model.history_.losses) == 310
     change = model.history_.change
     assert (change.before.embeddings, change.after.embeddings) == (24, 24)

@@ -46,7 +46,8 @@ def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark)
     assert done.exit_code == status
     lines = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
     assert " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in lines["more of it"]
-    assert json.loads((tmp_path / "verification.json").read_text())["evidence"] == "tests/golden"
+    record = json.loads((tmp_path / "verification.json").read_text())
+    assert (record["evidence"], record["made_by"]["command"]) == ("tests/golden", "bert-flow verify")
     # The report begins with it.
     shown = succeeds("report", "--runs", tmp_path / "verification.json", "--out", tmp_path / "report")
     assert lines["pooling"].split() == next(line.split() for line in shown.splitlines() if line.startswith("pooling"))

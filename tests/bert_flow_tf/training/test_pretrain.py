@@ -205,6 +205,12 @@ def test_text_of_which_the_vocabulary_knows_less_than_half_is_refused(small_sour
         run(small_source, tmp_path / "new", sentences=["the Ελλη 漢"] * 9)
 
 
+def test_a_dev_loss_that_is_not_finite_ends_training(small_source, tmp_path):
+    # The weights after the first step are finite, and too large.
+    with user_error("step 1: found a dev loss of nan, expected a finite number"):
+        run(small_source, tmp_path / "new", learning_rate=1e30, num_warmup_steps=0, save_checkpoints_steps=1)
+
+
 def test_one_sentence_has_no_dev_loss_and_a_long_one_is_counted_from_the_first(small_source, tmp_path):
     said = []
     results = run(small_source, tmp_path / "one", sentences=["the cat"], report=said.append)
