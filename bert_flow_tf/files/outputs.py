@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Collection
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.remote import is_remote
+from bert_flow_tf.files.remote import refuse_address
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +76,7 @@ def output_folder(
 
 def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
     """Raises `UserError`, beginning with the flag or path, unless the nearest folder above the path is writable."""
-    if is_remote(path):
-        raise UserError(f"{flag or path}: found an address, expected a path of this machine, mounted perhaps")
+    refuse_address(path, flag or str(path))
     parents = pathlib.Path(path).absolute().parents
     folder = next((parent for parent in parents if parent.exists()), pathlib.Path("/"))
     # A try, since permissions say nothing of a disk that is full or mounted to be read only.

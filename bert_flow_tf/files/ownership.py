@@ -26,6 +26,7 @@ import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.reading import read_file
+from bert_flow_tf.files.remote import refuse_address
 
 # Seconds after which a lease that was not renewed is of a dead owner.
 LEASE = 60.0
@@ -48,6 +49,7 @@ _owned: dict[tuple[int, pathlib.Path], Owned] = {}
 
 def resolved(path: str | os.PathLike) -> pathlib.Path:
     """The absolute path, links followed; a `UserError` where there is none."""
+    refuse_address(path, str(path))
     try:
         return pathlib.Path(path).resolve()
     except RuntimeError as error:

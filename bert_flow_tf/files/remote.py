@@ -18,6 +18,12 @@ def is_remote(path: str | os.PathLike) -> bool:
     return _ADDRESS.match(os.fspath(path)) is not None
 
 
+def refuse_address(path: str | os.PathLike, name: str) -> None:
+    """Raises `UserError`, beginning with the name, for an address, where something is to be written."""
+    if is_remote(path):
+        raise UserError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
+
+
 def open_remote(address: str) -> BinaryIO:
     """The file, open for reading from any place; what goes wrong while it is read is an `OSError`.
 

@@ -19,6 +19,7 @@ from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.files.reading import read_arrays
+from bert_flow_tf.files.remote import refuse_address
 from bert_flow_tf.model.card import model_card
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
@@ -67,6 +68,7 @@ def save(bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False) ->
     Raises:
       UserError: something is there that may not be replaced, or the place cannot be written to.
     """
+    refuse_address(path, str(path))
     path = pathlib.Path(path).absolute()
     with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
         source = _write_encoder(bert_flow, folder)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder.handles import ENCODER_NAMES
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.remote import refuse_address
 from bert_flow_tf.recipe.stages import Recipe, Target
 from bert_flow_tf.runs.record import BERT_NAMES
 from bert_flow_tf.sample_data import sample_glue_dir
@@ -29,6 +30,8 @@ def read_environment(environ: Mapping[str, str], target: Target | None = None) -
     skip_nli = values.get("SKIP_NLI", "0")
     if skip_nli not in ("0", "1"):
         raise UserError(f"SKIP_NLI: found {skip_nli!r}, expected 0 or 1")
+    for folder in ("OUTPUT_PARENT_DIR", "CACHED_DIR"):
+        refuse_address(values.get(folder, ""), folder)
     output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
     glue_dir = pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir())
     cached_dir = pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data")

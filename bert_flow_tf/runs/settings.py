@@ -8,6 +8,7 @@ import pathlib
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.remote import is_remote
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
@@ -271,6 +272,12 @@ class Settings:
         """Raises `UserError` for the first flag whose value makes no sense, before any work is done."""
         for name, value in self.flags().items():
             _check_flag(FLAGS[name], value)
+        for name, path in (
+            ("output_parent_dir", self.output.output_parent_dir),
+            ("cached_dir", self.embedding.cached_dir),
+        ):
+            if path and is_remote(path):
+                raise ArgumentError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
         if self.losses.flow_loss and not self.flow.flow:
             raise ArgumentError("flow_loss: found 1 with --flow=0, expected --flow=1 (there is no flow to learn)")
         if self.flow.flow_ddi and not self.flow.flow:

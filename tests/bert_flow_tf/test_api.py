@@ -368,3 +368,12 @@ def test_a_name_that_can_be_no_models_is_refused(tmp_path, name):
 def test_options_that_do_not_fit_are_named(tiny_encoder_dir, options, message):
     with user_error(message):
         plain(tiny_encoder_dir, **options)
+
+
+def test_nothing_is_written_under_the_name_of_an_address(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.txt").write_text("w1\n")
+    for write in (model.save, model.export, lambda address: model.encode_dataset("x.txt", address)):
+        with user_error(": found an address, expected a path of this machine, mounted perhaps"):
+            write("gs://bucket/out")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]

@@ -356,6 +356,7 @@ def test_encoder_without_tf1_checkpoints_is_a_hub_handle(workplace, variables, h
         ({"SKIP_NLI": "yes"}, "SKIP_NLI: found 'yes'"),
         ({"GLUE_DIR": "nowhere"}, "nowhere/STS-B: no such folder, expected the data of STS-B (GLUE_DIR"),
         ({"CACHED_DIR": __file__}, f"CACHED_DIR: {__file__} is not a folder"),
+        ({"OUTPUT_PARENT_DIR": "gs://bucket/exp"}, "OUTPUT_PARENT_DIR: found an address"),
         *(
             ({name: "a" * 300}, "found a name that is too long")
             for name in ("GLUE_DIR", "BERT_HUB", "BERT_PREMODELS", "PREPROCESS_HUB", "INIT_CKPT", "CACHED_DIR")

@@ -72,6 +72,8 @@ def test_the_settings_name_the_file_of_predictions(changes, name):
         ({"cache_embeddings": True, "num_examples": 0, "l2_penalty": 0.1}, "--cache_embeddings: found true"),
         ({"do_senteval": True}, "--do_senteval: found true"),
         ({"eval_checkpoint_name": "../other/model.ckpt-8"}, "--eval_checkpoint_name: found ../other/model.ckpt-8"),
+        ({"output_parent_dir": "gs://bucket/runs"}, "--output_parent_dir: found an address"),
+        ({"cached_dir": "gs://bucket/cache"}, "--cached_dir: found an address"),
         ({"do_eval": False}, "found none of them, expected at least one"),
     ],
 )
