@@ -85,7 +85,7 @@ dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
   nav { display: none; }
   h2 { margin-top: 1.5rem; }
   h2, caption, summary { break-after: avoid; }
-  tr, figure { break-inside: avoid; }
+  tr, figure, section:has(.panels) { break-inside: avoid; }
   .scroll, .plot { overflow: visible; }
   .panels { grid-template-columns: repeat(3, 1fr); }
   table { font-size: .78rem; }
