@@ -668,15 +668,7 @@ class BertFlow:
         Warns after fewer than 100 steps.
         """
         _check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
-        parts = Parts(folder)
-        expected, found = self._fingerprint(None, -1), parts.manifest.model
-        if found != expected:
-            raise UserError(
-                f"{folder}: found embeddings of {found[:12]}…, expected of {expected[:12]}…, this encoder with this "
-                "pooling, length and dtype, without a flow"
-            )
-        if parts.manifest.settings.normalize_embeddings:
-            raise UserError(f"{folder}: found embeddings of norm 1, expected them as the encoder gives them")
+        parts = self.parts(folder)
         settings = flow_settings(epochs, batch_size, learning_rate, parts.rows)
 
         def learn(calibrator: "glow.FlowCalibrator") -> None:
@@ -697,6 +689,23 @@ class BertFlow:
                             break
 
         return self._learn(learn, parts.rows, flow_model_config, settings, seed, False)
+
+    def parts(self, folder: str | os.PathLike) -> Parts:
+        """The embeddings in a folder, which `encode_dataset` of this encoder wrote without a flow.
+
+        Raises:
+          UserError: parts are missing, of another encoder, pooling, length or dtype, with a flow, or of norm 1.
+        """
+        parts = Parts(folder)
+        expected, found = self._fingerprint(None, -1), parts.manifest.model
+        if found != expected:
+            raise UserError(
+                f"{folder}: found embeddings of {found[:12]}…, expected of {expected[:12]}…, this encoder with this "
+                "pooling, length and dtype, without a flow"
+            )
+        if parts.manifest.settings.normalize_embeddings:
+            raise UserError(f"{folder}: found embeddings of norm 1, expected them as the encoder gives them")
+        return parts
 
     def _learn(
         self,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from bert_flow_tf.commands.options import (
     Decorator,
@@ -33,10 +34,10 @@ _OUT_OPTIONS = [
 ]
 
 
-def _data_options(help_of_task: str, splits: Sequence[str]) -> list[Decorator]:
+def _data_options(help_of_task: str, splits: Sequence[str], *, required: bool = True) -> list[Decorator]:
     return [
         task_option(help_of_task),
-        click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders."),
+        click.option("--glue_dir", required=required, metavar="DIR", help="Folder that holds the tasks' folders."),
         click.option("--split", type=click.Choice(splits), default="dev"),
     ]
 
@@ -130,24 +131,56 @@ def words(model: ModelOptions, out: str, overwrite: bool) -> None:
 
 @analyze.command()
 @model_options()
-@with_options([*_data_options("Whose sentences to embed.", (*_SPLITS, "all")), *_OUT_OPTIONS])
-def isotropy(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: str, overwrite: bool) -> None:
+@with_options(_data_options("Whose sentences to embed.", (*_SPLITS, "all"), required=False))
+@click.option("--embeddings", metavar="DIR", help="In place of --glue_dir: what `encode --bert_hub … --out DIR` wrote.")
+@with_options(_OUT_OPTIONS)
+def isotropy(
+    model: ModelOptions,
+    task: "Task",
+    glue_dir: str | None,
+    split: str,
+    embeddings: str | None,
+    out: str,
+    overwrite: bool,
+) -> None:
     """How evenly embeddings fill their space, before and after the flow; bits per dimension.
 
     \b
     bert-flow analyze isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy
+
+    --embeddings measures parts of a folder in a random order, until these have 65,536 rows.
     """
+    import numpy as np
+
     from bert_flow_tf.data import tasks
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropic_reference
     from bert_flow_tf.evaluation.isotropy import isotropy as measure
     from bert_flow_tf.results.records import Isotropy
+    from bert_flow_tf.scale.parts import Parts
 
     folder = results_folder(out, analysis="isotropy", overwrite=overwrite)
-    data_dir = pathlib.Path(glue_dir) / task.directory
-    parts = [tasks.read_split(task, data_dir, one) for one in (_SPLITS if split == "all" else (split,))]
-    loaded = model.load()
-    u = pooled_embeddings(loaded, [s for part in parts for s in part.sentences_a + part.sentences_b], distinct=True)
+    if (glue_dir is None) == (embeddings is None):
+        found = "none" if glue_dir is None else "--embeddings, too"
+        raise UserError(f"--glue_dir: found {found}, expected the folder of a task's folder, or --embeddings=DIR")
+    for option in ("task", "split") if embeddings else ():
+        if click.get_current_context().get_parameter_source(option) != ParameterSource.DEFAULT:
+            raise UserError(f"--{option}: found no --glue_dir, expected it, the only option that it applies to")
+    if embeddings is None:
+        data_dir = pathlib.Path(str(glue_dir)) / task.directory
+        pairs = [tasks.read_split(task, data_dir, one) for one in (_SPLITS if split == "all" else (split,))]
+        loaded = model.load()
+        u = pooled_embeddings(loaded, [s for part in pairs for s in part.sentences_a + part.sentences_b], distinct=True)
+        name, place = task.name, f"sentences of {task.directory}, {split}"
+        headline = f"{len(u):,} different {place}"
+    else:
+        Parts(embeddings)
+        loaded = model.load()
+        parts = loaded.parts(embeddings)
+        u = next(parts.blocks(np.random.default_rng(0)))
+        name, split = "embeddings", embeddings
+        place = f"rows of {pathlib.Path(embeddings).resolve().name}"
+        headline = f"{len(u):,} of {parts.rows:,} {place}"
     measures = {"without flow": measure(u)}
     constant = measures["without flow"].constant_channels
     # Constant channels have no density; the flow's bits are over all of them.
@@ -158,21 +191,20 @@ def isotropy(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: 
         measures["with flow"] = measure(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))
     reference = isotropic_reference(*u.shape)
-    place = f"sentences of {task.directory}, {split}"
     title = f"{_name(model, loaded)}, {loaded.sentence_embedding_type}, {len(u):,} {place}"
     figure = plots.spectrum_figure(measures, reference, title=title)
     result = made_result(
         Isotropy,
         "analyze isotropy",
         model=loaded.record,
-        task=task.name,
+        task=name,
         split=split,
         sentences=len(u),
         measures=measures,
         reference=reference,
         bits_per_dim=bits,
     )
-    _finish(folder, result, f"{len(u):,} different {place}; {u.shape[1]} channels", figure, "spectrum")
+    _finish(folder, result, f"{headline}; {u.shape[1]} channels", figure, "spectrum")
 
 
 def _finish(

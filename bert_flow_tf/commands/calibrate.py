@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @model_options(or_instead="embeddings")
-@click.option("--embeddings", metavar="FILE.npy", help="Or embeddings made elsewhere, see above.")
+@click.option("--embeddings", metavar="FILE.npy|DIR", help="Or embeddings made elsewhere, see above.")
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
 @click.option("--methods", metavar="LIST", help="Calibrations, comma-separated.  [default: all of them]")
@@ -72,7 +72,7 @@ def calibrate(
     embeddings.
 
     --embeddings is a matrix of one row per sentence: train, dev, then test, in file order, each pair's two sentences
-    after one another.
+    after one another; or the folder that `encode --out DIR` wrote of a file of these sentences.
     """
     names = None if methods is None else [name.strip().lower() for name in methods.split(",") if name.strip()]
     path = own_file(out, overwrite=overwrite) if out else None
@@ -156,9 +156,10 @@ def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     import numpy as np
 
     from bert_flow_tf.files.reading import read_array
+    from bert_flow_tf.scale.parts import Parts
 
     expected = "one matrix of floating-point numbers"
-    matrix = read_array(path, expected, name=f"--embeddings={path}")
+    matrix = Parts(path).matrix() if os.path.isdir(path) else read_array(path, expected, name=f"--embeddings={path}")
     if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating):
         raise UserError(f"--embeddings={path}: found {matrix.dtype} {matrix.shape}, expected {expected}")
     if len(matrix) != rows:

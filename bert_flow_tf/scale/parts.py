@@ -61,6 +61,14 @@ class Parts:
         if held:
             yield np.concatenate(block)
 
+    def matrix(self) -> np.ndarray:
+        """All rows in the input's order, float32 [n, D].
+
+        Raises:
+          UserError: a part is not the one that was written.
+        """
+        return np.concatenate([self._read(name) for name in self.manifest.parts])
+
     def _read(self, name: str) -> np.ndarray:
         import pyarrow.parquet
 

@@ -4,9 +4,11 @@ import hashlib
 import json
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from scipy import stats
 
+from bert_flow_tf import BertFlow
 from bert_flow_tf.evaluation.calibration import calibration
 from glow.config import GlowConfig
 from tests.bert_flow_tf.commands.conftest import PAIRS
@@ -79,6 +81,21 @@ def test_every_row_is_fitted_on_all_splits_and_scored_on_test(npy, vectors, smal
         "pairs": PAIRS,
         "sentences_sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
     }
+
+
+def test_a_folder_of_parts_is_the_matrix_of_its_rows(tiny_encoder_dir, small_glue_dir, small_splits, tmp_path):
+    pairs = [pair for one in small_splits.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True)]
+    (tmp_path / "x.txt").write_text("".join(f"{sentence}\n" for pair in pairs for sentence in pair))
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
+    model.encode_dataset(tmp_path / "x.txt", tmp_path / "parts", shard_rows=30)
+    rows = pyarrow.parquet.read_table(tmp_path / "parts").column("embedding").to_pylist()
+    np.save(tmp_path / "rows.npy", np.array(rows, np.float32))
+    found = []
+    for name in ("parts", "rows.npy"):
+        options = ("--glue_dir", small_glue_dir, "--methods", "none,whitening", "--out", tmp_path / f"{name}.json")
+        succeeds("calibrate", "--embeddings", tmp_path / name, *options)
+        found.append([row | {"seconds": 0} for row in json.loads((tmp_path / f"{name}.json").read_text())["rows"]])
+    assert found[0] == found[1] != []
 
 
 def test_on_the_papers_pairs_table_5_stands_beside(npy, small_glue_dir, monkeypatch):
