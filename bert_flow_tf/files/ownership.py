@@ -49,7 +49,6 @@ _owned: dict[tuple[int, pathlib.Path], Owned] = {}
 
 def resolved(path: str | os.PathLike) -> pathlib.Path:
     """The absolute path, links followed; a `UserError` where there is none."""
-    refuse_address(path, str(path))
     try:
         return pathlib.Path(path).resolve()
     except RuntimeError as error:
@@ -73,6 +72,7 @@ def owned(path: str | os.PathLike, *, wait: bool = False) -> Iterator[Owned]:
     Raises:
       UserError: another process owns the place and `wait` is false, or no file can be made beside it.
     """
+    refuse_address(path, str(path))
     # Where links lead: a place has one name.
     path = resolved(path)
     key = threading.get_ident(), path

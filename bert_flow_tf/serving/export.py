@@ -16,7 +16,8 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, write_json
-from bert_flow_tf.files.ownership import owned, resolved
+from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.remote import refuse_address
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.served_model import ServedBertFlow
@@ -97,8 +98,9 @@ def export(
         1e-4 (of a channel's largest value, where that is above 1), or for bfloat16 to a cosine below 0.99. Nothing is
         left behind then.
     """
+    refuse_address(out_dir, str(out_dir))
     # As the command does: of two that export into one folder the second finds the first one's version.
-    with owned(resolved(out_dir) / MODELS_FILE, wait=True):
+    with owned(pathlib.Path(out_dir) / MODELS_FILE, wait=True):
         path = check_destination(out_dir, version, overwrite)
         edited_server_files(path.parent, path.parent.name)
         low_dim = bert_flow.low_dim if low_dim is None else low_dim

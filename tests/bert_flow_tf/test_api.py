@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 
+import fsspec
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -377,3 +378,6 @@ def test_nothing_is_written_under_the_name_of_an_address(model, tmp_path, monkey
         with user_error(": found an address, expected a path of this machine, mounted perhaps"):
             write("gs://bucket/out")
     assert [path.name for path in tmp_path.iterdir()] == ["x.txt"]
+    # To read from it is another thing.
+    fsspec.filesystem("memory").pipe_file("/texts/x.txt", b"w1\n")
+    assert [part.rows for part in model.encode_dataset("memory:///texts/x.txt", "out").parts.values()] == [1]
