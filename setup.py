@@ -83,8 +83,8 @@ setup(
         "explore": ["werkzeug>=3"],
         # For addresses as input; a file system may need its own package beside it: s3fs, gcsfs, aiohttp.
         "remote": ["fsspec"],
-        # For `bert-flow encode --workers`; no other version was tried, and early ones ask nobody for a token.
-        "scale": ["ray~=2.60.0", "pyarrow"],
+        # For `encode --workers` and `launch --ray`; no other version was tried, and early ones ask nobody for a token.
+        "scale": ["ray[train]~=2.60.0", "pyarrow"],
         "gpu": ["tensorflow[and-cuda]~=2.19.0"],
         "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist", "import-linter", "mypy"],
     },

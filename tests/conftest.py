@@ -47,23 +47,28 @@ _OPTIONAL = {
     "chromium": (shutil.which, "apt-get install chromium"),
     "curl": (shutil.which, "apt-get install curl"),
     "ray": (importlib.util.find_spec, "pip install 'bert-flow-tf[scale]'"),
+    "java": (shutil.which, "apt-get install default-jre-headless"),
+    "pyspark": (importlib.util.find_spec, "pip install pyspark"),
     "mteb": (importlib.util.find_spec, "pip install 'bert-flow-tf[mteb]'"),
 }
+
+
+_NOT_IN_CI = ("ray", "java", "pyspark")
 
 
 @pytest.fixture(scope="session")
 def require():
     """Function (name of a program or module) that gives where it is; where it is missing, the test is skipped.
 
-    With BERT_FLOW_REQUIRE_ALL=1, which `.ci/run` sets, the test fails instead, unless it needs Ray, whose tests take
-    minutes: `.ci/run` does not install it.
+    With BERT_FLOW_REQUIRE_ALL=1, which `.ci/run` sets, the test fails instead, unless it needs Ray or Spark, which
+    `.ci/run` does not install: their tests take minutes.
     """
 
     def find(name):
         look, install = _OPTIONAL[name]
         found = look(name)
         if found is None:
-            is_needed = os.environ.get("BERT_FLOW_REQUIRE_ALL") == "1" and name != "ray"
+            is_needed = os.environ.get("BERT_FLOW_REQUIRE_ALL") == "1" and name not in _NOT_IN_CI
             missing = pytest.fail if is_needed else pytest.skip
             missing(f"{name} is not installed: {install}")
         return found

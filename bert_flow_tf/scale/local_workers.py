@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import IO
 
@@ -19,9 +19,11 @@ from bert_flow_tf.errors import LostWorkerError, UserError
 from bert_flow_tf.runs.cluster import VARIABLE
 
 # Seconds that workers have to notice that another one has ended.
-_NOTICE_WITHIN = 30.0
+NOTICE_WITHIN = 15.0
+# Of a worker that failed, shown.
+LAST_LINES = 20
 # Statuses that running again does not change: a mistake, and an end that was asked for.
-_FINAL = (2, 130)
+FINAL = (2, 130)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -39,27 +41,55 @@ def train_on_workers(command: Sequence[str], workers: int, *, max_restarts: int 
       UserError: a worker other than the first has refused the command.
     """
     threads = threads or max(1, len(os.sched_getaffinity(0)) // workers)
-    environment = os.environ | {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
+    environment = os.environ | thread_variables(threads)
     for restarts in range(max_restarts + 1):
         with _Attempt(command, workers, environment) as attempt:
             statuses = attempt.wait()
         if attempt.signal and any(statuses):
             return 130 if 130 in statuses else 128 + attempt.signal
-        final = [status for status in statuses if status in _FINAL]
-        if not any(statuses) or final:
-            if statuses[0] not in _FINAL and 2 in final:
-                worker = statuses.index(2)
-                raise UserError(f"worker {worker}: {attempt.last_lines[worker][-1].removeprefix('error: ')}")
-            return max(final, default=0)
+        status = final_status(statuses, attempt.last_lines)
+        if status is not None:
+            return status
         died = attempt.first_to_fail
         for line in attempt.last_lines[died] if statuses[died] > 0 else []:
             print(line, file=sys.stderr)
-        how = f"was ended by signal {-statuses[died]}" if statuses[died] < 0 else f"ended with status {statuses[died]}"
-        if restarts < max_restarts:
-            logging.warning("worker %d %s: all workers start again, %d of %d", died, how, restarts + 1, max_restarts)
-    raise LostWorkerError(
-        f"worker {died} {how} after {max_restarts} restarts, expected no more (run the same command to go on)"
-    )
+        tell_of_restart(died, statuses[died], restarts, max_restarts)
+    raise AssertionError("the last restart raises")
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """The environment variables by which TensorFlow has that many threads."""
+    return {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
+
+
+def final_status(statuses: Sequence[int | None], last_lines: Sequence[Sequence[str]]) -> int | None:
+    """The status that all workers together end with; None where they should start again.
+
+    Raises:
+      UserError: a worker other than the first has refused the command, whose last line says why.
+    """
+    final = [status for status in statuses if status in FINAL]
+    if statuses[0] not in FINAL and 2 in final:
+        worker = statuses.index(2)
+        raise UserError(f"worker {worker}: {last_lines[worker][-1].removeprefix('error: ')}")
+    return max(final) if final else None if any(status != 0 for status in statuses) else 0
+
+
+def tell_of_restart(worker: int, status: int | None, restarts: int, max_restarts: int) -> None:
+    """Says that all workers start again after one of this status, None where it is not known, has ended.
+
+    Raises:
+      LostWorkerError: they have done so `max_restarts` times.
+    """
+    if status is None:
+        how = "was lost"
+    else:
+        how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+    if restarts >= max_restarts:
+        raise LostWorkerError(
+            f"worker {worker} {how} after {max_restarts} restarts, expected no more (run the same command to go on)"
+        )
+    logging.warning("worker %d %s: all workers start again, %d of %d", worker, how, restarts + 1, max_restarts)
 
 
 class _Attempt:
@@ -92,7 +122,7 @@ class _Attempt:
                     stderr=output,
                     # In a session of its own: what the terminal sends reaches it once, through here.
                     start_new_session=True,
-                    preexec_fn=_ends_with_its_parent,
+                    preexec_fn=at_end_of_parent(signal.SIGTERM),
                 )
             )
         return self
@@ -113,7 +143,7 @@ class _Attempt:
             failed = [i for i, process in enumerate(self._processes) if process.returncode]
             if failed and ends is None:
                 self.first_to_fail = failed[0]
-                ends = time.monotonic() + _NOTICE_WITHIN
+                ends = time.monotonic() + NOTICE_WITHIN
             if ends is not None and time.monotonic() > ends and not self.signal:
                 for process in running:
                     process.kill()
@@ -130,7 +160,7 @@ class _Attempt:
             if log is not None:
                 log.seek(0)
                 lines = log.read().decode(errors="replace").splitlines()
-            self.last_lines.append(lines[-20:])
+            self.last_lines.append(lines[-LAST_LINES:])
         return statuses
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
@@ -139,9 +169,17 @@ class _Attempt:
             process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
 
 
-def _ends_with_its_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def at_end_of_parent(number: int) -> Callable[[], None]:
+    """`preexec_fn` of a process that, on Linux, gets this signal when the thread that started it has ended."""
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+    def prepare() -> None:
+        # A thread of Ray's has signals blocked.
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, number)
+
+    return prepare
 
 
 def _free_addresses(count: int) -> list[str]:

@@ -9,7 +9,6 @@ import os
 import pathlib
 import secrets
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from typing import Any
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.ownership import make_directory, sweep
 from bert_flow_tf.scale.bulk import Embedder, Outcome, Part, Settings, ShardError, Task, embed_if_missing
+from bert_flow_tf.scale.local_workers import thread_variables
 from bert_flow_tf.scale.shards import Shard
 
 # How often a shard is tried, and how many workers in turn may die before one has loaded the model.
@@ -34,8 +34,7 @@ class _Worker:
     def __init__(self, load: Callable[[], Embedder], folder: str, settings: Settings, threads: int, cwd: str) -> None:
         os.chdir(cwd)
         # Before TensorFlow is loaded.
-        for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
-            os.environ[name] = str(threads)
+        os.environ |= thread_variables(threads)
         self._load, self._folder, self._settings = load, folder, settings
 
     def identity(self) -> tuple[str, Any]:
@@ -185,13 +184,40 @@ def on_ray(
     Raises:
       UserError: Ray is not installed, there is no such cluster, or the model cannot be loaded.
     """
+    with connected(address, cpus=workers * threads):
+        import ray
+
+        try:
+            # The workers' place, also of what they leave when they are killed.
+            make_directory(folder)
+            actor = ray.remote(num_cpus=threads, max_restarts=0)(_Worker)
+            arguments = load, os.fspath(folder), settings, threads, os.getcwd()
+            yield RayEngine(lambda: actor.remote(*arguments), workers, patience)
+        finally:
+            # Ends the workers, which else would still write.
+            ray.shutdown()
+            if os.path.isdir(folder):
+                sweep(pathlib.Path(folder))
+
+
+@contextlib.contextmanager
+def connected(address: str | None, *, cpus: int) -> Iterator[None]:
+    """A context in which Ray can be used.
+
+    Args:
+      address: as of `on_ray`.
+      cpus: of a Ray that is started here.
+
+    Raises:
+      UserError: Ray is not installed, does not start here, or there is no such cluster.
+    """
     if importlib.util.find_spec("ray") is None:
-        raise ArgumentError("workers: Ray is not installed: pip install 'bert-flow-tf[scale]'")
+        raise ArgumentError(
+            f"{'workers' if address is None else 'ray'}: Ray is not installed: pip install 'bert-flow-tf[scale]'"
+        )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray's default is 15, with which workers get next to nothing of a machine that others use.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    if address is not None:
-        _require_answer(address)
     temporary = None
     options: dict[str, Any] = {"address": address}
     if address is None:
@@ -199,18 +225,23 @@ def on_ray(
         os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         temporary = tempfile.mkdtemp(prefix="bert_flow_ray_")
         options = {
-            "num_cpus": workers * threads,
+            "num_cpus": cpus,
             "include_dashboard": False,
             "_node_ip_address": "127.0.0.1",
             "_temp_dir": temporary,
             "object_store_memory": _OBJECT_STORE,
         }
+    else:
+        # Where no cluster answers, Ray tries 20 times for 40 seconds each by default: here once, for 18.
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
+        os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "8")
     import ray
 
     try:
         try:
-            ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
-        except (OSError, RuntimeError, ray.exceptions.RayError) as error:
+            with _without_stderr():
+                ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             reason = str(error).partition("\n")[0]
             if address is None:
                 raise ArgumentError(
@@ -219,23 +250,21 @@ def on_ray(
             raise ArgumentError(
                 f"ray: found no cluster at {address} ({reason}), expected host:port of one (and its RAY_AUTH_MODE)"
             ) from error
-        # The workers' place, also of what they leave when they are killed.
-        make_directory(folder)
-        actor = ray.remote(num_cpus=threads, max_restarts=0)(_Worker)
-        arguments = load, os.fspath(folder), settings, threads, os.getcwd()
-        yield RayEngine(lambda: actor.remote(*arguments), workers, patience)
+        yield
     finally:
         ray.shutdown()
-        if os.path.isdir(folder):
-            sweep(pathlib.Path(folder))
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _require_answer(address: str) -> None:
-    """Raises `ArgumentError` unless something listens at `host:port`, for which Ray would wait minutes."""
-    host, _, port = address.rpartition(":")
+@contextlib.contextmanager
+def _without_stderr() -> Iterator[None]:
+    """A context in which native code says nothing there: Ray's does so before it raises."""
+    stderr = os.dup(2)
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"ray: found no cluster at {address} ({error}), expected host:port of one") from error
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)

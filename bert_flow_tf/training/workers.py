@@ -69,8 +69,6 @@ class Workers:
 
     def __enter__(self) -> "Workers":
         if self.cluster is not None:
-            # The others are waited for.
-            self.has_advanced()
             self._thread = threading.Thread(target=self._look_after, daemon=True)
             self._thread.start()
         return self
@@ -91,7 +89,6 @@ class Workers:
         Raises:
           UserError: they do not share the folder of `run_dir`.
         """
-        self._patience = math.inf
         if self.cluster is None:
             return
         self._strategy = strategy

@@ -173,6 +173,11 @@ COMMANDS: dict[str, Run] = {
 }
 
 
+# A flow that several workers learn.
+LAUNCHES: dict[str, Run] = {
+    f"launch_{workers}": bert_flow("launch", "--workers", str(workers), "--", *small_runs.as_flags(_FROZEN))
+    for workers in (2, 4)
+}
 # Commands that meet others in one place.
 MEETING: dict[str, Run] = COMMANDS | {
     "other_settings": _siamese(_FROZEN, flow_learning_rate=0.1),

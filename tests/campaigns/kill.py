@@ -4,9 +4,10 @@
 
 A trial kills up to six attempts: before a random write, rename or removal of Python's, at a random change in the
 folder, which TensorFlow's own writes are, or some time after one; of a recipe its own process, its worker, or
-both. Then the command must end well and leave the same names with the same contents as a run that nobody interrupted,
-but for times and the order of a SavedModel's graph, and no process. A line for each trial says what came of it. The
-kills that are counted are those of processes that had not ended.
+both; of a launch its own process or one of its workers, after which it goes on. Then the command must end well and
+leave the same names with the same contents as a run that nobody interrupted, but for times and the order of a
+SavedModel's graph, and no process. A line for each trial says what came of it. The kills that are counted are those of
+processes that had not ended.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from tests.campaigns.commands import COMMANDS, Run
+from tests.campaigns.commands import COMMANDS, LAUNCHES, Run
 from tests.campaigns.processes import (
     WHOM,
     Forked,
@@ -34,8 +35,10 @@ from tests.campaigns.processes import (
     work,
 )
 
+_COMMANDS = COMMANDS | LAUNCHES
 _KINDS = ("write", "change", "time")
 _WITH_WORKER = ("recipe", "effect", "reproduce", "nli_stages")
+_RESTARTS = re.compile(r"was ended by signal 9: all workers start again")
 _DONE = re.compile(r"found a finished run of these settings|: exists, expected a new (file|folder)")
 _IN_USE = re.compile(r"process \d+ on \S+ \(since .+\) is using it")
 
@@ -56,8 +59,8 @@ def kill(run: Run, folder: pathlib.Path, rng: random.Random, kind: str, whom: st
                 time.sleep(rng.uniform(0, 3 * whole.seconds / whole.changes))
             process.kill(whom)
             status = process.end()
-    # A recipe says so of a worker that was killed.
-    if status not in (-signal.SIGKILL, 128 + signal.SIGKILL):
+    # A recipe and a launch say so of a worker that was killed.
+    if status not in (-signal.SIGKILL, 128 + signal.SIGKILL) and not _RESTARTS.search(process.said()):
         return ""
     return f"{kind} {place}{'' if whom == 'both' else f' of the {whom}'}"
 
@@ -99,7 +102,7 @@ def main(argv: Sequence[str] | None = None, start: pathlib.Path | None = None) -
     parser.add_argument(
         "--at", nargs="+", choices=_KINDS, default=_KINDS, help="where; `write` alone depends on no clock"
     )
-    parser.add_argument("--only", nargs="+", choices=sorted(COMMANDS), default=list(COMMANDS))
+    parser.add_argument("--only", nargs="+", choices=sorted(_COMMANDS), default=list(_COMMANDS))
     arguments = parser.parse_args(argv)
     rng = random.Random(arguments.seed)
     kills, violations = collections.Counter(), collections.Counter()
@@ -110,9 +113,12 @@ def main(argv: Sequence[str] | None = None, start: pathlib.Path | None = None) -
             # The one with the fewest so far, the slower of them less often.
             name = min(arguments.only, key=lambda name: kills[name] and kills[name] * measured[name].seconds ** 0.5)
             if name not in measured:
-                measured[name] = Uninterrupted(COMMANDS[name], start)
-            whom = WHOM if name in _WITH_WORKER else ("both",)
-            places, violation = trial(COMMANDS[name], start, measured[name], rng, arguments.at, whom)
+                measured[name] = Uninterrupted(_COMMANDS[name], start)
+            whom, kinds = WHOM if name in _WITH_WORKER else ("both",), arguments.at
+            if name in LAUNCHES:
+                # What its workers write is not counted here.
+                whom, kinds = ("parent", "started", "started"), ("change", "time")
+            places, violation = trial(_COMMANDS[name], start, measured[name], rng, kinds, whom)
             kills[name] += len(places)
             violations[name] += bool(violation)
             print(

@@ -13,6 +13,7 @@ import json
 import mmap
 import os
 import pathlib
+import random
 import re
 import resource
 import select
@@ -108,9 +109,12 @@ class Forked:
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def kill(self, whom: str) -> None:
-        """Sends SIGKILL to the process, to the worker that it waits for, if any, or to both."""
+        """Sends SIGKILL to the process, to the worker that it waits for, if any, to both, or to one that it started."""
         worker = self._shared[1]
-        victims = {"parent": [self.pid], "child": [worker or self.pid], "both": [worker, self.pid]}[whom]
+        victims = {"parent": [self.pid], "child": [worker or self.pid], "both": [worker, self.pid]}.get(whom)
+        if victims is None:
+            started = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            victims = [int(random.choice(started or ["0"]))]
         # This one last.
         for pid in sorted(filter(None, victims), key=lambda pid: pid == os.getpid()):
             with contextlib.suppress(ProcessLookupError):

@@ -1,6 +1,7 @@
 """`bert-flow launch`: workers that are killed start again and end in the same bits."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -101,3 +102,53 @@ def test_a_launch_that_was_ended_and_lost_workers_ends_in_the_same_bits(tmp_path
 
 def test_a_launch_that_would_begin_again_with_every_restart_is_refused():
     assert "--overwrite" in refused("launch", "--workers", 2, "--", "--task_name=STS-B", "--overwrite")
+
+
+def test_a_worker_that_stops_is_given_up_and_restarts_are_counted(tmp_path, small_encoder_dir):
+    values = small_runs.flow_values(tmp_path, small_encoder_dir, num_train_epochs=1e5, save_checkpoints_steps=15)
+    run_dir = tmp_path / "out" / "run"
+    command = documented(values, "run")
+    at = command.index("--workers")
+    launcher = start([*command[:at], "--max_restarts", "1", *command[at:]])
+    wait_for_step(run_dir, 15, launcher)
+    first = workers_of(launcher)
+    os.kill(first[1], signal.SIGSTOP)
+    begun = time.monotonic()
+    while {*first} & {*workers_of(launcher)}:
+        time.sleep(0.1)
+    # 15 s until the other one ends, and as many for the launcher.
+    assert time.monotonic() - begun < 40
+    wait_for_step(run_dir, last_step(run_dir) + 15, launcher)
+    os.kill(workers_of(launcher)[0], signal.SIGKILL)
+    status, stderr = small_runs.finish(launcher)
+    assert status == 75 and "all workers start again, 1 of 1" in stderr, stderr
+    last = "worker 0 was ended by signal 9 after 1 restarts, expected no more (run the same command to go on)"
+    assert stderr.splitlines()[-1] == f"error: {last}"
+
+
+def test_a_worker_that_dies_before_all_are_there_is_noticed_in_15_seconds(tmp_path, small_encoder_dir):
+    launcher = start(documented(small_runs.flow_values(tmp_path, small_encoder_dir), "run"))
+    while len(found := workers_of(launcher)) < 2:
+        assert launcher.poll() is None
+        time.sleep(0.01)
+    os.kill(found[1], signal.SIGKILL)
+    begun = time.monotonic()
+    while {*found} & {*workers_of(launcher)}:
+        time.sleep(0.05)
+    assert time.monotonic() - begun < 17
+    status, stderr = small_runs.finish(launcher)
+    assert status == 0 and "worker 1 was ended by signal 9: all workers start again, 1 of 3" in stderr, stderr
+
+
+def test_a_run_goes_on_with_another_number_of_workers(tmp_path, stateful_encoder_dir, caplog):
+    values = small_runs.flow_values(tmp_path, stateful_encoder_dir, num_train_epochs=60.0, save_checkpoints_steps=15)
+    run_dir = tmp_path / "out" / "run"
+    launcher = start(documented(values, "run"))
+    wait_for_step(run_dir, 15, launcher)
+    launcher.send_signal(signal.SIGTERM)
+    status, stderr = small_runs.finish(launcher)
+    assert status == 130 and 15 <= last_step(run_dir) < 180, stderr
+    small_runs.run(values, exp_name="run")
+    assert "was saved by another number of replicas: from here on dropout has new masks" in caplog.text
+    assert last_step(run_dir) == 180
+    assert json.loads((run_dir / "train_results.json").read_text())["replicas"] == 1

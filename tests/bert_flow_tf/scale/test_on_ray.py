@@ -5,13 +5,14 @@ import json
 import os
 import pathlib
 import signal
-import subprocess
-import sys
+import socket
+import threading
 import time
 
 import pytest
 
 from bert_flow_tf import BertFlow
+from tests.bert_flow_tf.scale.ray_cluster import descendants, workers
 from tests.refusals import refusal, refused
 
 # The functions that are pickled are in modules, as BertFlow's is.
@@ -74,23 +75,6 @@ def _files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def _descendants(pid):
-    """Processes below this one: dict of number to command line."""
-    parents, commands = {}, {}
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            commands[int(path.name)] = (path / "cmdline").read_bytes().decode()
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return {child: commands.get(child, "") for child in found - {pid}}
-
-
-def _workers(pid):
-    return sorted(child for child, command in _descendants(pid).items() if command.startswith("ray::_Worker"))
-
-
 def _wait(condition, process=None):
     for _ in range(4000):
         if condition():
@@ -98,24 +82,6 @@ def _wait(condition, process=None):
         assert process is None or process.poll() is None, process.communicate()
         time.sleep(0.05)
     raise TimeoutError
-
-
-@pytest.fixture
-def start():
-    """Function (arguments of Python, variables) that starts a process, which has ended when the test has."""
-    started = []
-
-    def run(*arguments, **variables):
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables
-        command = [sys.executable, *map(str, arguments)]
-        pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
-        started.append(subprocess.Popen(command, env=environment, **pipes, text=True))
-        return started[-1]
-
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture
@@ -140,7 +106,7 @@ def test_shards_of_a_killed_and_of_a_stalled_worker_go_to_others(
     out = tmp_path / "out"
     process = driver(tiny_encoder_dir, f"{tmp_path}/*.jsonl", out, 10, 2, 2.0)
     _wait(lambda: _parts(out) > 10, process)
-    killed, stopped = _workers(process.pid)
+    killed, stopped = workers(process.pid)
     os.kill(killed, signal.SIGKILL)
     os.kill(stopped, signal.SIGSTOP)
     _, said = process.communicate(timeout=300)
@@ -174,8 +140,8 @@ def test_a_command_that_is_killed_or_interrupted_leaves_no_process_and_goes_on(
         process = start(*command)
         _wait(lambda before=before: _parts(out) > before + 20, process)
         # Of a killed driver, two of Ray's own processes take a minute or two to end.
-        others = _workers(process.pid) if number == signal.SIGKILL else _descendants(process.pid)
-        assert len(_workers(process.pid)) == 2
+        others = workers(process.pid) if number == signal.SIGKILL else descendants(process.pid)
+        assert len(workers(process.pid)) == 2
         process.send_signal(number)
         process.communicate(timeout=300)
         assert process.returncode == status
@@ -189,13 +155,51 @@ def test_a_command_that_is_killed_or_interrupted_leaves_no_process_and_goes_on(
     assert _files(out) == expected
 
 
-def test_a_cluster_that_does_not_answer_is_one_line(require, start, tiny_encoder_dir, texts, tmp_path):
-    require("ray")
-    command = ("-m", "bert_flow_tf.cli", "encode", "--bert_hub", tiny_encoder_dir, "--input", texts / "a.jsonl")
-    process = start(*command, "--out", tmp_path / "out", "--workers", 1, "--ray", "127.0.0.1:1")
+def test_a_cluster_is_found_and_its_token_is_needed(start, cluster, tiny_encoder_dir, texts, expected, tmp_path):
+    address, variables = cluster
+    command = (
+        "-m",
+        "bert_flow_tf.cli",
+        "encode",
+        "--bert_hub",
+        tiny_encoder_dir,
+        "--max_seq_length",
+        8,
+        "--workers",
+        2,
+    )
+    command = (*command, "--ray", address, "--input", f"{texts}/*.jsonl", "--out", tmp_path / "out", "--shard_rows", 10)
+    process = start(*command, **variables | {"RAY_AUTH_TOKEN": "1" * 64})
     _, said = process.communicate(timeout=300)
-    refusal(process.returncode, said, "--ray: found no cluster at 127.0.0.1:1")
+    refusal(process.returncode, said, f"--ray: found no cluster at {address} (", "RAY_AUTH_MODE")
     assert list(tmp_path.iterdir()) == []
+    process = start(*command, **variables)
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert _files(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize("answer", [None, b"HTTP/1.1 200 OK\r\n\r\n"])
+def test_a_port_that_is_not_rays_is_one_line_soon(require, start, answer, tiny_encoder_dir, texts, tmp_path):
+    require("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1] if answer else 1
+        threading.Thread(target=_answer, args=(server, answer), daemon=True).start()
+        encode = ("encode", "--bert_hub", tiny_encoder_dir, "--input", texts / "a.jsonl", "--out", tmp_path / "out")
+        for command in (encode, ("launch", "--task_name=STS-B")):
+            begun = time.monotonic()
+            process = start("-m", "bert_flow_tf.cli", *command, "--workers", 1, "--ray", f"127.0.0.1:{port}")
+            _, said = process.communicate(timeout=300)
+            refusal(process.returncode, said, f"--ray: found no cluster at 127.0.0.1:{port} (")
+            assert time.monotonic() - begun < 40
+    assert list(tmp_path.iterdir()) == []
+
+
+def _answer(server, answer):
+    with contextlib.suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            connection.sendall(answer)
 
 
 def test_a_ray_that_does_not_start_is_one_line(require, start, tmp_path):

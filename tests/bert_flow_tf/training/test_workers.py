@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -22,8 +24,9 @@ def test_rows_of_workers_are_all_of_a_batch():
 
 
 def test_workers_train_what_one_process_trains(tmp_path, small_encoder_dir):
-    # Encoder and flow, with dropout and a batch that does not divide.
+    # Encoder and flow, which begins with the data's scale, with dropout and a batch that does not divide.
     changes = {"num_examples": 6, "train_batch_size": 9, "num_train_epochs": 3.0, "early_stopping": True}
+    changes |= {"flow_ddi": True}
     values = small_runs.flow_values(tmp_path, small_encoder_dir, do_eval=True, do_predict=True) | changes
     workers = small_runs.start_workers([small_runs.as_flags(values, exp_name="together")] * 2)
     alone = small_runs.run(values, exp_name="alone")
@@ -48,6 +51,31 @@ def test_workers_train_what_one_process_trains(tmp_path, small_encoder_dir):
     assert {path.name.partition("events")[0] for path in together.iterdir()} == {
         path.name.partition("events")[0] for path in alone.iterdir()
     }
+
+
+_WAITS = """
+import time
+from bert_flow_tf.runs.cluster import Cluster
+from bert_flow_tf.training.workers import Workers
+
+with Workers(Cluster(("a:1", "b:1"), ("", ""), 0), timeout=4) as workers:
+    workers.has_advanced()
+    time.sleep(3)
+    workers.has_advanced()
+    time.sleep(3)
+    workers.may_take_its_time()
+    time.sleep(8)
+    print("it may take its time", flush=True)
+    workers.has_advanced()
+    time.sleep(60)
+"""
+
+
+def test_a_worker_that_does_not_get_on_ends():
+    done = subprocess.run([sys.executable, "-c", _WAITS], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 75, done.stderr
+    assert done.stdout == "it may take its time\n"
+    assert done.stderr.splitlines()[-1] == "error: found no step in 4 seconds, expected one (--worker_timeout)"
 
 
 def test_workers_without_a_common_folder_say_so(tmp_path, small_encoder_dir):
