@@ -20,7 +20,7 @@ from bert_flow_tf.scale.bulk import Embedder, Outcome, Part, Settings, ShardErro
 from bert_flow_tf.scale.local_workers import thread_variables
 from bert_flow_tf.scale.shards import Shard
 
-# How often a shard is tried, and how many workers in turn may die before one has loaded the model.
+# How often a shard is tried, and how often all workers may die before one has loaded the model: with a node, all do.
 _ATTEMPTS = 3
 # A shard whose worker was taken for stalled may be a longer one.
 _MORE_PATIENCE = 4
@@ -67,7 +67,7 @@ class RayEngine:
     """
 
     def __init__(self, start: Callable[[], Any], workers: int, patience: float) -> None:
-        self._start, self._patience = start, patience
+        self._start, self._workers, self._patience = start, workers, patience
         self._longest = 0.0
         self._deaths = 0
         self._idle: list[Any] = []
@@ -139,7 +139,7 @@ class RayEngine:
         self._add_worker()
         if task is None:
             self._deaths += 1
-            if self._deaths >= _ATTEMPTS:
+            if self._deaths >= _ATTEMPTS * self._workers:
                 raise UserError(
                     f"workers: {self._deaths} died before they had loaded the model, expected memory for it ({reason})"
                 )
