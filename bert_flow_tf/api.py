@@ -277,6 +277,12 @@ class BertFlow:
             f"max_seq_length={self.max_seq_length}, dtype={self.dtype!r}): {self.embedding_size} channels, {flow}"
         )
 
+    def __copy__(self) -> "BertFlow":
+        """Another one of the same encoder, flow and settings, which are not copied."""
+        copied = object.__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
     def __reduce__(self) -> tuple[Callable[..., "BertFlow"], tuple[Any, ...]]:
         """Pickled, it is the archive of the folder that `save` writes."""
         with tempfile.TemporaryDirectory() as workspace:
