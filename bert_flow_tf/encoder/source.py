@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import tarfile
+import urllib.error
 import urllib.request
 from typing import Any
 
@@ -213,7 +214,7 @@ def _downloaded(handle: str, cache: pathlib.Path) -> pathlib.Path:
 
     kept_in = pathlib.Path(tfhub_cache_dir() or cache) / place.name
     if handle.startswith(("http://", "https://")) and not kept_in.exists():
-        say_download(handle, _download_size(handle), kept_in)
+        _say_download(handle, kept_in)
     is_own = "://" in handle and tfhub_cache_dir() == str(cache)
     if is_own and (not place.exists() or (left() and os.access(cache, os.W_OK))):
         # Nobody else writes to this cache: what is left is a killed process's, and TensorFlow Hub would wait for it.
@@ -230,15 +231,20 @@ def _downloaded(handle: str, cache: pathlib.Path) -> pathlib.Path:
     return pathlib.Path(hub.resolve(handle))
 
 
-def _download_size(handle: str) -> int | None:
-    """Bytes of the archive that TensorFlow Hub downloads; None where the server does not say."""
-    # As TensorFlow Hub asks for it, which tells what goes wrong.
+def _say_download(handle: str, place: pathlib.Path) -> None:
+    """Says what TensorFlow Hub is about to download, and how much; of a server that does not answer it tells itself."""
+    size = None
     try:
+        # As TensorFlow Hub asks for the archive.
         request = urllib.request.Request(f"{handle}?tf-hub-format=compressed", method="HEAD")
         with urllib.request.urlopen(request, timeout=_SIZE_TIMEOUT) as answer:
-            return int(answer.headers["Content-Length"])
-    except (OSError, TypeError, ValueError, http.client.HTTPException):
-        return None
+            size = int(answer.headers["Content-Length"])
+    except (urllib.error.HTTPError, TypeError, ValueError, http.client.HTTPException):
+        # It answers, and does not say how large it is.
+        pass
+    except OSError:
+        return
+    say_download(handle, size, place)
 
 
 def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:

@@ -135,6 +135,12 @@ def test_a_copy_and_a_pickled_model_are_the_same_model(model, tmp_path):
     np.testing.assert_array_equal(saved.encode("the cat"), model.encode("the cat"))
 
 
+def test_a_shallow_copy_is_of_the_same_encoder(model):
+    copied = copy.copy(model)
+    copied.max_seq_length = 5
+    assert copied.encoder is model.encoder and model.max_seq_length == 12
+
+
 def test_what_it_is_can_be_read(model):
     said = r"BertFlow\('.+_transformer', pooling='avg', max_seq_length=12, dtype='float32'\): 16 channels, no flow"
     assert re.fullmatch(said, repr(model))

@@ -204,7 +204,8 @@ def _report(folder: Folder) -> Any:
     report = collect(sources, "title", None)
     parts, lead = sections.sections(report), sections.lead(report)
     plots = dict.fromkeys(report["figures"], b"<svg/>")
-    page.html_page("title", lead, parts, plots | analysis_plots(sources), report["figures"])
+    plots |= analysis_plots(sources)
+    page.html_page("title", lead, parts, plots, report["figures"], report["alternatives"])
     page.markdown_page("title", lead, parts)
     return report
 
