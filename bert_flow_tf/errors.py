@@ -88,7 +88,7 @@ def nearest_file(path: str | os.PathLike) -> str:
 
 
 def _closest(name: str, known: Iterable[str]) -> str | None:
-    by_letters = {one.lower(): one for one in known}
+    by_letters = {one.lower(): one for one in known if one != name}
     found = difflib.get_close_matches(name.lower(), by_letters, n=1)
     return by_letters[found[0]] if found else None
 

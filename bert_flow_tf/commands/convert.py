@@ -69,7 +69,7 @@ def convert(
         raise UserError("--sentence_embedding_type: missing, expected that of the run which wrote --tf1_flow")
     if run and cased is not None:
         raise UserError("--cased/--uncased: expected neither with --run, whose encoder knows its vocabulary")
-    check_checkpoint(given[0], sources[given[0]] or "", "what is to be converted")
+    check_checkpoint(given[0], sources[given[0]] or "", "the checkpoint or folder to convert")
     kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
     own_folder(out, kind, overwrite=overwrite)
     if huggingface:

@@ -196,8 +196,8 @@ def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tup
         ) from error
     if not (path / "saved_model.pb").is_file():
         raise ArgumentError(
-            f"{argument}={handle}: found no saved_model.pb in {path}, expected a SavedModel, an encoder folder or a "
-            "TF-Hub handle"
+            f"{argument}={handle}: found no saved_model.pb in {path}, expected a SavedModel, an encoder folder, a "
+            "TF-Hub handle, or the folder of a Hugging Face model or of a TF1 checkpoint"
         )
     return handle, path
 

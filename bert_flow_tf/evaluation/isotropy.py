@@ -45,8 +45,8 @@ class Isotropy:
     participation_ratio: float
     effective_rank: float
     partition_ratio: float
-    spectrum: list[float]
-    centred_spectrum: list[float]
+    spectrum: list[float] = dataclasses.field(repr=False)
+    centred_spectrum: list[float] = dataclasses.field(repr=False)
 
 
 def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
