@@ -6,9 +6,9 @@ import os
 import pathlib
 import shutil
 import sys
-import tarfile
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -287,7 +287,7 @@ class BertFlow:
         """Pickled, it is the archive of the folder that `save` writes."""
         with tempfile.TemporaryDirectory() as workspace:
             folder = self.save(pathlib.Path(workspace) / "model")
-            archive = shutil.make_archive(f"{workspace}/model", "tar", folder)
+            archive = shutil.make_archive(f"{workspace}/model", "zip", folder)
             content = pathlib.Path(archive).read_bytes()
         return _unpickled, (content, self.dtype, self.prompts, self.similarity_fn_name)
 
@@ -837,8 +837,8 @@ def _check_dtype(dtype: str) -> None:
 def _unpickled(content: bytes, dtype: str, prompts: dict[str, str], similarity_fn_name: str) -> BertFlow:
     # Its files are copied where it is saved again; they go with it.
     folder = tempfile.TemporaryDirectory()
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(folder.name, filter="data")
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        archive.extractall(folder.name)
     model = BertFlow.from_pretrained(folder.name, dtype=dtype)
     model._folder = folder
     model.prompts, model.similarity_fn_name = prompts, similarity_fn_name

@@ -91,7 +91,8 @@ def test_a_sentence_is_typed_and_its_neighbours_stand_on_both_sides_of_the_flow(
         )
         assert rows == [[distinct[i], f"{cosines[i]:.2f}".replace("-", "−")] for i in nearest]
     assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.log == []
+    # Chromium's, where the test has typed before the page put the cursor into its field.
+    assert [line for line in browser.log if not line.startswith("Autofocus processing was blocked")] == []
     tops = browser.run("[...document.querySelectorAll('.sides > div')].map(one => one.getBoundingClientRect().top)")
     assert (tops[0] == tops[1]) == (width > 1000)
 
