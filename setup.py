@@ -26,7 +26,7 @@ setup(
     version=version(),
     description="BERT-flow for TensorFlow 2: sentence embeddings calibrated by a normalizing flow",
     author="bert_flow_tf contributors",
-    license="Apache-2.0",
+    license_expression="Apache-2.0",
     license_files=["LICENSE"],
     keywords=["BERT", "BERT-flow", "sentence embeddings", "normalizing flow", "Glow", "TensorFlow"],
     classifiers=[

@@ -50,6 +50,8 @@ _OPTIONAL = {
     "java": (shutil.which, "apt-get install default-jre-headless"),
     "pyspark": (importlib.util.find_spec, "pip install pyspark"),
     "mteb": (importlib.util.find_spec, "pip install 'bert-flow-tf[mteb]'"),
+    "build": (importlib.util.find_spec, "pip install build"),
+    "twine": (importlib.util.find_spec, "pip install twine"),
 }
 
 

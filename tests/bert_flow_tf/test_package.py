@@ -1,5 +1,7 @@
 """The package loads in a moment, its version stands in one place, and its wheel holds what it needs."""
 
+import ast
+import importlib.metadata
 import os
 import pathlib
 import re
@@ -8,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 import zipfile
 
@@ -115,36 +118,81 @@ def test_shell_completes_commands():
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel of the repository, built offline from a copy without what earlier builds left."""
+def source(tmp_path_factory):
+    """A copy of the repository without what earlier builds left."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in ("bert_flow_tf", "glow", "tools"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "tests").mkdir()
     (copy / "tests" / "__init__.py").touch()
+    (copy / "tests" / "test_docs.py").touch()
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(source, tmp_path_factory):
+    """The wheel, built offline."""
+    folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "--wheel-dir", copy / "dist", copy], check=True, capture_output=True)
-    return next((copy / "dist").glob("*.whl"))
+    subprocess.run([*command, "--wheel-dir", folder, source], check=True, capture_output=True)
+    return next(folder.glob("*.whl"))
+
+
+def package_files(root):
+    """Names of the packages' files below a folder."""
+    found = [path for name in ("bert_flow_tf", "glow") for path in (root / name).rglob("*") if path.is_file()]
+    return {str(path.relative_to(root)) for path in found if path.parent.name != "__pycache__"}
+
+
+def metadata(wheel):
+    """The text of a wheel's METADATA."""
+    path = f"bert_flow_tf-{bert_flow_tf.__version__}.dist-info/METADATA"
+    return zipfile.ZipFile(wheel).read(path).decode()
 
 
 def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    packages = {"bert_flow_tf", "glow", f"bert_flow_tf-{bert_flow_tf.__version__}.dist-info"}
-    assert {name.partition("/")[0] for name in names} == packages
-    data = [*ROOT.glob("glow/configs/*.json"), *ROOT.glob("bert_flow_tf/paper/*.json"), *ROOT.glob("*/py.typed")]
-    data += [path for path in (ROOT / "bert_flow_tf/sample_data/glue").rglob("*") if path.is_file()]
-    assert len(data) > 15
-    assert {str(path.relative_to(ROOT)) for path in data} <= names
+    written = f"bert_flow_tf-{bert_flow_tf.__version__}.dist-info/"
+    assert {name for name in names if not name.startswith(written)} == package_files(ROOT)
+
+
+def test_the_archives_are_fit_for_the_package_index(source, wheel, require, tmp_path):
+    for name in ("build", "twine"):
+        require(name)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, source]
+    subprocess.run(command, check=True, capture_output=True)
+    (sdist,), (rebuilt,) = tmp_path.glob("*.tar.gz"), tmp_path.glob("*.whl")
+    # The second wheel is made from the sdist alone.
+    assert zipfile.ZipFile(rebuilt).namelist() == zipfile.ZipFile(wheel).namelist()
+    with tarfile.open(sdist) as archive:
+        assert not [name for name in archive.getnames() if "/tests" in name]
+    command = [sys.executable, "-m", "twine", "check", "--strict", sdist, rebuilt]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout
+
+
+def test_what_is_imported_is_declared(wheel):
+    imported = set()
+    for name in package_files(ROOT):
+        nodes = ast.walk(ast.parse((ROOT / name).read_bytes())) if name.endswith(".py") else ()
+        for node in nodes:
+            found = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            found += [node.module] if isinstance(node, ast.ImportFrom) else []
+            imported |= {one.partition(".")[0] for one in found}
+    # The last three come with TensorFlow and its serving API.
+    imported -= {*sys.stdlib_module_names, "bert_flow_tf", "glow", "numpy", "google", "grpc"}
+    declared = {name.lower() for name in re.findall(r"^Requires-Dist: ([\w-]+)", metadata(wheel), re.MULTILINE)}
+    distributions = importlib.metadata.packages_distributions()
+    names = {one: {of.lower().replace("_", "-") for of in distributions.get(one, [one])} for one in imported}
+    assert [one for one, of in names.items() if not of & declared] == []
 
 
 def test_the_wheel_says_what_it_is(wheel):
-    folder = f"bert_flow_tf-{bert_flow_tf.__version__}.dist-info"
-    with zipfile.ZipFile(wheel) as archive:
-        said, _, readme = archive.read(f"{folder}/METADATA").decode().partition("\n\n")
-        assert any(name.endswith("/LICENSE") for name in archive.namelist())
-    for line in ("Author: bert_flow_tf contributors", "License: Apache-2.0", "Classifier: Typing :: Typed"):
+    said, _, readme = metadata(wheel).partition("\n\n")
+    assert any(name.endswith("/LICENSE") for name in zipfile.ZipFile(wheel).namelist())
+    for line in ("Author: bert_flow_tf contributors", "License-Expression: Apache-2.0", "Classifier: Typing :: Typed"):
         assert line in said.splitlines()
     # On the package index nothing is beside it.
     assert re.findall(r"\]\((?!https?://)", readme) == [] and "calibrate your own sentences" in readme
@@ -152,15 +200,18 @@ def test_the_wheel_says_what_it_is(wheel):
     assert f"\n## {bert_flow_tf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_installed_wheels_command_runs(wheel, tmp_path):
+def test_the_installed_wheels_commands_run(wheel, tmp_path):
     target = tmp_path / "installed"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", target, wheel]
     subprocess.run(command, check=True, capture_output=True)
     run = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(target)}, "capture_output": True, "text": True}
-    script = [sys.executable, target / "bin" / "bert-flow"]
-    done = subprocess.run([*script, "--version"], **run)
+    done = subprocess.run([sys.executable, target / "bin" / "bert-flow", "--version"], **run)
     assert (done.returncode, done.stdout) == (0, f"bert-flow, version {bert_flow_tf.__version__}\n"), done.stderr
-    done = subprocess.run([*script, "similarity", "--help"], **run)
-    assert done.returncode == 0 and "bert-flow similarity --model my_model" in done.stdout, done.stderr
-    found = subprocess.run([sys.executable, "-c", "import bert_flow_tf; print(bert_flow_tf.__file__)"], **run).stdout
-    assert found == f"{target}/bert_flow_tf/__init__.py\n"
+    # All others in one process.
+    code = (
+        "from bert_flow_tf import cli; statuses = {cli.run_command([name, '--help']) for name in cli._COMMANDS}; "
+        "print(statuses, cli.__file__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], **run)
+    assert done.stdout.endswith(f"\n{{0}} {target}/bert_flow_tf/cli.py\n"), done.stderr
+    assert "bert-flow similarity --model my_model" in done.stdout
