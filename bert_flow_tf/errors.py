@@ -12,8 +12,10 @@ import importlib.util
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -211,6 +213,21 @@ def plain_interrupts() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Lets SIGTERM interrupt as Ctrl-C does, where nobody handles it: what is half written is removed, in one line."""
+    is_free = (
+        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if is_free:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if is_free:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
 def refusing_unusable_names() -> Iterator[None]:
     """Turns what Python raises for a name that no file can have, or that this user may not use, into a `UserError`."""
     try:
@@ -241,7 +258,7 @@ def _refusing_full_output() -> Iterator[None]:
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     """What `run(*arguments)` returns, 0 for None; a `UserError`'s status after its line, 2; 130 if interrupted."""
     try:
-        with plain_interrupts(), refusing_unusable_names(), _refusing_full_output():
+        with _interrupted_by_sigterm(), plain_interrupts(), refusing_unusable_names(), _refusing_full_output():
             return run(*arguments) or 0
     except UserError as error:
         print(f"error: {command_line_message(error)}", file=sys.stderr)

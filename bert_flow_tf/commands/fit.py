@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from bert_flow_tf.evaluation.change import Change
 
 _POSITIVE = Number(0, min_open=True)
+# Held-out sentences. A mean cosine over fewer moves by a tenth from draw to draw.
+_FEW = 100
 
 
 def change_table(change: "Change") -> Table:
@@ -37,11 +39,15 @@ def change_table(change: "Change") -> Table:
         ["effective rank", number(before.effective_rank, 1), number(after.effective_rank, 1)],
         ["bits per dimension", number(change.gaussian_bits_per_dim), number(change.flow_bits_per_dim)],
     ]
-    notes = ["Bits: of the embeddings, under a Gaussian with diagonal covariance and under the flow."]
+    notes = [
+        "Bits: of the embeddings, under a Gaussian with diagonal covariance and under the flow.",
+        "All of these describe the space. Whether similarities are better, bert-flow evaluate says, on scored pairs.",
+    ]
+    if before.embeddings < _FEW:
+        notes.append(f"Fewer than {_FEW} sentences were held out: the next ones may give other figures.")
     if not change.is_worth_it:
         notes.append(
-            "These embeddings lie in no cone: a flow has little to undo, and cosines may be better without it "
-            "(bert-flow evaluate shows it where there are scores)."
+            "These embeddings lie in no cone: a flow has little to undo, and cosines may be better without it."
         )
     columns = (f"{before.embeddings:,} sentences that were held out", "before", "with the flow")
     return Table(columns, rows, notes=notes)

@@ -89,6 +89,8 @@ def _verification() -> "Verification":
 def _golden() -> dict:
     """What the golden tests find: `deviations`, lists of what, value and limit, and in words what `failed` and was
     `not_run`."""
+    if sys.stderr.isatty():
+        click.echo(f"computing the values of {_GOLDEN} again: a minute or two", err=True)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "deviations.json")
         environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONDONTWRITEBYTECODE": "1"}

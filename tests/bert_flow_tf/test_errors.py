@@ -1,6 +1,7 @@
 """A command line's end: its status, and one line for what a user can mend."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -109,7 +110,10 @@ def test_an_interruption_is_status_130_and_another_error_is_raised(capsys):
     assert exit_status(run, KeyboardInterrupt()) == 130
     # In the middle of an import, say.
     assert exit_status(lambda: type("New", (), {"attribute": _Interrupts()})) == 130
-    assert capsys.readouterr().err == "interrupted\n" * 2
+    # And by SIGTERM, which ends a process without a word before and after.
+    assert exit_status(signal.raise_signal, signal.SIGTERM) == 130
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert capsys.readouterr().err == "interrupted\n" * 3
     for error in (ZeroDivisionError(), RuntimeError(), OSError()):
         with pytest.raises(type(error)):
             exit_status(run, error)

@@ -52,6 +52,7 @@ def test_fit_prints_what_changes_on_sentences_that_it_holds_out(fit_arguments, t
         "effective rank",
         "bits per dimension",
     ]
+    assert any("Fewer than 100 sentences were held out" in line for line in said)
     assert said[-1] == f"model written: {out} (240 sentences, 28 steps)"
 
 

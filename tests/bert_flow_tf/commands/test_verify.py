@@ -4,6 +4,7 @@ import json
 import pathlib
 import shutil
 
+import click.testing
 import pytest
 
 from bert_flow_tf.commands import verify
@@ -64,6 +65,13 @@ def test_a_deviation_that_is_not_finite_is_written_and_reported(golden, tmp_path
     shown = succeeds("report", "--runs", tmp_path / "verification.json", "--out", tmp_path / "report")
     for said in (done.stdout, shown):
         assert "✗  not finite" in next(line for line in said.splitlines() if line.startswith("pooling"))
+
+
+def test_on_a_terminal_it_says_that_it_computes(golden, monkeypatch):
+    golden("1e-6")
+    assert bert_flow("verify").stderr == ""
+    monkeypatch.setattr(click.testing._NamedTextIOWrapper, "isatty", lambda self: True)
+    assert bert_flow("verify").stderr == "computing the values of tests/golden again: a minute or two\n"
 
 
 def test_golden_tests_that_do_not_run_are_one_line(golden, tmp_path):

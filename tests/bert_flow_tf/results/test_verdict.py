@@ -81,6 +81,7 @@ def test_scores_without_flow_are_the_originals_but_for_rounding(ours, mark):
         ([80.0, 80.2, 80.4, 80.1, 80.3], [81.3, 81.1, 81.5], "✗"),
         ([80.0, 80.2, 80.4, 80.1], [80.3, 80.1, 80.5], "–"),
         ([80.0, 80.2, 80.4, 80.1, 80.3], [80.3], "–"),
+        ([78.0, 82.2, 80.4, 76.1, 84.3], [80.3, 80.1, 80.5], "–"),
     ],
 )
 def test_scores_with_a_flow_are_compared_as_distributions(ours, theirs, mark):
