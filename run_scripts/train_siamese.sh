@@ -43,6 +43,8 @@ case $command in
 esac
 [[ -n ${BERT_HUB:-} ]] || needed=(BERT_PREMODELS "${needed[@]}")
 require "${needed[@]}"
+# Before .venv is made, which takes a minute.
+[[ -d $GLUE_DIR ]] || stop "GLUE_DIR is $GLUE_DIR: no such folder"
 
 if [[ -n ${BERT_HUB:-} ]]; then
   encoder=("--bert_hub=$BERT_HUB" ${PREPROCESS_HUB:+"--preprocess_hub=$PREPROCESS_HUB"})
@@ -53,6 +55,7 @@ else
     large-wwm) BERT_DIR=$BERT_PREMODELS/wwm_uncased_L-24_H-1024_A-16 ;;
     *) stop "BERT_NAME is $BERT_NAME, expected base, large or large-wwm" ;;
   esac
+  [[ -d $BERT_DIR ]] || stop "BERT_PREMODELS is $BERT_PREMODELS: no folder $BERT_DIR"
   encoder=("--vocab_file=$BERT_DIR/vocab.txt" "--bert_config_file=$BERT_DIR/bert_config.json")
   INIT_CKPT=${INIT_CKPT:-$BERT_DIR/bert_model.ckpt}
 fi

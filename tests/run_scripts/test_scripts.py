@@ -11,8 +11,11 @@ _CHECKPOINT = "--init_checkpoint=pre/uncased_L-12_H-768_A-12/bert_model.ckpt"
 
 @pytest.fixture
 def ready(repository):
-    """The repository, set up."""
+    """The repository, set up, and the folders that the variables name."""
     repository.run("test.sh")
+    (repository.bin / "glue").mkdir()
+    for name in ("uncased_L-12_H-768_A-12", "uncased_L-24_H-1024_A-16", "wwm_uncased_L-24_H-1024_A-16"):
+        (repository.bin / "pre" / name).mkdir(parents=True)
     repository.calls()
     return repository
 
@@ -135,8 +138,15 @@ def test_train_siamese_names_every_missing_variable(repository):
         ([], {}, "no sub-command given, expected train, eval, predict"),
         (["tarin"], _TF1, "unknown sub-command tarin, expected train, eval, predict"),
         (["do_senteval"], _TF1, "do_senteval is not available: bert-flow evaluate --senteval_dir"),
-        (["train"], {**_TF1, "BERT_NAME": "huge"}, "BERT_NAME is huge, expected base, large or large-wwm"),
+        (["train"], _TF1, "GLUE_DIR is glue: no such folder"),
+        (["train"], {**_TF1, "GLUE_DIR": "."}, "BERT_PREMODELS is pre: no folder pre/uncased_L-12_H-768_A-12"),
+        (
+            ["train"],
+            {**_TF1, "GLUE_DIR": ".", "BERT_NAME": "huge"},
+            "BERT_NAME is huge, expected base, large or large-wwm",
+        ),
     ],
 )
 def test_train_siamese_names_mistakes(repository, arguments, variables, named):
     assert_one_line_and_status_2(repository.run("train_siamese.sh", *arguments, **variables), named)
+    assert repository.calls() == []  # Before any set-up.
