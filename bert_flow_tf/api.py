@@ -80,7 +80,8 @@ class BertFlow:
       record: as above, of the model as it is now.
       embedding_size: length of an embedding, as `encode` gives it.
       pooled: callable from token tensors to embeddings before the flow, in `dtype`.
-      encoder, flow: `SentenceEncoder`, float32, and `glow.flow.Glow` or None.
+      encoder: `SentenceEncoder`, float32.
+      flow: `glow.flow.Glow`, or None.
       tokenizer: `Tokenizer`.
       prompts: texts by name, for `encode`'s `prompt_name`.
       history_: `History` of the last `fit` or `fit_dataset`; None before.
@@ -478,7 +479,9 @@ class BertFlow:
             other values as their text, but for those of Parquet, which keep their types.
           shard_rows: sentences in a shard.
           precision: "float32" or "float16", of the embeddings in the files.
-          normalize_embeddings, batch_size, show_progress_bar: as of `encode`.
+          normalize_embeddings: as of `encode`.
+          batch_size: as of `encode`.
+          show_progress_bar: as of `encode`.
           overwrite: replace what another model, other input or other settings gave.
 
         Raises:
@@ -617,7 +620,10 @@ class BertFlow:
           sentences: each counts as often as it occurs.
           flow_model_config: name of a shipped configuration, or a JSON file.
           epochs: None for one, or as many as give 300 steps.
-          batch_size, learning_rate, seed, show_progress_bar: as of `glow.FlowCalibrator`.
+          batch_size: sentences per step.
+          learning_rate: constant.
+          seed: of the sentences' order and of the flow's initial values.
+          show_progress_bar: None shows it on a terminal only.
           dev_fraction: of the different sentences, which are held out to measure `history_.change`: 1,000 at most, and
             none where that were fewer than 10.
 
@@ -665,8 +671,8 @@ class BertFlow:
 
         Args:
           folder: of parts and their manifest; it may be of either precision.
-          flow_model_config, epochs, batch_size, learning_rate, seed, show_progress_bar: as of `fit`. A step may take a
-            few more rows than `batch_size`, see `glow.FlowCalibrator.partial_fit`.
+          flow_model_config: this and all others as of `fit`.
+          batch_size: a step may take a few more rows, see `glow.FlowCalibrator.partial_fit`.
 
         Raises:
           UserError: parts are missing or of another encoder, or as `fit`.

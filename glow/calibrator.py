@@ -42,7 +42,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       show_progress_bar: None shows it on a terminal only.
 
     Attributes:
-      flow_, config_: the `glow.flow.Glow` and its `GlowConfig`.
+      flow_: the `glow.flow.Glow`.
+      config_: its `GlowConfig`.
       n_steps_: number of steps taken.
       losses_: float32 [n_steps_], each step's mean loss before it, in bits per dimension.
     """

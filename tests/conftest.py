@@ -50,8 +50,9 @@ _OPTIONAL = {
     "java": (shutil.which, "apt-get install default-jre-headless"),
     "pyspark": (importlib.util.find_spec, "pip install pyspark"),
     "mteb": (importlib.util.find_spec, "pip install 'bert-flow-tf[mteb]'"),
-    "build": (importlib.util.find_spec, "pip install build"),
-    "twine": (importlib.util.find_spec, "pip install twine"),
+    "build": (importlib.util.find_spec, "pip install -r .ci/requirements.txt"),
+    "twine": (importlib.util.find_spec, "pip install -r .ci/requirements.txt"),
+    "mkdocs": (importlib.util.find_spec, "pip install -r .ci/requirements.txt"),
 }
 
 

@@ -1,0 +1,66 @@
+"""What the site has beside docs/: pages that lie elsewhere in the repository, and what the commands' `--help` prints.
+
+mkdocs calls the functions at the bottom, see mkdocs.yml.
+"""
+
+import os
+import pathlib
+import posixpath
+import re
+from collections.abc import Iterator
+
+import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from bert_flow_tf.cli import main
+
+_ROOT = pathlib.Path(__file__).parents[1]
+# File of the repository -> its name on the site. Those of docs/ have their own there.
+_ELSEWHERE = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+    "SECURITY.md": "security.md",
+    "benchmarks/NOTES.md": "speed.md",
+    "LICENSE": "LICENSE.txt",
+}
+_HELP = "reference/commands.md"
+
+
+def _help(command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
+    """What a command and its sub-commands print, each below a heading."""
+    with click.Context(command, parent=parent, info_name=command.name, **command.context_settings) as context:
+        depth = "##" if parent is None or parent.parent is None else "###"
+        yield f"{depth} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                yield from _help(command.get_command(context, name), context)
+
+
+def _linked(markdown: str, source: str, name: str) -> str:
+    """A page of the repository with its links as they are on the site, where it is called `name`."""
+
+    def link(match: re.Match) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
+        if not (_ROOT / target).is_file():
+            return match[0]
+        on_site = _ELSEWHERE.get(target, target.removeprefix("docs/"))
+        return f"]({posixpath.relpath(on_site, posixpath.dirname(name) or '.')}"
+
+    return re.sub(r"\]\(([^)#\s]+)", link, markdown)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for source, name in _ELSEWHERE.items():
+        files.append(File.generated(config, name, abs_src_path=os.fspath(_ROOT / source)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    name = page.file.src_uri
+    if name == _HELP:
+        markdown += "\n" + "\n".join(_help(main))
+    source = next((source for source, on_site in _ELSEWHERE.items() if on_site == name), f"docs/{name}")
+    return _linked(markdown, source, name)
