@@ -1,4 +1,4 @@
-"""What the site has beside docs/: pages that lie elsewhere in the repository, and what the commands' `--help` prints.
+"""What the site has beside docs/*.md: the notebook, pages of other folders, and what the commands' `--help` prints.
 
 mkdocs calls the functions at the bottom, see mkdocs.yml.
 """
@@ -13,6 +13,7 @@ import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from nbconvert import MarkdownExporter
 
 from bert_flow_tf.cli import main
 
@@ -46,7 +47,7 @@ def _linked(markdown: str, source: str, name: str) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
         if not (_ROOT / target).is_file():
             return match[0]
-        on_site = _ELSEWHERE.get(target, target.removeprefix("docs/"))
+        on_site = _ELSEWHERE.get(target, target.removeprefix("docs/").replace(".ipynb", ".md"))
         return f"]({posixpath.relpath(on_site, posixpath.dirname(name) or '.')}"
 
     return re.sub(r"\]\(([^)#\s]+)", link, markdown)
@@ -55,6 +56,10 @@ def _linked(markdown: str, source: str, name: str) -> str:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, name in _ELSEWHERE.items():
         files.append(File.generated(config, name, abs_src_path=os.fspath(_ROOT / source)))
+    for notebook in (_ROOT / "docs").glob("*.ipynb"):
+        page, resources = MarkdownExporter().from_filename(notebook)
+        for name, content in {f"{notebook.stem}.md": page, **resources["outputs"]}.items():
+            files.append(File.generated(config, name, content=content))
     return files
 
 
