@@ -1,30 +1,24 @@
 """docs/extend.md, followed: its file is written, what it adds is checked, and its commands are run."""
 
 import importlib
-import json
 import os
 import pathlib
 import pkgutil
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-import safetensors.numpy
 import tensorflow as tf
 from click.testing import CliRunner
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.cli import main
 from bert_flow_tf.data import tasks
-from bert_flow_tf.encoder import pooling
+from bert_flow_tf.encoder import pooling, source
 from bert_flow_tf.encoder.convert import families
-from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
-from bert_flow_tf.encoder.convert.from_huggingface import hugging_face_name
-from bert_flow_tf.encoder.convert.from_tf1 import read_tf1_weights
 from bert_flow_tf.errors import UserError
 from glow import config
 from glow.coupling import ConvStack
@@ -38,46 +32,22 @@ _TABLES = config.COUPLINGS, pooling.POOLINGS, tasks.TASKS, families.FAMILIES
 _PARTS = ("coupling", "pooling", "task", "family", "command line")
 
 
-def write_electra(bert, folder):
-    """Writes the BERT of a TF1 checkpoint as Hugging Face's ELECTRA of the same layers, with its discriminator."""
-    config = read_tf1_config(bert / "bert_config.json")
-    tensors = {"discriminator_predictions.dense.bias": np.zeros(5, np.float32)}
-    for name, value in read_tf1_weights(bert / "bert_model.ckpt", config).items():
-        if "/pooler/" not in name:
-            kernel = name.endswith("/kernel")
-            tensors[f"electra.{hugging_face_name(name)}"] = np.ascontiguousarray(value.T if kernel else value)
-    folder.mkdir()
-    safetensors.numpy.save_file(tensors, folder / "model.safetensors")
-    shutil.copy(bert / "vocab.txt", folder)
-    written = json.loads((bert / "bert_config.json").read_text())
-    written |= {"model_type": "electra", "embedding_size": config.hidden_size, "hidden_act": "gelu_new"}
-    (folder / "config.json").write_text(json.dumps(written))
-
-
 @pytest.fixture(scope="module")
-def workplace(documented_bert, documented_encoder_dir, tmp_path_factory):
-    """Folder with the page's file and what its commands read; what the file adds is taken out again."""
+def workplace(documented_encoder_dir, tmp_path_factory):
+    """Folder with the page's files, a small BERT in the demo encoder's place; what they add is taken out again."""
     folder = tmp_path_factory.mktemp("extend")
     (folder / "my_extensions.py").write_text("\n".join(_SNIPPETS[name] for name in _PARTS))
-    write_electra(documented_bert / "bert", folder / "electra")
-    flow = json.loads((_ROOT / "glow" / "configs" / "config_l2_d2_w32.json").read_text())
-    (folder / "tanh.json").write_text(json.dumps(flow | {"coupling": "tanh"}))
-    rng = np.random.default_rng(0)
-
-    def sentence():
-        return " ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9)))
-
-    (folder / "sentences.txt").write_text("".join(f"{sentence()}\n" for _ in range(400)))
-    (folder / "data" / "Headlines").mkdir(parents=True)
-    for split in ("train", "dev", "test"):
-        rows = [(sentence(), sentence(), f"{rng.uniform(0, 10):.2f}") for _ in range(30)]
-        lines = ["\t".join(row) for row in [("first", "second", "score"), *rows]]
-        (folder / "data" / "Headlines" / f"{split}.tsv").write_text("".join(f"{line}\n" for line in lines))
     before = [dict(table) for table in _TABLES]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("BERT_FLOW_CACHE", str(folder / "cache"))
         patch.syspath_prepend(folder)
+        patch.setattr(source, "demo_encoder_dir", lambda cache_dir=None: documented_encoder_dir)
+        exec(compile(_SNIPPETS["files"], "files", "exec"), {})
+        # Of the sample's words the small BERT knows none.
+        rng = np.random.default_rng(0)
+        lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(400)]
+        (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
         importlib.import_module("my_extensions")
         yield folder
     del sys.modules["my_extensions"]
@@ -98,7 +68,7 @@ def test_every_addition_of_the_page_is_made_trained_and_scored(workplace, docume
         [sys.executable, *commands[2][1:]], env=environment, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert re.search(r"^HEADLINES  test   Spearman     30 ", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"^HEADLINES  test   Spearman    266 ", done.stdout, re.MULTILINE), done.stdout
     fitted = BertFlow.from_pretrained("my_electra")
     assert {type(bijectors[-1]).__name__ for bijectors in fitted.flow.levels} == {"TanhCoupling"}
     sentences = (workplace / "sentences.txt").read_text().splitlines()[:20]

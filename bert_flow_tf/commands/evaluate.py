@@ -48,7 +48,7 @@ _PROTOCOLS = ("wmean", "mean", "all")
     type=WholeNumber(2),
     default=10,
     metavar="N",
-    help="Of the cross-validation of classes; SentEval's quick settings take 5.  [default: 10]",
+    help="Of the cross-validation of classes; SentEval's quick settings take 5.",
 )
 @click.option("--out", metavar="FILE", help=f"File for the results.  [default: {EVALUATION_FILE} in the run's folder]")
 @click.option("--overwrite", is_flag=True, help="Replace the results that are there.")

@@ -20,10 +20,12 @@ def explore(model: str, source: SentenceInput, port: int, neighbours: int) -> No
     """Show the nearest neighbours of sentences that you type, before the flow and after it, on a page of this machine.
 
     \b
+    bert-flow fit --bert_hub demo --input sentences.txt --out my_model
     bert-flow explore my_model --input sentences.txt
 
-    MODEL is a finished run with a flow, one of its checkpoints, or a saved model; the neighbours are the sentences of
-    the input. Other machines cannot reach the page. Ctrl-C ends it. It needs pip install 'bert-flow-tf[explore]'.
+    MODEL is a saved model, as `fit` makes it, a finished run with a flow, or one of its checkpoints; the neighbours
+    are the sentences of the input. Other machines cannot reach the page. Ctrl-C ends it. It needs pip install
+    'bert-flow-tf[explore]'.
     """
     if importlib.util.find_spec("werkzeug") is None:
         raise UserError("explore: Werkzeug is not installed: pip install 'bert-flow-tf[explore]'")

@@ -1,7 +1,7 @@
 """Sentence pairs from TensorFlow Datasets, under names such as `tfds:glue/stsb`.
 
-TensorFlow Datasets is needed only here: `pip install bert-flow-tf[datasets]`. It downloads a data set at its first use
-and keeps it in its own folder (variable TFDS_DATA_DIR).
+TensorFlow Datasets is needed only here: `pip install 'bert-flow-tf[datasets]'`. It downloads a data set at its first
+use and keeps it in its own folder (variable TFDS_DATA_DIR).
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from bert_flow_tf.data import tasks
 from bert_flow_tf.errors import ArgumentError, UserError
 
 _PREFIX = "tfds:"
-_INSTALL = "pip install bert-flow-tf[datasets]"
+_INSTALL = "pip install 'bert-flow-tf[datasets]'"
 
 
 @dataclasses.dataclass(frozen=True)

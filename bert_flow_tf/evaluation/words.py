@@ -54,7 +54,7 @@ def english_frequencies() -> dict[str, float]:
         import wordfreq
     except ModuleNotFoundError as error:
         raise UserError(
-            "word frequencies: the package wordfreq is not installed, expected `pip install bert-flow-tf[words]`"
+            "word frequencies: the package wordfreq is not installed, expected `pip install 'bert-flow-tf[words]'`"
         ) from error
     return wordfreq.get_frequency_dict("en")
 

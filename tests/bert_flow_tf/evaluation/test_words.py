@@ -19,7 +19,7 @@ def test_ranks_are_of_whole_words_by_frequency_then_in_the_vocabularys_order():
 
 def test_missing_package_is_named_with_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "wordfreq", None)
-    with pytest.raises(UserError, match=r"pip install bert-flow-tf\[words\]"):
+    with pytest.raises(UserError, match=r"pip install 'bert-flow-tf\[words\]'"):
         words.english_frequencies()
 
 
