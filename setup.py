@@ -37,6 +37,7 @@ setup(
         "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
         "Typing :: Typed",
@@ -48,14 +49,14 @@ setup(
         "glow": ["configs/*.json", "py.typed"],
         "bert_flow_tf": ["sample_data/glue/**", "paper/*.json", "py.typed"],
     },
-    python_requires=">=3.10,<3.13",
+    python_requires=">=3.10,<3.14",
     install_requires=[
-        "tensorflow~=2.19.0",
-        "tensorflow-text~=2.19.0",
-        "tf-keras~=2.19.0",
+        "tensorflow~=2.20.0",
+        "tensorflow-text~=2.20.0",
+        "tf-keras~=2.20.0",
         "tensorflow-probability~=0.25.0",
         "tensorflow-hub~=0.16.1",
-        "tf-models-official~=2.19.0",
+        "tf-models-official~=2.20.0",
         "scipy",
         "scikit-learn",
         "safetensors",
@@ -68,13 +69,12 @@ setup(
         "matplotlib",
         "platformdirs",
         "rapidfuzz",
-        "tensorflow-serving-api~=2.19.0",
+        "tensorflow-serving-api~=2.20.0",
         # tensorflow-hub 0.16 imports pkg_resources, whose own deprecation notice says to stay below 81.
         "setuptools<81",
     ],
     extras_require={
-        # The protobuf that TensorFlow 2.19 runs on cannot load later versions of the metadata.
-        "datasets": ["tensorflow-datasets", "tensorflow-metadata<1.18"],
+        "datasets": ["tensorflow-datasets"],
         "words": ["wordfreq"],
         # What `bert-flow encode` needs for Parquet, and `bert_flow_tf.mteb_model` for MTEB.
         "parquet": ["pyarrow"],
@@ -85,7 +85,7 @@ setup(
         "remote": ["fsspec"],
         # For `encode --workers` and `launch --ray`; no other version was tried, and early ones ask nobody for a token.
         "scale": ["ray[train]~=2.60.0", "pyarrow"],
-        "gpu": ["tensorflow[and-cuda]~=2.19.0"],
+        "gpu": ["tensorflow[and-cuda]~=2.20.0"],
         # For the site of the guides and the reference.
         "docs": ["mkdocs~=1.6", "mkdocs-material~=9.7", "mkdocstrings-python~=2.0", "nbconvert~=7.16"],
         "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist", "import-linter", "mypy"],

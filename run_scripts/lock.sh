@@ -15,7 +15,7 @@ cp requirements.txt "$new"
 options=(--universal --python-version 3.10 -c constraints.in --no-annotate --no-header --generate-hashes --quiet)
 uv pip compile requirements.in "${options[@]}" -o "$new" "$@" >/dev/null
 {
-  printf '# Complete lock for Python 3.10 to 3.12, every package pinned with the SHA-256 of its files. Made from requirements.in\n'
+  printf '# Complete lock for Python 3.10 to 3.13, every package pinned with the SHA-256 of its files. Made from requirements.in\n'
   printf '# and constraints.in by run_scripts/lock.sh.\n'
   cat "$new"
 } >requirements.txt

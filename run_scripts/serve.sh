@@ -12,7 +12,7 @@
 #   --enable_batching  join requests that arrive together, as batching_parameters.txt says; one that is refused then
 #                      fails those that it was joined with, and clients of the signature "tokens" must all send the
 #                      same length
-#   SERVING_IMAGE      environment variable: the image (default: docker.io/tensorflow/serving:2.19.1)
+#   SERVING_IMAGE      environment variable: the image (default: docker.io/tensorflow/serving:2.20.0)
 #
 # Clients ask for the model by the name in models.config, the folder's when it was exported:
 #
@@ -100,7 +100,7 @@ else
   # --init: as process 1 the server would not heed Ctrl-C. The image's own start script would not pass it on either.
   command=("$runner" run --rm --init --publish="$grpc_port:8500" --publish="$rest_port:8501"
     --mount="type=bind,source=$folder,target=$where,readonly" --entrypoint=tensorflow_model_server
-    "${SERVING_IMAGE:-docker.io/tensorflow/serving:2.19.1}"
+    "${SERVING_IMAGE:-docker.io/tensorflow/serving:2.20.0}"
     --port=8500 --rest_api_port=8501 --model_config_file="$where/models.config")
 fi
 command+=(--monitoring_config_file="$where/monitoring.config")

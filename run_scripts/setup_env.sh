@@ -1,8 +1,8 @@
 # Sourced by the other scripts: makes or reuses .venv at the repository root from requirements.txt, and leaves its interpreter in
-# VENV_PYTHON. Stops the sourcing script with one line and exit status 2 if there is no Python 3.10 to 3.12 or no package index.
+# VENV_PYTHON. Stops the sourcing script with one line and exit status 2 if there is no Python 3.10 to 3.13 or no package index.
 #
-#   PYTHON   name or path of the Python that .venv is made with (default: the first of python3.11, python3.12, python3.10, python3
-#            and python on the PATH that runs and is 3.10 to 3.12)
+#   PYTHON   name or path of the Python that .venv is made with (default: the first of python3.11, python3.12, python3.13,
+#            python3.10, python3 and python on the PATH that runs and is 3.10 to 3.13)
 #
 # pip's own variables (PIP_INDEX_URL, PIP_CONFIG_FILE, ...) say where the packages come from.
 
@@ -28,7 +28,7 @@ python_version() {
   "$1" -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null </dev/null
 }
 
-is_supported() { [[ $1 == 3.10 || $1 == 3.11 || $1 == 3.12 ]]; }
+is_supported() { [[ $1 =~ ^3\.1[0-3]$ ]]; }
 
 can_make_environments() { "$1" -I -c 'import ensurepip, venv' >/dev/null 2>&1 </dev/null; }
 
@@ -36,13 +36,13 @@ can_make_environments() { "$1" -I -c 'import ensurepip, venv' >/dev/null 2>&1 </
 find_python() {
   local name path version unable="" found=""
   if [[ -n ${PYTHON:-} ]]; then
-    version=$(python_version "$PYTHON") || fail "PYTHON=$PYTHON does not run; expected a Python 3.10, 3.11 or 3.12"
-    is_supported "$version" || fail "PYTHON=$PYTHON is Python $version; expected 3.10, 3.11 or 3.12"
+    version=$(python_version "$PYTHON") || fail "PYTHON=$PYTHON does not run; expected a Python 3.10 to 3.13"
+    is_supported "$version" || fail "PYTHON=$PYTHON is Python $version; expected 3.10 to 3.13"
     can_make_environments "$PYTHON" || fail_without_venv "$PYTHON" "$version"
     BASE_PYTHON=$PYTHON BASE_VERSION=$version
     return
   fi
-  for name in python3.11 python3.12 python3.10 python3 python; do
+  for name in python3.11 python3.12 python3.13 python3.10 python3 python; do
     while IFS= read -r path; do
       version=$(python_version "$path") || continue
       if ! is_supported "$version"; then
@@ -56,7 +56,7 @@ find_python() {
     done < <(type -aP "$name" || true)
   done
   [[ -z $unable ]] || fail_without_venv "${unable% *}" "${unable##* }"
-  fail "no Python 3.10, 3.11 or 3.12 on the PATH${found:+ ($found)}; install one, or set PYTHON to its path"
+  fail "no Python 3.10 to 3.13 on the PATH${found:+ ($found)}; install one, or set PYTHON to its path"
 }
 
 fail_without_venv() {
@@ -92,7 +92,7 @@ make_venv() {
       find_python
       [[ $version == "$BASE_VERSION" ]] || fail "$VENV was made with Python $version but PYTHON=$PYTHON is $BASE_VERSION; remove $VENV or unset PYTHON"
     fi
-    is_supported "$version" || fail "$VENV was made with Python $version; expected 3.10, 3.11 or 3.12: remove it, the scripts will make it again"
+    is_supported "$version" || fail "$VENV was made with Python $version; expected 3.10 to 3.13: remove it, the scripts will make it again"
     if "$VENV_PYTHON" -m pip --version >/dev/null 2>&1; then
       say "Reusing $VENV (Python $version)"
       return

@@ -37,7 +37,7 @@ def test_the_lock_pins_every_line_with_its_digests_and_names_no_place():
         assert requirement.url is None
 
 
-@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12"])
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13"])
 def test_the_lock_holds_what_requirements_in_asks_for(python):
     # A platform that every package of the lock has files for.
     environment = {

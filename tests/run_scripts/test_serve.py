@@ -116,7 +116,7 @@ def test_without_a_server_the_official_image_is_run_with_the_folder_mounted(call
         "--publish=8501:8501",
         f"--mount=type=bind,source={renamed},target=/models/sts,readonly",
         "--entrypoint=tensorflow_model_server",
-        "docker.io/tensorflow/serving:2.19.1",
+        "docker.io/tensorflow/serving:2.20.0",
         "--port=8500",
         "--rest_api_port=8501",
         "--model_config_file=/models/sts/models.config",
@@ -127,7 +127,7 @@ def test_without_a_server_the_official_image_is_run_with_the_folder_mounted(call
 
 
 def test_image_can_be_chosen(called, model):
-    image = "mirror/serving:2.19.1-gpu"
+    image = "mirror/serving:2.20.0-gpu"
     assert image in called(model, installed=["docker"], SERVING_IMAGE=image)[1]
 
 

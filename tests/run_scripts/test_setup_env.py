@@ -81,8 +81,8 @@ def test_two_scripts_at_once_install_once(repository):
 
 
 def test_an_unsupported_python_is_passed_over_and_named(repository):
-    done = repository.run("test.sh", path=str(repository.bin), STAND_IN_VERSION="3.13")
-    assert_one_line_and_status_2(done, "no Python 3.10, 3.11 or 3.12", f"{repository.python} is 3.13")
+    done = repository.run("test.sh", path=str(repository.bin), STAND_IN_VERSION="3.14")
+    assert_one_line_and_status_2(done, "no Python 3.10 to 3.13", f"{repository.python} is 3.14")
 
 
 def test_a_python_that_does_not_run_is_passed_over(repository):
