@@ -168,35 +168,45 @@ class _QuietTensorFlow(importlib.abc.MetaPathFinder):
 
 # Prints what it reads, unless that ends with the word that it is given.
 _HOLD_BACK = 'held=$(cat); case $held in *"$0") ;; *) printf "%s\\n" "$held" >&2 ;; esac'
-_IMPORTED = "imported"
+_ENDED_WELL = "ended well"
+
+
+@contextlib.contextmanager
+def native_messages_held_back() -> Iterator[None]:
+    """Holds back what is written to stderr, native code's too: it is seen if the block raises or ends the process."""
+    try:
+        stderr = os.dup(2)
+    except OSError:
+        # There is none.
+        yield
+        return
+    # A process of its own: native code ends this one where the CPU lacks an instruction.
+    with subprocess.Popen(["sh", "-c", _HOLD_BACK, _ENDED_WELL], stdin=subprocess.PIPE, start_new_session=True) as sh:
+        assert sh.stdin is not None
+        os.dup2(sh.stdin.fileno(), 2)
+        try:
+            yield
+            os.write(2, _ENDED_WELL.encode())
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
 
 
 def _holding_back(function: Callable[[types.ModuleType], None]) -> Callable[[types.ModuleType], None]:
-    """The function; what it writes to stderr is seen only if it raises, or if the process ends in it."""
+    """The function, which imports a module, without what it says if it ends well."""
 
     def quiet(module: types.ModuleType) -> None:
+        collects = gc.isenabled()
+        # Of half a million new objects none is garbage: to look for it, again and again, takes half a second.
+        gc.disable()
         try:
-            stderr = os.dup(2)
-        except OSError:
-            # There is none.
-            return function(module)
-        # A process of its own: native code ends this one where the CPU lacks an instruction.
-        with subprocess.Popen(["sh", "-c", _HOLD_BACK, _IMPORTED], stdin=subprocess.PIPE, start_new_session=True) as sh:
-            assert sh.stdin is not None
-            os.dup2(sh.stdin.fileno(), 2)
-            collects = gc.isenabled()
-            # Of half a million new objects none is garbage: to look for it, again and again, takes half a second.
-            gc.disable()
-            try:
+            with native_messages_held_back():
                 function(module)
-                os.write(2, _IMPORTED.encode())
-            finally:
-                if _QuietTensorFlow.is_own_process:
-                    gc.freeze()
-                if collects:
-                    gc.enable()
-                os.dup2(stderr, 2)
-                os.close(stderr)
+        finally:
+            if _QuietTensorFlow.is_own_process:
+                gc.freeze()
+            if collects:
+                gc.enable()
 
     return quiet
 

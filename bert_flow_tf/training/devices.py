@@ -5,7 +5,7 @@ import functools
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.errors import ArgumentError, LostWorkerError, UserError
+from bert_flow_tf.errors import ArgumentError, LostWorkerError, UserError, native_messages_held_back
 from bert_flow_tf.runs.cluster import VARIABLE, Cluster
 from bert_flow_tf.runs.settings import DeviceSettings
 
@@ -64,7 +64,8 @@ def _strategy_of(cluster: Cluster, batch_size: int | None) -> tf.distribute.Stra
         )
     here = cluster.worker(cluster.index)
     try:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        with native_messages_held_back():
+            return tf.distribute.MultiWorkerMirroredStrategy()
     except tf.errors.UnknownError as error:
         raise UserError(f"{VARIABLE}: {here} found its port in use or no such host, expected a free port") from error
     except tf.errors.OpError as error:
