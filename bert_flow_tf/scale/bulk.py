@@ -5,6 +5,7 @@ engine: it needs no other shard, and gives the same bytes again. `Job` decides w
 keeps the folder's `_manifest.json`.
 """
 
+import contextlib
 import os
 import pathlib
 import time
@@ -282,16 +283,20 @@ class _Record:
         self._write()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if not self._is_written:
-            self._write()
+            # What ended the job is what its error names.
+            with contextlib.suppress(*(() if kind is None else (UserError,))):
+                self._write()
 
     def add(self, name: str, part: Part) -> None:
         self._manifest.parts[name] = part
         self._is_written = False
         # Of 50,000 parts it is 15 MB, which is not to be written for each of them.
         if time.monotonic() - self._written_at >= 20 * self._cost:
-            self._write()
+            # On a full disk the next part finds no room either, and the error names that; at the end it is tried again.
+            with contextlib.suppress(UserError):
+                self._write()
 
     def _write(self) -> None:
         begun = time.monotonic()

@@ -1,6 +1,7 @@
 """A folder of embeddings: every row once, the same bytes again, trusted by digests, and whole but for bad shards."""
 
 import json
+import resource
 import shutil
 
 import numpy as np
@@ -166,6 +167,22 @@ def test_shards_that_cannot_be_read_are_named_and_all_others_done(tiny_encoder_d
     assert [path.read_bytes() for path in sorted(out.glob("part-*"))] == [
         path.read_bytes() for path in sorted(made.glob("part-*"))
     ]
+
+
+def test_on_a_full_disk_the_part_is_named_and_those_before_it_stay(model, tmp_path):
+    out = tmp_path / "out"
+    for i in range(40):
+        (tmp_path / f"{i:02d}.txt").write_text("w1\n")
+    (tmp_path / "40.txt").write_text("".join(f"w{i} w{j}\n" for i in range(20) for j in range(20)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A part of one row has some 2 kB, the manifest of forty parts more than this limit, as has that of 400 rows.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, limits[1]))
+    try:
+        with user_error(f"{out}/part-00040-00000.parquet: no space left"):
+            model.encode_dataset(tmp_path / "*.txt", out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(list(out.glob("part-*"))) == 40
 
 
 def test_a_line_that_is_mended_leaves_the_parts_of_other_lines(model, tmp_path):
