@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import IO
 
@@ -122,7 +122,8 @@ class _Attempt:
                     stderr=output,
                     # In a session of its own: what the terminal sends reaches it once, through here.
                     start_new_session=True,
-                    preexec_fn=at_end_of_parent(signal.SIGTERM),
+                    # Killed, not ended: a checkpoint at its last step would make the folder another one.
+                    preexec_fn=end_with_parent,
                 )
             )
         return self
@@ -169,17 +170,16 @@ class _Attempt:
             process.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
 
 
-def at_end_of_parent(number: int) -> Callable[[], None]:
-    """`preexec_fn` of a process that, on Linux, gets this signal when the thread that started it has ended."""
-    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+# Loaded before a process is forked.
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
-    def prepare() -> None:
-        # A thread of Ray's has signals blocked.
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        if prctl is not None:
-            prctl(_PR_SET_PDEATHSIG, number)
 
-    return prepare
+def end_with_parent() -> None:
+    """`preexec_fn` of a process that, on Linux, is killed when the thread that started it has ended."""
+    # A thread of Ray's has signals blocked.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    if _PRCTL is not None:
+        _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _free_addresses(count: int) -> list[str]:

@@ -22,7 +22,7 @@ from bert_flow_tf.scale.local_workers import (
     FINAL,
     LAST_LINES,
     NOTICE_WITHIN,
-    at_end_of_parent,
+    end_with_parent,
     final_status,
     tell_of_restart,
     thread_variables,
@@ -163,7 +163,7 @@ def _work(given: Mapping[str, Any]) -> None:
             stdout=log,
             stderr=log,
             # What has lost its launcher must not be in the way of the next attempt.
-            preexec_fn=at_end_of_parent(signal.SIGKILL),
+            preexec_fn=end_with_parent,
         )
         while status is None:
             time.sleep(_EVERY)
