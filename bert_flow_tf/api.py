@@ -471,7 +471,7 @@ class BertFlow:
         ones. The parts in their names' order have the rows in the input's order. No more than a shard is in memory.
 
         Args:
-          inputs: a file of text, TSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
+          inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
           out: the folder.
           input_format: where the files' endings do not say it; see `files.sentence_files.FORMATS`.
           column: of the sentences; None for `sentence`.

@@ -33,7 +33,7 @@ from bert_flow_tf.serving import DTYPES
     required=True,
     multiple=True,
     metavar="FILE",
-    help="Sentences: .txt, .tsv, .jsonl, .parquet; - is stdin. Of a folder also several, or 'patterns*'.",
+    help="Sentences: .txt, .tsv, .csv, .jsonl, .parquet; - is stdin. Of a folder also several, or 'patterns*'.",
 )
 @with_options(FORMAT_OPTIONS)
 @click.option(

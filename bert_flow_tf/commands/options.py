@@ -215,7 +215,7 @@ def input_options(function: Command) -> Command:
 
 def file_option(*, required: bool) -> Decorator:
     """`--input`, a file of sentences; the function gets it as `input_file`."""
-    help_of_input = "Sentences: .txt, .tsv, .jsonl, .parquet; - is stdin."
+    help_of_input = "Sentences: .txt, .tsv, .csv, .jsonl, .parquet; - is stdin."
     return click.option("--input", "input_file", required=required, metavar="FILE", help=help_of_input)
 
 

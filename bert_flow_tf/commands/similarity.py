@@ -16,7 +16,7 @@ _PART = 4096
 @click.command()
 @click.argument("sentences", nargs=-1, metavar="[A B]")
 @model_options()
-@click.option("--pairs", metavar="FILE", help="Pairs instead: .tsv, .jsonl, .parquet; - is standard input, TSV.")
+@click.option("--pairs", metavar="FILE", help="Pairs instead: .tsv, .csv, .jsonl, .parquet; - is standard input, TSV.")
 @click.option("--input_format", type=click.Choice(sorted({*FORMATS.values()} - {"text"})), help="Of --pairs.")
 @click.option(
     "--columns",
@@ -54,7 +54,7 @@ def _pairs(path: str, file_format: str | None, columns: str | None) -> Iterator[
     if file_format is None and (path == "-" or path.endswith(".tsv")):
         file_format = "tsv"
     if file_format is None and path.endswith(".txt"):
-        raise UserError(f"--pairs={path}: found text, expected .tsv, .jsonl or .parquet, or --input_format")
+        raise UserError(f"--pairs={path}: found text, expected .tsv, .csv, .jsonl or .parquet, or --input_format")
     default = "1,2" if file_format == "tsv" else "sentence1,sentence2"
     names = (columns or default).split(",")
     if len(names) != 2 or not all(names):

@@ -1,7 +1,9 @@
-"""Sentences, checked: in files of text, TSV, JSON lines or Parquet, read one at a time, or in a Python iterable."""
+"""Sentences, checked: in files of text, TSV, CSV, JSON lines or Parquet, read one by one, or in an iterable."""
 
 import codecs
 import contextlib
+import csv
+import functools
 import itertools
 import json
 import os
@@ -18,7 +20,7 @@ from bert_flow_tf.files.reading import cannot_be_read, open_file
 from bert_flow_tf.files.remote import is_remote, open_remote
 
 STDIN = "-"
-FORMATS = {".txt": "text", ".tsv": "tsv", ".jsonl": "jsonl", ".parquet": "parquet"}
+FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 _COLUMN = "sentence"
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -32,7 +34,8 @@ Path = str | os.PathLike[str]
 class Span(NamedTuple):
     """Lines of a file that follow each other, or rows of Parquet: the number of the first, from 1, and how many.
 
-    `offset` is the number of bytes before the first line; of Parquet it is 0.
+    Of CSV, whose rows may be several lines, `first` is a line's number and `rows` counts rows. `offset` is the
+    number of bytes before the first line; of Parquet it is 0.
     """
 
     first: int
@@ -45,13 +48,14 @@ def read_sentences(
 ) -> Iterator[Any]:
     """Iterator over the sentences of a file, in its order: strings, or lists of strings if there are several columns.
 
-    Text holds one sentence per line. A TSV file has a line of column names, unless columns are given as numbers, from
-    1. A line of JSON holds an object. Nothing is quoted in text and TSV, and an empty line is an empty sentence.
+    Text holds one sentence per line. TSV and CSV begin with a line of column names, unless columns are given as
+    numbers, from 1. A line of JSON holds an object. Nothing is quoted in text and TSV, and an empty line is an empty
+    sentence; in CSV it is no row, and quotes hold commas, newlines and doubled quotes (RFC 4180).
 
     Args:
       path: the file, or its address (see `files.remote`); `-` is standard input.
       file_format: one of the values of `FORMATS`; None for what the file's ending says, and text for standard input.
-      columns: list of column names, keys, or numbers in TSV; None for `sentence`. Text has none.
+      columns: list of column names, keys, or numbers in TSV and CSV; None for `sentence`. Text has none.
 
     Raises:
       UserError: the file cannot be read, or a line or a column is not as expected; the line names file and line. What
@@ -131,25 +135,25 @@ def open_sentences(path: Path, *, is_stream: bool = True) -> BinaryIO:
 def read_lines(
     path: Path, *, file_format: str, column: str | None, kept: Sequence[str], span: Span
 ) -> Iterator[list[str]]:
-    """Yields [sentence, a value for each kept column] of each line of a part of a file of text, TSV or JSON lines.
+    """Yields [sentence, a value for each kept column] of each row of a part of a file of lines: any format but Parquet.
 
     As `read_sentences`. Kept values of JSON that are not strings are their JSON text. Raises as it.
     """
     column = column or _COLUMN
     if file_format == "text":
         yield from ([line] * (1 + len(kept)) for line in _lines(path, str(path), span))
-    elif file_format == "tsv":
-        yield from _tsv(path, str(path), [column, *kept], span)
+    elif file_format != "jsonl":
+        yield from _table(READERS_OF_ROWS[file_format], path, str(path), [column, *kept], span)
     else:
         yield from _json_lines(path, str(path), [column], kept, span)
 
 
-def tsv_has_names(columns: Sequence[str]) -> bool:
-    """Whether the first line of a TSV file whose columns are these holds their names, since they are no numbers."""
+def has_names(columns: Sequence[str]) -> bool:
+    """Whether the first row of a TSV or CSV file with these columns holds their names, since they are no numbers."""
     return not all(map(_NUMBER.fullmatch, columns))
 
 
-def _lines(path: Path, name: str, span: Span | None = None) -> Iterator[str]:
+def _lines(path: Path, name: str, span: Span | None = None, *, keeps_ends: bool = False) -> Iterator[str]:
     with open_sentences(path) as stream:
         try:
             lines: Iterable[bytes] = stream
@@ -157,10 +161,11 @@ def _lines(path: Path, name: str, span: Span | None = None) -> Iterator[str]:
                 stream.seek(span.offset)
                 lines = itertools.islice(stream, span.rows)
             for number, line in enumerate(lines, start=span.first if span else 1):
-                if number == 1:
+                if number == 1 and not keeps_ends:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 try:
-                    yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+                    text = line.decode("utf-8")
+                    yield text if keeps_ends else text.removesuffix("\n").removesuffix("\r")
                 except UnicodeDecodeError as error:
                     raise UserError(f"{name}, line {number}: byte {error.start} is not UTF-8") from error
         except OSError as error:
@@ -176,30 +181,74 @@ def check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> N
             raise UserError(message, arguments=[flag])
 
 
-def tsv_positions(columns: Sequence[str], name: str, header: str) -> list[int]:
-    """Where the columns of TSV are, from 0; `header` is the first line, with their names if they are no numbers."""
-    if not tsv_has_names(columns):
+def column_positions(columns: Sequence[str], name: str, header: Sequence[str]) -> list[int]:
+    """Where the columns of TSV or CSV are, from 0; `header` is the first row, with the names of those that have one."""
+    if not has_names(columns):
         return [int(column) - 1 for column in columns]
-    names = header.split("\t")
-    check_columns(f"{name}, line 1", columns, names)
-    return [names.index(column) for column in columns]
+    check_columns(f"{name}, line 1", columns, header)
+    return [header.index(column) for column in columns]
 
 
-def _tsv(path: Path, name: str, columns: Sequence[str], span: Span | None = None) -> Iterator[list[str]]:
-    lines = _lines(path, name)
-    first = 1
-    header = ""
-    if tsv_has_names(columns):
-        header = next(lines, "")
-        first = 2
-    positions = tsv_positions(columns, name, header)
+class Row(NamedTuple):
+    """The fields of a row, the number of the line that it begins in, from 1, and the bytes of the file before it."""
+
+    fields: list[str]
+    line: int
+    offset: int
+
+
+def _tsv_rows(path: Path, name: str, span: Span | None = None) -> Iterator[Row]:
+    for number, line in enumerate(_lines(path, name, span), start=span.first if span else 1):
+        yield Row(line.split("\t"), number, 0)
+
+
+def csv_rows(path: Path, name: str, span: Span | None = None) -> Iterator[Row]:
+    """Yields the rows of a CSV file, or of a part of it.
+
+    Raises:
+      UserError: the file cannot be read, or a row is no CSV.
+    """
+    line, offset = (span.first, span.offset) if span else (1, 0)
+    end = offset
+
+    def lines() -> Iterator[str]:
+        nonlocal end
+        for text in _lines(path, name, span and span._replace(rows=sys.maxsize), keeps_ends=True):
+            first = end == 0
+            end += len(text.encode())
+            yield text.removeprefix("\ufeff") if first else text
+
+    reader = csv.reader(lines(), strict=True)
+    first, rows = line, 0
+    try:
+        for fields in reader:
+            if span is not None and rows == span.rows:
+                return
+            if fields:
+                rows += 1
+                yield Row(fields, line, offset)
+            line, offset = first + reader.line_num, end
+    except csv.Error as error:
+        said = str(error).partition(" - ")[0]
+        raise UserError(f"{name}, line {line}: not CSV ({said}), expected quotes around whole fields") from None
+
+
+# Format -> function from path, its name and a `Span` or None to an iterator over `Row`.
+READERS_OF_ROWS = {"tsv": _tsv_rows, "csv": csv_rows}
+
+
+def _table(
+    rows_of: Callable[..., Iterator[Row]], path: Path, name: str, columns: Sequence[str], span: Span | None = None
+) -> Iterator[list[str]]:
+    rows = rows_of(path, name)
+    header = next(rows, Row([], 1, 0)).fields if has_names(columns) else []
+    positions = column_positions(columns, name, header)
     if span is not None:
-        lines, first = _lines(path, name, span), span.first
+        rows = rows_of(path, name, span)
     expected = max(positions) + 1
-    for number, line in enumerate(lines, start=first):
-        fields = line.split("\t")
+    for fields, line, _ in rows:
         if len(fields) < expected:
-            raise UserError(f"{name}, line {number}: found {len(fields)} columns, expected {expected} or more")
+            raise UserError(f"{name}, line {line}: found {len(fields)} columns, expected {expected} or more")
         yield [fields[position] for position in positions]
 
 
@@ -318,7 +367,7 @@ def import_pyarrow(name: str) -> ModuleType:
 
 
 _READERS: dict[str, Callable[[Path, str, Sequence[str]], Iterator[list[str]]]] = {
-    "tsv": _tsv,
+    **{name: functools.partial(_table, rows_of) for name, rows_of in READERS_OF_ROWS.items()},
     "jsonl": _json_lines,
     "parquet": _parquet,
 }

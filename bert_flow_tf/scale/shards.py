@@ -17,14 +17,16 @@ from bert_flow_tf.files.sentence_files import (
     FORMATS,
     PART,
     STDIN,
+    Row,
     Span,
+    column_positions,
+    csv_rows,
     format_of_ending,
+    has_names,
     open_parquet,
     open_sentences,
     read_lines,
     read_parquet_rows,
-    tsv_has_names,
-    tsv_positions,
 )
 
 Path = str | os.PathLike[str]
@@ -135,6 +137,8 @@ def cut(
             columns = list(dict.fromkeys([column or "sentence", *kept]))
             if kind == "parquet":
                 found = _cut_parquet(path, columns, kept, shard_rows, kinds)
+            elif kind == "csv":
+                found = _cut_csv(path, columns, shard_rows)
             else:
                 found = _cut_lines(path, kind, columns, shard_rows)
             how = f"{kind} {columns} {kept}\n"
@@ -168,9 +172,9 @@ def cut(
 def _cut_lines(path: str, kind: str, columns: Sequence[str], shard_rows: int) -> Iterator[tuple[Span, str]]:
     """Yields each span of a file of lines, and a digest of what is read there."""
     first, where = 1, "[]"
-    if kind == "tsv" and tsv_has_names(columns):
+    if kind == "tsv" and has_names(columns):
         header = next(read_lines(path, file_format="text", column=None, kept=(), span=Span(1, 1)), [""])
-        where, first = str(tsv_positions(columns, path, header[0])), 2
+        where, first = str(column_positions(columns, path, header[0].split("\t"))), 2
     with open_sentences(path, is_stream=False) as stream:
         try:
             for _ in range(1, first):
@@ -183,6 +187,16 @@ def _cut_lines(path: str, kind: str, columns: Sequence[str], shard_rows: int) ->
                 first += len(lines)
         except OSError as error:
             raise cannot_be_read(path, error, _EXPECTED) from error
+
+
+def _cut_csv(path: str, columns: Sequence[str], shard_rows: int) -> Iterator[tuple[Span, str]]:
+    """As `_cut_lines`; no row is cut, whatever newlines its quotes hold."""
+    rows = csv_rows(path, path)
+    header = next(rows, Row([], 1, 0)).fields if has_names(columns) else []
+    where = str(column_positions(columns, path, header))
+    while part := list(itertools.islice(rows, shard_rows)):
+        digest = hashlib.sha256(msgspec.json.encode([where, *(row.fields for row in part)]))
+        yield Span(part[0].line, len(part), part[0].offset), digest.hexdigest()
 
 
 def _readlines(stream: BinaryIO) -> Iterator[bytes]:

@@ -567,6 +567,9 @@ _STATUS = '{"model_version_status": [{"version": "3", "state": "AVAILABLE", "sta
 _OUTPUTS = '{"outputs": [[0.5, 1e-3, -2], [1, 2.5, 3]]}'
 _HTTP = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(_OUTPUTS)}\r\n\r\n{_OUTPUTS}"
 _TSV = "sentence\tother\n" + "".join(f"{one}\t{i}\n" for i, one in enumerate(_SENTENCES))
+_CSV = "sentence,other\n" + "".join(
+    f'"{one.replace(chr(34), 2 * chr(34))}","{i}\n"\n' for i, one in enumerate(_SENTENCES)
+)
 _JSONL = "".join(json.dumps({"sentence": one, "other": {"x": [i]}}) + "\n" for i, one in enumerate(_SENTENCES))
 _PAIRS = "a\tb\nc\td\n"
 _BERT_FILES = {
@@ -592,6 +595,7 @@ READERS: dict[str, Reader] = {
     "lock": Reader(_files({"x.lock": ownership._this_process()}), lambda f: ownership._owner(f / "x.lock"), 2),
     "text": _stream(_files({"x.txt": "\n".join(_SENTENCES)}), _sentences("x.txt")),
     "tsv": _stream(_files({"x.tsv": _TSV}), _sentences("x.tsv", ["other", "sentence"])),
+    "csv": _stream(_files({"x.csv": _CSV}), _sentences("x.csv", ["other", "sentence"])),
     "jsonl": _stream(_files({"x.jsonl": _JSONL}), _sentences("x.jsonl")),
     "parquet": Reader(_files({"x.parquet": _parquet()}), _sentences("x.parquet"), 8, whole=True, holds=_strings),
     "pairs": _stream(_files({"x": _PAIRS}), lambda folder: list(query._read_pairs(str(folder / "x"))), 2),

@@ -104,7 +104,7 @@ def test_project_writes_what_tensorboards_projector_reads(saved, sentences_file,
         (["encode", "--out", "e.csv", "--model", ".", "--input", "-"], "e.csv: found the ending '.csv'"),
         (
             ["encode", "--out", "e.npy", "--model", ".", "--input", "s.doc"],
-            "'.doc', expected .txt, .tsv, .jsonl, .parquet, or --input_format",
+            "'.doc', expected .txt, .tsv, .csv, .jsonl, .parquet, or --input_format",
         ),
         (
             ["fit", "--bert_hub", "demo", "--out", "new", "--input", "-", "--flow_learning_rate", "-1"],

@@ -1,5 +1,6 @@
 """Every format gives the sentences that were written, and every mistake in a file is named with its line."""
 
+import csv
 import io
 import json
 import types
@@ -24,6 +25,8 @@ def files(tmp_path):
     rows = list(zip(SENTENCES, OTHERS, strict=True))
     lines = ["sentence\tother", *("\t".join(row) for row in rows)]
     (tmp_path / "s.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with open(tmp_path / "s.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("sentence", "other"), *rows])
     records = [json.dumps({"sentence": a, "other": b}) for a, b in rows]
     (tmp_path / "s.jsonl").write_text("\n".join(records), encoding="utf-8")
     table = pyarrow.table({"other": OTHERS, "sentence": SENTENCES})
@@ -31,20 +34,27 @@ def files(tmp_path):
     return {path.suffix: path for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("ending", [".txt", ".tsv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("ending", [".txt", ".tsv", ".csv", ".jsonl", ".parquet"])
 def test_sentences_come_as_they_were_written(files, ending):
     assert list(read_sentences(files[ending])) == SENTENCES
 
 
-@pytest.mark.parametrize("ending", [".tsv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("ending", [".tsv", ".csv", ".jsonl", ".parquet"])
 def test_columns_are_named_and_several_come_together(files, ending):
     assert list(read_sentences(files[ending], columns=["other"])) == OTHERS
     pairs = [[b, a] for a, b in zip(SENTENCES, OTHERS, strict=True)]
     assert list(read_sentences(files[ending], columns=["other", "sentence"])) == pairs
 
 
-def test_a_column_of_a_tsv_file_without_names_has_a_number(files):
-    assert list(read_sentences(files[".tsv"], columns=["2"])) == ["other", *OTHERS]
+@pytest.mark.parametrize("ending", [".tsv", ".csv"])
+def test_a_column_of_a_file_without_names_has_a_number(files, ending):
+    assert list(read_sentences(files[ending], columns=["2"])) == ["other", *OTHERS]
+
+
+def test_quotes_in_csv_hold_commas_newlines_and_quotes(tmp_path):
+    text = 'id,sentence\r\n1,"A boat, say."\r\n\r\n2,"two\nlines, a ""quote"""\n3,""\n4,open'
+    (tmp_path / "s.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert list(read_sentences(tmp_path / "s.csv")) == ["A boat, say.", 'two\nlines, a "quote"', "", "open"]
 
 
 @pytest.mark.parametrize("ending", [".txt", ".parquet"])
@@ -75,6 +85,13 @@ def test_a_line_is_read_when_it_is_reached(tmp_path):
         ("s.txt", b"good\n", ["sentence"], "column: found sentence for text, which has no columns"),
         ("s.tsv", b"a\tb\n1\t2\n", None, "s.tsv, line 1: found the columns a, b, expected sentence"),
         ("s.tsv", b"a\tsentence\n1\n", None, "s.tsv, line 2: found 1 columns, expected 2 or more"),
+        ("s.csv", b"", None, "s.csv, line 1: found the columns , expected sentence"),
+        ("s.csv", b"a,b\n1,2\n", None, "s.csv, line 1: found the columns a, b, expected sentence"),
+        ("s.csv", b'a,sentence\n"1\n2",x\n3\n', None, "s.csv, line 4: found 1 columns, expected 2 or more"),
+        ("s.csv", b'sentence\n"a\nb"\n"c" d\n', None, "s.csv, line 4: not CSV (',' expected after '\"')"),
+        ("s.csv", b'sentence\na\n"open\n', None, "s.csv, line 3: not CSV (unexpected end of data)"),
+        ("s.csv", b"sentence\na\rb\n", None, "s.csv, line 2: not CSV (new-line character seen in unquoted field)"),
+        ("s.csv", b'sentence\n"a\n\xff"\n', None, "s.csv, line 3: byte 0 is not UTF-8"),
         ("s.jsonl", b'{"text": "x"}\n', None, "s.jsonl, line 1: found the columns text, expected sentence"),
         ("s.jsonl", b'{"sentence": 3}\n', None, "s.jsonl, line 1: sentence: found 3, expected a string"),
         *(
@@ -84,7 +101,7 @@ def test_a_line_is_read_when_it_is_reached(tmp_path):
         ("s.jsonl", b"[" * 100_000, None, "s.jsonl, line 1: not JSON"),
         ("s.jsonl", b"[1]\n", None, "s.jsonl, line 1: found list, expected an object"),
         ("s.parquet", b"no parquet", None, "s.parquet: cannot be read as Parquet"),
-        ("s.doc", b"", None, "s.doc: found the ending '.doc', expected .txt, .tsv, .jsonl, .parquet"),
+        ("s.doc", b"", None, "s.doc: found the ending '.doc', expected .txt, .tsv, .csv, .jsonl, .parquet"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, message):

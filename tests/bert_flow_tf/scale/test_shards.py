@@ -1,5 +1,6 @@
 """Shards have every row of the files once and in order, know what they are of, and name what cannot be read."""
 
+import csv
 import json
 import os
 
@@ -10,7 +11,7 @@ from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.scale.shards import cut, input_paths, read_shard
 from tests.refusals import user_error
 
-SENTENCES = ["A boat.", "", "東京 – x", *(f"Sentence {i}." for i in range(20))]
+SENTENCES = ["A boat.", "", "東京 – x", 'a "quote", so', *(f"Sentence {i}." for i in range(20))]
 
 
 def _write(folder):
@@ -21,6 +22,9 @@ def _write(folder):
     rows = [f"{i}\t{sentence}\tend" for i, sentence in enumerate(SENTENCES)]
     (folder / "names.tsv").write_text("\n".join(["id\ttext\tx", *rows]), encoding="utf-8")
     (folder / "numbers.tsv").write_text("\n".join(rows), encoding="utf-8")
+    with open(folder / "quoted.csv", "w", encoding="utf-8", newline="") as file:
+        file.write("\ufeff")
+        csv.writer(file).writerows([("id", "text", "x"), *((f"{i}\n\n", s, "end") for i, s in enumerate(SENTENCES))])
     records = [json.dumps({"text": sentence, "id": i, "tags": ["é", i]}) for i, sentence in enumerate(SENTENCES)]
     (folder / "rows.jsonl").write_text("\n".join(records))
     table = pyarrow.table({"id": range(len(SENTENCES)), "text": SENTENCES})
@@ -49,6 +53,7 @@ def test_kept_columns_are_strings_and_parquets_keep_their_types(tmp_path):
     for name, column, keep, expected in (
         ("names.tsv", "text", ["x", "id"], {"x": ["end"] * 2, "id": ["7", "8"]}),
         ("numbers.tsv", "2", ["1", "2"], {"1": ["7", "8"], "2": SENTENCES[7:9]}),
+        ("quoted.csv", "text", ["x", "id"], {"x": ["end"] * 2, "id": ["7\n\n", "8\n\n"]}),
         ("rows.jsonl", "text", ["id", "tags"], {"id": ["7", "8"], "tags": ['["é", 7]', '["é", 8]']}),
         ("groups_of_4.parquet", "text", ["id"], {"id": [7, 8]}),
     ):
@@ -107,11 +112,13 @@ def test_a_line_that_cannot_be_read_is_named_by_its_number_in_the_file(tmp_path)
     records = [json.dumps({"sentence": sentence}) for sentence in ("a", "b", "c", "\ud800")]
     (tmp_path / "x.jsonl").write_text("\n".join(records))
     (tmp_path / "x.tsv").write_text("id\tsentence\n1\ta\n2\tb\n3\n")
+    (tmp_path / "x.csv").write_text('id,sentence\n1,a\n"2\n",b\n3\n')
     pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a", "b", "c", None]}), tmp_path / "x.parquet")
     for name, message in (
         ("x.txt", "line 4: byte 0 is not UTF-8"),
         ("x.jsonl", r"line 4: sentence: found '\ud800', expected text that UTF-8 can hold"),
         ("x.tsv", "line 4: found 1 columns, expected 2"),
+        ("x.csv", "line 5: found 1 columns, expected 2"),
         ("x.parquet", "row 4: sentence: found None, expected a string"),
     ):
         shards = cut([str(tmp_path / name)], shard_rows=2).shards
