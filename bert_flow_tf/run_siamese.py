@@ -3,29 +3,40 @@
 import dataclasses
 import logging as python_logging
 import os
+import pathlib
 import re
 import sys
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bert_flow_tf.errors import UserError, exit_status, is_plain_number, quiet_libraries
+from bert_flow_tf.errors import ArgumentError, UserError, exit_status, is_plain_number, nearest, quiet_libraries
 
 quiet_libraries()
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
     # Clustering on CPUs is off unless asked for before TensorFlow loads; on GPUs the optimiser's setting is enough.
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
 
+import msgspec  # noqa: E402
 import numpy as np  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
+from bert_flow_tf.commands.evaluate import read_all, scores_of, scores_table  # noqa: E402
 from bert_flow_tf.data.tasks import get_task, task_folder  # noqa: E402
+from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES  # noqa: E402
 from bert_flow_tf.encoder.handles import check_handle  # noqa: E402
 from bert_flow_tf.encoder.pooling import check_name  # noqa: E402
 from bert_flow_tf.files.checkpoints import checkpoint_prefix  # noqa: E402
+from bert_flow_tf.files.json_files import write_json  # noqa: E402
+from bert_flow_tf.files.outputs import output_file  # noqa: E402
 from bert_flow_tf.runs.cluster import Cluster  # noqa: E402
-from bert_flow_tf.runs.folder import owned_run  # noqa: E402
+from bert_flow_tf.runs.folder import EVALUATION_FILE, owned_run  # noqa: E402
+from bert_flow_tf.runs.record import made_by  # noqa: E402
 from bert_flow_tf.runs.settings import FLAGS, Settings, flow_config  # noqa: E402
+
+if TYPE_CHECKING:
+    from bert_flow_tf.commands.evaluate import AnyTask
+    from bert_flow_tf.training.scoring import Scorer
 
 
 class _Whole(flags.IntegerParser):
@@ -82,15 +93,34 @@ def run(settings: Settings) -> None:
         if _trains(settings):
             _run(settings, cluster)
         return
+    tasks = _senteval_tasks(settings) if settings.scoring.do_senteval else []
     with owned_run(settings.output_dir):
-        _run(settings, cluster if _trains(settings) else None)
+        _run(settings, cluster if _trains(settings) else None, tasks)
+
+
+def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
+    """The tasks that `senteval_tasks` names, read.
+
+    Raises:
+      UserError: there is no such task, or its files are missing or not as expected.
+    """
+    names = [name.strip() for name in settings.scoring.senteval_tasks.split(",")]
+    for name in names:
+        if name not in SENTEVAL_NAMES:
+            raise ArgumentError(
+                f"senteval_tasks: found {name or 'nothing'}, expected some of {', '.join(SENTEVAL_NAMES)}"
+                f"{nearest(name, SENTEVAL_NAMES)}"
+            )
+        if names.count(name) > 1:
+            raise ArgumentError(f"senteval_tasks: found {name} twice, expected each once")
+    return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.scoring.senteval_dir, split=None)
 
 
 def _trains(settings: Settings) -> bool:
     return settings.output.do_train and settings.training.num_train_epochs > 1e-6
 
 
-def _run(settings: Settings, cluster: Cluster | None) -> None:
+def _run(settings: Settings, cluster: Cluster | None, senteval_tasks: "Sequence[AnyTask]" = ()) -> None:
     import tensorflow as tf
 
     from bert_flow_tf.encoder.source import resolve_encoder
@@ -102,6 +132,9 @@ def _run(settings: Settings, cluster: Cluster | None) -> None:
     output, output_dir = settings.output, settings.output_dir
     task = get_task(settings.data.task_name)
     scoring.check_results(settings, task)
+    if senteval_tasks:
+        path = output_dir / EVALUATION_FILE
+        output_file(path, overwrite=output.overwrite, flag=str(path))
     batch_size = settings.training.train_batch_size if output.do_train else None
 
     with Workers(cluster, settings.devices.worker_timeout) as workers:
@@ -116,7 +149,7 @@ def _run(settings: Settings, cluster: Cluster | None) -> None:
 
             model, record, step = train.train(settings, task, source, strategy, evaluate, workers)
             scorer = scoring.Scorer(model, settings.embedding, cache_dir, record)
-        elif output.do_eval or output.do_predict:
+        elif settings.scores:
             scorer, step = scoring.load_scorer(settings, task, strategy)
 
         def score() -> None:
@@ -129,11 +162,25 @@ def _run(settings: Settings, cluster: Cluster | None) -> None:
                     alone = strategy if cluster is None else tf.distribute.get_strategy()
                     predicting, _ = scoring.load_scorer(settings, task, alone, name)
                 scoring.write_predictions(settings, task, predicting)
+            if senteval_tasks:
+                _write_senteval(output_dir, scorer, senteval_tasks)
 
         workers.of_chief(score)
         workers.leave()
     logging.info("*** output_dir ***")
     logging.info("%s", output_dir)
+
+
+def _write_senteval(output_dir: pathlib.Path, scorer: "Scorer", tasks: "Sequence[AnyTask]") -> None:
+    """Prints the scores of the tasks, and writes them into the run's directory as `bert-flow evaluate` does."""
+    from bert_flow_tf.api import BertFlow
+    from bert_flow_tf.evaluation.transfer import FOLDS
+
+    assert scorer.record is not None, "a scorer without a record evaluates alone"
+    model = BertFlow(scorer.model, scorer.model.encoder.source, record=scorer.record)
+    results = msgspec.structs.replace(scores_of(model, tasks, folds=FOLDS), made_by=made_by("run_siamese"))
+    print(scores_table(results.tasks, results.without_flow or {}).to_text())
+    write_json(output_dir / EVALUATION_FILE, results)
 
 
 def _is_ours(record: python_logging.LogRecord) -> bool:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # One step of the method, with the sub-commands, environment variables and flags of the original's script of this name:
 #
-#   bash run_scripts/train_siamese.sh train|eval|predict|predict_pool|predict_dev|predict_full "FLAGS OF run_siamese"
+#   bash run_scripts/train_siamese.sh train|eval|predict|predict_pool|predict_dev|predict_full|do_senteval "FLAGS"
 #
 #   BERT_PREMODELS     folder of TF1 BERT checkpoints; BERT_NAME picks base (default), large or large-wwm in it
 #   INIT_CKPT          checkpoint to begin with (default: the bert_model.ckpt there)
@@ -31,13 +31,12 @@ if [[ ${1:-} == --help || ${1:-} == -h ]]; then
   sed -n -e '1d' -e '/^#/!Q' -e 's/^# \{0,1\}//p' "${BASH_SOURCE[0]}"
   exit 0
 fi
-commands="train, eval, predict, predict_pool, predict_dev or predict_full"
+commands="train, eval, predict, predict_pool, predict_dev, predict_full or do_senteval"
 command=${1:-}
 TASK_NAME=${TASK_NAME:-STS-B}
 case $command in
-  train | eval | predict_pool | predict_dev | predict_full) needed=(GLUE_DIR OUTPUT_PARENT_DIR) ;;
+  train | eval | predict_pool | predict_dev | predict_full | do_senteval) needed=(GLUE_DIR OUTPUT_PARENT_DIR) ;;
   predict) needed=(GLUE_DIR OUTPUT_PARENT_DIR EXP_NAME) ;;
-  do_senteval) stop "do_senteval is not available: bert-flow evaluate --senteval_dir scores STS-12 to STS-16, MR, CR, SUBJ and so on" ;;
   "") stop "no sub-command given, expected $commands" ;;
   *) stop "unknown sub-command $command, expected $commands" ;;
 esac
@@ -67,6 +66,7 @@ case $command in
   predict_pool) mode=(--do_predict=true --predict_pool=True) ;;
   predict_dev) mode=(--do_predict=true --do_predict_on_dev=True --predict_pool=True) ;;
   predict_full) mode=(--do_predict=true --do_predict_on_full=True --predict_pool=True) ;;
+  do_senteval) mode=(--do_senteval=true) ;;
 esac
 # As in the original, predict_pool, predict_dev and predict_full read the run's own checkpoint and name no other.
 if [[ -n ${INIT_CKPT:-} && $command != predict_* ]]; then

@@ -9,9 +9,8 @@ import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, WholeNumber, model_options, name_list
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
-from bert_flow_tf.results import EVALUATION_FILE
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
-from bert_flow_tf.runs.folder import owned_run
+from bert_flow_tf.runs.folder import EVALUATION_FILE, owned_run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,10 +96,10 @@ def evaluate(
 def read_all(names: Sequence[str], *, senteval_dir: str | None, split: str | None, **options: Any) -> "list[AnyTask]":
     """The tasks of similarity and of classes that are named."""
     from bert_flow_tf.data.sts_sets import read_tasks
-    from bert_flow_tf.data.transfer_sets import PREFIX, read_transfer_task
+    from bert_flow_tf.data.transfer_sets import NAMES, PREFIX, read_transfer_task
 
     similar = [name for name in names if not name.startswith(PREFIX)]
-    tasks = iter(read_tasks(similar, senteval_dir=senteval_dir, split=split, **options))
+    tasks = iter(read_tasks(similar, senteval_dir=senteval_dir, split=split, others=NAMES, **options))
     return [read_transfer_task(name, senteval_dir, split) if name.startswith(PREFIX) else next(tasks) for name in names]
 
 

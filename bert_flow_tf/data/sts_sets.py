@@ -79,7 +79,12 @@ class SimilarityTask:
 
 
 def read_task(
-    name: str, *, glue_dir: Folder | None = None, senteval_dir: Folder | None = None, split: str | None = None
+    name: str,
+    *,
+    glue_dir: Folder | None = None,
+    senteval_dir: Folder | None = None,
+    split: str | None = None,
+    others: Sequence[str] = (),
 ) -> SimilarityTask:
     """The task of that name with its gold scores.
 
@@ -90,6 +95,7 @@ def read_task(
       senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
       split: "train", "dev" or "test"; None for the usual one: test, and dev where the test labels are not public (QNLI,
         QQP, and all of GLUE in TensorFlow Datasets).
+      others: names of the tasks that the caller reads elsewhere, for the error of an unknown one.
 
     Raises:
       UserError: an unknown task, a missing folder, file or flag, a split without gold scores, files of different
@@ -103,9 +109,8 @@ def read_task(
             raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
         return _senteval_task(key, glue_dir, senteval_dir)
     if key not in _glue_tasks():
-        raise ArgumentError(
-            f"tasks: unknown task {name!r}, expected some of {', '.join(scored_names())}{nearest(name, scored_names())}"
-        )
+        known = (*scored_names(), *others)
+        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{nearest(name, known)}")
     task, usual_split = _glue_tasks()[key]
     if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")

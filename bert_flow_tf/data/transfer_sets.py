@@ -13,6 +13,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import read_file
 
@@ -36,6 +37,7 @@ class TransferTask:
       name: `senteval:mr` and so on.
       title: as SentEval calls it.
       source: the folder that it was read from.
+      reports_f1: whether F1 of class 1 on `test` stands beside the accuracy, as SentEval has it.
       parts: lists of `Example` by their names: `all` of a task that is cross-validated whole, `train` and `test`, or
         `train`, `dev` and `test`. They are sorted by numbers of words and classes, as SentEval sorts them.
     """
@@ -44,6 +46,7 @@ class TransferTask:
     title: str
     source: str
     parts: Mapping[str, list[Example]]
+    reports_f1: bool = False
 
     @property
     def sentences(self) -> list[str]:
@@ -56,7 +59,7 @@ class _Layout(NamedTuple):
     folder: str
     parts: Mapping[str, tuple[str, ...]]
     read: Callable[[pathlib.Path, int], Iterable[Example]]
-    encoding: str = "utf-8"
+    reports_f1: bool = False
 
 
 def _words(text: str) -> str:
@@ -133,6 +136,7 @@ _LAYOUTS = {
         "MRPC",
         {name: (f"msr_paraphrase_{name}.txt",) for name in ("train", "test")},
         _read_mrpc,
+        reports_f1=True,
     ),
     "sicke": _Layout(
         "SICK-E",
@@ -142,6 +146,12 @@ _LAYOUTS = {
     ),
 }
 NAMES = tuple(f"{PREFIX}{name}" for name in _LAYOUTS)
+# SentEval's own names of what can be scored -> those here.
+SENTEVAL_NAMES = {
+    **{name.upper(): name for name in SENTEVAL_SUBSETS},
+    **{name.upper(): f"{PREFIX}{name}" for name in _LAYOUTS if name != "sicke"},
+    "SICKEntailment": f"{PREFIX}sicke",
+}
 
 
 def read_transfer_task(
@@ -169,4 +179,4 @@ def read_transfer_task(
         if not examples:
             raise UserError(f"{folder / files[0]}: found no sentences, expected SentEval's")
         parts[part] = sorted(examples, key=lambda one: (*(len(text.split()) for text in one.sentences), one.label))
-    return TransferTask(name, layout.title, str(folder), parts)
+    return TransferTask(name, layout.title, str(folder), parts, layout.reports_f1)

@@ -39,7 +39,7 @@ def score_transfer(
 
     Returns:
       dict of `title`, `metric`, `split`, `source`, `pairs` (examples that are scored), `accuracy` by protocol ("all"),
-      `dev_accuracy`, and `f1` of MRPC.
+      `dev_accuracy`, and `f1` where the task reports it.
 
     Raises:
       UserError: a class has fewer examples than there are folds.
@@ -67,7 +67,7 @@ def score_transfer(
             predicted = _fitted(x["train"], y["train"], best).predict(x["test"])
     if predicted is not None:
         accuracy = 100 * float(np.mean(predicted == y["test"]))
-    if task.title == "MRPC":
+    if task.reports_f1:
         f1 = float(f1_score(y["test"], predicted))
     scored = "all" if validated == "all" else "test"
     return {

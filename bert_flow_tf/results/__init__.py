@@ -1,4 +1,3 @@
 """Records of results: finding, reading and comparing them."""
 
-EVALUATION_FILE = "evaluation.json"
 REPRODUCTION_FILE = "reproduction.json"

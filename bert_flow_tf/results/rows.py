@@ -10,9 +10,10 @@ import msgspec
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.results import EVALUATION_FILE, REPRODUCTION_FILE
+from bert_flow_tf.results import REPRODUCTION_FILE
 from bert_flow_tf.results.records import Agreement, Reproduction, Scores, TaskScores
 from bert_flow_tf.results.sources import Source
+from bert_flow_tf.runs.folder import EVALUATION_FILE
 from bert_flow_tf.runs.record import Model
 
 # A score that is read back may be of cosines from other batches, which differ in their last bits.

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.results import EVALUATION_FILE, REPRODUCTION_FILE
+from bert_flow_tf.results import REPRODUCTION_FILE
 from bert_flow_tf.results.records import (
     RESULTS_FILE,
     SCORES_FILE,
@@ -15,7 +15,7 @@ from bert_flow_tf.results.records import (
     Scores,
     read_result,
 )
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import is_run
 
 # Kind of a source, and what it is in words.

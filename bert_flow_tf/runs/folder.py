@@ -12,7 +12,7 @@
     SPLIT_pooled.tsv, .json         the same of both embeddings per pair, with `--predict_pool`
     model.ckpt-N.SPLIT_…            the same of the checkpoint that `--eval_checkpoint_name` names
     recipe_scores.json              the recipe's scores of the predictions
-    evaluation.json                 what `bert-flow evaluate --model` wrote
+    evaluation.json                 what `--do_senteval` or `bert-flow evaluate --model` wrote
 
 N is a step; SPLIT is test, dev or full.
 """
@@ -33,6 +33,7 @@ from bert_flow_tf.files.reading import read_file, read_text
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
+EVALUATION_FILE = "evaluation.json"
 TRAIN_RESULTS_FILE = "train_results.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
@@ -40,7 +41,7 @@ KEEP_CHECKPOINT_MAX = 3
 # What evaluation and prediction write, with a checkpoint's name before it or not, and what a cache leaves.
 _RESULT = re.compile(
     r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
-    r"|embeddings-[0-9a-f]+\.npy)"
+    r"|evaluation\.json|embeddings-[0-9a-f]+\.npy)"
 )
 # What TensorFlow leaves of a checkpoint that it was killed in.
 _UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*")

@@ -9,7 +9,7 @@ from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.remote import is_remote
-from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
+from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 
@@ -160,8 +160,11 @@ class ScoringSettings:
     do_predict_on_dev: bool = _neutral_flag(False, "Predict on dev instead of test.")
     do_predict_on_full: bool = _neutral_flag(False, "Predict on test, dev and train.")
     eval_checkpoint_name: str | None = _neutral_flag(None, "Name of the checkpoint to predict with, if not the latest.")
-    do_senteval: bool = _neutral_flag(False, "Not available.")
-    senteval_tasks: str = _neutral_flag("", "Not available.")
+    do_senteval: bool = _neutral_flag(False, f"Score sentence embeddings on --senteval_tasks, to {EVALUATION_FILE}.")
+    senteval_tasks: str = _neutral_flag(
+        "", "SentEval's names: STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment, comma-separated."
+    )
+    senteval_dir: str = _neutral_flag("../SentEval/data", "Folder of SentEval's data.")
 
     @property
     def prediction_splits(self) -> tuple[str, ...]:
@@ -262,10 +265,16 @@ class Settings:
         prefix = f"{scoring.eval_checkpoint_name}." if scoring.eval_checkpoint_name else ""
         return self.output_dir / f"{prefix}{split}_{'pooled' if scoring.predict_pool else 'results'}.tsv"
 
+    @property
+    def scores(self) -> bool:
+        """Whether the command writes more than what training leaves."""
+        return self.output.do_eval or self.output.do_predict or self.scoring.do_senteval
+
     def missing_outputs(self) -> list[pathlib.Path]:
         """Paths of the result files that this command is to write and that are not there."""
         wanted = [self.output_dir / DEV_RESULTS_FILE] if self.output.do_eval else []
         wanted += [self.prediction_path] if self.output.do_predict else []
+        wanted += [self.output_dir / EVALUATION_FILE] if self.scoring.do_senteval else []
         return [path for path in wanted if not path.exists()]
 
     def check(self) -> None:
@@ -289,18 +298,15 @@ class Settings:
                 "cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no "
                 "--l2_penalty"
             )
-        if self.scoring.do_senteval:
-            raise ArgumentError(
-                "do_senteval: found true, expected false (bert-flow evaluate --senteval_dir scores a run on SentEval's "
-                "tasks: sts12, senteval:mr, …)"
-            )
         checkpoint = self.scoring.eval_checkpoint_name
         if checkpoint and pathlib.PurePath(checkpoint).name != checkpoint:
             raise ArgumentError(
                 f"eval_checkpoint_name: found {checkpoint}, expected a name alone, of a checkpoint of this run"
             )
-        if not (self.output.do_train or self.output.do_eval or self.output.do_predict):
-            raise UserError("--do_train, --do_eval, --do_predict: found none of them, expected at least one")
+        if not (self.output.do_train or self.scores):
+            raise UserError(
+                "--do_train, --do_eval, --do_predict, --do_senteval: found none of them, expected at least one"
+            )
 
 
 _GROUPS: dict[str, Any] = {group.name: group.type for group in dataclasses.fields(Settings)}

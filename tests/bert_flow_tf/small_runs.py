@@ -15,6 +15,7 @@ import tensorflow as tf
 from absl import flags
 
 from bert_flow_tf import run_siamese
+from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
 from bert_flow_tf.files.checkpoints import checkpoint_files
 from bert_flow_tf.runs.folder import latest_checkpoint
 from bert_flow_tf.runs.settings import Settings
@@ -66,6 +67,31 @@ def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0):
         if split == "test":
             header, rows = header[:-1], [row[:-1] for row in rows]
         write_tsv(folder / f"{split}.tsv", [header, *rows])
+    return folder
+
+
+def write_senteval(folder, words, seed=0):
+    """SentEval's folder: STS-12, a tenth of it without gold scores, and CR and SST2, whose words tell the class."""
+    rng = np.random.default_rng(seed)
+
+    def sentence(known):
+        return " ".join(rng.choice(known, rng.integers(2, 6)))
+
+    sts, cr, sst = (folder / name for name in ("STS/STS12-en-test", "downstream/CR", "downstream/SST/binary"))
+    for place in (sts, cr, sst):
+        place.mkdir(parents=True)
+    for i, subset in enumerate(SENTEVAL_SUBSETS["sts12"]):
+        n = 10 * (i + 1)
+        pairs = [f"{sentence(words)}\t{sentence(words)}\n" for _ in range(n)]
+        (sts / f"STS.input.{subset}.txt").write_text("".join(pairs))
+        gold = [f"{rng.uniform(0, 5):.2f}" if k % 10 else "" for k in range(n)]
+        (sts / f"STS.gs.{subset}.txt").write_text("".join(f"{g}\n" for g in gold))
+    half = len(words) // 2
+    for name in ("train", "dev", "test"):
+        both = [f"{sentence(known)}\t{i}\n" for i, known in enumerate((words[:half], words[half:])) for _ in range(20)]
+        (sst / f"sentiment-{name}").write_text("".join(both))
+    for name, known in (("pos", words[:half]), ("neg", words[half:])):
+        (cr / f"custrev.{name}").write_text("".join(f"{sentence(known)}\n" for _ in range(30)))
     return folder
 
 

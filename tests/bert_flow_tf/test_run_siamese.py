@@ -1,18 +1,24 @@
 """The original's command line: its flags, and one line with status 2 for bad input, with nothing left behind."""
 
+import json
 import os
 import pathlib
 import re
 import shutil
 import signal
 
+import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
 from absl import flags
 
 from bert_flow_tf import run_siamese
+from bert_flow_tf.api import BertFlow
+from bert_flow_tf.commands.evaluate import read_all, scores_of
 from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.results.rows import score_rows
+from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
@@ -301,6 +307,44 @@ def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_
     assert flow
     for key in flow:
         np.testing.assert_array_equal(start[key], end[key], err_msg=key)
+
+
+@pytest.mark.differs("`do_senteval`")
+def test_sentevals_tasks_are_scored_into_the_record_that_a_report_reads(flow_flags, flow_run, tmp_path, capsys):
+    folder = small_runs.write_senteval(tmp_path / "SentEval", small_runs.SMALL_WORDS)
+    wanted = {"do_senteval": True, "senteval_tasks": "STS12, SST2", "senteval_dir": str(folder), "do_predict": False}
+    values = flow_flags | wanted | {"exp_name": "whole", "do_train": False}
+    for names, message in (
+        ("STS12,CRs", "--senteval_tasks: found CRs, expected some of STS12, "),
+        ("", "--senteval_tasks: found nothing"),
+        ("CR,CR", "--senteval_tasks: found CR twice"),
+        ("MR", "downstream/MR/rt-polarity.pos: no such file"),
+    ):
+        assert_refused(*small_runs.main(*small_runs.as_flags(values, senteval_tasks=names)), message)
+    run_dir = small_runs.run(values)
+    assert len(re.findall("^(STS-12|senteval:sst2) ", capsys.readouterr().out, re.MULTILINE)) == 2
+    written = json.loads((run_dir / "evaluation.json").read_text())
+    assert written["made_by"]["command"] == "run_siamese"
+    # As `bert-flow evaluate` scores the run.
+    tasks = read_all(["sts12", "senteval:sst2"], senteval_dir=folder, split=None)
+    expected = msgspec.to_builtins(scores_of(BertFlow.load(run_dir), tasks, folds=10))
+    assert {key: written[key] for key in ("model", "tasks", "without_flow")} == {
+        key: expected[key] for key in ("model", "tasks", "without_flow")
+    }
+    rows = score_rows(find_sources([run_dir])[0])
+    assert [(row.task, row.protocol) for row in rows] == [
+        *(("STS-12", protocol) for protocol in ("wmean", "mean", "all")),
+        ("senteval:sst2", None),
+    ]
+    assert_refused(*small_runs.main(*small_runs.as_flags(values)), "evaluation.json: exists", "--overwrite")
+    # Of an encoder as it is, and after training.
+    plain = small_runs.run(values, flow=0, flow_loss=0, exp_name="plain", senteval_tasks="SST2")
+    assert json.loads((plain / "evaluation.json").read_text())["model"]["flow"] is None
+    trained = small_runs.run(
+        values, do_train=True, senteval_tasks="STS12", exp_name="plain", num_train_epochs=1.0, overwrite=True
+    )
+    assert json.loads((trained / "evaluation.json").read_text())["model"]["checkpoint"].endswith("model.ckpt-3")
+    (run_dir / "evaluation.json").unlink()
 
 
 def test_xla_gives_the_same_losses(flow_flags, flow_run, tmp_path, monkeypatch):

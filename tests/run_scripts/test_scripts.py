@@ -66,6 +66,7 @@ def test_a_recipe_is_run_with_the_arguments_and_its_status_given_back(ready, scr
         ("predict_pool", {"--do_predict=true", "--predict_pool=True"}, False),
         ("predict_dev", {"--do_predict=true", "--predict_pool=True", "--do_predict_on_dev=True"}, False),
         ("predict_full", {"--do_predict=true", "--predict_pool=True", "--do_predict_on_full=True"}, False),
+        ("do_senteval", {"--do_senteval=true"}, True),
     ],
 )
 def test_train_siamese_passes_the_originals_flags(ready, command, mode, takes_checkpoint):
@@ -137,7 +138,6 @@ def test_train_siamese_names_every_missing_variable(repository):
     [
         ([], {}, "no sub-command given, expected train, eval, predict"),
         (["tarin"], _TF1, "unknown sub-command tarin, expected train, eval, predict"),
-        (["do_senteval"], _TF1, "do_senteval is not available: bert-flow evaluate --senteval_dir"),
         (["train"], _TF1, "GLUE_DIR is glue: no such folder"),
         (["train"], {**_TF1, "GLUE_DIR": "."}, "BERT_PREMODELS is pre: no folder pre/uncased_L-12_H-768_A-12"),
         (

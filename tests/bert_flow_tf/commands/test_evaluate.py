@@ -11,9 +11,10 @@ from click.testing import CliRunner
 from scipy import stats
 
 from bert_flow_tf.commands.evaluate import evaluate, scores_table
-from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_task
+from bert_flow_tf.data.sts_sets import read_task
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.runs.folder import owned_run
+from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.results import written
 
 WORDS = [f"w{i}" for i in range(25)]
@@ -33,18 +34,7 @@ def refused(*arguments):
 
 @pytest.fixture(scope="module")
 def senteval_dir(tmp_path_factory):
-    """STS-12 in SentEval's layout, of words that the tiny BERT knows; one pair in ten has no gold score."""
-    root = tmp_path_factory.mktemp("senteval")
-    folder = root / "STS" / "STS12-en-test"
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
-    for i, subset in enumerate(SENTEVAL_SUBSETS["sts12"]):
-        n = 10 * (i + 1)
-        pairs = [[" ".join(rng.choice(WORDS, rng.integers(2, 6))) for _ in range(2)] for _ in range(n)]
-        (folder / f"STS.input.{subset}.txt").write_text("".join(f"{a}\t{b}\n" for a, b in pairs))
-        gold = [f"{rng.uniform(0, 5):.2f}" if k % 10 else "" for k in range(n)]
-        (folder / f"STS.gs.{subset}.txt").write_text("".join(f"{g}\n" for g in gold))
-    return root
+    return small_runs.write_senteval(tmp_path_factory.mktemp("senteval"), WORDS[:16])
 
 
 @pytest.fixture
@@ -124,7 +114,8 @@ def test_earlier_results_of_a_run_are_kept_without_overwrite(finished_run, sente
 def test_tasks_are_read_before_the_model(tmp_path, senteval_dir):
     # No such encoder: it would be the error if it came first.
     common = ("--bert_hub", "http://127.0.0.1:9/no_encoder")
-    assert "unknown task 'sts17'" in refused(*common, "--tasks", "sts12,sts17", "--senteval_dir", senteval_dir)
+    line = refused(*common, "--tasks", "sts12,sicke", "--senteval_dir", senteval_dir)
+    assert "unknown task 'sicke', expected some of sts12, " in line and line.endswith("(did you mean senteval:sicke?)")
     assert "--tasks: found none" in refused(*common, "--tasks", " , ")
     line = refused(*common, "--tasks", "sts12,STS-12", "--senteval_dir", senteval_dir)
     assert line == "tasks: STS-12 names sts12, which is listed already, expected every task once"
@@ -158,16 +149,8 @@ def test_a_fall_of_more_than_half_a_point_is_marked():
 def test_sentevals_classes_are_scored_beside_similarities_with_the_flow_and_without(
     finished_run, senteval_dir, tmp_path
 ):
-    folder = tmp_path / "data" / "downstream" / "CR"
-    folder.mkdir(parents=True)
-    # Which words there are tells the class.
-    for name, words in (("pos", WORDS[:8]), ("neg", WORDS[8:16])):
-        rng = np.random.default_rng(1)
-        lines = [" ".join(rng.choice(words, rng.integers(2, 6))) for _ in range(30)]
-        (folder / f"custrev.{name}").write_text("".join(f"{line}\n" for line in lines))
-    shutil.copytree(senteval_dir / "STS", tmp_path / "data" / "STS")
     out = tmp_path / "scores.json"
-    arguments = ("--tasks", "senteval:cr,sts12", "--senteval_dir", tmp_path / "data", "--folds", 3, "--out", out)
+    arguments = ("--tasks", "senteval:cr,sts12", "--senteval_dir", senteval_dir, "--folds", 3, "--out", out)
     outcome = invoke("--model", finished_run, *arguments)
     assert outcome.exit_code == 0, outcome.exception
     record = json.loads(out.read_text())

@@ -50,6 +50,7 @@ def test_every_layout_is_read_in_sentevals_order(folder, name, parts):
     for place in (folder, folder / "downstream"):
         task = read_transfer_task(f"senteval:{name}", place)
         assert task.parts == {part: [Example(*one) for one in examples] for part, examples in parts.items()}
+    assert task.reports_f1 == (name == "mrpc")
     assert task.sentences == [sentence for examples in parts.values() for texts, _ in examples for sentence in texts]
 
 

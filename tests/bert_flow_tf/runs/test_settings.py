@@ -56,7 +56,6 @@ def test_the_settings_name_the_file_of_predictions(changes, name):
     assert make_settings(exp_name="run", **changes).prediction_path.as_posix() == f"out/run/{name}"
 
 
-@pytest.mark.differs("`do_senteval`")
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -70,7 +69,6 @@ def test_the_settings_name_the_file_of_predictions(changes, name):
         ({"flow_ddi": True}, "--flow_ddi: found true with --flow=0"),
         ({"cache_embeddings": True}, "--cache_embeddings: found true with an encoder in training"),
         ({"cache_embeddings": True, "num_examples": 0, "l2_penalty": 0.1}, "--cache_embeddings: found true"),
-        ({"do_senteval": True}, "--do_senteval: found true"),
         ({"eval_checkpoint_name": "../other/model.ckpt-8"}, "--eval_checkpoint_name: found ../other/model.ckpt-8"),
         ({"output_parent_dir": "gs://bucket/runs"}, "--output_parent_dir: found an address"),
         ({"cached_dir": "gs://bucket/cache"}, "--cached_dir: found an address"),
