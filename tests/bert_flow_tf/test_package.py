@@ -195,7 +195,7 @@ def test_the_wheel_says_what_it_is(wheel):
     for line in ("Author: bert_flow_tf contributors", "License-Expression: Apache-2.0", "Classifier: Typing :: Typed"):
         assert line in said.splitlines()
     # On the package index nothing is beside it.
-    assert re.findall(r"\]\((?!https?://)", readme) == [] and "calibrate your own sentences" in readme
+    assert re.findall(r"\]\((?!https?://)", readme) == [] and "bring BERT to your domain" in readme
     assert f"\nversion: {bert_flow_tf.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {bert_flow_tf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
