@@ -12,6 +12,7 @@ from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, 
 from bert_flow_tf.encoder.convert.sentence_transformers import sentence_transformer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
+from bert_flow_tf.model.saved_model import is_saved_model
 from glow.config import DEFAULT_CONFIG
 
 
@@ -70,6 +71,8 @@ def convert(
     if run and cased is not None:
         raise UserError("--cased/--uncased: expected neither with --run, whose encoder knows its vocabulary")
     check_checkpoint(given[0], sources[given[0]] or "", "the checkpoint or folder to convert")
+    if run and is_saved_model(run):
+        raise UserError(f"--run={run}: found a saved model, which has no checkpoint, expected a run of run_siamese")
     kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
     own_folder(out, kind, overwrite=overwrite)
     if huggingface:

@@ -35,10 +35,13 @@ def test_flag_for_case_wins_over_the_vocabulary_and_overwrite_replaces(
         (["--run", "a", "--uncased"], "--cased/--uncased: expected neither with --run"),
         (["--run", "."], "found no checkpoint"),
         (["--tf1_checkpoint", "."], "found no checkpoint"),
+        (["--run", "saved", "--to_tf1"], "--run=saved: found a saved model, which has no checkpoint"),
     ],
 )
 def test_slip_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "bert_flow.json").write_text("{}")
     assert message in refused("convert", "--out", "out", *arguments, unchanged=tmp_path)
 
 
