@@ -151,7 +151,8 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
             shape_and_slices=[""] * len(arrays),
             tensors=list(arrays.values()),
         )
-        tf.compat.v1.train.update_checkpoint_state(str(folder), name)
+        # TensorFlow's own function for it says at each call that it is deprecated.
+        (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
         write_json(folder / TF1_RECORD_FILE, {TF1_RECORD_KEY: prefix.name, "encoder": source.files})
         (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
