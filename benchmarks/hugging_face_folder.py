@@ -6,21 +6,17 @@ A program of its own, since the processes whose memory is measured must not be s
 """
 
 import argparse
-import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 from benchmarks.peers import ROOT
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
 
-_ACTIVATIONS = {"gelu_tanh": "gelu_pytorch_tanh", "gelu_erf": "gelu", "relu": "relu"}
-
 
 def write_hugging_face_folder(bert_hub: str, out: str | pathlib.Path) -> None:
-    """Writes `config.json`, `vocab.txt`, `tokenizer_config.json` and `model.safetensors` to the new folder `out`.
+    """Writes configuration, weights and tokenizer, see `convert.to_huggingface`, to the new folder `out`.
 
     Args:
       bert_hub: `demo`, or a folder of `bert-flow convert`, whose configuration says what Hugging Face's needs.
@@ -29,44 +25,26 @@ def write_hugging_face_folder(bert_hub: str, out: str | pathlib.Path) -> None:
     Raises:
       UserError: the encoder cannot be found, or has no configuration.
     """
-    import msgspec
-    import numpy as np
     import tensorflow as tf
-    from safetensors.numpy import save_file
 
-    from bert_flow_tf.encoder.convert.bert_config import BertConfig
-    from bert_flow_tf.encoder.convert.from_huggingface import hugging_face_name
-    from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
+    from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
+    from bert_flow_tf.encoder.convert.from_run import floating_variables
+    from bert_flow_tf.encoder.convert.to_huggingface import write_hugging_face_bert, write_hugging_face_tokenizer
+    from bert_flow_tf.encoder.convert.weights import tf1_arrays
     from bert_flow_tf.encoder.source import resolve_encoder
+    from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 
     source = resolve_encoder(bert_hub=bert_hub)
     configuration = source.encoder_dir.parent / "bert_config.json"
     if not configuration.is_file():
         raise UserError(f"--bert_hub={bert_hub}: found no {configuration}, expected demo or a folder of convert")
-    config = BertConfig(**json.loads(configuration.read_text()))
-    if config.hidden_act not in _ACTIVATIONS:
-        raise UserError(f"{configuration}: found hidden_act {config.hidden_act}, expected one of {list(_ACTIVATIONS)}")
-    variables = {
-        variable.name.removesuffix(":0"): variable.numpy()
-        for variable in tf.saved_model.load(str(source.encoder_dir)).variables
-    }
-    weights = {}
-    for tf1_name, keras_name in keras_names(config.num_hidden_layers).items():
-        value = to_tf1_shape(tf1_name, variables[keras_name])
-        weights[hugging_face_name(tf1_name)] = np.ascontiguousarray(value.T if tf1_name.endswith("/kernel") else value)
+    config = read_tf1_config(configuration)
+    weights = tf1_arrays(floating_variables(tf.saved_model.load(str(source.encoder_dir))), bert_hub)
     out = pathlib.Path(out)
     out.mkdir()
-    save_file(weights, str(out / "model.safetensors"), metadata={"format": "pt"})
-    shutil.copyfile(source.encoder_dir.parent / "vocab.txt", out / "vocab.txt")
-    fields = msgspec.structs.asdict(config) | {
-        "architectures": ["BertModel"],
-        "model_type": "bert",
-        "hidden_act": _ACTIVATIONS[config.hidden_act],
-        "layer_norm_eps": 1e-12,
-    }
-    (out / "config.json").write_text(json.dumps(fields, indent=2))
-    tokenizer = {"tokenizer_class": "BertTokenizer", "do_lower_case": source.do_lower_case}
-    (out / "tokenizer_config.json").write_text(json.dumps(tokenizer, indent=2))
+    write_hugging_face_bert(out, config, weights)
+    vocab_file = vocabulary_asset(source.preprocess_dir)
+    write_hugging_face_tokenizer(out, vocab_file, source.do_lower_case, config.max_position_embeddings)
 
 
 def hugging_face_folder(bert_hub: str, out: str | pathlib.Path) -> str:

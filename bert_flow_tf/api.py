@@ -41,6 +41,7 @@ from bert_flow_tf.scale.bulk import PRECISIONS, Job, Manifest, Settings, in_this
 from bert_flow_tf.scale.parts import Parts
 from bert_flow_tf.scale.shards import cut, input_paths
 from bert_flow_tf.serving import DTYPES
+from bert_flow_tf.serving.formats import exporter
 from bert_flow_tf.training.fitting import History, flow_settings, hold_out
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
@@ -815,11 +816,19 @@ class BertFlow:
 
     save_pretrained = save
 
-    def export(self, out_dir: str | os.PathLike, **options: Any) -> Any:
-        """Writes a SavedModel from text to embeddings for TensorFlow Serving; options as of `serving.export.export`."""
-        from bert_flow_tf.serving.export import export
+    def export(self, out_dir: str | os.PathLike, *, format: str = "savedmodel", **options: Any) -> Any:
+        """Writes the model for other programs, and gives an `Exported`; whole or not at all.
 
-        return export(self, out_dir, **options)
+        Args:
+          out_dir: the model's folder.
+          format: "savedmodel", from text to embeddings, for TensorFlow Serving; "sentence-transformers", a folder that
+            this library loads; or "onnx".
+          **options: of `serving.export.export`, `serving.sentence_transformers.export` or `serving.onnx.export`.
+
+        Raises:
+          UserError: there is no such format, or as these.
+        """
+        return exporter(format)(self, out_dir, **options)
 
 
 def _arrays(variables: Mapping[str, tf.Variable]) -> Iterator[tuple[str, np.ndarray]]:

@@ -59,28 +59,28 @@ class FoldedFlow:
             """The channels' numbers after the bijector, whose effect on them goes into shift, scale or steps."""
             order = channels.numpy()
             if isinstance(bijector, ActNorm):
-                b, factor = _shift_and_factor(bijector)
+                b, factor = shift_and_factor(bijector)
                 shift[order] += b / scale[order]
                 scale[order] *= factor
             elif isinstance(bijector, Coupling):
                 network = bijector.network
                 read, moved = (half.numpy() for half in halves(channels))
-                kernel, bias = _kernel_and_bias(network.first)
+                kernel, bias = kernel_and_bias(network.first)
                 first = np.zeros([size, len(bias)])
                 first[read] = scale[read, np.newaxis] * kernel
-                factor = np.exp(3.0 * _float64(network.logs)) / scale[moved]
+                factor = np.exp(3.0 * float64(network.logs)) / scale[moved]
                 last = np.zeros([len(bias), size])
-                last[:, moved] = _float64(network.kernel) * factor
-                second = [_kernel_and_bias(block) for block in network.second]
+                last[:, moved] = float64(network.kernel) * factor
+                second = [kernel_and_bias(block) for block in network.second]
                 steps.append(((first, bias + shift @ first), second, last))
-                shift[moved] += _float64(network.b) * factor
+                shift[moved] += float64(network.b) * factor
             else:
                 return bijector.forward(channels)
             return channels
 
         order = flow.walk(tf.range(size), advance).numpy()
         # What the first actnorm adds is added first, as the flow does: u may deviate by little beside it.
-        mean = _float64(flow.levels[0][0].b)
+        mean = float64(flow.levels[0][0].b)
         self._order = order
         self._mean, self._scale = mean[order].astype(dtype), scale[order].astype(dtype)
         self._shift = ((shift - mean) * scale)[order].astype(dtype)
@@ -104,15 +104,15 @@ def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:
     return tf.nn.bias_add(x @ kernel, bias)
 
 
-def _float64(variable: tf.Variable) -> np.ndarray:
+def float64(variable: tf.Variable) -> np.ndarray:
     return np.asarray(variable.numpy(), np.float64)
 
 
-def _shift_and_factor(actnorm: ActNorm) -> tuple[np.ndarray, np.ndarray]:
-    return _float64(actnorm.b), np.exp(3.0 * _float64(actnorm.logs))
+def shift_and_factor(actnorm: ActNorm) -> tuple[np.ndarray, np.ndarray]:
+    return float64(actnorm.b), np.exp(3.0 * float64(actnorm.logs))
 
 
-def _kernel_and_bias(block: ConvBlock) -> tuple[np.ndarray, np.ndarray]:
+def kernel_and_bias(block: ConvBlock) -> tuple[np.ndarray, np.ndarray]:
     """Of a convolution and the actnorm behind it: (x @ W + b) * factor."""
-    b, factor = _shift_and_factor(block.actnorm)
-    return _float64(block.kernel) * factor, b * factor
+    b, factor = shift_and_factor(block.actnorm)
+    return float64(block.kernel) * factor, b * factor

@@ -41,6 +41,14 @@ def _find_axe(name):
     return path if path.is_file() else None
 
 
+def _find_python_with(name):
+    """The Python that has sentence-transformers: the benchmarks' peers', or this one."""
+    from benchmarks.peers import environment_dir
+
+    python = environment_dir() / "bin" / "python"
+    return python if python.is_file() else importlib.util.find_spec("sentence_transformers") and sys.executable
+
+
 # What a few tests need beside the lock: how it is found, and how it is installed.
 _OPTIONAL = {
     "axe-core": (_find_axe, f"npm install --prefix {_AXE} axe-core@4.14.1"),
@@ -49,6 +57,7 @@ _OPTIONAL = {
     "ray": (importlib.util.find_spec, "pip install 'bert-flow-tf[scale]'"),
     "java": (shutil.which, "apt-get install default-jre-headless"),
     "pyspark": (importlib.util.find_spec, "pip install pyspark"),
+    "sentence-transformers": (_find_python_with, "python -c 'from benchmarks import peers; peers.peers_python()'"),
     "mteb": (importlib.util.find_spec, "pip install 'bert-flow-tf[mteb]'"),
     "build": (importlib.util.find_spec, "pip install -r .ci/requirements.txt"),
     "twine": (importlib.util.find_spec, "pip install -r .ci/requirements.txt"),

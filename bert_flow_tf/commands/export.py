@@ -1,4 +1,4 @@
-"""`bert-flow export`: a run as a SavedModel for TensorFlow Serving."""
+"""`bert-flow export`: a run as a SavedModel for TensorFlow Serving, a folder of sentence-transformers, or a folder of sentence-transformers."""
 
 import pathlib
 from typing import Any
@@ -6,15 +6,20 @@ from typing import Any
 import click
 
 from bert_flow_tf.commands.options import WholeNumber, check_checkpoint
-from bert_flow_tf.commands.outputs import own
+from bert_flow_tf.commands.outputs import own, own_folder
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import check_model_folder
 from bert_flow_tf.serving import DTYPES
+from bert_flow_tf.serving.formats import FORMATS
 from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
 
 
 @click.command()
 @click.option("--model", required=True, metavar="RUN", help="Finished run, one of its checkpoints, or a saved model.")
-@click.option("--out", required=True, metavar="DIR", help="Folder of the model; the version becomes a folder in it.")
+@click.option(
+    "--out", required=True, metavar="DIR", help="Folder of the model; a SavedModel's version becomes a folder in it."
+)
+@click.option("--format", type=click.Choice(list(FORMATS)), default=next(iter(FORMATS)), help="Of what is written.")
 @click.option(
     "--version", type=WholeNumber(), metavar="N", help="For TensorFlow Serving.  [default: one above the highest there]"
 )
@@ -32,32 +37,48 @@ from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
     "--dtype",
     type=click.Choice(DTYPES),
     default=DTYPES[0],
-    help="Of the encoder's matrices and their products.",
+    help="Of a SavedModel's encoder: its matrices and their products.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace this version; a server that has loaded it keeps it.")
-def export(model: str, out: str, version: int | None, overwrite: bool, **options: Any) -> None:
-    """Write a SavedModel from text to embeddings, and check it by loading it again.
+@click.option("--overwrite", is_flag=True, help="Replace this version or folder; a server keeps what it has loaded.")
+def export(model: str, out: str, format: str, version: int | None, overwrite: bool, dtype: str, **options: Any) -> None:
+    """Write a SavedModel from text to embeddings, or another format, and check it by loading it again.
 
     \b
     bert-flow export --model runs/stsb_flow --out exported/stsb --normalize
     bash run_scripts/serve.sh exported/stsb
     bert-flow query --target http://localhost:8501 --model exported/stsb "A small boat crosses the lake."
+    bert-flow export --model runs/stsb_flow --out exported/st --format sentence-transformers
 
     The SavedModel holds tokenizer, encoder and flow. Signatures: serving_default (sentences to embedding), similarity
     (sentence_a and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding
     before the flow).
     """
     check_checkpoint("--model", model, "a finished run or a saved model")
-    own(pathlib.Path(out) / MODELS_FILE, f"--out={out}")
-    check_destination(out, version, overwrite, flag=f"--out={out}")
+    kind = FORMATS[format].folder
+    options["overwrite"] = overwrite
+    if kind is None:
+        own(pathlib.Path(out) / MODELS_FILE, f"--out={out}")
+        check_destination(out, version, overwrite, flag=f"--out={out}")
+        options |= {"version": version, "dtype": dtype}
+    else:
+        for flag, found in (("--version", version), ("--dtype", dtype if dtype != DTYPES[0] else None)):
+            if found is not None:
+                raise UserError(f"{flag}: found {found} with --format {format}, expected it with savedmodel alone")
+        own_folder(out, kind, overwrite=overwrite)
     check_model_folder(model)
     # TensorFlow takes seconds to load, and a refusal needs none of it.
     from bert_flow_tf.api import BertFlow
 
-    exported = BertFlow.load(model).export(out, version=version, overwrite=overwrite, **options)
-    how_far = f"max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
-    if options["dtype"] != DTYPES[0]:
-        how_far += f", smallest cosine {exported.min_cosine:.4f}"
-    click.echo(f"SavedModel written: {out}/{exported.path.name} (reloaded: {how_far})")
+    exported = BertFlow.load(model).export(out, format=format, **options)
+    checked = "not checked: onnxruntime is not installed"
+    if exported.max_difference is not None:
+        checked = f"reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
+    if dtype != DTYPES[0]:
+        checked += f", smallest cosine {exported.min_cosine:.4f}"
+    if kind is None:
+        click.echo(f"SavedModel written: {out}/{exported.path.name} ({checked})")
+    else:
+        of_flow = exported.flow_bytes and f", of which the flow {exported.flow_bytes / 1e6:,.1f} MB"
+        click.echo(f"{format} written: {out} ({exported.size / 1e6:,.1f} MB{of_flow or ''}; {checked})")
     for path in exported.kept:
         click.echo(f"kept, because it was edited: {path}")

@@ -1,12 +1,12 @@
 """BERT's forward pass over a TF-Hub encoder's own variables, in operations that TensorFlow fuses."""
 
-import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.weights import keras_names
+from bert_flow_tf.encoder.convert.bert_config import BertConfig
+from bert_flow_tf.encoder.convert.weights import keras_names, num_layers
 
 EPSILON = 1e-12
 _MASKED = -1e9
@@ -49,7 +49,7 @@ class FusedBert:
     def __init__(self, variables: Variables, *, approximate_gelu: bool) -> None:
         self.approximate_gelu = approximate_gelu
         self._variables = variables
-        self.num_layers = _num_layers(variables)
+        self.num_layers = num_layers(variables)
 
     def __call__(self, inputs: Inputs, *, last_layer_first_token_only: bool = False) -> dict[str, Any]:
         """dict of `encoder_outputs`, a list of [batch, seq, width], `sequence_output`, its last, and `pooled_output`.
@@ -70,6 +70,23 @@ class FusedBert:
             rows = self._layer(i, rows, places, bias, lambda x, site: x, first_only)
             outputs.append(rows[:, tf.newaxis] if first_only else places.spread(rows))
         return self._outputs(outputs)
+
+    @property
+    def config(self) -> BertConfig:
+        """The BERT's shape and activation, and the original's dropout rates, which no variable shows."""
+        (pieces, width), (positions, _), (types, _) = (table.shape for table in self._tables())
+        return BertConfig(
+            vocab_size=pieces,
+            hidden_size=width,
+            num_hidden_layers=self.num_layers,
+            num_attention_heads=self._variables["transformer/layer_0/self_attention/query/kernel"].shape[1],
+            intermediate_size=self._variables["transformer/layer_0/intermediate/kernel"].shape[1],
+            max_position_embeddings=positions,
+            type_vocab_size=types,
+            hidden_act="gelu_tanh" if self.approximate_gelu else "gelu_erf",
+            hidden_dropout_prob=0.1,
+            attention_probs_dropout_prob=0.1,
+        )
 
     def _tables(self) -> list[tf.Variable]:
         """The embeddings of words, positions and token types."""
@@ -162,7 +179,7 @@ def fused_bert(reference: Callable[[Inputs], dict[str, Any]], variables: Variabl
 
     `reference` is the SavedModel's function, dropout off; both run on two sentences of different lengths.
     """
-    if set(variables) != set(keras_names(_num_layers(variables)).values()):
+    if set(variables) != set(keras_names(num_layers(variables)).values()):
         return None
     if any(variable.dtype != tf.float32 for variable in variables.values()):
         return None
@@ -184,10 +201,6 @@ def probe_inputs(variables: Variables) -> Inputs:
         "input_type_ids": positions % rows["type_embeddings"],
     }
     return {name: tf.reshape(value, [2, length]) for name, value in inputs.items()}
-
-
-def _num_layers(variables: Variables) -> int:
-    return len({match[1] for name in variables if (match := re.match(r"transformer/layer_(\d+)/", name))})
 
 
 def _agree(found: dict[str, Any], expected: dict[str, Any], mask: tf.Tensor) -> bool:

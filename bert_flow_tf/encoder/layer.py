@@ -14,6 +14,8 @@ from absl import logging
 
 from bert_flow_tf.encoder.arithmetic import multiplies_bfloat16
 from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
+from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE
 from bert_flow_tf.encoder.convert.from_run import floating_variables, refusing_damaged_model
 from bert_flow_tf.encoder.dropout import dropout_rates
 from bert_flow_tf.encoder.fused_bert import FusedBert, fused_bert
@@ -84,15 +86,15 @@ class SentenceEncoder(tf_keras.layers.Layer):
     @tf.__internal__.tracking.no_automatic_dependency_tracking
     def _set_pooling(self, sentence_embedding_type: str) -> None:
         self.sentence_embedding_type = sentence_embedding_type
-        self._pooling = pooling(sentence_embedding_type, self.num_layers)
+        self.pooling = pooling(sentence_embedding_type, self.num_layers)
         pooler = next((v for v in self._hub_layer.variables if "pooler_transform/kernel" in v.name), None)
-        if not self._pooling.layers and pooler is not None and not tf.reduce_any(pooler != 0):
+        if not self.pooling.layers and pooler is not None and not tf.reduce_any(pooler != 0):
             # As a model that was saved without one is converted.
             raise ArgumentError(
                 f"pooling: found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler; expected "
                 "another one, such as paper-cls"
             )
-        self.embedding_size = self._pooling.vectors * self.hidden_size
+        self.embedding_size = self.pooling.vectors * self.hidden_size
         # Traced once, for all copies.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 
@@ -107,9 +109,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
         number decide what is dropped, not the batch, nor the replica.
         """
         if training:
-            return self._pooling(self._with_dropout(inputs), inputs["input_mask"])
+            return self.pooling(self._with_dropout(inputs), inputs["input_mask"])
         inputs = {name: inputs[name] for name in TOKEN_INPUTS}
-        return self._pooling(self._without_dropout(inputs, self._pooling.first_token_only), inputs["input_mask"])
+        return self.pooling(self._without_dropout(inputs, self.pooling.first_token_only), inputs["input_mask"])
 
     def embed(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs, dropout off."""
@@ -201,7 +203,16 @@ class SentenceEncoder(tf_keras.layers.Layer):
         variables = self.variables_by_name
         if multiply_in_bfloat16 is None:
             multiply_in_bfloat16 = _outside_of_strategies(lambda: multiplies_bfloat16(variables))
-        return RoundedEncoder(fused, self._pooling, variables, self.embedding_size, multiply_in_bfloat16)
+        return RoundedEncoder(fused, self.pooling, variables, self.embedding_size, multiply_in_bfloat16)
+
+    @property
+    def bert_config(self) -> BertConfig | None:
+        """The `BertConfig` of the encoder; None where it is not a BERT of tf-models."""
+        path = self.source.encoder_dir.parent / BERT_CONFIG_FILE
+        if path.is_file():
+            return read_tf1_config(path)
+        fused = self._find_fused()
+        return None if fused is None else fused.config
 
     @property
     def variables_by_name(self) -> dict[str, tf.Variable]:
@@ -221,9 +232,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
         gradient for those, so its optimiser leaves them alone; through a SavedModel their gradient is zero, and they
         would decay. They are recognised by the names that TF-Hub's BERTs give them.
         """
-        if not self._pooling.layers:
+        if not self.pooling.layers:
             return list(self.trainable_variables)
-        top = max(range(self.num_layers)[i] for i in self._pooling.layers)
+        top = max(range(self.num_layers)[i] for i in self.pooling.layers)
 
         def is_read(name: str) -> bool:
             layer = re.search(r"(?:^|/)layer_(\d+)/", name)

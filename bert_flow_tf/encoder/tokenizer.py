@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as text
 
-from bert_flow_tf.encoder.vocabulary import SPECIAL, read_vocabulary
+from bert_flow_tf.encoder.vocabulary import MAX_WORD_CHARS, SPECIAL, read_vocabulary
 from bert_flow_tf.errors import ArgumentError, UserError
 
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
@@ -30,7 +30,6 @@ _CJK = (
 )
 # All ASCII that is neither letter, digit nor space counts as punctuation, as "$" and "^", which Unicode calls symbols.
 _PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
-_MAX_WORD_CHARS = 200
 # An encoder's inputs as TF-Hub calls them, each int32 [n, t], and what a function that takes them is traced for.
 TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
@@ -73,7 +72,7 @@ class Tokenizer(tf.Module):
                 no_pretokenization=True,
                 token_out_type=tf.int32,
                 # The limit is in characters, below; a character has at most four bytes.
-                max_bytes_per_word=4 * _MAX_WORD_CHARS,
+                max_bytes_per_word=4 * MAX_WORD_CHARS,
             )
         except RuntimeError as error:
             raise UserError(f"vocabulary: cannot be used ({error}), expected word pieces") from error
@@ -86,7 +85,7 @@ class Tokenizer(tf.Module):
     def tokenize_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
         """Ids of the pieces of each word: string [n] -> ragged int32 [n, (words), (pieces)], without special tokens."""
         words = split_words(sentences, self.do_lower_case)
-        too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > _MAX_WORD_CHARS
+        too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > MAX_WORD_CHARS
         return self._matcher.tokenize(words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values)))
 
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:

@@ -9,6 +9,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import parts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# A longer word is unknown.
+MAX_WORD_CHARS = 200
 
 
 def read_vocabulary(path: str | os.PathLike, size: int | None = None) -> list[str]:

@@ -20,8 +20,7 @@ from bert_flow_tf.encoder.convert.folders import (
     VOCAB_FILE,
 )
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint, run_step
-from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, keras_names, to_tf1_shape
-from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, tf1_arrays
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.encoder.vocabulary import has_capitals, read_vocabulary
@@ -136,7 +135,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     source = recorded_encoder(config)
     model = build_model(source, config.model, num_labels=config.num_labels)
     restore(model, prefix, with_encoder=config.encoder_trained)
-    arrays = _encoder_arrays(model.encoder)
+    arrays = tf1_arrays(model.encoder.variables_by_name, model.encoder.source.bert_hub)
     if model.flow is not None:
         arrays |= tf1_variables(model.flow)
     if model.output_weights is not None:
@@ -200,16 +199,3 @@ def _encoder_flags(
     if do_lower_case is None:
         do_lower_case = not has_capitals(read_vocabulary(flags["vocab_file"]))
     return flags | {"do_lower_case": do_lower_case}
-
-
-def _encoder_arrays(encoder: SentenceEncoder) -> dict[str, np.ndarray]:
-    """dict of TF1 name -> array of the encoder's variables."""
-    variables = dict(encoder.variables_by_name)
-    arrays = {}
-    for tf1_name, keras_name in keras_names(encoder.num_layers).items():
-        if keras_name not in variables:
-            raise UserError(f"{encoder.source.bert_hub}: has no variable {keras_name}, expected tf-models' BERT")
-        arrays[tf1_name] = to_tf1_shape(tf1_name, variables.pop(keras_name).numpy())
-    if variables:
-        raise UserError(f"{encoder.source.bert_hub}: no TF1 BERT has a variable {min(variables)}")
-    return arrays

@@ -22,8 +22,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
 
-WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
-_TOKENIZER_FILE = "tokenizer.json"
+WEIGHTS_FILE, INDEX_FILE, TOKENIZER_FILE = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
@@ -78,9 +77,9 @@ def convert_hugging_face(
     weights = read_hugging_face_weights(bert, config, family_of(bert / "config.json"))
     with contextlib.ExitStack() as stack:
         vocab_file = bert / VOCAB_FILE
-        if not vocab_file.is_file() and (bert / _TOKENIZER_FILE).is_file():
+        if not vocab_file.is_file() and (bert / TOKENIZER_FILE).is_file():
             vocab_file = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / VOCAB_FILE
-            vocab_file.write_text("".join(f"{piece}\n" for piece in _pieces(bert / _TOKENIZER_FILE)), encoding="utf-8")
+            vocab_file.write_text("".join(f"{piece}\n" for piece in _pieces(bert / TOKENIZER_FILE)), encoding="utf-8")
         if do_lower_case is None:
             do_lower_case = lower_cases(bert)
         pieces = len(read_vocabulary(vocab_file))
@@ -112,7 +111,7 @@ def is_hugging_face(folder: pathlib.Path) -> bool:
 def hugging_face_digests(folder: pathlib.Path) -> dict[str, str]:
     """SHA-256 of the files that the encoder depends on, by their names."""
     bert = folder / sentence_transformer(folder).transformer
-    names = ("config.json", VOCAB_FILE, _TOKENIZER_FILE, "tokenizer_config.json")
+    names = ("config.json", VOCAB_FILE, TOKENIZER_FILE, "tokenizer_config.json")
     paths = [*(bert / name for name in names), *_weight_files(bert), *(folder / name for name in SETTINGS_FILES)]
     return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(paths) if path.is_file()}
 
@@ -123,8 +122,8 @@ def lower_cases(folder: pathlib.Path) -> bool | None:
     Raises:
       UserError: a file cannot be read, or is no settings of a BERT's tokenizer.
     """
-    if (folder / _TOKENIZER_FILE).is_file():
-        normalizer = _read_tokenizer(folder / _TOKENIZER_FILE).normalizer
+    if (folder / TOKENIZER_FILE).is_file():
+        normalizer = _read_tokenizer(folder / TOKENIZER_FILE).normalizer
         if normalizer is not None:
             return normalizer.lowercase
     path = folder / "tokenizer_config.json"

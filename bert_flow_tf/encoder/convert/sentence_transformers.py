@@ -8,7 +8,7 @@ import msgspec
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
 
-MODULES_FILE, _BERT_SETTINGS_FILE = "modules.json", "sentence_bert_config.json"
+MODULES_FILE, BERT_SETTINGS_FILE = "modules.json", "sentence_bert_config.json"
 # Its poolings that are here, by their names; cls is the last layer's state, not BERT's pooled output.
 _POOLINGS = {"mean": "avg", "cls": "paper-cls"}
 _MODES = {
@@ -20,7 +20,7 @@ _MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _DEFAULT_LENGTH = 512  # of BERT
-SETTINGS_FILES = (MODULES_FILE, "1_Pooling/config.json", _BERT_SETTINGS_FILE)
+SETTINGS_FILES = (MODULES_FILE, "1_Pooling/config.json", BERT_SETTINGS_FILE)
 
 
 class SentenceTransformer(msgspec.Struct, frozen=True):
@@ -87,11 +87,11 @@ def _max_seq_length(folder: pathlib.Path) -> int:
         read_json(folder / name, dict[str, Any], expected="a model's settings", versioned=False)
         if (folder / name).is_file()
         else {}
-        for name in (_BERT_SETTINGS_FILE, "tokenizer_config.json", "config.json")
+        for name in (BERT_SETTINGS_FILE, "tokenizer_config.json", "config.json")
     )
     if of_bert.get("do_lower_case"):
         raise UserError(
-            f"{folder / _BERT_SETTINGS_FILE}: do_lower_case: found true, expected false (the tokenizer lower-cases)"
+            f"{folder / BERT_SETTINGS_FILE}: do_lower_case: found true, expected false (the tokenizer lower-cases)"
         )
     found = of_bert.get("max_seq_length")
     lengths = [found] if found else [of_tokenizer.get("model_max_length"), config.get("max_position_embeddings")]

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,27 @@ def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
         return array.reshape(-1)
     # The heads are what the output projection of attention starts from, and what the other kernels end in.
     return array.reshape(-1, array.shape[-1]) if "attention/output" in tf1_name else array.reshape(len(array), -1)
+
+
+def tf1_arrays(variables: Mapping[str, Any], holder: str | os.PathLike) -> dict[str, np.ndarray]:
+    """dict of TF1 name -> array of the variables of tf-models' BERT, which are there by name; `holder` is for errors.
+
+    Raises:
+      UserError: a variable is missing, or no BERT has it.
+    """
+    others, arrays = dict(variables), {}
+    for tf1_name, keras_name in keras_names(num_layers(variables)).items():
+        if keras_name not in others:
+            raise UserError(f"{holder}: has no variable {keras_name}, expected tf-models' BERT")
+        arrays[tf1_name] = to_tf1_shape(tf1_name, others.pop(keras_name).numpy())
+    if others:
+        raise UserError(f"{holder}: no TF1 BERT has a variable {min(others)}")
+    return arrays
+
+
+def num_layers(names: Iterable[str]) -> int:
+    """Number of layers of tf-models' BERT whose variables have these names."""
+    return len({match[1] for name in names if (match := re.match(r"transformer/layer_(\d+)/", name))})
 
 
 def check_shapes(

@@ -1,0 +1,95 @@
+"""From a BERT's weights to a Hugging Face folder: configuration, safetensors and tokenizer."""
+
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import msgspec
+import numpy as np
+import safetensors.numpy
+
+from bert_flow_tf.encoder.convert.bert_config import HUGGING_FACE_ACTIVATIONS, BertConfig
+from bert_flow_tf.encoder.convert.folders import VOCAB_FILE
+from bert_flow_tf.encoder.convert.from_huggingface import TOKENIZER_FILE, WEIGHTS_FILE, hugging_face_name
+from bert_flow_tf.encoder.vocabulary import MAX_WORD_CHARS, SPECIAL, read_vocabulary
+from bert_flow_tf.files.json_files import write_json
+
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+TOKENIZER_FILES = (VOCAB_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
+_ACTIVATIONS = {ours: theirs for theirs, ours in HUGGING_FACE_ACTIVATIONS.items()}
+
+
+def write_hugging_face_bert(
+    folder: pathlib.Path, config: BertConfig, weights: dict[str, np.ndarray], **fields: Any
+) -> None:
+    """Writes `config.json` and `model.safetensors` of the weights, which are by TF1 name, into the folder.
+
+    `fields` are of `config.json`, beside the `BertConfig`'s.
+    """
+    kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": 1e-12}
+    shape = msgspec.structs.asdict(config) | {"hidden_act": _ACTIVATIONS[config.hidden_act]}
+    write_json(folder / "config.json", kind | shape | fields)
+    # Hugging Face's kernels are [out, in].
+    tensors = {
+        hugging_face_name(name): np.ascontiguousarray(value.T if name.endswith("/kernel") else value)
+        for name, value in weights.items()
+    }
+    write_tensors(folder / WEIGHTS_FILE, tensors)
+
+
+def write_tensors(path: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
+    """Writes a safetensors file as PyTorch's libraries expect it."""
+    safetensors.numpy.save_file(tensors, str(path), metadata={"format": "pt"})
+
+
+def write_hugging_face_tokenizer(
+    folder: pathlib.Path, vocab_file: str | os.PathLike, do_lower_case: bool, max_seq_length: int
+) -> None:
+    """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` of a vocabulary into the folder."""
+    shutil.copyfile(vocab_file, folder / VOCAB_FILE)
+    ids = {piece: i for i, piece in enumerate(read_vocabulary(vocab_file))}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    cls, sep = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("[CLS]", "[SEP]"))
+    first, second = ({"Sequence": {"id": name, "type_id": i}} for i, name in enumerate("AB"))
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": ids[token], "content": token, **plain} for token in SPECIAL],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": do_lower_case,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [cls, first, sep],
+            "pair": [cls, first, sep, second, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+            "special_tokens": {
+                token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in ("[CLS]", "[SEP]")
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": MAX_WORD_CHARS,
+            "vocab": ids,
+        },
+    }
+    write_json(folder / TOKENIZER_FILE, tokenizer)
+    settings = {
+        # Which takes tokenizer.json as it is; BertTokenizer sets its own limit of a word.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "do_lower_case": do_lower_case,
+        "strip_accents": None,
+        "tokenize_chinese_chars": True,
+        "model_max_length": max_seq_length,
+    }
+    settings |= {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask")}
+    write_json(folder / TOKENIZER_CONFIG_FILE, settings | {"unk_token": "[UNK]"})

@@ -1,0 +1,55 @@
+"""The formats that a model can be exported in."""
+
+import dataclasses
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+from bert_flow_tf.errors import ArgumentError, nearest
+from bert_flow_tf.files.outputs import FolderKind
+
+DESCRIPTION_FILE = "export.json"
+_TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """One format.
+
+    Attributes:
+      function: name of the function that writes it, for `exporter`.
+      folder: the kind of folder that is written; None for a SavedModel, which is a version in a model's folder.
+    """
+
+    function: str
+    folder: FolderKind | None = None
+
+
+# The first is the default.
+FORMATS = {
+    "savedmodel": Format("bert_flow_tf.serving.export:export"),
+    "sentence-transformers": Format(
+        "bert_flow_tf.serving.sentence_transformers:export",
+        FolderKind(
+            "an export for sentence-transformers",
+            "modules.json",
+            (
+                *(DESCRIPTION_FILE, "config.json", "model.safetensors", *_TOKENIZER_FILES, "modules.json"),
+                *("sentence_bert_config.json", "config_sentence_transformers.json"),
+                *("*_WeightedLayerPooling", "*_Pooling", "*_Dense", "*_Normalize"),
+            ),
+            lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
+        ),
+    ),
+}
+
+
+def exporter(name: str) -> Callable[..., Any]:
+    """The function that writes the format.
+
+    Raises:
+      ArgumentError: there is no such format.
+    """
+    if name not in FORMATS:
+        raise ArgumentError(f"format: found {name!r}, expected one of {', '.join(FORMATS)}{nearest(name, FORMATS)}")
+    return pkgutil.resolve_name(FORMATS[name].function)
