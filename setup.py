@@ -85,6 +85,8 @@ setup(
         "remote": ["fsspec"],
         # For `encode --workers` and `launch --ray`; no other version was tried, and early ones ask nobody for a token.
         "scale": ["ray[train]~=2.60.0", "pyarrow"],
+        # For `export --format onnx`; onnxruntime checks what was written.
+        "onnx": ["tf2onnx>=1.17", "onnxruntime"],
         "gpu": ["tensorflow[and-cuda]~=2.20.0"],
         # For the site of the guides and the reference.
         "docs": ["mkdocs~=1.6", "mkdocs-material~=9.7", "mkdocstrings-python~=2.0", "nbconvert~=7.16"],

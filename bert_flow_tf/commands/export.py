@@ -1,4 +1,4 @@
-"""`bert-flow export`: a run as a SavedModel for TensorFlow Serving, a folder of sentence-transformers, or a folder of sentence-transformers."""
+"""`bert-flow export`: a run as a SavedModel for TensorFlow Serving, or as another format."""
 
 import pathlib
 from typing import Any
@@ -10,7 +10,7 @@ from bert_flow_tf.commands.outputs import own, own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import check_model_folder
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.formats import FORMATS
+from bert_flow_tf.serving.formats import FORMATS, check_format
 from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
 
 
@@ -54,8 +54,8 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     before the flow).
     """
     check_checkpoint("--model", model, "a finished run or a saved model")
-    kind = FORMATS[format].folder
     options["overwrite"] = overwrite
+    kind = FORMATS[format].folder
     if kind is None:
         own(pathlib.Path(out) / MODELS_FILE, f"--out={out}")
         check_destination(out, version, overwrite, flag=f"--out={out}")
@@ -64,6 +64,7 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
         for flag, found in (("--version", version), ("--dtype", dtype if dtype != DTYPES[0] else None)):
             if found is not None:
                 raise UserError(f"{flag}: found {found} with --format {format}, expected it with savedmodel alone")
+        check_format(format)
         own_folder(out, kind, overwrite=overwrite)
     check_model_folder(model)
     # TensorFlow takes seconds to load, and a refusal needs none of it.

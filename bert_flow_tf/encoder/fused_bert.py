@@ -156,6 +156,20 @@ class FusedBert:
         return tf.reshape(scaled, tf.shape(x)) * self._variables[f"{path}/gamma"] + self._variables[f"{path}/beta"]
 
 
+class PlainBert(FusedBert):
+    """`FusedBert` in operations that other formats than TensorFlow's have, too, and whose programs fuse."""
+
+    def _gelu(self, x: tf.Tensor) -> tf.Tensor:
+        if self.approximate_gelu:
+            return super()._gelu(x)
+        return 0.5 * x * (1.0 + tf.math.erf(x * 0.5**0.5))
+
+    def _norm(self, x: tf.Tensor, path: str) -> tf.Tensor:
+        centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+        deviation = tf.sqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + EPSILON)
+        return centred / deviation * self._variables[f"{path}/gamma"] + self._variables[f"{path}/beta"]
+
+
 def attention_bias(mask: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """[batch, 1, 1, seq], added to attention's scores: a large negative number where `mask` [batch, seq] is 0."""
     return (1.0 - tf.cast(mask, dtype))[:, tf.newaxis, tf.newaxis, :] * _MASKED

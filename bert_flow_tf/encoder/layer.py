@@ -18,7 +18,7 @@ from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE
 from bert_flow_tf.encoder.convert.from_run import floating_variables, refusing_damaged_model
 from bert_flow_tf.encoder.dropout import dropout_rates
-from bert_flow_tf.encoder.fused_bert import FusedBert, fused_bert
+from bert_flow_tf.encoder.fused_bert import FusedBert, PlainBert, fused_bert
 from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, vocabulary_asset
@@ -116,6 +116,15 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def embed(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs, dropout off."""
         return self(inputs, training=False)
+
+    def embed_plainly(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """`embed` in operations that other formats have, too, for what converts a graph to them."""
+        fused = self._find_fused()
+        if fused is None:
+            return self.pooling(self._saved_model(inputs), inputs["input_mask"])
+        plain = PlainBert(self.variables_by_name, approximate_gelu=fused.approximate_gelu)
+        outputs = plain(inputs, last_layer_first_token_only=self.pooling.first_token_only)
+        return self.pooling(outputs, inputs["input_mask"])
 
     def embed_in_training(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs, dropout on."""

@@ -1,6 +1,7 @@
 """The formats that a model can be exported in."""
 
 import dataclasses
+import importlib.util
 import pkgutil
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from bert_flow_tf.errors import ArgumentError, nearest
 from bert_flow_tf.files.outputs import FolderKind
 
 DESCRIPTION_FILE = "export.json"
+ONNX_FILE = "model.onnx"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -19,10 +21,12 @@ class Format:
     Attributes:
       function: name of the function that writes it, for `exporter`.
       folder: the kind of folder that is written; None for a SavedModel, which is a version in a model's folder.
+      needs: name of the module that writes it, which the extra of the format's name installs; None for none.
     """
 
     function: str
     folder: FolderKind | None = None
+    needs: str | None = None
 
 
 # The first is the default.
@@ -41,15 +45,28 @@ FORMATS = {
             lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
         ),
     ),
+    "onnx": Format(
+        "bert_flow_tf.serving.onnx:export",
+        FolderKind("an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, *_TOKENIZER_FILES)),
+        needs="tf2onnx",
+    ),
 }
 
 
-def exporter(name: str) -> Callable[..., Any]:
-    """The function that writes the format.
+def check_format(name: str) -> Format:
+    """The format of that name.
 
     Raises:
-      ArgumentError: there is no such format.
+      UserError: there is no such format, or what writes it is not installed.
     """
     if name not in FORMATS:
         raise ArgumentError(f"format: found {name!r}, expected one of {', '.join(FORMATS)}{nearest(name, FORMATS)}")
-    return pkgutil.resolve_name(FORMATS[name].function)
+    needs = FORMATS[name].needs
+    if needs is not None and importlib.util.find_spec(needs) is None:
+        raise ArgumentError(f"format: {needs} is not installed: pip install 'bert-flow-tf[{name}]'")
+    return FORMATS[name]
+
+
+def exporter(name: str) -> Callable[..., Any]:
+    """The function that writes the format; raises as `check_format`."""
+    return pkgutil.resolve_name(check_format(name).function)

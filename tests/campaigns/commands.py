@@ -21,6 +21,7 @@ import bert_flow_tf.evaluation.compare
 import bert_flow_tf.evaluation.plots
 import bert_flow_tf.model.tf1_run
 import bert_flow_tf.serving.export
+import bert_flow_tf.serving.sentence_transformers
 import bert_flow_tf.training.pretrain
 import bert_flow_tf.training.scoring
 import bert_flow_tf.training.train  # noqa: F401
@@ -161,6 +162,7 @@ COMMANDS: dict[str, Run] = {
     ),
     "to_tf1": bert_flow("convert", "--run", "runs/finished", "--to_tf1", "--out", "old/tf1", "--overwrite"),
     "export": _of_model("export", "--out", "out/exported", "--version", "1"),
+    "export_modules": _of_model("export", "--out", "out/modules", "--format", "sentence-transformers"),
     "calibrate": _of_model(
         "calibrate", "--glue_dir", "glue", "--methods", "none,whitening", "--out", "out/calibrations.json"
     ),

@@ -299,7 +299,7 @@ _ARGUMENTS = {
     "convert": "--tf1_flow x --sentence_embedding_type avg --max_seq_length 64 --low_dim 2 --out x --cased",
     "encode": "--bert_hub demo --max_seq_length 16 --input x.tsv --column 2 --out y.npy --batch_size 32 --normalize",
     "evaluate": "--bert_hub demo --tasks sts12,stsb --glue_dir glue --senteval_dir x --split test --out x.json",
-    "export": "--model . --out x --version 2 --low_dim 4 --max_seq_length 32 --dtype bfloat16 --overwrite",
+    "export": "--model . --out x --version 2 --low_dim 4 --max_seq_length 32 --dtype bfloat16 --format onnx",
     "fit": "--bert_hub demo --input x --out y --num_train_epochs 0.5 --train_batch_size 32 --seed 7",
     "prepare": "--data sts12,tfds:glue/stsb --senteval_dir x --out y",
     "pretrain": "--bert_hub demo --text x.tsv y.tsv --column 2 --steps 200 --learning_rate 1e-4 --out y --seed 7",

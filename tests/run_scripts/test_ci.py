@@ -17,7 +17,7 @@ def test_what_cannot_be_installed_is_named_and_the_tests_run_without_it(reposito
     done = repository.run("../.ci/run", "tests/glow")
     assert done.returncode == 0, done.stderr
     told = next(line for line in done.stdout.splitlines() if line.startswith("Not installed, so"))
-    assert " build twine mkdocs mteb axe-core (see " in told
+    assert " build twine mkdocs tf2onnx onnxruntime mteb axe-core (see " in told
     calls = repository.calls()
     # PyTorch comes alone, for CPUs; what comes with dependencies must not change what the lock says.
     assert " -c /" in next(line for line in calls if "requirements.txt" in line)

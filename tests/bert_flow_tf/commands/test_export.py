@@ -15,7 +15,7 @@ def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
         (sts_run, ["--overwrite"], "--overwrite: found no --version, expected that of the one to replace"),
         (sts_run, ["--low_dim=5"], "--low_dim: found 5, expected a divisor"),
         (unfinished, [], "training has not finished"),
-        (sts_run, ["--format=tflite"], "'tflite' is not one of 'savedmodel', 'sentence-transformers'"),
+        (sts_run, ["--format=tflite"], "'tflite' is not one of 'savedmodel', 'sentence-transformers', 'onnx'"),
         (
             sts_run,
             ["--format=sentence-transformers", "--version=1"],

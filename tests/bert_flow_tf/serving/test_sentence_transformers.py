@@ -94,7 +94,8 @@ def test_the_library_itself_gives_our_embeddings(models, sentences, exported, re
     done = subprocess.run(
         [str(python), "-c", THEIRS, *EXPORTS],
         cwd=exported,
-        env=peer_environment(),
+        # No packages of this process.
+        env=peer_environment() | {"PYTHONPATH": ""},
         capture_output=True,
         text=True,
         check=False,
