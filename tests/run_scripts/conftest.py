@@ -22,7 +22,8 @@ _STAND_IN = """\
       *hashlib*) echo "$(<"$root/requirements.txt")$(<"$root/setup.py")" ;;
       "-m venv"*)
         echo "$*" >>"$root/calls"
-        mkdir -p "$root/.venv/bin"; touch "$root/.venv/pyvenv.cfg"; cp "$0" "$root/.venv/bin/python" ;;
+        venv=${{!#}}
+        mkdir -p "$venv/bin"; touch "$venv/pyvenv.cfg"; cp "$0" "$venv/bin/python" ;;
       "-m pip --version" | "-m pip config"*) exit "${{STAND_IN_NO_PIP:-0}}" ;;
       "-m pip install"*)
         echo "$*" >>"$root/calls"
