@@ -29,6 +29,7 @@ from bert_flow_tf.errors import ArgumentError, UserError, refusing_unusable_name
 from bert_flow_tf.evaluation.change import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, similarities
 from bert_flow_tf.files.digest import update_with_arrays
+from bert_flow_tf.files.hugging_face import check_upload, upload_folder
 from bert_flow_tf.files.ownership import owned, unchanged
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
@@ -199,11 +200,14 @@ class BertFlow:
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a folder that `save` wrote, or of a finished run of `run_siamese` (see `load`).
 
+        Where there is no such folder, `ORGANISATION/MODEL` is a model that `push_to_hub` wrote on the Hugging Face Hub,
+        with `@REVISION` after it for another than the last; the hub's own cache and variables count.
+
         Raises:
-          UserError: it is neither, of another format version, or a file of it is missing or altered; the line names it.
+          UserError: it is none of these, of another format version, or a file is missing or altered; the line names it.
         """
         _check_dtype(dtype)
-        path = pathlib.Path(path)
+        path = saved_model.model_folder(path)
         if not saved_model.is_saved_model(path):
             saved_model.check_model_folder(path)
             return cls.load(path, dtype=dtype)
@@ -815,6 +819,47 @@ class BertFlow:
         return saved_model.save(self, path, overwrite=overwrite)
 
     save_pretrained = save
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        token: str | None = None,
+        private: bool | None = None,
+        *,
+        commit_message: str = "Add a BERT-flow model",
+        exist_ok: bool = False,
+        revision: str | None = None,
+        create_pr: bool = False,
+    ) -> str:
+        """Address of the commit that puts what `save` writes into a repository of the Hugging Face Hub.
+
+        Anyone who may read it has the model: `BertFlow.from_pretrained(repo_id)`. No sentence and no path of this
+        machine is uploaded. The arguments are those of sentence-transformers.
+
+        Args:
+          repo_id: `ORGANISATION/MODEL`.
+          token: that may write; None for HF_TOKEN, or that of `hf auth login`.
+          private: of a new repository; None for what its owner's settings say.
+          exist_ok: add the commit to a repository that exists.
+          revision: branch of the commit, made if it does not exist; None for `main`.
+          create_pr: open a pull request with it.
+
+        Raises:
+          UserError: no token is known, the repository exists, or the hub cannot be reached or refuses.
+        """
+        check_upload(repo_id, token)
+        with tempfile.TemporaryDirectory() as workspace:
+            folder = saved_model.save(self, pathlib.Path(workspace) / repo_id.rpartition("/")[2], repo_id=repo_id)
+            return upload_folder(
+                folder,
+                repo_id,
+                token=token,
+                private=private,
+                commit_message=commit_message,
+                exist_ok=exist_ok,
+                revision=revision,
+                create_pr=create_pr,
+            )
 
     def export(self, out_dir: str | os.PathLike, *, format: str = "savedmodel", **options: Any) -> Any:
         """Writes the model for other programs, and gives an `Exported`; whole or not at all.

@@ -265,4 +265,4 @@ def _name(model: ModelOptions, loaded: "BertFlow") -> str:
     """A run or an encoder by its folder's name alone: a title has no room for a path."""
     if model.run_dir is not None:
         return model.run_dir.absolute().name
-    return loaded.source.bert_hub.rstrip("/").rpartition("/")[2]
+    return (model.model or loaded.source.bert_hub).rstrip("/").rpartition("/")[2]

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import WholeNumber, check_checkpoint
+from bert_flow_tf.commands.options import HELP_OF_MODEL, WholeNumber, check_model
 from bert_flow_tf.commands.outputs import own, own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import check_model_folder
@@ -15,7 +15,7 @@ from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
 
 
 @click.command()
-@click.option("--model", required=True, metavar="RUN", help="Finished run, one of its checkpoints, or a saved model.")
+@click.option("--model", required=True, metavar="RUN", help=HELP_OF_MODEL)
 @click.option(
     "--out", required=True, metavar="DIR", help="Folder of the model; a SavedModel's version becomes a folder in it."
 )
@@ -53,7 +53,7 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     (sentence_a and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding
     before the flow).
     """
-    check_checkpoint("--model", model, "a finished run or a saved model")
+    check_model(model, "a finished run or a saved model")
     options["overwrite"] = overwrite
     kind = FORMATS[format].folder
     if kind is None:
@@ -70,7 +70,7 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     # TensorFlow takes seconds to load, and a refusal needs none of it.
     from bert_flow_tf.api import BertFlow
 
-    exported = BertFlow.load(model).export(out, format=format, **options)
+    exported = BertFlow.from_pretrained(model).export(out, format=format, **options)
     checked = "not checked: onnxruntime is not installed"
     if exported.max_difference is not None:
         checked = f"reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"

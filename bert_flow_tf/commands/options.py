@@ -16,7 +16,7 @@ from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_name
 from bert_flow_tf.errors import UserError, is_plain_number, nearest, nearest_file
 from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
-from bert_flow_tf.model.saved_model import check_model_folder
+from bert_flow_tf.model.saved_model import check_model_folder, model_folder
 from bert_flow_tf.serving import DTYPES
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Number(_PlainNumber, click.FloatRange):
     """Type of an option: `Number(0, min_open=True)` is any positive number."""
 
 
+HELP_OF_MODEL = "Finished run, one of its checkpoints, or a saved model, also one of the Hugging Face Hub by its name."
 SENTEVAL_OPTION = click.option(
     "--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on."
 )
@@ -109,11 +110,12 @@ class ModelOptions:
 
     @property
     def run_dir(self) -> pathlib.Path | None:
-        """Folder of the run; None for `bert_hub`."""
+        """Folder of the run; None for `bert_hub`, and for a model of the Hugging Face Hub."""
         if self.model is None:
             return None
         path = pathlib.Path(self.model)
-        return path if path.is_dir() else path.parent
+        folder = path if path.is_dir() else path.parent
+        return folder if folder.is_dir() else None
 
     def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
         """The model; raises `UserError` if a run is not finished, or an encoder cannot be found or does not fit."""
@@ -149,7 +151,7 @@ def model_options(*, pooling: bool = True, or_instead: str | None = None) -> Dec
       or_instead: name of an option of the command that can replace the model.
     """
     options = [
-        click.option("--model", metavar="RUN", help="Finished run, one of its checkpoints, or a saved model."),
+        click.option("--model", metavar="RUN", help=HELP_OF_MODEL),
         click.option(
             "--bert_hub",
             metavar="HANDLE|DIR",
@@ -187,7 +189,17 @@ def _check_model(chosen: ModelOptions, instead: Mapping[str, str | None]) -> Non
         check_handle(getattr(chosen, argument), argument)
     model = chosen.model
     if model:
-        check_checkpoint("--model", model, "a finished run")
+        check_model(model, "a finished run")
+
+
+def check_model(model: str, expected: str) -> None:
+    """Raises `UserError` unless `--model` is there; one of the Hugging Face Hub is downloaded."""
+    try:
+        path = model_folder(model)
+    except UserError as error:
+        raise UserError(f"--model={error}{nearest_file(model)}") from error
+    if path == pathlib.Path(model):
+        check_checkpoint("--model", model, expected)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,12 +1,13 @@
-"""Models of the Hugging Face Hub by their names, in that library's own cache."""
+"""Models of the Hugging Face Hub by their names, in that library's own cache, and folders uploaded there."""
 
 import contextlib
 import functools
 import pathlib
 import re
+from collections.abc import Iterator
 from typing import Any
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.user_cache import say_download
 
 # Names without an organisation are as old as BERT's: nearly all of them begin so.
@@ -23,13 +24,14 @@ def is_model_name(handle: str) -> bool:
 
 
 @functools.cache
-def downloaded_model(name: str) -> pathlib.Path:
+def downloaded_model(name: str, patterns: tuple[str, ...] = _FILES) -> pathlib.Path:
     """Folder of a model's files, which are downloaded where the library's cache has not got them.
 
     The library's own variables count: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, ….
 
     Args:
       name: of the model, with `@REVISION` (a branch, tag or commit) for another than the last of `main`.
+      patterns: of the files that are wanted.
 
     Raises:
       UserError: the hub cannot be reached and the cache has not got the model, there is no such model or revision, or
@@ -37,11 +39,11 @@ def downloaded_model(name: str) -> pathlib.Path:
     """
     # It takes half a second to import.
     import huggingface_hub
-    from huggingface_hub.errors import DryRunError, HFValidationError
+    from huggingface_hub.errors import DryRunError
 
     model, _, revision = name.partition("@")
-    asked: dict[str, Any] = {"repo_id": model, "revision": revision or None, "allow_patterns": list(_FILES)}
-    try:
+    asked: dict[str, Any] = {"repo_id": model, "revision": revision or None, "allow_patterns": list(patterns)}
+    with _refusing(f"{name}: no such folder, and no model at"):
         # Without the hub nothing is known of sizes, and nothing is downloaded.
         with contextlib.suppress(DryRunError):
             files = huggingface_hub.snapshot_download(**asked, dry_run=True)
@@ -49,9 +51,72 @@ def downloaded_model(name: str) -> pathlib.Path:
             if size:
                 say_download(name, size, pathlib.Path(huggingface_hub.constants.HF_HUB_CACHE))
         return pathlib.Path(huggingface_hub.snapshot_download(**asked))
-    except (OSError, HFValidationError) as error:
-        # All of the library's errors are OSErrors; what follows the first lines is how to get a token.
+
+
+@contextlib.contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """A context that makes one line of the library's errors: `what`, the hub's address, and what the error says."""
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    # Of what it asks by, which is another library in each of its versions, HfHubHTTPError inherits the error.
+    errors: Any = (OSError, *HfHubHTTPError.__bases__, HFValidationError)
+    try:
+        yield
+    except errors as error:
+        # What follows the first lines is how to get a token.
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         said = " ".join(lines[:2]) or type(error).__name__
-        endpoint = huggingface_hub.constants.ENDPOINT
-        raise UserError(f"{name}: no such folder, and no model at {endpoint} ({said})") from error
+        raise UserError(f"{what} {huggingface_hub.constants.ENDPOINT} ({said})") from error
+
+
+def check_upload(repo_id: str, token: str | None) -> None:
+    """Raises `ArgumentError` for what can be no repository's name, or where no token is known."""
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ArgumentError(f"repo_id: {' '.join(str(error).split())}") from error
+    if not (token or huggingface_hub.get_token()):
+        raise ArgumentError("token: found none, expected one that may write: HF_TOKEN, `hf auth login`, or `token`")
+
+
+def upload_folder(
+    folder: pathlib.Path,
+    repo_id: str,
+    *,
+    token: str | None,
+    private: bool | None,
+    commit_message: str,
+    exist_ok: bool,
+    revision: str | None,
+    create_pr: bool,
+) -> str:
+    """Address of the commit, or of the pull request, that puts all files of the folder into a model's repository.
+
+    Arguments are those of `BertFlow.push_to_hub`.
+
+    Raises:
+      UserError: the hub cannot be reached or refuses, or the repository exists and may not be changed.
+    """
+    import huggingface_hub
+
+    hub = huggingface_hub.HfApi(token=token)
+    with _refusing(f"{repo_id}: cannot be uploaded to"):
+        may_exist = exist_ok or create_pr
+        if not may_exist and hub.repo_exists(repo_id):
+            raise UserError(f"{repo_id}: exists, expected a new repository, or `exist_ok`", arguments=["exist_ok"])
+        repo = hub.create_repo(repo_id, private=private, exist_ok=may_exist).repo_id
+        if revision is not None:
+            hub.create_branch(repo, branch=revision, exist_ok=True)
+        done = hub.upload_folder(
+            repo_id=repo,
+            folder_path=folder,
+            commit_message=commit_message,
+            revision=revision,
+            create_pr=create_pr,
+        )
+    return (done.pr_url or done.commit_url) if create_pr else done.commit_url

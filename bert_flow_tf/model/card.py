@@ -6,9 +6,20 @@ from typing import Any
 from bert_flow_tf.files.markup import markdown_text
 from bert_flow_tf.runs.record import Training
 
+# What the Hugging Face Hub sorts models by.
+_METADATA = """---
+library_name: bert-flow-tf
+pipeline_tag: sentence-similarity
+tags:
+- sentence-similarity
+- feature-extraction
+- bert-flow
+---
+"""
 
-def model_card(name: str, config: Any) -> str:
-    """Text of the model card, Markdown, of a `saved_model.SavedModelConfig`."""
+
+def model_card(name: str, config: Any, repo_id: str | None = None) -> str:
+    """Text of the model card, Markdown, of a `saved_model.SavedModelConfig`; with a `repo_id` for the hub."""
     flow, encoder = config.model.flow, config.model.encoder
     learned = {name: one for name, one in (("encoder", encoder.fine_tuning), ("flow", flow and flow.training)) if one}
     parts = [
@@ -38,7 +49,7 @@ def model_card(name: str, config: Any) -> str:
         "## Use\n",
         "```python\n"
         "from bert_flow_tf import BertFlow\n\n"
-        'model = BertFlow.from_pretrained("this folder")\n'
+        f'model = BertFlow.from_pretrained("{repo_id or "this folder"}")\n'
         "embeddings = model.encode(sentences)\n"
         "cosines = model.similarity(embeddings, embeddings)\n"
         "```\n",
@@ -47,7 +58,7 @@ def model_card(name: str, config: Any) -> str:
         "takes no labels). Embeddings of different models, or of one before and after `fit`, must not be compared. "
         "Whatever the encoder's texts were biased in, its embeddings are. Its licence is that of its authors.\n",
     ]
-    return "\n".join(parts)
+    return ("" if repo_id is None else _METADATA) + "\n".join(parts)
 
 
 def _training(training: Training) -> dict[str, Any]:

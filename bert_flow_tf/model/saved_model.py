@@ -16,6 +16,7 @@ from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import copy_folder, new_output
 from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.files.reading import read_arrays
@@ -52,6 +53,22 @@ def is_saved_model(path: str | os.PathLike) -> bool:
     return (pathlib.Path(path) / CONFIG_FILE).is_file()
 
 
+def model_folder(path: str | os.PathLike) -> pathlib.Path:
+    """The path; of a model of the Hugging Face Hub, where no such file is, the folder that it is downloaded into.
+
+    Raises:
+      UserError: the hub has no such model, or one that `push_to_hub` did not write.
+    """
+    name = os.fspath(path)
+    if os.path.lexists(name) or not is_model_name(name):
+        return pathlib.Path(path)
+    patterns = tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*"))
+    folder = downloaded_model(name, patterns)
+    if not is_saved_model(folder):
+        raise UserError(f"{name}: holds no {CONFIG_FILE}, expected a model of push_to_hub (from_hub takes encoders)")
+    return folder
+
+
 def check_model_folder(path: str | os.PathLike) -> None:
     """Raises `UserError` for a folder that holds neither the configuration of a saved model nor that of a run."""
     path = pathlib.Path(path)
@@ -62,8 +79,12 @@ def check_model_folder(path: str | os.PathLike) -> None:
         )
 
 
-def save(bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
+def save(
+    bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False, repo_id: str | None = None
+) -> pathlib.Path:
     """Path of the folder of an `api.BertFlow`, whole or not at all; nothing outside it is needed to load it.
+
+    With a `repo_id`, its model card is one for the Hugging Face Hub.
 
     Raises:
       UserError: something is there that may not be replaced, or the place cannot be written to.
@@ -85,7 +106,7 @@ def save(bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False) ->
             files={file.relative_to(folder).as_posix(): file_digest(file) for file in files},
         )
         write_json(folder / CONFIG_FILE, config)
-        (folder / CARD_FILE).write_text(model_card(path.name, config), encoding="utf-8")
+        (folder / CARD_FILE).write_text(model_card(path.name, config, repo_id), encoding="utf-8")
     return path
 
 

@@ -155,7 +155,8 @@ def said(text):
 
 def test_the_guide_names_all_that_sentence_transformers_has_and_says_what_is_here(golden_dir):
     signatures = json.loads((golden_dir / "transformers" / "signatures.json").read_text())
-    said_of_arguments, said_of_methods = map(said, GUIDE.read_text().split("Methods and properties:"))
+    tables = re.split("^(?:Methods and properties:|Arguments of `push_to_hub`)", GUIDE.read_text(), flags=re.MULTILINE)
+    said_of_arguments, said_of_methods, said_of_upload = map(said, tables)
     methods = set(signatures) - {"properties"} | set(signatures["properties"])
     arguments = {name for method in ENCODES for name in signatures[method]} - {"self"}
     assert set(said_of_arguments) == arguments
@@ -167,3 +168,6 @@ def test_the_guide_names_all_that_sentence_transformers_has_and_says_what_is_her
     # In its order, so that arguments without names mean the same.
     theirs = [name for name in signatures["encode"] if name != "self" and said_of_arguments[name] != "no"]
     assert ours == ["sentences", *theirs[1:]]
+    assert ["self", *said_of_upload] == signatures["push_to_hub"]
+    ours = list(inspect.signature(BertFlow.push_to_hub).parameters)
+    assert ours == ["self", *(name for name, here in said_of_upload.items() if here == "yes")]

@@ -1,5 +1,6 @@
 """Models by their names, from a server on this machine that answers as the Hugging Face Hub does."""
 
+import base64
 import contextlib
 import hashlib
 import http.server
@@ -21,7 +22,10 @@ COMMIT, TOKEN = "0123456789abcdef0123456789abcdef01234567", "hf_" + "x" * 34
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
-    """The hub's two questions and its files, for `acme/tiny`, its tag `v1`, and `acme/secret`, which needs a token."""
+    """The hub's two questions and its files, for `acme/tiny`, its tag `v1`, and `acme/secret`, which needs a token.
+
+    What is uploaded with that token is a model, too.
+    """
 
     def log_message(self, *arguments):
         pass
@@ -34,13 +38,13 @@ class Hub(http.server.BaseHTTPRequestHandler):
         self.server.asked.append((self.command, path))
         parts = path.removeprefix("/api/models").strip("/").split("/")
         name, rest = "/".join(parts[:2]), parts[2:]
-        if name not in ("acme/tiny", "acme/secret"):
+        if name not in self.server.models:
             return self._answer(404, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
         if name == "acme/secret" and self.headers.get("Authorization") != f"Bearer {TOKEN}":
             return self._answer(401, {"error": "Access is restricted"}, {"X-Error-Code": "GatedRepo"})
-        if rest and rest[1] not in ("main", "v1", COMMIT):
+        if rest and rest[1] not in ("main", "v1", "mine", COMMIT):
             return self._answer(404, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
-        folder = self.server.folder
+        folder = self.server.models[name]
         if path.startswith("/api/") and rest[:1] == ["tree"]:
             files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
             return self._answer(
@@ -60,13 +64,40 @@ class Hub(http.server.BaseHTTPRequestHandler):
         file = folder / "/".join(rest[2:])
         return self._answer(200, file.read_bytes(), {"ETag": f'"{_oid(file)}"', "X-Repo-Commit": COMMIT})
 
+    def do_POST(self):
+        path, _, _ = self.path.partition("?")
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        lines = [json.loads(line) for line in content.splitlines()]
+        self.server.asked.append((self.command, path))
+        if path == "/api/validate-yaml":
+            return self._answer(200, {"errors": [], "warnings": []})
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self._answer(401, {"error": "Invalid username or password."})
+        address = f"http://127.0.0.1:{self.server.server_port}"
+        if path == "/api/repos/create":
+            name = f"{lines[0]['organization']}/{lines[0]['name']}"
+            self.server.created.setdefault(name, lines[0])
+            self.server.models.setdefault(name, self.server.uploads / name)
+            return self._answer(200, {"url": f"{address}/{name}"})
+        name, (what, branch) = "/".join(path.split("/")[3:5]), path.split("/")[5:]
+        if what == "preupload":
+            files = [{"path": one["path"], "uploadMode": "regular", "shouldIgnore": False} for one in lines[0]["files"]]
+            return self._answer(200, {"files": files})
+        if what == "commit":
+            for line in lines[1:]:
+                file = self.server.models[name] / line["value"]["path"]
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(base64.b64decode(line["value"]["content"]))
+        answer = {"success": True, "commitUrl": f"{address}/{name}/commit/{COMMIT}", "commitOid": COMMIT}
+        return self._answer(200, answer | {"hookOutput": "", "branch": branch, **lines[0].get("value", {})})
+
     def _answer(self, status, body, headers=()):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         for name, value in {"Content-Length": str(len(content)), **dict(headers)}.items():
             self.send_header(name, value)
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.wfile.write(content)
 
 
@@ -78,7 +109,8 @@ def _oid(path):
 @contextlib.contextmanager
 def hub(folder):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        server.folder, server.asked = folder, []
+        server.models, server.asked = {"acme/tiny": folder, "acme/secret": folder}, []
+        server.created, server.uploads = {}, folder.parent / "uploads"
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
@@ -101,6 +133,10 @@ def served(golden_dir, tmp_path):
         address = f"http://127.0.0.1:{server.server_port}"
         places = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "hf"), "BERT_FLOW_CACHE": str(tmp_path / "cache")}
         yield server, {**os.environ, **places, "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+def encode_model(environment, model, out):
+    return encode(environment, "--model", model, "--out", out)
 
 
 def encode(environment, *arguments):
@@ -157,6 +193,67 @@ def test_a_token_opens_a_closed_model(served):
     options = {"capture_output": True, "text": True, "check": True}
     done = subprocess.run([sys.executable, "-c", script], env=environment | {"HF_TOKEN": TOKEN}, **options)
     assert (pathlib.Path(done.stdout.strip()) / "model.safetensors").is_file()
+
+
+PUSH = """
+import sys
+from bert_flow_tf import BertFlow
+from bert_flow_tf.errors import UserError
+import numpy as np
+
+model = BertFlow.from_hub(sys.argv[1])
+model.fit([f"private sentence {i}" for i in range(64)], epochs=1, show_progress_bar=False)
+for arguments, options, words in (
+    (["acme/mine"], {"token": None}, "token: found none"),
+    (["acme/mine", "hf_wrong"], {}, "acme/mine: cannot be uploaded to http://127.0.0.1"),
+    (["acme/my model", sys.argv[2]], {}, "repo_id: "),
+    (["acme/tiny", sys.argv[2]], {}, "acme/tiny: exists, expected a new repository"),
+):
+    try:
+        model.push_to_hub(*arguments, **options)
+    except UserError as error:
+        assert str(error).startswith(words) and chr(10) not in str(error), error
+    else:
+        raise AssertionError(words)
+address = model.push_to_hub("acme/mine", sys.argv[2], True, commit_message="The first one")
+assert address.endswith("/acme/mine/commit/" + sys.argv[3]), address
+model.push_to_hub("acme/mine", sys.argv[2], exist_ok=True, revision="mine")
+again = BertFlow.from_pretrained("acme/mine@mine")
+np.testing.assert_array_equal(again.encode(["the cat"]), model.encode(["the cat"]))
+assert again.record.flow is not None
+try:
+    BertFlow.from_pretrained("acme/tiny")
+except UserError as error:
+    assert str(error).startswith("acme/tiny: holds no bert_flow.json, expected a model of push_to_hub"), error
+else:
+    raise AssertionError("acme/tiny is no model of ours")
+"""
+
+
+def test_a_model_is_uploaded_without_anything_private_and_loaded_by_its_name(served, golden_dir, tmp_path):
+    server, environment = served
+    local = golden_dir / "transformers" / "sentence_transformer"
+    environment.pop("HF_TOKEN", None)
+    options = {"capture_output": True, "text": True, "timeout": 500, "env": environment}
+    done = subprocess.run([sys.executable, "-c", PUSH, str(local), TOKEN, COMMIT], check=False, **options)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert server.created["acme/mine"]["visibility"] == "private"
+    assert ("POST", "/api/models/acme/mine/commit/main") in server.asked
+    assert ("POST", "/api/models/acme/mine/commit/mine") in server.asked
+    uploaded = server.uploads / "acme" / "mine"
+    card = (uploaded / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: bert-flow-tf\n") and "# mine\n" in card
+    assert 'BertFlow.from_pretrained("acme/mine")' in card
+    for file in uploaded.rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        for private in (str(tmp_path), str(pathlib.Path(golden_dir).parent), "private sentence", TOKEN):
+            assert private.encode() not in content, (file, private)
+    # Commands take it by its name as well, offline.
+    done = encode_model(environment | {"HF_HUB_OFFLINE": "1"}, "acme/mine@mine", tmp_path / "a.npy")
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "a.npy").shape == (2, 16)
+    done = encode_model(environment, "acme/none", tmp_path / "b.npy")
+    refusal(done.returncode, done.stderr, "--model=acme/none: no such folder, and no model at http://127.0.0.1")
 
 
 @pytest.mark.parametrize(
