@@ -1,6 +1,7 @@
 """Writes an encoder folder: `encoder/`, `preprocess/`, `bert_config.json`, `vocab.txt` and `source.json`."""
 
 import contextlib
+import filecmp
 import logging
 import os
 import pathlib
@@ -68,10 +69,22 @@ def write_encoder_record(folder: pathlib.Path, record: dict[str, Any]) -> None:
 
     It is the last that is written: it has the digests of the other files.
     """
+    _store_once(folder / VOCAB_FILE)
     # TensorFlow checks the variables, and its fingerprint.pb says nothing of them.
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and not _UNSIGNED.fullmatch(path.name)]
     digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in paths}
     write_json(folder / SOURCE_FILE, {"format_version": FORMAT_VERSION} | record | {"digests": digests})
+
+
+def _store_once(vocabulary: pathlib.Path) -> None:
+    """Makes the assets of both SavedModels, each of which TensorFlow reads from its own folder, links to this file."""
+    for asset in vocabulary.parent.glob(f"*/assets/{vocabulary.name}"):
+        if filecmp.cmp(vocabulary, asset, shallow=False):
+            link = asset.with_name("link")
+            # Where the file system has none, it stays a copy.
+            with contextlib.suppress(OSError):
+                os.link(vocabulary, link)
+                link.replace(asset)
 
 
 @contextlib.contextmanager

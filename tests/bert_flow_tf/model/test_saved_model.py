@@ -48,6 +48,11 @@ def test_saved_model_gives_the_same_bits_without_the_encoder_it_was_made_of(mode
     assert (loaded.sentence_embedding_type, loaded.max_seq_length) == ("avg-last-2", 8)
 
 
+def test_the_vocabulary_is_stored_once(saved):
+    files = [path.stat().st_ino for path in saved.rglob("vocab.txt")]
+    assert (len(files), len(set(files))) == (3, 1)
+
+
 def test_card_and_configuration_say_what_it_is_and_not_where_it_was_made(saved):
     card, config = (saved / "README.md").read_text(), (saved / "bert_flow.json").read_text()
     assert card.startswith("# my model\n")
