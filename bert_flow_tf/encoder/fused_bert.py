@@ -5,10 +5,9 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.bert_config import BertConfig
+from bert_flow_tf.encoder.convert.bert_config import LAYER_NORM_EPS, BertConfig
 from bert_flow_tf.encoder.convert.weights import keras_names, num_layers
 
-EPSILON = 1e-12
 _MASKED = -1e9
 # Largest deviation from the SavedModel's own outputs, of their largest value: rounding makes less than 1e-6 of it in
 # six layers, the error function instead of its approximation by tanh 2e-4 in the first.
@@ -151,7 +150,7 @@ class FusedBert:
         count = tf.shape(x)[0]
         image = tf.reshape(x, [1, count, -1, 1])
         scaled, _, _ = tf.compat.v1.nn.fused_batch_norm(
-            image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=EPSILON, data_format="NCHW"
+            image, scale=tf.ones([count]), offset=tf.zeros([count]), epsilon=LAYER_NORM_EPS, data_format="NCHW"
         )
         return tf.reshape(scaled, tf.shape(x)) * self._variables[f"{path}/gamma"] + self._variables[f"{path}/beta"]
 
@@ -166,7 +165,7 @@ class PlainBert(FusedBert):
 
     def _norm(self, x: tf.Tensor, path: str) -> tf.Tensor:
         centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-        deviation = tf.sqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + EPSILON)
+        deviation = tf.sqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + LAYER_NORM_EPS)
         return centred / deviation * self._variables[f"{path}/gamma"] + self._variables[f"{path}/beta"]
 
 

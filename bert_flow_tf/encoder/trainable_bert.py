@@ -9,9 +9,9 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from bert_flow_tf.encoder.convert.bert_config import LAYER_NORM_EPS
 from bert_flow_tf.encoder.dropout import DropoutRates, draw_masks, drop
 from bert_flow_tf.encoder.fused_bert import (
-    EPSILON,
     TOLERANCE,
     Drop,
     FusedBert,
@@ -167,7 +167,7 @@ class _Tokens:
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
     """Layer norm of each row of `x` [n, width] (Ba et al. 2016), with its gradient in few operations."""
     centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
-    factor = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + EPSILON)
+    factor = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS)
     normed = centred * factor
 
     def gradient(upstream: tf.Tensor) -> tuple:

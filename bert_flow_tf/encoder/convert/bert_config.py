@@ -16,7 +16,7 @@ HUGGING_FACE_ACTIVATIONS = {
     **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
     **_OTHERS,
 }
-_LAYER_NORM_EPS = 1e-12
+LAYER_NORM_EPS = 1e-12
 Count = Annotated[int, msgspec.Meta(ge=1)]
 # Without limits, a vocabulary's unused pieces and the names of the layers' variables alone would fill the memory.
 Pieces = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
@@ -44,7 +44,7 @@ class _File(BertConfig, frozen=True):
     """What a file may say besides, which only has one value that can be converted."""
 
     position_embedding_type: Literal["absolute"] = "absolute"
-    layer_norm_eps: float = _LAYER_NORM_EPS
+    layer_norm_eps: float = LAYER_NORM_EPS
 
 
 class _Kind(msgspec.Struct):
@@ -66,8 +66,8 @@ def read_tf1_config(path: str | os.PathLike) -> BertConfig:
 def read_bert(path: str | os.PathLike) -> BertConfig:
     """`BertConfig` of a file with BERT's keys; `hidden_act` is as the file has it."""
     file = read_json(path, _File, expected="a BERT with absolute positions", versioned=False)
-    if file.layer_norm_eps != _LAYER_NORM_EPS:
-        raise UserError(f"{path}: layer_norm_eps: found {file.layer_norm_eps!r}, expected {_LAYER_NORM_EPS}")
+    if file.layer_norm_eps != LAYER_NORM_EPS:
+        raise UserError(f"{path}: layer_norm_eps: found {file.layer_norm_eps!r}, expected {LAYER_NORM_EPS}")
     return msgspec.convert(file, BertConfig, from_attributes=True)
 
 

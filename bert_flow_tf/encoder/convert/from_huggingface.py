@@ -22,7 +22,8 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
 
-WEIGHTS_FILE, INDEX_FILE, TOKENIZER_FILE = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+TOKENIZER_FILE, TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
@@ -111,7 +112,7 @@ def is_hugging_face(folder: pathlib.Path) -> bool:
 def hugging_face_digests(folder: pathlib.Path) -> dict[str, str]:
     """SHA-256 of the files that the encoder depends on, by their names."""
     bert = folder / sentence_transformer(folder).transformer
-    names = ("config.json", VOCAB_FILE, TOKENIZER_FILE, "tokenizer_config.json")
+    names = ("config.json", VOCAB_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
     paths = [*(bert / name for name in names), *_weight_files(bert), *(folder / name for name in SETTINGS_FILES)]
     return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(paths) if path.is_file()}
 
@@ -126,7 +127,7 @@ def lower_cases(folder: pathlib.Path) -> bool | None:
         normalizer = _read_tokenizer(folder / TOKENIZER_FILE).normalizer
         if normalizer is not None:
             return normalizer.lowercase
-    path = folder / "tokenizer_config.json"
+    path = folder / TOKENIZER_CONFIG_FILE
     if not path.is_file():
         return None
     settings = read_json(path, dict, expected="a tokenizer's settings", versioned=False)

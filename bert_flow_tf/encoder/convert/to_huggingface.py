@@ -9,25 +9,28 @@ import msgspec
 import numpy as np
 import safetensors.numpy
 
-from bert_flow_tf.encoder.convert.bert_config import HUGGING_FACE_ACTIVATIONS, BertConfig
+from bert_flow_tf.encoder.convert.bert_config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPS, BertConfig
 from bert_flow_tf.encoder.convert.folders import VOCAB_FILE
-from bert_flow_tf.encoder.convert.from_huggingface import TOKENIZER_FILE, WEIGHTS_FILE, hugging_face_name
+from bert_flow_tf.encoder.convert.from_huggingface import (
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    WEIGHTS_FILE,
+    hugging_face_name,
+)
 from bert_flow_tf.encoder.vocabulary import MAX_WORD_CHARS, SPECIAL, read_vocabulary
 from bert_flow_tf.files.json_files import write_json
 
-TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-TOKENIZER_FILES = (VOCAB_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
 _ACTIVATIONS = {ours: theirs for theirs, ours in HUGGING_FACE_ACTIVATIONS.items()}
 
 
 def write_hugging_face_bert(
     folder: pathlib.Path, config: BertConfig, weights: dict[str, np.ndarray], **fields: Any
 ) -> None:
-    """Writes `config.json` and `model.safetensors` of the weights, which are by TF1 name, into the folder.
+    """Writes `config.json` and `model.safetensors` of the weights, which are by TF1 name and shape, into the folder.
 
     `fields` are of `config.json`, beside the `BertConfig`'s.
     """
-    kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": 1e-12}
+    kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
     shape = msgspec.structs.asdict(config) | {"hidden_act": _ACTIVATIONS[config.hidden_act]}
     write_json(folder / "config.json", kind | shape | fields)
     # Hugging Face's kernels are [out, in].

@@ -1,9 +1,11 @@
 """BERT in fused operations: the SavedModel's outputs, over its own variables, or none at all."""
 
+import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.fused_bert import fused_bert
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import ArgumentError
@@ -32,6 +34,11 @@ def test_outputs_are_the_saved_models_for_either_gelu(request, source, approxima
         np.testing.assert_allclose(a.numpy()[words], b.numpy()[words], atol=3e-6)
     np.testing.assert_array_equal(found["sequence_output"], found["encoder_outputs"][-1])
     np.testing.assert_allclose(found["pooled_output"], expected["pooled_output"], atol=3e-6)
+    config = read_tf1_config(encoder.source.encoder_dir.parent / "bert_config.json")
+    # What no variable and no output shows.
+    names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+    unseen = {name: getattr(fused.config, name) for name in names}
+    assert fused.config == msgspec.structs.replace(config, **unseen)
 
 
 def test_the_last_layer_at_the_first_token_alone_gives_the_same_there(encoder):
