@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, nearest
 from bert_flow_tf.files.reading import read_file
 
 PREFIX = "senteval:"
@@ -163,7 +163,7 @@ def read_transfer_task(
       UserError: there is no such task, a file is missing, or a line is not as expected.
     """
     if name not in NAMES:
-        raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}")
+        raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{nearest(name, NAMES)}")
     if split is not None:
         raise ArgumentError(f"split: found {split} for {name}, expected none: SentEval's protocol says what is scored")
     layout = _LAYOUTS[name.removeprefix(PREFIX)]

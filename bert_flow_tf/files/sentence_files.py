@@ -143,7 +143,7 @@ def read_lines(
     if file_format == "text":
         yield from ([line] * (1 + len(kept)) for line in _lines(path, str(path), span))
     elif file_format != "jsonl":
-        yield from _table(READERS_OF_ROWS[file_format], path, str(path), [column, *kept], span)
+        yield from _table(_READERS_OF_ROWS[file_format], path, str(path), [column, *kept], span)
     else:
         yield from _json_lines(path, str(path), [column], kept, span)
 
@@ -177,7 +177,8 @@ def check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> N
     flag = "column" if len(columns) == 1 else "columns"
     for column in columns:
         if column not in found:
-            message = f"{place}: found the columns {', '.join(found)}, expected {column} (see `{flag}`)"
+            names = f"the columns {', '.join(found)}" if found else "no columns"
+            message = f"{place}: found {names}, expected {column} (see `{flag}`)"
             raise UserError(message, arguments=[flag])
 
 
@@ -214,9 +215,9 @@ def csv_rows(path: Path, name: str, span: Span | None = None) -> Iterator[Row]:
     def lines() -> Iterator[str]:
         nonlocal end
         for text in _lines(path, name, span and span._replace(rows=sys.maxsize), keeps_ends=True):
-            first = end == 0
+            begins_file = end == 0
             end += len(text.encode())
-            yield text.removeprefix("\ufeff") if first else text
+            yield text.removeprefix("\ufeff") if begins_file else text
 
     reader = csv.reader(lines(), strict=True)
     first, rows = line, 0
@@ -234,7 +235,7 @@ def csv_rows(path: Path, name: str, span: Span | None = None) -> Iterator[Row]:
 
 
 # Format -> function from path, its name and a `Span` or None to an iterator over `Row`.
-READERS_OF_ROWS = {"tsv": _tsv_rows, "csv": csv_rows}
+_READERS_OF_ROWS = {"tsv": _tsv_rows, "csv": csv_rows}
 
 
 def _table(
@@ -367,7 +368,7 @@ def import_pyarrow(name: str) -> ModuleType:
 
 
 _READERS: dict[str, Callable[[Path, str, Sequence[str]], Iterator[list[str]]]] = {
-    **{name: functools.partial(_table, rows_of) for name, rows_of in READERS_OF_ROWS.items()},
+    **{name: functools.partial(_table, rows_of) for name, rows_of in _READERS_OF_ROWS.items()},
     "jsonl": _json_lines,
     "parquet": _parquet,
 }

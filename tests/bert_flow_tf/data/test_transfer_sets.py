@@ -86,8 +86,8 @@ def test_what_is_missing_is_named(folder):
         read_transfer_task("senteval:cr")
     with user_error("downstream/CR/custrev.pos: no such file"):
         read_transfer_task("senteval:cr", folder)
-    with user_error("tasks: unknown task 'senteval:x', expected one of senteval:mr"):
-        read_transfer_task("senteval:x", folder)
+    with user_error("tasks: unknown task 'senteval:sst', expected one of senteval:mr", "did you mean senteval:sst2?"):
+        read_transfer_task("senteval:sst", folder)
     with user_error("split: found dev for senteval:mr, expected none"):
         read_transfer_task("senteval:mr", folder, "dev")
     assert len(NAMES) == 8

@@ -85,7 +85,7 @@ def test_a_line_is_read_when_it_is_reached(tmp_path):
         ("s.txt", b"good\n", ["sentence"], "column: found sentence for text, which has no columns"),
         ("s.tsv", b"a\tb\n1\t2\n", None, "s.tsv, line 1: found the columns a, b, expected sentence"),
         ("s.tsv", b"a\tsentence\n1\n", None, "s.tsv, line 2: found 1 columns, expected 2 or more"),
-        ("s.csv", b"", None, "s.csv, line 1: found the columns , expected sentence"),
+        ("s.csv", b"", None, "s.csv, line 1: found no columns, expected sentence"),
         ("s.csv", b"a,b\n1,2\n", None, "s.csv, line 1: found the columns a, b, expected sentence"),
         ("s.csv", b'a,sentence\n"1\n2",x\n3\n', None, "s.csv, line 4: found 1 columns, expected 2 or more"),
         ("s.csv", b'sentence\n"a\nb"\n"c" d\n', None, "s.csv, line 4: not CSV (',' expected after '\"')"),
