@@ -88,8 +88,6 @@ setup(
         # For `export --format onnx`; onnxruntime checks what was written.
         "onnx": ["tf2onnx>=1.17", "onnxruntime"],
         "gpu": ["tensorflow[and-cuda]~=2.20.0"],
-        # For the site of the guides and the reference.
-        "docs": ["mkdocs~=1.6", "mkdocs-material~=9.7", "mkdocstrings-python~=2.0", "nbconvert~=7.16"],
         "dev": ["pytest", "hypothesis", "ruff", "pytest-timeout", "pytest-xdist", "import-linter", "mypy"],
     },
     entry_points={"console_scripts": ["bert-flow = bert_flow_tf.cli:main"]},
