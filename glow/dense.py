@@ -17,7 +17,13 @@ _SLOPE, _INVERSE = 0.5, 2.0
 
 
 class DenseLayer(NamedTuple):
-    """`prelu(x @ kernel + bias)`, where `prelu(y)` is y for y > 0, else `slope * y`; both arrays are float64."""
+    """`prelu(x @ kernel + bias)`, where `prelu(y)` is y for y > 0, else `slope * y`.
+
+    Attributes:
+      kernel: float64 [in, out].
+      bias: float64 [out].
+      slope: above 0; 1 for no activation.
+    """
 
     kernel: np.ndarray
     bias: np.ndarray

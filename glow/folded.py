@@ -105,14 +105,16 @@ def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:
 
 
 def float64(variable: tf.Variable) -> np.ndarray:
+    """The variable's value, in which what is multiplied together is rounded once, at the end."""
     return np.asarray(variable.numpy(), np.float64)
 
 
 def shift_and_factor(actnorm: ActNorm) -> tuple[np.ndarray, np.ndarray]:
+    """float64 [D], [D] of an actnorm: (x + b) * factor."""
     return float64(actnorm.b), np.exp(3.0 * float64(actnorm.logs))
 
 
 def kernel_and_bias(block: ConvBlock) -> tuple[np.ndarray, np.ndarray]:
-    """Of a convolution and the actnorm behind it: (x @ W + b) * factor."""
+    """float64 [in, out], [out] of a convolution and the actnorm behind it, whose (x @ W + b) * factor they give."""
     b, factor = shift_and_factor(block.actnorm)
     return float64(block.kernel) * factor, b * factor

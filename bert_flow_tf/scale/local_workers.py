@@ -122,7 +122,7 @@ class _Attempt:
                     stderr=output,
                     # In a session of its own: what the terminal sends reaches it once, through here.
                     start_new_session=True,
-                    # Killed, not ended: a checkpoint at its last step would make the folder another one.
+                    # By SIGKILL: at SIGTERM it would save a checkpoint more than a run that nobody interrupts.
                     preexec_fn=end_with_parent,
                 )
             )

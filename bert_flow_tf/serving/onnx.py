@@ -46,8 +46,8 @@ def export(
       overwrite: whether another such folder may be replaced.
 
     Raises:
-      UserError: an argument does not fit it, the place cannot be
-        written to, or the embeddings differ from the live model's by more than 1e-5 of a channel's largest value.
+      UserError: an argument does not fit the model, tf2onnx is not installed, the place cannot be written to, or the
+        embeddings differ from the live model's by more than 1e-5 (of a channel's largest value, where that is above 1).
         Nothing is left behind then.
     """
     refuse_address(out_dir, str(out_dir))

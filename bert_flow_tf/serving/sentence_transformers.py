@@ -58,7 +58,7 @@ def export(
     described = description(bert_flow, normalize=normalize, low_dim=low_dim, max_seq_length=max_seq_length)
     config = bert_flow.encoder.bert_config
     if config is None:
-        raise _refusal(f"the encoder {bert_flow.source.bert_hub}, which is no BERT of tf-models,")
+        raise _refusal(f"the encoder {bert_flow.source.bert_hub},")
     weights = tf1_arrays(bert_flow.encoder.variables_by_name, bert_flow.source.bert_hub)
     modules = _pooling_modules(bert_flow, weights)
     layers = _flow_layers(bert_flow, described["low_dim"])
@@ -101,7 +101,7 @@ def export(
         found = _through(written, bert_flow.encoder.embed(checked_tokens(bert_flow, described)).numpy())
         if normalize:
             found /= np.linalg.norm(found, axis=1, keepdims=True)
-        flow_bytes = sum(file.stat().st_size for file in written)
+        flow_bytes = sum(file.stat().st_size for file in written) if bert_flow.flow is not None else None
         found_to_live = compare(path, "the folder", found, live_embeddings(bert_flow, described))
     return Exported(path, *found_to_live, flow_bytes=flow_bytes)
 

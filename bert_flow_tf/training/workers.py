@@ -234,7 +234,7 @@ class Workers:
     def _unhealthy(self, within: float = 0.0) -> int | None:
         """Number of a worker that has ended or does not answer, if there is one that this one looks after.
 
-        That are the chief and the next one. Within `within` seconds, in which news of an end may come before the end
+        These are the chief and the next one. Within `within` seconds, in which news of an end may come before the end
         can be seen, all are looked at.
         """
         assert self.cluster is not None
