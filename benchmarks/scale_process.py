@@ -5,7 +5,6 @@ python -m benchmarks.scale_process encode|shards|ray BERT_HUB CPU[,CPU] WARM_UP_
 With --wait it says when it has warmed up, and begins when a line comes.
 """
 
-import collections
 import functools
 import json
 import os
@@ -38,8 +37,9 @@ def main(arguments: list[str]) -> None:
             from bert_flow_tf.scale.on_ray import on_ray
 
             with on_ray(load, out, _SETTINGS, workers=len(files)) as engine:
-                # Of each worker; the job removes these parts.
-                collections.deque(engine((shard, None) for shard in cut([warm_up] * len(files)).shards), maxlen=0)
+                # Of each worker.
+                for shard, _ in engine((shard, None) for shard in cut([warm_up] * len(files)).shards):
+                    (out / shard.name).unlink()
                 seconds = seconds_of(lambda: _job(files, out, engine, engine.model, engine.embedding_size))
         else:
             model = load()

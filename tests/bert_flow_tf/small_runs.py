@@ -169,11 +169,11 @@ def as_flags(settings, **changes):
     return [f"--{name}={value}" for name, value in (settings | changes).items()]
 
 
-def start(arguments, **variables):
-    """The command line as a process of its own, its output to be read as text."""
+def start(arguments, program=None, **variables):
+    """The command line, or a program, as a process of its own, its output to be read as text."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"} | variables
     return subprocess.Popen(
-        [sys.executable, "-m", "bert_flow_tf.run_siamese", *arguments],
+        [sys.executable, *(("-c", program) if program else ("-m", "bert_flow_tf.run_siamese")), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -181,15 +181,16 @@ def start(arguments, **variables):
     )
 
 
-def start_workers(arguments):
-    """A process for each list of arguments, which TF_CONFIG makes the workers of one cluster."""
+def start_workers(arguments, programs=None):
+    """A process for each list of arguments, of these programs or None, which TF_CONFIG makes workers of one cluster."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in arguments]
         for one in sockets:
             one.bind(("127.0.0.1", 0))
         cluster = {"worker": [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]}
     configs = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}}) for i in range(len(arguments))]
-    return [start(one, TF_CONFIG=config) for one, config in zip(arguments, configs, strict=True)]
+    programs = programs or [None] * len(arguments)
+    return [start(*one, TF_CONFIG=config) for *one, config in zip(arguments, programs, configs, strict=True)]
 
 
 def finish(process):

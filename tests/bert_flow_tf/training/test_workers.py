@@ -23,12 +23,27 @@ def test_rows_of_workers_are_all_of_a_batch():
         assert max(map(len, rows)) - min(map(len, rows)) <= 1
 
 
+_WRITES_NO_CHECKPOINT = """
+import sys
+import tensorflow as tf
+from bert_flow_tf import run_siamese
+
+def save(*arguments, **options):
+    raise AssertionError("a checkpoint is written")
+
+tf.train.CheckpointManager.save = save
+sys.exit(run_siamese.run_command(sys.argv[1:]))
+"""
+
+
 def test_workers_train_what_one_process_trains(tmp_path, small_encoder_dir):
     # Encoder and flow, which begins with the data's scale, with dropout and a batch that does not divide.
     changes = {"num_examples": 6, "train_batch_size": 9, "num_train_epochs": 3.0, "early_stopping": True}
     changes |= {"flow_ddi": True}
     values = small_runs.flow_values(tmp_path, small_encoder_dir, do_eval=True, do_predict=True) | changes
-    workers = small_runs.start_workers([small_runs.as_flags(values, exp_name="together")] * 2)
+    workers = small_runs.start_workers(
+        [small_runs.as_flags(values, exp_name="together")] * 2, programs=[None, _WRITES_NO_CHECKPOINT]
+    )
     alone = small_runs.run(values, exp_name="alone")
     for status, stderr in map(small_runs.finish, workers):
         assert status == 0, stderr
