@@ -7,17 +7,14 @@ import pathlib
 import shutil
 import sys
 import tempfile
-import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import tensorflow as tf
-from tqdm import tqdm
 
-import glow
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint
@@ -27,7 +24,7 @@ from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, refusing_unusable_names
 from bert_flow_tf.evaluation.change import change_by
-from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, similarities
+from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, embeddings_of, similarities
 from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.hugging_face import check_upload, upload_folder
 from bert_flow_tf.files.ownership import owned, unchanged
@@ -37,19 +34,26 @@ from bert_flow_tf.model.build import build_model, encoder_record, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Model, Training, flow_record, model_at
-from bert_flow_tf.runs.settings import flow_config
 from bert_flow_tf.scale.bulk import PRECISIONS, Job, Manifest, Settings, in_this_process
 from bert_flow_tf.scale.parts import Parts
 from bert_flow_tf.scale.shards import cut, input_paths
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.formats import exporter
-from bert_flow_tf.training.fitting import History, flow_settings, hold_out
+from bert_flow_tf.training.fitting import (
+    History,
+    check_settings,
+    flow_settings,
+    hold_out,
+    learn_blocks,
+    learned_by,
+)
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
 
-# The original's flow on the STS Benchmark takes 269.
-_FEW_STEPS = 100
+if TYPE_CHECKING:
+    from glow.calibrator import FlowCalibrator
+
 # Poolings by sentence-transformers' names; its cls is the last state at [CLS], the original's BERT's pooled output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
 _OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
@@ -566,7 +570,7 @@ class BertFlow:
         return FUNCTIONS[self.similarity_fn_name](a, b)
 
     def _both(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
-        a, b = self._rows(a, "a"), self._rows(b, "b")
+        a, b = embeddings_of(a, "a", self.encode), embeddings_of(b, "b", self.encode)
         if a.shape[1] != b.shape[1]:
             raise UserError(f"similarity: found {a.shape[1]} and {b.shape[1]} channels, expected the same number")
         return a, b
@@ -580,27 +584,6 @@ class BertFlow:
     def similarity_fn_name(self, name: str) -> None:
         check_similarity_name(name)
         self._similarity_fn_name = name
-
-    def _rows(self, values: Any, name: str) -> np.ndarray:
-        """Embeddings [n, D] of an argument of `similarity`: of its sentences, or its numbers."""
-        if isinstance(values, str):
-            return self.encode([values])
-        if getattr(values, "dtype", None) is not None and np.asarray(values).dtype.kind not in "fiub":
-            values = np.asarray(values).tolist()
-        if not hasattr(values, "dtype"):
-            if isinstance(values, Iterator):
-                values = list(values)
-            if not isinstance(values, (list, tuple)) or any(isinstance(v, (str, bytes, type(None))) for v in values):
-                return self.encode(sentence_list(values, name))
-        try:
-            rows = np.atleast_2d(np.asarray(values, np.float32))
-        except (TypeError, ValueError):
-            return self.encode(sentence_list(values, name))
-        if rows.ndim != 2 or not rows.shape[1]:
-            raise UserError(
-                f"{name}: found an array of shape {list(np.shape(values))}, expected sentences or embeddings [n, D]"
-            )
-        return rows
 
     def fit(
         self,
@@ -637,7 +620,7 @@ class BertFlow:
 
         Warns after fewer than 100 steps.
         """
-        _check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
+        check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
         sentences = sentence_list(sentences)
         if len(sentences) < batch_size:
             raise UserError(
@@ -647,7 +630,7 @@ class BertFlow:
         kept, held_out = hold_out(sentences, dev_fraction, batch_size, seed)
         settings = flow_settings(epochs, batch_size, learning_rate, len(kept))
 
-        def learn(calibrator: "glow.FlowCalibrator") -> None:
+        def learn(calibrator: "FlowCalibrator") -> None:
             calibrator.fit(self._pooled(kept))
 
         return self._learn(learn, len(kept), flow_model_config, settings, seed, show_progress_bar, held_out)
@@ -684,26 +667,12 @@ class BertFlow:
 
         Warns after fewer than 100 steps.
         """
-        _check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
+        check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
         parts = self.parts(folder)
         settings = flow_settings(epochs, batch_size, learning_rate, parts.rows)
 
-        def learn(calibrator: "glow.FlowCalibrator") -> None:
-            left = int(parts.rows * settings["epochs"])
-            if left < batch_size:
-                raise ValueError(
-                    f"found {left} rows in {settings['epochs']} epochs, expected at least the {batch_size} of one step"
-                )
-            generator = np.random.default_rng([seed, 2])
-            hidden = None if show_progress_bar is None else not show_progress_bar
-            with tqdm(total=left, desc="flow", unit="sentence", disable=hidden) as progress:
-                while left:
-                    for block in parts.blocks(generator):
-                        calibrator.partial_fit(block[:left])
-                        progress.update(min(len(block), left))
-                        left -= min(len(block), left)
-                        if not left:
-                            break
+        def learn(calibrator: "FlowCalibrator") -> None:
+            learn_blocks(calibrator, parts.blocks, parts.rows, show_progress_bar)
 
         return self._learn(learn, parts.rows, flow_model_config, settings, seed, False)
 
@@ -726,7 +695,7 @@ class BertFlow:
 
     def _learn(
         self,
-        learn: Callable[["glow.FlowCalibrator"], None],
+        learn: Callable[["FlowCalibrator"], None],
         rows: int,
         flow_model_config: str | os.PathLike,
         settings: dict[str, Any],
@@ -735,24 +704,11 @@ class BertFlow:
         held_out: Sequence[str] = (),
     ) -> "BertFlow":
         """The model itself, with the flow that `learn` has a new calibrator learn; see `fit`."""
-        # Loaded where it is used: it brings scikit-learn.
-        calibrator = glow.FlowCalibrator(
-            flow_config(flow_model_config), **settings, seed=seed, show_progress_bar=show_progress_bar
-        )
-        try:
-            learn(calibrator)
-        except ValueError as error:
-            raise UserError(f"fit: {error}") from error
-        flow, steps = calibrator.flow_, calibrator.n_steps_
-        if steps < _FEW_STEPS:
-            warnings.warn(
-                f"fit: {steps} steps on {rows} sentences; after fewer than {_FEW_STEPS} a flow may be worse than none: "
-                "use more sentences, or more epochs",
-                stacklevel=3,
-            )
+        calibrator = learned_by(learn, rows, flow_model_config, settings, seed, show_progress_bar)
+        flow = calibrator.flow_
         change = change_by(flow, self._pooled(held_out)) if held_out else None
-        learned = {"sentences": rows, "held_out": len(held_out), "steps": steps, "dtype": self.dtype, **settings}
-        training = Training(settings=learned, seed=seed)
+        sizes = {"sentences": rows, "held_out": len(held_out), "steps": calibrator.n_steps_}
+        training = Training(settings={**sizes, "dtype": self.dtype, **settings}, seed=seed)
         record = msgspec.structs.replace(self.record, flow=flow_record(flow.config, training))
         self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
         self.history_ = History(calibrator.losses_, change)
@@ -879,13 +835,6 @@ class BertFlow:
 def _arrays(variables: Mapping[str, tf.Variable]) -> Iterator[tuple[str, np.ndarray]]:
     """Names and values, in the names' order."""
     return ((name, variables[name].numpy()) for name in sorted(variables))
-
-
-def _check_settings(epochs: float | None, **settings: Any) -> None:
-    try:
-        glow.FlowCalibrator(epochs=1.0 if epochs is None else epochs, **settings).check_settings()
-    except ValueError as error:
-        raise UserError(f"fit: {error}") from error
 
 
 def _check_dtype(dtype: str) -> None:

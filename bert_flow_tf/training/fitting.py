@@ -1,16 +1,25 @@
-"""What `BertFlow.fit` decides before a flow learns, and what it keeps of how one learned."""
+"""How `BertFlow.fit` has a flow learn: on what and how long, by a calibrator, and what is kept of it."""
 
 import dataclasses
 import math
-from typing import Any
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tqdm import tqdm
 
-from bert_flow_tf.errors import ArgumentError
+import glow
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.change import Change
+from bert_flow_tf.runs.settings import flow_config
+
+if TYPE_CHECKING:
+    from glow.calibrator import FlowCalibrator
 
 # What a flow gets where nobody says how long it learns; the original's on the STS Benchmark takes 269.
-_ENOUGH_STEPS = 300
+_ENOUGH_STEPS, _FEW_STEPS = 300, 100
 # Sentences held out to measure what a flow changes; of fewer, measures say little, and of more no more.
 _HELD_OUT = range(10, 1001)
 
@@ -53,3 +62,72 @@ def flow_settings(epochs: float | None, batch_size: int, learning_rate: float, r
     if epochs is None:
         epochs = float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
     return {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+
+
+def check_settings(epochs: float | None, **settings: Any) -> None:
+    """Raises `UserError` for a setting that `glow.FlowCalibrator` does not take; None for epochs is as of `fit`."""
+    try:
+        glow.FlowCalibrator(epochs=1.0 if epochs is None else epochs, **settings).check_settings()
+    except ValueError as error:
+        raise UserError(f"fit: {error}") from error
+
+
+def learned_by(
+    learn: Callable[["FlowCalibrator"], None],
+    rows: int,
+    flow_model_config: str | os.PathLike,
+    settings: dict[str, Any],
+    seed: int,
+    show_progress_bar: bool | None,
+) -> "FlowCalibrator":
+    """A new calibrator after `learn`; `settings` are those of `flow_settings`. Warns after fewer than 100 steps.
+
+    Raises:
+      UserError: there is no such configuration, or `learn` raised a `ValueError`.
+    """
+    # Loaded where it is used: it brings scikit-learn.
+    calibrator = glow.FlowCalibrator(
+        flow_config(flow_model_config), **settings, seed=seed, show_progress_bar=show_progress_bar
+    )
+    try:
+        learn(calibrator)
+    except ValueError as error:
+        raise UserError(f"fit: {error}") from error
+    if calibrator.n_steps_ < _FEW_STEPS:
+        warnings.warn(
+            f"fit: {calibrator.n_steps_} steps on {rows} sentences; after fewer than {_FEW_STEPS} a flow may be worse "
+            "than none: use more sentences, or more epochs",
+            # Of the caller of `fit`.
+            stacklevel=4,
+        )
+    return calibrator
+
+
+def learn_blocks(
+    calibrator: "FlowCalibrator",
+    blocks: Callable[[np.random.Generator], Iterable[np.ndarray]],
+    rows: int,
+    show_progress_bar: bool | None,
+) -> None:
+    """Has the calibrator learn its epochs of `rows` embeddings, which come in blocks, float32 [k, D].
+
+    Args:
+      blocks: gives those of one epoch, in an order that it draws.
+
+    Raises:
+      ValueError: its epochs have fewer rows than a step takes, or as `partial_fit`.
+    """
+    left = int(rows * calibrator.epochs)
+    if left < calibrator.batch_size:
+        given = f"{left} rows in {calibrator.epochs} epochs"
+        raise ValueError(f"found {given}, expected at least the {calibrator.batch_size} of one step")
+    generator = np.random.default_rng([calibrator.seed, 2])
+    hidden = None if show_progress_bar is None else not show_progress_bar
+    with tqdm(total=left, desc="flow", unit="sentence", disable=hidden) as progress:
+        while left:
+            for block in blocks(generator):
+                calibrator.partial_fit(block[:left])
+                progress.update(min(len(block), left))
+                left -= min(len(block), left)
+                if not left:
+                    break
