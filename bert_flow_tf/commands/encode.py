@@ -16,7 +16,7 @@ from bert_flow_tf.commands.options import (
     with_options,
 )
 from bert_flow_tf.commands.outputs import own, own_file
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, command_line_message
 from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer, format_of
 from bert_flow_tf.files.sentence_files import PART
 from bert_flow_tf.scale.bulk import PRECISIONS, Job, Settings, ShardsError, in_this_process
@@ -135,7 +135,7 @@ def encode(
         except ShardsError as error:
             if len(error.problems) > 1:
                 for problem in error.problems:
-                    click.echo(f"error: {problem}", err=True)
+                    click.echo(f"error: {command_line_message(problem)}", err=True)
             raise
         rows = sum(part.rows for part in manifest.parts.values())
         click.echo(

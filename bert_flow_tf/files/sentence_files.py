@@ -174,12 +174,12 @@ def _lines(path: Path, name: str, span: Span | None = None, *, keeps_ends: bool 
 
 def check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> None:
     """Raises `UserError`, beginning with the place, unless all of the columns are among those found."""
-    flag = "column" if len(columns) == 1 else "columns"
     for column in columns:
         if column not in found:
             names = f"the columns {', '.join(found)}" if found else "no columns"
-            message = f"{place}: found {names}, expected {column} (see `{flag}`)"
-            raise UserError(message, arguments=[flag])
+            # Of several, one or all may come from other arguments.
+            where = " (see `column`)" if len(columns) == 1 else ""
+            raise UserError(f"{place}: found {names}, expected {column}{where}", arguments=["column"])
 
 
 def column_positions(columns: Sequence[str], name: str, header: Sequence[str]) -> list[int]:

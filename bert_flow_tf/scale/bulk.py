@@ -158,14 +158,16 @@ class ShardsError(UserError):
     """Shards that cannot be read, after all others were embedded.
 
     Attributes:
-      problems: a line for each of them.
+      problems: an error for each of them.
     """
 
-    def __init__(self, problems: Sequence[str], shards: int) -> None:
+    def __init__(self, problems: Sequence[UserError], shards: int) -> None:
         self.problems = problems
         others = "all others are done, run the same command again when it is mended"
-        first = problems[0] if len(problems) == 1 else f"{len(problems)} of {shards} shards cannot be read"
-        super().__init__(f"{first}; {others}")
+        if len(problems) == 1:
+            super().__init__(f"{problems[0]}; {others}", problems[0].arguments)
+        else:
+            super().__init__(f"{len(problems)} of {shards} shards cannot be read; {others}")
 
 
 class Job:
@@ -239,7 +241,7 @@ class Job:
             raise self._refusal(f"model: found {model[:12]}…, expected {known.model[:12]}…, which made its parts")
         if known is not None and (known.model, known.settings) == (model, self.settings):
             trusted = {name: part for name, part in known.parts.items() if self._is_of_input(name, part)}
-        problems = [f"{name}: {error}" for name, error in self.given.refused.items()]
+        problems = [UserError(f"{name}: {error}", error.arguments) for name, error in self.given.refused.items()]
         rows = sum(shard.span.rows for shard in self.given.shards)
         hidden = None if show_progress_bar is None else not show_progress_bar
         manifest = Manifest(
@@ -261,7 +263,7 @@ class Job:
             # The workers compare digests with files.
             for shard, outcome in engine((shard, trusted.get(shard.name)) for shard in self.given.shards):
                 if isinstance(outcome, ShardError):
-                    problems.append(str(outcome))
+                    problems.append(outcome)
                 elif outcome is not None:
                     self.made += 1
                     record.add(shard.name, outcome)

@@ -65,7 +65,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     shards: list[Shard]
-    refused: dict[str, str]
+    refused: dict[str, UserError]
 
 
 def input_paths(inputs: Path | Iterable[Path]) -> list[str]:
@@ -117,7 +117,7 @@ def cut(
     if isinstance(shard_rows, bool) or not isinstance(shard_rows, int) or shard_rows < 1:
         raise ArgumentError(f"shard_rows: found {shard_rows!r}, expected a whole number of 1 or more")
     shards: list[Shard] = []
-    refused: dict[str, str] = {}
+    refused: dict[str, UserError] = {}
     kinds: dict[str, str] = {}
     for number, path in enumerate(paths):
         if path == STDIN:
@@ -156,7 +156,7 @@ def cut(
                 for i, (span, digest) in enumerate(found)
             ]
         except UserError as error:
-            refused[f"part-{number:05d}"] = str(error)
+            refused[f"part-{number:05d}"] = error
             continue
         shards += made
         if len(shards) > _MOST_SHARDS:
@@ -165,7 +165,7 @@ def cut(
                 "larger number"
             )
     if refused and not shards:
-        raise UserError(next(iter(refused.values())))
+        raise next(iter(refused.values()))
     return Input(shards=shards, refused=refused)
 
 

@@ -152,14 +152,17 @@ def test_shards_that_cannot_be_read_are_named_and_all_others_done(tiny_encoder_d
     names = sorted(path.name for path in out.glob("part-*"))
     assert names == [path.name for path in sorted(made.glob("part-*"))[:5]]
     (folder / "1.parquet").write_bytes(b"no Parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"id": [1], "text": ["w1"]}), folder / "3.parquet")
     outcome = bert_flow(*command)
     assert outcome.exit_code == 2
-    first, second, last = outcome.stderr.splitlines()
+    first, third, second, last = outcome.stderr.splitlines()
     assert first.startswith(f"error: part-00001: {folder}/1.parquet: cannot be read as Parquet")
     assert second.startswith("error: part-00002-00001.parquet: ")
-    assert last.startswith("error: 2 of 5 shards cannot be read; all others are done")
+    assert third == f"error: part-00003: {folder}/3.parquet: found the columns id, text, expected sentence"
+    assert last.startswith("error: 3 of 6 shards cannot be read; all others are done")
     assert sorted(path.name for path in out.glob("part-*")) == names
     (folder / "1.parquet").write_bytes(good)
+    (folder / "3.parquet").unlink()
     shutil.copy(tables / "2.parquet", folder)
     # Another file than before the mistake, and so both of its shards.
     said = succeeds(*command, "--overwrite")
