@@ -1,13 +1,11 @@
 """A BertFlow as a model that MTEB, the Massive Text Embedding Benchmark, evaluates (extra `mteb`)."""
 
-import hashlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.digest import update_with_arrays
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -53,12 +51,12 @@ class MtebModel:
         self.mteb_model_meta = mteb.models.ModelMeta.create_empty(
             {
                 "name": name,
-                "revision": revision or _digest(bert_flow),
+                "revision": revision or bert_flow.fingerprint[:16],
                 "languages": None,
                 "max_tokens": float(bert_flow.max_seq_length),
                 "embed_dim": bert_flow.embedding_size,
                 "framework": ["TensorFlow"],
-                "similarity_fn_name": "cosine",
+                "similarity_fn_name": bert_flow.similarity_fn_name,
                 "use_instructions": False,
             }
         )
@@ -81,22 +79,9 @@ class MtebModel:
         )
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
-        """Cosines, float32 [n, m]."""
+        """float32 [n, m], as of `BertFlow.similarity`."""
         return self.bert_flow.similarity(np.asarray(embeddings1), np.asarray(embeddings2))
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
-        """Cosines, float32 [n], of the rows of both."""
-        a, b = (np.atleast_2d(np.asarray(x, np.float32)) for x in (embeddings1, embeddings2))
-        norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-        # Like TensorFlow's normalisation, this gives zero for an embedding of zeros.
-        return np.sum(a * b, axis=1) / np.maximum(norms, np.finfo(np.float32).tiny)
-
-
-def _digest(bert_flow: "BertFlow") -> str:
-    options = (bert_flow.sentence_embedding_type, bert_flow.max_seq_length, bert_flow.low_dim, bert_flow.dtype)
-    digest = hashlib.sha256(f"{bert_flow.source.fingerprint} {options}\n".encode())
-    variables = dict(bert_flow.encoder.variables_by_name) if bert_flow.encoder_trained else {}
-    if bert_flow.flow is not None:
-        variables |= bert_flow.flow.variables_by_path
-    update_with_arrays(digest, ((name, variables[name].numpy()) for name in sorted(variables)))
-    return digest.hexdigest()[:16]
+        """float32 [n], as of `BertFlow.similarity_pairwise`."""
+        return self.bert_flow.similarity_pairwise(np.asarray(embeddings1), np.asarray(embeddings2))

@@ -1,5 +1,6 @@
 """MTEB evaluates a BertFlow on a small STS task of its own; where MTEB is not installed, that is said."""
 
+import copy
 import sys
 
 import numpy as np
@@ -62,5 +63,10 @@ def test_mteb_scores_a_local_sts_task(require, model):
     np.testing.assert_allclose(
         wrapped.similarity_pairwise(model.encode(FIRST), model.encode(SECOND)), cosines, atol=1e-6
     )
+    by_dot = copy.copy(model)
+    by_dot.similarity_fn_name = "dot"
+    wrapped, (a, b) = MtebModel(by_dot), (model.encode(FIRST), model.encode(SECOND))
+    assert wrapped.mteb_model_meta.similarity_fn_name == "dot"
+    np.testing.assert_allclose(wrapped.similarity_pairwise(a, b), (a * b).sum(axis=1), rtol=1e-5)
     with pytest.raises(UserError, match="name: found 'tiny', expected organisation/model"):
         MtebModel(model, name="tiny")
