@@ -53,9 +53,10 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
 
     While one batch waits for memory, or for the one thread that does its work, the other one computes. The first item
     is computed alone, so that a `tf.function` is traced once; the threads work on the caller's device. In a strategy's
-    scope, which threads cannot enter, items are computed one at a time.
+    scope, which threads cannot enter, items are computed one at a time, as with XLA, which breaks the process's memory
+    where two threads have it compile at once.
     """
-    if tf.distribute.has_strategy():
+    if tf.distribute.has_strategy() or tf.config.optimizer.get_jit():
         yield from map(function, items)
         return
     device = context.context().device_name or None  # "" would mean the first CPU

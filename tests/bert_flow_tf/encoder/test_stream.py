@@ -32,6 +32,15 @@ def test_map_concurrently_keeps_order_device_and_errors():
     assert list(stream.map_concurrently(device_of, [])) == []
 
 
+def test_with_xla_batches_are_computed_one_at_a_time():
+    tf.config.optimizer.set_jit(True)
+    try:
+        threads = {*stream.map_concurrently(lambda _: threading.get_ident(), range(5))}
+    finally:
+        tf.config.optimizer.set_jit(False)
+    assert threads == {threading.get_ident()}
+
+
 def test_a_sentence_that_recurs_is_computed_once():
     pieces = tf.ragged.constant([[5, 6], [7], [5, 6], [], [5], [7]], tf.int32)
     sentences, rows = stream.distinct(pieces)
