@@ -73,6 +73,11 @@ class LostWorkerError(UserError):
 _FLAGS = {"pooling": "sentence_embedding_type"}
 
 
+def pip_install(extra: str) -> str:
+    """The end of a message about a library that is not installed, and that an extra of the package brings."""
+    return f"pip install 'bert-flow-tf[{extra}]', or '.[{extra}]' in a clone"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """The end of a message about a name that is unknown: the known one that it may be meant for; "" without one."""
     found = _closest(name, known)

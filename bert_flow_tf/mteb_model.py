@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, pip_install
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -43,7 +43,7 @@ class MtebModel:
         try:
             import mteb
         except ImportError as error:
-            raise UserError("mteb is not installed: pip install 'bert-flow-tf[mteb]'") from error
+            raise UserError(f"mteb is not installed: {pip_install('mteb')}") from error
         if name.count("/") != 1:
             raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB names models")
         self.bert_flow = bert_flow

@@ -6,7 +6,7 @@ import socket
 import click
 
 from bert_flow_tf.commands.options import ModelOptions, SentenceInput, WholeNumber, check_checkpoint, input_options
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, pip_install
 
 _HOST = "127.0.0.1"
 
@@ -28,7 +28,7 @@ def explore(model: str, source: SentenceInput, port: int, neighbours: int) -> No
     'bert-flow-tf[explore]'.
     """
     if importlib.util.find_spec("werkzeug") is None:
-        raise UserError("explore: Werkzeug is not installed: pip install 'bert-flow-tf[explore]'")
+        raise UserError(f"explore: Werkzeug is not installed: {pip_install('explore')}")
     check_checkpoint("MODEL", model, "a finished run or a saved model")
     sentences = list(source.read())
     if not sentences:

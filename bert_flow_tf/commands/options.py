@@ -17,6 +17,7 @@ from bert_flow_tf.encoder.pooling import check_name
 from bert_flow_tf.errors import UserError, is_plain_number, nearest, nearest_file
 from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
 from bert_flow_tf.model.saved_model import check_model_folder, model_folder
+from bert_flow_tf.runs.settings import flow_config
 from bert_flow_tf.serving import DTYPES
 
 if TYPE_CHECKING:
@@ -290,12 +291,7 @@ def seed_list(flag: str, text: str) -> list[int]:
 @_callback
 def flow_config_name(flag: str, text: str) -> str:
     """Callback: name of a shipped flow configuration, or a JSON file that holds one."""
-    from glow.config import GlowConfig
-
-    try:
-        GlowConfig.load(text)
-    except (ValueError, OSError) as error:
-        raise UserError(f"{flag}: {error}") from error
+    flow_config(text)
     return text
 
 

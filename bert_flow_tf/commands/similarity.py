@@ -21,7 +21,7 @@ _PART = 4096
 @click.option(
     "--columns",
     metavar="A,B",
-    help="Names, or numbers of a TSV file without a line of names.  [default: 1,2 for TSV, else sentence1,sentence2]",
+    help="Names; in TSV and CSV without a line of names, numbers: 1,2.  [default: sentence1,sentence2]",
 )
 def similarity(
     sentences: tuple[str, ...],
@@ -34,10 +34,10 @@ def similarity(
 
     \b
     bert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."
-    bert-flow similarity --bert_hub demo --pairs pairs.tsv --columns sentence1,sentence2
+    bert-flow similarity --bert_hub demo --pairs pairs.tsv --columns 1,2
     """
     if bool(pairs) == bool(sentences) or len(sentences) not in (0, 2):
-        raise UserError(f"similarity: found {len(sentences)} sentences, expected two, or --pairs")
+        raise UserError(f"sentences: found {len(sentences)}, expected 2, or --pairs")
     if pairs is None and (input_format or columns):
         raise UserError(
             f"--{'input_format' if input_format else 'columns'}: missing --pairs, the only input that it applies to"
@@ -55,8 +55,7 @@ def _pairs(path: str, file_format: str | None, columns: str | None) -> Iterator[
         file_format = "tsv"
     if file_format is None and path.endswith(".txt"):
         raise UserError(f"--pairs={path}: found text, expected .tsv, .csv, .jsonl or .parquet, or --input_format")
-    default = "1,2" if file_format == "tsv" else "sentence1,sentence2"
-    names = (columns or default).split(",")
+    names = (columns or "sentence1,sentence2").split(",")
     if len(names) != 2 or not all(names):
         raise UserError(f"--columns={columns}: found {len(names)}, expected two with a comma between")
     return read_sentences(path, file_format=file_format, columns=names)

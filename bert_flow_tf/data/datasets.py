@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.data import tasks
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, pip_install
 
 _PREFIX = "tfds:"
-_INSTALL = "pip install 'bert-flow-tf[datasets]'"
+_INSTALL = pip_install("datasets")
 
 
 @dataclasses.dataclass(frozen=True)

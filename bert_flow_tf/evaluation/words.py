@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, pip_install
 
 # The paper's (0,100), [100,500), [500,5K), [5K,10K): the first rank of each, and of the next.
 RANK_BINS = ((1, 100), (100, 500), (500, 5_000), (5_000, 10_000))
@@ -53,9 +53,7 @@ def english_frequencies() -> dict[str, float]:
     try:
         import wordfreq
     except ModuleNotFoundError as error:
-        raise UserError(
-            "word frequencies: the package wordfreq is not installed, expected `pip install 'bert-flow-tf[words]'`"
-        ) from error
+        raise UserError(f"word frequencies: wordfreq is not installed: {pip_install('words')}") from error
     return wordfreq.get_frequency_dict("en")
 
 

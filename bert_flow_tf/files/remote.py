@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.errors import UserError, pip_install
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 # Bytes that are asked of fsspec at once. Its own files take a block of megabytes from their cache for every line.
@@ -91,7 +91,7 @@ def _of_file_system(address: str, get: Any) -> Any:
     try:
         import fsspec
     except ImportError as error:
-        raise UserError(f"{address}: fsspec is not installed: pip install 'bert-flow-tf[remote]'") from error
+        raise UserError(f"{address}: fsspec is not installed: {pip_install('remote')}") from error
     try:
         return get(*fsspec.url_to_fs(address))
     except FileNotFoundError as error:

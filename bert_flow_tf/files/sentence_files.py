@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from types import ModuleType
 from typing import Any, BinaryIO, NamedTuple
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, nearest, pip_install
 from bert_flow_tf.files.reading import cannot_be_read, open_file
 from bert_flow_tf.files.remote import is_remote, open_remote
 
@@ -172,21 +172,25 @@ def _lines(path: Path, name: str, span: Span | None = None, *, keeps_ends: bool 
             raise cannot_be_read(name, error, _EXPECTED) from error
 
 
-def check_columns(place: str, columns: Sequence[str], found: Sequence[str]) -> None:
-    """Raises `UserError`, beginning with the place, unless all of the columns are among those found."""
+def check_columns(place: str, columns: Sequence[str], found: Sequence[str], or_else: str = "") -> None:
+    """Raises `UserError`, beginning with the place, unless all of the columns are among those found.
+
+    `or_else` is what else may be expected.
+    """
     for column in columns:
         if column not in found:
             names = f"the columns {', '.join(found)}" if found else "no columns"
             # Of several, one or all may come from other arguments.
             where = " (see `column`)" if len(columns) == 1 else ""
-            raise UserError(f"{place}: found {names}, expected {column}{where}", arguments=["column"])
+            expected = f"{column}{or_else}{where}{nearest(column, found)}"
+            raise UserError(f"{place}: found {names}, expected {expected}", arguments=["column"])
 
 
 def column_positions(columns: Sequence[str], name: str, header: Sequence[str]) -> list[int]:
     """Where the columns of TSV or CSV are, from 0; `header` is the first row, with the names of those that have one."""
     if not has_names(columns):
         return [int(column) - 1 for column in columns]
-    check_columns(f"{name}, line 1", columns, header)
+    check_columns(f"{name}, line 1", columns, header, or_else=", or numbers where no line has names")
     return [header.index(column) for column in columns]
 
 
@@ -363,7 +367,7 @@ def import_pyarrow(name: str) -> ModuleType:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise UserError(f"{name}: pyarrow is not installed: pip install 'bert-flow-tf[parquet]'") from error
+        raise UserError(f"{name}: pyarrow is not installed: {pip_install('parquet')}") from error
     return pyarrow
 
 

@@ -7,7 +7,7 @@ import os
 import pathlib
 from typing import Any
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, nearest
 from bert_flow_tf.files.remote import is_remote
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
@@ -335,4 +335,6 @@ def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
     try:
         return GlowConfig.load(name_or_path)
     except (ValueError, OSError) as error:
-        raise ArgumentError(f"flow_model_config: {error}") from error
+        name = os.fspath(name_or_path)
+        hint = "" if name.endswith(".json") else nearest(name, GlowConfig.names())
+        raise ArgumentError(f"flow_model_config: {error}{hint}") from error

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError, UserError, pip_install
 from bert_flow_tf.files.ownership import make_directory, sweep
 from bert_flow_tf.scale.bulk import Embedder, Outcome, Part, Settings, ShardError, Task, embed_if_missing
 from bert_flow_tf.scale.local_workers import thread_variables
@@ -212,9 +212,8 @@ def connected(address: str | None, *, cpus: int) -> Iterator[None]:
       UserError: Ray is not installed, does not start here, or there is no such cluster.
     """
     if importlib.util.find_spec("ray") is None:
-        raise ArgumentError(
-            f"{'workers' if address is None else 'ray'}: Ray is not installed: pip install 'bert-flow-tf[scale]'"
-        )
+        argument = "workers" if address is None else "ray"
+        raise ArgumentError(f"{argument}: Ray is not installed: {pip_install('scale')}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray's default is 15, with which workers get next to nothing of a machine that others use.
     os.environ.setdefault("RAY_worker_niceness", "0")

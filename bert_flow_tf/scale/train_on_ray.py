@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from bert_flow_tf.errors import ArgumentError, LostWorkerError
+from bert_flow_tf.errors import ArgumentError, LostWorkerError, pip_install
 from bert_flow_tf.runs.cluster import VARIABLE
 from bert_flow_tf.scale.local_workers import (
     FINAL,
@@ -52,7 +52,7 @@ def train_on_ray(
             from ray.train import FailureConfig, RunConfig, ScalingConfig, UserCallback
             from ray.train.tensorflow import TensorflowTrainer
         except ImportError as error:
-            raise ArgumentError("ray: Ray Train is not installed: pip install 'bert-flow-tf[scale]'") from error
+            raise ArgumentError(f"ray: Ray Train is not installed: {pip_install('scale')}") from error
 
         class Failures(UserCallback):
             def after_exception(self, run_context: Any, worker_exceptions: Mapping[int, Exception]) -> None:

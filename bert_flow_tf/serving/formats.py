@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-from bert_flow_tf.errors import ArgumentError, nearest
+from bert_flow_tf.errors import ArgumentError, nearest, pip_install
 from bert_flow_tf.files.outputs import FolderKind
 
 DESCRIPTION_FILE = "export.json"
@@ -63,7 +63,7 @@ def check_format(name: str) -> Format:
         raise ArgumentError(f"format: found {name!r}, expected one of {', '.join(FORMATS)}{nearest(name, FORMATS)}")
     needs = FORMATS[name].needs
     if needs is not None and importlib.util.find_spec(needs) is None:
-        raise ArgumentError(f"format: {needs} is not installed: pip install 'bert-flow-tf[{name}]'")
+        raise ArgumentError(f"format: {needs} is not installed: {pip_install(name)}")
     return FORMATS[name]
 
 

@@ -145,7 +145,8 @@ def test_a_slip_is_one_line_before_tensorflow_loads(model_dir, address, tmp_path
     assert "found no sentence" in refused("explore", model_dir, "--input", tmp_path / "none.txt")
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "werkzeug" else find(name))
-    assert refused(*flags) == "explore: Werkzeug is not installed: pip install 'bert-flow-tf[explore]'"
+    installs = "pip install 'bert-flow-tf[explore]', or '.[explore]' in a clone"
+    assert refused(*flags) == f"explore: Werkzeug is not installed: {installs}"
 
 
 def test_a_model_without_a_flow_is_refused(model_dir, tmp_path):

@@ -80,7 +80,7 @@ def test_similarity_prints_a_cosine_a_line(saved, expected, tmp_path):
     assert float(said) == pytest.approx(cosines[0], abs=1e-5)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("".join(f"{sentence}\t{SENTENCES[5]}\n" for sentence in SENTENCES[:3]))
-    said = succeeds("similarity", "--model", saved, "--pairs", pairs)
+    said = succeeds("similarity", "--model", saved, "--pairs", pairs, "--columns", "1,2")
     np.testing.assert_allclose([float(line) for line in said.splitlines()], cosines, rtol=0, atol=1e-5)
 
 
@@ -118,7 +118,7 @@ def test_project_writes_what_tensorboards_projector_reads(saved, sentences_file,
             for flag, n in (("--batch_size", "0_5"), ("--max_seq_length", "５"))
         ),
         (["similarity", "--model", ".", "--pairs", "p.txt"], "--pairs=p.txt: found text, expected .tsv"),
-        (["similarity", "--model", ".", "one"], "similarity: found 1 sentences, expected two, or --pairs"),
+        (["similarity", "--model", ".", "one"], "sentences: found 1, expected 2, or --pairs"),
         (["similarity", "--model", ".", "a", "b", "--columns", "1,2"], "--columns: missing --pairs, the only input"),
         (["similarity", "--model", ".", "--pairs", "p.tsv", "--columns", "1"], "--columns=1: found 1, expected two"),
     ],

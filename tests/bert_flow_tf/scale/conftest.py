@@ -1,6 +1,8 @@
 """A cluster of Ray on this machine."""
 
+import functools
 import os
+import signal
 import subprocess
 import sys
 
@@ -26,7 +28,9 @@ def start():
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables
         command = [sys.executable, *map(str, arguments)]
         pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
-        started.append(subprocess.Popen(command, env=environment, **pipes, text=True))
+        # A shell ignores SIGINT for what it runs in the background, as these tests may be.
+        heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        started.append(subprocess.Popen(command, env=environment, **pipes, text=True, preexec_fn=heard))
         return started[-1]
 
     yield run

@@ -223,5 +223,5 @@ def test_workers_without_ray_are_refused(texts, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     options = ("--bert_hub", "demo", "--input", texts / "a.jsonl", "--out", tmp_path / "out")
     line = refused("encode", *options, "--workers", 2, unchanged=tmp_path)
-    assert line == "--workers: Ray is not installed: pip install 'bert-flow-tf[scale]'"
+    assert line == "--workers: Ray is not installed: pip install 'bert-flow-tf[scale]', or '.[scale]' in a clone"
     assert "--ray: found no --workers" in refused("encode", *options, "--ray", "h:1")

@@ -64,7 +64,7 @@ def test_onnxruntime_gives_our_embeddings(golden_dir, tf2onnx, pooling, config, 
 def test_without_what_it_needs_the_line_says_what_to_install(sts_run, tmp_path, monkeypatch):
     hide(monkeypatch, "tf2onnx")
     line = refused("export", "--model", sts_run, "--out", tmp_path / "out", "--format", "onnx")
-    assert line == "--format: tf2onnx is not installed: pip install 'bert-flow-tf[onnx]'"
+    assert line == "--format: tf2onnx is not installed: pip install 'bert-flow-tf[onnx]', or '.[onnx]' in a clone"
     assert list(tmp_path.iterdir()) == []
 
 
