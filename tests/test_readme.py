@@ -44,7 +44,7 @@ def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
     def sentence():
         return " ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9)))
 
-    (root / "sentences.txt").write_text("".join(f"{sentence()}\n" for _ in range(64)))
+    (root / "sentences.txt").write_text("".join(f"{sentence()}\n" for _ in range(256)))
     data = root / "glue_data" / "STS-B"
     data.mkdir(parents=True)
     for split in ("train", "dev", "test"):
@@ -86,7 +86,7 @@ def _bert_flow(name):
 def test_every_block_of_code_is_a_command_with_a_test():
     # test_effect.py, test_recipe.py and tests/run_scripts test the first two; the third may be running now.
     elsewhere = {"effect": "paper_effect.sh", "whole method": "siamese_then_flow.sh", "tests": "test.sh"}
-    here = {"original", "TF1 runs", "tables", "convert and export", "client", "Python"}
+    here = {"original", "TF1 runs", "tables", "convert and export", "client", "own sentences", "Python"}
     assert set(_BLOCKS) == {*elsewhere, *here}
     for name, script in elsewhere.items():
         assert _BLOCKS[name] == ("bash", f"bash run_scripts/{script}\n")
@@ -96,7 +96,6 @@ def test_every_block_of_code_is_a_command_with_a_test():
 def test_commands_train_score_convert_export_and_serve(clone):
     scores = _process("bash", "-euc", _BLOCKS["original"][1])
     assert re.search(r"^Pearson: -?\d\.\d+, Spearman: -?\d\.\d+$", scores, re.MULTILINE)
-    # 36 pairs of all splits in batches of 32.
     # One batch of 32 of the 36 pairs of all splits.
     assert (clone / "runs" / "stsb_flow" / "model.ckpt-1.index").is_file()
     _bert_flow("TF1 runs")
@@ -111,10 +110,17 @@ def test_commands_train_score_convert_export_and_serve(clone):
     _process(sys.executable, "-c", _BLOCKS["client"][1])
 
 
-def test_python_learns_a_flow_and_saves_it(clone):
+def test_a_flow_is_learned_on_sentences_and_gives_a_cosine(clone):
+    fitted, cosine = _bert_flow("own sentences")
+    assert any(line.startswith("mean cosine of random pairs ") for line in fitted)
+    assert -1 <= float(cosine[-1]) <= 1
+
+
+def test_python_learns_a_flow_and_saves_it(clone, capsys):
     names = {}
     exec(compile(_BLOCKS["Python"][1], "README.md", "exec"), names)
-    assert names["embeddings"].shape == (64, 32)
+    assert re.search(r"random pairs -?\d\.\d+ before the flow, -?\d\.\d+ with it", capsys.readouterr().out)
+    assert names["embeddings"].shape == (256, 32)
     assert json.loads((clone / "my_model" / "bert_flow.json").read_text())["model"]["pooling"] == "avg-last-2"
 
 
