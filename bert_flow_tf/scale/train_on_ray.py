@@ -3,6 +3,7 @@
 Each is a process of its own, as on one machine: Ray Train calls its function in a thread, where no signal arrives.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -31,6 +32,8 @@ from bert_flow_tf.scale.on_ray import connected
 
 # Seconds between two messages of a worker, or of the command, to the board.
 _EVERY = 0.5
+# Seconds that Ray Train has to end when the command does.
+_END_WITHIN = 20.0
 _LAST_BYTES = 20_000
 
 
@@ -178,7 +181,8 @@ def _work(given: Mapping[str, Any]) -> None:
     while None in statuses and time.monotonic() < ends:
         time.sleep(_EVERY)
         _, statuses = ray.get(board.tell.remote(worker, b"", status))
-    if status and set(statuses).isdisjoint(FINAL):
+    # An end that the command no longer waits for is no failure, after which all would start again.
+    if status and asked != signal.SIGKILL and set(statuses).isdisjoint(FINAL):
         raise RuntimeError(f"worker {worker} ended with status {status}")
 
 
@@ -216,6 +220,10 @@ class _Fitting:
                     raise KeyboardInterrupt
                 time.sleep(_EVERY)
         finally:
+            # A thread that still waits for Ray when its connection ends would end this process, with status 1.
+            with contextlib.suppress(ray.exceptions.RayError):
+                self._board.news.remote(signal.SIGKILL)
+            thread.join(_END_WITHIN)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         if self._error is not None:

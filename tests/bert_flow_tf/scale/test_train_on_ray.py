@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 
@@ -71,3 +72,13 @@ def test_a_mistake_and_restarts_that_are_used_up_are_one_line(launch, small_enco
     assert stderr.splitlines()[-1] == (
         "error: worker 0 was ended by signal 9 after 0 restarts, expected no more (run the same command to go on)"
     )
+
+
+def test_a_command_that_is_interrupted_while_its_workers_start_says_so(launch, small_encoder_dir, tmp_path):
+    launcher = launch(documented(small_runs.flow_values(tmp_path, small_encoder_dir), "run"))
+    # Ray is connected by then, and no worker trains yet.
+    time.sleep(4)
+    launcher.send_signal(signal.SIGINT)
+    status, stderr = small_runs.finish(launcher)
+    assert status == 130 and stderr.splitlines()[-1] == "interrupted", stderr
+    assert not workers_of("run") and not (tmp_path / "out" / "run" / "train_results.json").exists()
