@@ -22,9 +22,10 @@ from bert_flow_tf.encoder.convert.folders import (
     VOCAB_FILE,
     cached_encoder,
     check_encoder_folder,
+    is_hugging_face,
     read_encoder_record,
 )
-from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face, hugging_face_digests, is_hugging_face
+from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face, hugging_face_digests
 from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run, refusing_damaged_model
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
 from bert_flow_tf.encoder.demo import demo_encoder_dir

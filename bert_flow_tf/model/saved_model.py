@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, SOURCE_FILE
+from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, SOURCE_FILE, is_hugging_face
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import copy_folder, new_output
@@ -72,10 +72,12 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
 def check_model_folder(path: str | os.PathLike) -> None:
     """Raises `UserError` for a folder that holds neither the configuration of a saved model nor that of a run."""
     path = pathlib.Path(path)
-    if path.is_dir() and not (path / CONFIG_FILE).is_file() and not (path / record.CONFIG_FILE).is_file():
+    is_run = (path / record.CONFIG_FILE).is_file() and not is_hugging_face(path)
+    if path.is_dir() and not is_run and not (path / CONFIG_FILE).is_file():
         raise UserError(
-            f"{path}: holds neither {CONFIG_FILE} nor {record.CONFIG_FILE}, expected a folder that save() wrote, or a "
-            "run's"
+            f"{path}: holds neither {CONFIG_FILE} nor a run's {record.CONFIG_FILE}, expected a folder of save() or a "
+            "run's (encoders are for `bert_hub`, exports for a server)",
+            arguments=["bert_hub"],
         )
 
 

@@ -13,6 +13,8 @@ from bert_flow_tf.files.reading import read_file
 from bert_flow_tf.files.user_cache import cached_folder
 from bert_flow_tf.runs.record import Training
 
+# Of Hugging Face's folders, and of sentence-transformers'.
+WEIGHTS_FILE, INDEX_FILE, MODULES_FILE = "model.safetensors", "model.safetensors.index.json", "modules.json"
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
 # In the config.json of a run that was converted, and in the record beside a TF1 checkpoint that was written here.
@@ -21,6 +23,11 @@ CONVERTED_KEY, TF1_RECORD_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "run_of_bert_
 
 def _has_key(key: str) -> Callable[[pathlib.Path], bool]:
     return lambda path: f'"{key}": '.encode() in read_file(path, "a record of bert_flow_tf")
+
+
+def is_hugging_face(folder: pathlib.Path) -> bool:
+    """Whether a folder is one of Hugging Face's or of sentence-transformers."""
+    return any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE, "pytorch_model.bin", MODULES_FILE))
 
 
 ENCODER_FOLDER = FolderKind("an encoder folder", SOURCE_FILE, ENCODER_PARTS)

@@ -14,15 +14,14 @@ import safetensors
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.families import FAMILIES, Family, family_of, read_hugging_face_config
-from bert_flow_tf.encoder.convert.folders import VOCAB_FILE
-from bert_flow_tf.encoder.convert.sentence_transformers import MODULES_FILE, SETTINGS_FILES, sentence_transformer
+from bert_flow_tf.encoder.convert.folders import INDEX_FILE, VOCAB_FILE, WEIGHTS_FILE
+from bert_flow_tf.encoder.convert.sentence_transformers import SETTINGS_FILES, sentence_transformer
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_shapes, variable_shapes
 from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
 
-WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 TOKENIZER_FILE, TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
@@ -102,11 +101,6 @@ def convert_hugging_face(
             },
             overwrite=overwrite,
         )
-
-
-def is_hugging_face(folder: pathlib.Path) -> bool:
-    """Whether a folder is one of Hugging Face's or of sentence-transformers."""
-    return any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE, "pytorch_model.bin", MODULES_FILE))
 
 
 def hugging_face_digests(folder: pathlib.Path) -> dict[str, str]:

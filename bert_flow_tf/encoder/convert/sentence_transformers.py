@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from bert_flow_tf.encoder.convert.folders import MODULES_FILE
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
 
-MODULES_FILE, BERT_SETTINGS_FILE = "modules.json", "sentence_bert_config.json"
+BERT_SETTINGS_FILE = "sentence_bert_config.json"
 # Its poolings that are here, by their names; cls is the last layer's state, not BERT's pooled output.
 _POOLINGS = {"mean": "avg", "cls": "paper-cls"}
 _MODES = {

@@ -10,7 +10,7 @@ def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
     unfinished = shutil.copytree(sts_run, tmp_path / "unfinished")
     (unfinished / "train_results.json").unlink()
     for model, flags, message in (
-        (tmp_path, [], "holds neither bert_flow.json nor config.json"),
+        (tmp_path, [], "(encoders are for --bert_hub, exports for a server)"),
         (sts_run, ["--version=0"], "--version: found 0, expected a positive whole number"),
         (sts_run, ["--overwrite"], "--overwrite: found no --version, expected that of the one to replace"),
         (sts_run, ["--low_dim=5"], "--low_dim: found 5, expected a divisor"),

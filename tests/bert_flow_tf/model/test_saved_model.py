@@ -153,7 +153,7 @@ def test_other_configurations_and_other_folders_are_named(copy, tmp_path):
         with user_error(message):
             BertFlow.from_pretrained(copy)
     path.unlink()
-    with user_error("holds neither bert_flow.json nor config.json"):
+    with user_error("holds neither bert_flow.json nor a run's config.json"):
         BertFlow.from_pretrained(copy)
     with user_error("nowhere: neither a folder nor a checkpoint's prefix"):
         BertFlow.from_pretrained(tmp_path / "nowhere")
