@@ -43,6 +43,12 @@ esac
 [[ -n ${BERT_HUB:-} ]] || needed=(BERT_PREMODELS "${needed[@]}")
 require "${needed[@]}"
 # Before .venv is made, which takes a minute.
+if [[ $command == predict ]]; then
+  # The last one, as the flags are read: --exp_name=NAME or --exp_name NAME.
+  name=".*[[:space:]]--?exp_name(=|[[:space:]]+)([^[:space:]]+)"
+  [[ ! " ${*:2}" =~ $name || ${BASH_REMATCH[2]} == "$EXP_NAME" ]] ||
+    stop "EXP_NAME is $EXP_NAME, and --exp_name is ${BASH_REMATCH[2]}: expected the same"
+fi
 [[ -d $GLUE_DIR ]] || stop "GLUE_DIR is $GLUE_DIR: no such folder"
 
 if [[ -n ${BERT_HUB:-} ]]; then

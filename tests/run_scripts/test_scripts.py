@@ -96,7 +96,8 @@ def test_train_siamese_predict_scores_the_named_run(ready):
     ]
 
     (ready.root / "fail_run").write_text("run_siamese")
-    assert ready.run("train_siamese.sh", "predict", EXP_NAME="run", **_TF1).returncode == 1
+    flags = "--exp_name=run \n --flow=1"
+    assert ready.run("train_siamese.sh", "predict", flags, EXP_NAME="run", **_TF1).returncode == 1
     assert "bert_flow_tf.eval_stsb" not in ready.calls()
 
 
@@ -139,6 +140,10 @@ def test_train_siamese_names_every_missing_variable(repository):
         ([], {}, "no sub-command given, expected train, eval, predict"),
         (["tarin"], _TF1, "unknown sub-command tarin, expected train, eval, predict"),
         (["train"], _TF1, "GLUE_DIR is glue: no such folder"),
+        *(
+            (["predict", *flags], {**_TF1, "EXP_NAME": "a"}, "EXP_NAME is a, and --exp_name is b: expected the same")
+            for flags in (["--exp_name=a --exp_name=b --flow=1"], ["--flow=1", "--exp_name", "b"])
+        ),
         (["train"], {**_TF1, "GLUE_DIR": "."}, "BERT_PREMODELS is pre: no folder pre/uncased_L-12_H-768_A-12"),
         (
             ["train"],
