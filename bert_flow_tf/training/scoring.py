@@ -123,7 +123,9 @@ def load_scorer(
             source, config.model, num_labels=num_labels, losses=settings.losses, seed=settings.training.seed
         )
         if checkpoint_path is None:
-            build.begin_with(model, settings.encoder.init_checkpoint)
+            begun = build.begin_with(model, settings.encoder.init_checkpoint)
+            if model.flow is not None and "flow" not in begun:
+                logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir)
     step = 0
     if checkpoint_path is not None:
         build.restore(model, checkpoint_path, with_encoder=config.encoder_trained)

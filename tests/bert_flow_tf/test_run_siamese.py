@@ -296,6 +296,17 @@ def test_evaluation_alone_gives_what_it_gave_after_training(flow_flags):
     assert (run_dir / "eval_results.txt").read_bytes() == first
 
 
+def test_a_flow_that_has_learned_nothing_predicts_with_a_warning(flow_flags, flow_run, caplog):
+    alone = flow_flags | {"do_train": False}
+    begun = {"exp_name": "begun", "init_checkpoint": str(flow_run / "model.ckpt-120")}
+    for changes in ({"exp_name": "whole"}, begun, {"exp_name": "without", "flow": 0, "flow_loss": 0}):
+        small_runs.run(alone, **changes)
+    assert "learned nothing" not in caplog.text
+    run_dir = small_runs.run(alone, exp_name="no_run")
+    assert f"{run_dir} has no checkpoint: its flow has learned nothing" in caplog.text
+    assert (run_dir / "test_results.tsv").is_file()
+
+
 def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_run):
     given = {"exp_name": "second", "num_train_epochs": 1.0, "init_checkpoint": str(flow_run / "model.ckpt-120")}
     both = small_runs.as_flags(flow_flags | given | {"flow_ddi": True})
