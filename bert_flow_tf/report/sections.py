@@ -112,8 +112,9 @@ def _scores(report: dict) -> Section:
     original = report["original"]
     compared = (
         "An empty cell means that there is nothing comparable; Δ is this run less the other. Baseline: the same "
-        "encoder and pooling without a flow, among these runs. Paper: the row of Tables 2 to 4 with the same "
-        "encoder, training and protocol, or of the README of the original where it says so. TF1 code: the original "
+        "encoder and pooling without a flow, among these runs, or else the run's own embeddings before the flow, "
+        "where they were scored with it. Paper: the row of Tables 2 to 4 with the same encoder, training and "
+        "protocol, or of the README of the original where it says so. TF1 code: the original "
         f"({original['code']}, commit {original['commit']}, TensorFlow {original['versions']['tensorflow']}) on "
         "the same weights, pooling and flow; its random numbers differ, also for the same seed."
     )

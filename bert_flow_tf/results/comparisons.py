@@ -111,7 +111,7 @@ def published(row: Row) -> dict[str, dict | None]:
 def compared(rows: Sequence[Row]) -> list[dict]:
     """A dict for each row, ready for JSON: what it is of, `this_run`, `baseline`, `paper`, `original` and differences.
 
-    `baseline` is the same encoder and pooling without a flow among the rows, of the same pairs.
+    `baseline` is the same encoder and pooling without a flow among the rows, of the same pairs; see `baseline_of`.
     """
     results = []
     for row in rows:
@@ -137,7 +137,10 @@ def compared(rows: Sequence[Row]) -> list[dict]:
 
 
 def baseline_of(row: Row, rows: Sequence[Row]) -> Row | None:
-    """The row, among all, of the same encoder and pooling without a flow, on the same pairs; None without one."""
+    """The row, among all, of the same encoder and pooling without a flow, on the same pairs.
+
+    Without one, that of the same embeddings before the flow, where they were scored too; else None.
+    """
     if row.model.flow is None:
         return None
 
@@ -149,7 +152,7 @@ def baseline_of(row: Row, rows: Sequence[Row]) -> Row | None:
         for other in rows
         if other.model.flow is None and embedding(other) == embedding(row) and _are_of_same_encoders(other, row)
     ]
-    return next((one for one in found if one.folder == row.folder), found[0]) if found else None
+    return next((one for one in found if one.folder == row.folder), found[0]) if found else row.before_flow
 
 
 def _are_of_same_encoders(other: Row, row: Row) -> bool:

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,6 +39,8 @@ class Row:
     subsets: dict[str, float] = dataclasses.field(default_factory=dict)
     # Of the first seed, for a task's first protocol, the paper's.
     agreement: Agreement | None = None
+    # The same embeddings before the flow, where they were scored with those after it.
+    before_flow: "Row | None" = None
 
     @property
     def place(self) -> tuple:
@@ -91,14 +93,22 @@ def _rows_of(source: Source) -> list[Row]:
             rows += [row for _, _, row in reproduction_rows(result, path.parent, source.label)]
         elif isinstance(result, Scores):
             where = {"source": source.label, "name": source.label, "folder": source.path.absolute().parent}
+            of_encoder = msgspec.structs.replace(result.model, flow=None)
+            plain = where | {"name": f"{source.label}, before the flow"}
+            before = {row.place: row for row in _scored_rows(result.without_flow or {}, of_encoder, plain)}
             scored = [
-                row for name, task in result.tasks.items() for row in _task_rows(name, [(result.model, task)], **where)
+                dataclasses.replace(row, before_flow=before.get(row.place))
+                for row in _scored_rows(result.tasks, result.model, where)
             ]
             if path.name == EVALUATION_FILE:
                 # What the recipe scored and `bert-flow evaluate` too stands there once.
                 rows = [row for row in rows if not any(_is_same_score(row, other) for other in scored)]
             rows += scored
     return rows
+
+
+def _scored_rows(tasks: Mapping[str, TaskScores], model: Model, where: Mapping[str, Any]) -> list[Row]:
+    return [row for name, task in tasks.items() for row in _task_rows(name, [(model, task)], **where)]
 
 
 def _is_same_score(row: Row, other: Row) -> bool:

@@ -281,6 +281,24 @@ def test_of_two_baselines_that_in_the_same_folder_counts():
         assert last["baseline"]["name"] == name
 
 
+def test_without_another_baseline_it_is_the_runs_own_before_the_flow(tmp_path):
+    by_protocol = {"wmean": 0.7, "all": 0.72}
+    after = {"sts12": written.task_scores("STS-12", by_protocol), "stsb": written.task_scores(score=0.78)}
+    before = {"sts12": written.task_scores("STS-12", {"wmean": 0.6, "all": 0.65})}
+    scored = replace(written.scores(written.CLS_FLOW, **after), without_flow=before)
+    run = written.write_run(tmp_path / "run")
+    written.write(run / "evaluation.json", scored)
+    scores = collect(find_sources([run])[0], "Results")["scores"]
+    found = [(one["task"], one["protocol"], one["difference_from_baseline_x100"]) for one in scores]
+    assert found == [("STS-12", "wmean", pytest.approx(10)), ("STS-12", "all", pytest.approx(7)), ("STS-B", None, None)]
+    assert scores[0]["baseline"]["name"] == "run, before the flow"
+    other = written.write(
+        tmp_path / "demo.json", written.scores(sts12=written.task_scores("STS-12", {"wmean": 0.69, "all": 0.5}))
+    )
+    baseline = collect(find_sources([run, other])[0], "Results")["scores"][0]["baseline"]
+    assert (baseline["name"], baseline["mean_x100"]) == ("demo.json", pytest.approx(69))
+
+
 def calibrated(tmp_path, *model, **changes):
     path = written.write(tmp_path / "c.json", written.calibrations(*model, **changes))
     (record,) = collect(find_sources([path])[0], "Results")["calibrations"]
