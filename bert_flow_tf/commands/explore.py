@@ -5,14 +5,21 @@ import socket
 
 import click
 
-from bert_flow_tf.commands.options import ModelOptions, SentenceInput, WholeNumber, check_checkpoint, input_options
+from bert_flow_tf.commands.options import (
+    HELP_OF_MODEL,
+    ModelOptions,
+    SentenceInput,
+    WholeNumber,
+    check_model,
+    input_options,
+)
 from bert_flow_tf.errors import UserError, pip_install
 
 _HOST = "127.0.0.1"
 
 
 @click.command()
-@click.argument("model", metavar="MODEL")
+@click.option("--model", required=True, metavar="RUN", help=HELP_OF_MODEL)
 @input_options
 @click.option("--port", type=WholeNumber(0, 65535), default=8600, metavar="N", help="Of the page; 0: any free one.")
 @click.option("--neighbours", type=WholeNumber(1), default=10, metavar="N", help="Sentences to show on each side.")
@@ -21,15 +28,14 @@ def explore(model: str, source: SentenceInput, port: int, neighbours: int) -> No
 
     \b
     bert-flow fit --bert_hub demo --input sentences.txt --out my_model
-    bert-flow explore my_model --input sentences.txt
+    bert-flow explore --model my_model --input sentences.txt
 
-    MODEL is a saved model, as `fit` makes it, a finished run with a flow, or one of its checkpoints; the neighbours
-    are the sentences of the input. Other machines cannot reach the page. Ctrl-C ends it. It needs pip install
-    'bert-flow-tf[explore]'.
+    The model has a flow; the neighbours are the sentences of the input. Other machines cannot reach the page. Ctrl-C
+    ends it. It needs pip install 'bert-flow-tf[explore]'.
     """
     if importlib.util.find_spec("werkzeug") is None:
         raise UserError(f"explore: Werkzeug is not installed: {pip_install('explore')}")
-    check_checkpoint("MODEL", model, "a finished run or a saved model")
+    check_model(model, "a finished run or a saved model")
     sentences = list(source.read())
     if not sentences:
         raise UserError(f"--input={source.path}: found no sentence, expected at least one")

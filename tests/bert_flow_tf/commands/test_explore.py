@@ -41,6 +41,7 @@ def address(model_dir):
             f"import signal; signal.signal({signal.SIGINT:d}, signal.default_int_handler); "
             "from bert_flow_tf.cli import main; main()",
             "explore",
+            "--model",
             model_dir,
             *flags,
         ],
@@ -134,15 +135,15 @@ def test_the_port_is_this_machines_alone(address):
 
 
 def test_a_slip_is_one_line_before_tensorflow_loads(model_dir, address, tmp_path, monkeypatch):
-    flags = ("explore", model_dir, "--input", model_dir.parent / "sentences.txt")
+    flags = ("explore", "--model", model_dir, "--input", model_dir.parent / "sentences.txt")
     port = address.rstrip("/").rpartition(":")[2]
     monkeypatch.setattr("bert_flow_tf.commands.options.ModelOptions.load", lambda self: pytest.fail("loads"))
     assert f"--port={port}: cannot be listened on (Address already in use)" in refused(*flags, "--port", port)
     assert "'http' is not a valid integer" in refused(*flags, "--port", "http")
     assert "65536 is not in the range" in refused(*flags, "--port", 65536)
-    assert "did you mean" in refused("explore", f"{model_dir}l", *flags[2:])
+    assert "did you mean" in refused("explore", "--model", f"{model_dir}l", *flags[3:])
     (tmp_path / "none.txt").touch()
-    assert "found no sentence" in refused("explore", model_dir, "--input", tmp_path / "none.txt")
+    assert "found no sentence" in refused("explore", "--model", model_dir, "--input", tmp_path / "none.txt")
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "werkzeug" else find(name))
     installs = "pip install 'bert-flow-tf[explore]', or '.[explore]' in a clone"
@@ -154,5 +155,5 @@ def test_a_model_without_a_flow_is_refused(model_dir, tmp_path):
 
     loaded = BertFlow.from_pretrained(model_dir)
     plain = BertFlow.from_hub(loaded.source.bert_hub, max_seq_length=8).save(tmp_path / "plain")
-    line = refused("explore", plain, "--input", model_dir.parent / "sentences.txt", "--port", 0)
+    line = refused("explore", "--model", plain, "--input", model_dir.parent / "sentences.txt", "--port", 0)
     assert "found a model without a flow" in line
