@@ -127,11 +127,17 @@ def reference_data():
 
     The variable BERT_FLOW_REFERENCE_DATA names it; `shared` beside the repository is the default.
     """
-    default = pathlib.Path(__file__).parents[2] / "shared"
-    folder = pathlib.Path(os.environ.get("BERT_FLOW_REFERENCE_DATA") or default)
+    return find_reference_data(os.environ.get("BERT_FLOW_REFERENCE_DATA"))
+
+
+def find_reference_data(named, default=pathlib.Path(__file__).parents[2] / "shared"):
+    """That folder; where it is missing, the test is skipped, and `bert-flow verify` prints why."""
+    folder = pathlib.Path(named or default)
     if not (folder / "golden").is_dir():
+        found = f" (found none in {named})" if named else ""
         pytest.skip(
-            f"no reference data at {folder}: set BERT_FLOW_REFERENCE_DATA to the folder that holds golden and data"
+            "some golden values are not in the repository: BERT_FLOW_REFERENCE_DATA names their folder, with golden and "
+            f"data in it{found}"
         )
     return folder
 

@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.conftest import find_reference_data
+
 _TESTS = pathlib.Path(__file__).parent
 
 
@@ -16,6 +18,15 @@ def test_a_missing_program_skips_or_fails_as_the_environment_says(require, monke
     monkeypatch.setenv("BERT_FLOW_REQUIRE_ALL", required)
     with pytest.raises(outcome, match="curl is not installed: apt-get install curl"):
         require("curl")
+
+
+def test_reference_data_that_nobody_named_is_missing_without_a_path(tmp_path):
+    (tmp_path / "shared" / "golden").mkdir(parents=True)
+    assert find_reference_data(None, default=tmp_path / "shared") == tmp_path / "shared"
+    for named, says_where in ((None, False), (str(tmp_path), True)):
+        with pytest.raises(pytest.skip.Exception, match="BERT_FLOW_REFERENCE_DATA names their folder") as skipped:
+            find_reference_data(named, default=tmp_path / "none")
+        assert (str(tmp_path) in str(skipped.value)) == says_where
 
 
 def test_only_the_model_server_and_the_reference_data_are_skipped_elsewhere():

@@ -115,8 +115,8 @@ def _with_flow(scores: Sequence[dict]) -> list[Claim]:
         ours, theirs = (summarize(row[side]["values_x100"]) for side in ("this_run", "original"))
         counts = [len(side["values"]) for side in (ours, theirs)]
         evidence = (
-            f"{row['task']}: {ours['mean']:.2f}{_spread(ours)} over {counts[0]} seeds for {theirs['mean']:.2f}"
-            f"{_spread(theirs)} over {counts[1]} runs"
+            f"{row['task']}: {ours['mean']:.2f}{_spread(ours)} over {_counted(counts[0], 'seed')} for "
+            f"{theirs['mean']:.2f}{_spread(theirs)} over {_counted(counts[1], 'run')}"
         )
         if counts[0] < _SEEDS or counts[1] < 2:
             claims.append(Claim(name, NOT_RUN, "", f"{_SEEDS} seeds", f"{evidence}: too few"))
@@ -131,6 +131,10 @@ def _with_flow(scores: Sequence[dict]) -> list[Claim]:
         mark = ALIKE if low <= 0 <= high else OTHER
         claims.append(Claim(name, mark, f"{off:+.2f} [{low:+.2f}, {high:+.2f}]", "95% interval holds 0", evidence))
     return claims or [Claim("scores with flow", NOT_RUN, "", "", _REPRODUCE)]
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _spread(summary: dict) -> str:

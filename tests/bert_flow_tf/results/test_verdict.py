@@ -91,6 +91,11 @@ def test_scores_with_a_flow_are_compared_as_distributions(ours, theirs, mark):
     assert f"over {len(ours)} seeds for" in claim.evidence
 
 
+def test_one_seed_is_no_plural():
+    *_, claim, _ = verdict([], [row([82.03], [82.03]), row([80.0], [80.3], flow={})])
+    assert claim.evidence == "STS-B: 80.00 over 1 seed for 80.30 over 1 run: too few"
+
+
 def test_the_interval_of_a_difference_is_welchs():
     ours, theirs = [80.0, 80.2, 80.4, 80.1, 80.3], [80.3, 80.1, 80.5]
     claim = next(one for one in verdict([], [row(ours, theirs, flow={})]) if one.name == "scores with flow, avg")
