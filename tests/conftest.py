@@ -136,8 +136,8 @@ def find_reference_data(named, default=pathlib.Path(__file__).parents[2] / "shar
     if not (folder / "golden").is_dir():
         found = f" (found none in {named})" if named else ""
         pytest.skip(
-            "some golden values are not in the repository: BERT_FLOW_REFERENCE_DATA names their folder, with golden and "
-            f"data in it{found}"
+            "some golden values are not in the repository: BERT_FLOW_REFERENCE_DATA names their folder, which holds "
+            f"golden and data{found}"
         )
     return folder
 
