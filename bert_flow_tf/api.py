@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
@@ -181,6 +182,11 @@ class BertFlow:
           UserError: the encoder cannot be reached, or does not fit the other arguments.
         """
         _check_dtype(dtype)
+        if saved_model.is_saved_model(bert_hub):
+            logging.warning(
+                "%s is a saved model: as bert_hub it is its encoder alone, without its flow, pooling and length",
+                bert_hub,
+            )
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         folder = read_encoder_record(source.encoder_dir.parent)
         asked_for = (None, None) if folder is None else (folder.pooling, folder.max_seq_length)
@@ -216,8 +222,10 @@ class BertFlow:
             saved_model.check_model_folder(path)
             return cls.load(path, dtype=dtype)
         with unchanged(path / saved_model.CONFIG_FILE):
-            model, source, record = saved_model.load(path)
-            return cls(model, source, record=record, dtype=dtype)
+            model, source, config = saved_model.load(path)
+            loaded = cls(model, source, record=config.model, dtype=dtype)
+        loaded.prompts, loaded.similarity_fn_name = dict(config.prompts), config.similarity_fn_name
+        return loaded
 
     @classmethod
     @refusing_unusable_names()
@@ -291,15 +299,17 @@ class BertFlow:
         """Another one of the same encoder, flow and settings, which are not copied."""
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
+        # Those of this one ask it for its flow, which a later `fit` replaces.
+        copied._make_batchers()
         return copied
 
     def __reduce__(self) -> tuple[Callable[..., "BertFlow"], tuple[Any, ...]]:
-        """Pickled, it is the archive of the folder that `save` writes."""
+        """Pickled, it is the archive of the folder that `save` writes, and the dtype."""
         with tempfile.TemporaryDirectory() as workspace:
             folder = self.save(pathlib.Path(workspace) / "model")
             archive = shutil.make_archive(f"{workspace}/model", "zip", folder)
             content = pathlib.Path(archive).read_bytes()
-        return _unpickled, (content, self.dtype, self.prompts, self.similarity_fn_name)
+        return _unpickled, (content, self.dtype)
 
     @property
     def fingerprint(self) -> str:
@@ -843,12 +853,11 @@ def _check_dtype(dtype: str) -> None:
         raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
 
 
-def _unpickled(content: bytes, dtype: str, prompts: dict[str, str], similarity_fn_name: str) -> BertFlow:
+def _unpickled(content: bytes, dtype: str) -> BertFlow:
     # Its files are copied where it is saved again; they go with it.
     folder = tempfile.TemporaryDirectory()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         archive.extractall(folder.name)
     model = BertFlow.from_pretrained(folder.name, dtype=dtype)
     model._folder = folder
-    model.prompts, model.similarity_fn_name = prompts, similarity_fn_name
     return model

@@ -73,7 +73,8 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     exported = BertFlow.from_pretrained(model).export(out, format=format, **options)
     checked = "not checked: onnxruntime is not installed"
     if exported.max_difference is not None:
-        checked = f"reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
+        what = "the flow, read again" if format == "sentence-transformers" else "reloaded"
+        checked = f"{what}: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
     if dtype != DTYPES[0]:
         checked += f", smallest cosine {exported.min_cosine:.4f}"
     if kind is None:

@@ -115,8 +115,9 @@ class ModelOptions:
         if self.model is None:
             return None
         path = pathlib.Path(self.model)
-        folder = path if path.is_dir() else path.parent
-        return folder if folder.is_dir() else None
+        if path.is_dir():
+            return path
+        return path.parent if pathlib.Path(f"{path}.index").is_file() else None
 
     def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
         """The model; raises `UserError` if a run is not finished, or an encoder cannot be found or does not fit."""

@@ -4,6 +4,8 @@ import collections
 import concurrent.futures
 import hashlib
 import itertools
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
@@ -21,6 +23,7 @@ from bert_flow_tf.files.sentence_files import parts
 
 # Sentences that are tokenized at once.
 _TOKENIZE_CHUNK = 4096
+_XLA = threading.Lock()
 
 
 def tokenize(
@@ -53,10 +56,16 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
 
     While one batch waits for memory, or for the one thread that does its work, the other one computes. The first item
     is computed alone, so that a `tf.function` is traced once; the threads work on the caller's device. In a strategy's
-    scope, which threads cannot enter, items are computed one at a time, as with XLA, which breaks the process's memory
-    where two threads have it compile at once.
+    scope, which threads cannot enter, items are computed one at a time; with XLA, which breaks the process's memory
+    where two threads have it compile at once, one at a time in the whole process.
     """
-    if tf.distribute.has_strategy() or tf.config.optimizer.get_jit():
+    if tf.config.optimizer.get_jit() or "xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", ""):
+        for item in items:
+            with _XLA:
+                value = function(item)
+            yield value
+        return
+    if tf.distribute.has_strategy():
         yield from map(function, items)
         return
     device = context.context().device_name or None  # "" would mean the first CPU

@@ -27,7 +27,8 @@ def is_model_name(handle: str) -> bool:
 def downloaded_model(name: str, patterns: tuple[str, ...] = _FILES) -> pathlib.Path:
     """Folder of a model's files, which are downloaded where the library's cache has not got them.
 
-    The library's own variables count: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, ….
+    The library's own variables count: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …. A process asks once for a
+    name, and again after an upload.
 
     Args:
       name: of the model, with `@REVISION` (a branch, tag or commit) for another than the last of `main`.
@@ -59,8 +60,9 @@ def _refusing(what: str) -> Iterator[None]:
     import huggingface_hub
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    # Of what it asks by, which is another library in each of its versions, HfHubHTTPError inherits the error.
-    errors: Any = (OSError, *HfHubHTTPError.__bases__, HFValidationError)
+    # Of what it asks by, which is another library in each of its versions, HfHubHTTPError inherits the error. What is
+    # no JSON is a ValueError: a proxy's page, say.
+    errors: Any = (OSError, *HfHubHTTPError.__bases__, HFValidationError, ValueError)
     try:
         yield
     except errors as error:
@@ -119,4 +121,5 @@ def upload_folder(
             revision=revision,
             create_pr=create_pr,
         )
+    downloaded_model.cache_clear()
     return (done.pr_url or done.commit_url) if create_pr else done.commit_url

@@ -161,6 +161,8 @@ def build_model(
     else:
         # Training, or a checkpoint, changes its variables.
         encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
+    if model.max_seq_length < 3:
+        raise ArgumentError(f"max_seq_length: found {model.max_seq_length}, expected 3 or more")
     if encoder.max_seq_length and model.max_seq_length > encoder.max_seq_length:
         raise ArgumentError(
             f"max_seq_length: found {model.max_seq_length}, expected at most {encoder.max_seq_length}, "

@@ -37,7 +37,8 @@ SAVED_MODEL = FolderKind("a saved model", CONFIG_FILE, (*ENCODER_PARTS, FLOW_FIL
 class SavedModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a saved model.
 
-    `model` is all that its embeddings depend on; `files` are digests by the path within the folder.
+    `model` is all that its embeddings depend on; `files` are digests by the path within the folder; the others are
+    attributes of `api.BertFlow`.
     """
 
     format_version: int = FORMAT_VERSION
@@ -46,6 +47,8 @@ class SavedModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     do_lower_case: bool
     embedding_size: int
     files: dict[str, str]
+    prompts: dict[str, str] = {}
+    similarity_fn_name: str = "cosine"
 
 
 def is_saved_model(path: str | os.PathLike) -> bool:
@@ -106,6 +109,8 @@ def save(
             do_lower_case=source.do_lower_case,
             embedding_size=bert_flow.embedding_size,
             files={file.relative_to(folder).as_posix(): file_digest(file) for file in files},
+            prompts=bert_flow.prompts,
+            similarity_fn_name=bert_flow.similarity_fn_name,
         )
         write_json(folder / CONFIG_FILE, config)
         (folder / CARD_FILE).write_text(model_card(path.name, config, repo_id), encoding="utf-8")
@@ -156,8 +161,8 @@ def _record(bert_flow: Any, source: EncoderSource) -> Model:
     return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
 
 
-def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Model]:
-    """The model of a folder that `save` wrote, its encoder and its record.
+def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, SavedModelConfig]:
+    """The model of a folder that `save` wrote, its encoder and its configuration.
 
     Raises:
       UserError: the configuration cannot be read or is of another version, or a file is missing, altered or does not
@@ -190,4 +195,4 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Mod
         check_arrays(arrays, variables, path / FLOW_FILE, "the flow")
         for name, variable in variables.items():
             variable.assign(arrays[name])
-    return model, source, config.model
+    return model, source, config

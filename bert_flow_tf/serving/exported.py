@@ -29,7 +29,7 @@ CHECKED_SENTENCES = (
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What was written, and how far the model that was loaded again from it is from the live one.
+    """What was written, and how far what was loaded again from it is from the live model.
 
     Attributes:
       path: the folder; of a SavedModel, the version's.
@@ -114,6 +114,8 @@ def compare(
         is above 1; the line names `path` and `what`.
     """
     difference, largest, cosine = differences(found, live)
+    if not np.isfinite(live).all():
+        raise UserError(f"{path}: the model's own embeddings are not finite, expected numbers; nothing was written")
     # Channel by channel: a large one must not hide what is wrong in the others. Such that NaN and infinity are refused.
     if not (np.abs(found - live) <= tolerance * np.maximum(1.0, np.abs(live).max(axis=0))).all():
         raise UserError(

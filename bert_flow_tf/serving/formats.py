@@ -60,7 +60,9 @@ def check_format(name: str) -> Format:
       UserError: there is no such format, or what writes it is not installed.
     """
     if name not in FORMATS:
-        raise ArgumentError(f"format: found {name!r}, expected one of {', '.join(FORMATS)}{nearest(name, FORMATS)}")
+        raise ArgumentError(
+            f"format: found {name!r}, expected one of {', '.join(FORMATS)}{nearest(str(name), FORMATS)}"
+        )
     needs = FORMATS[name].needs
     if needs is not None and importlib.util.find_spec(needs) is None:
         raise ArgumentError(f"format: {needs} is not installed: {pip_install(name)}")

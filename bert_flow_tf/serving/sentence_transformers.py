@@ -40,7 +40,7 @@ def export(
     max_seq_length: int | None = None,
     overwrite: bool = False,
 ) -> Exported:
-    """`Exported`, after writing the folder `out_dir` and comparing what is read from it with the live model.
+    """`Exported`, after writing the folder `out_dir` and comparing its BERT and its flow, read again, with the model's.
 
     `SentenceTransformer(out_dir)` then gives the embeddings of `encode`: its modules are `Transformer`, the pooling's,
     a chain of `Dense`, see `glow.dense`, and `Normalize` where asked for. `export.json` says what it was made of.
@@ -108,7 +108,9 @@ def export(
 
 
 def _refusal(what: str) -> ArgumentError:
-    return ArgumentError(f"format: found {_FORMAT} with {what} which none of its modules computes, expected onnx")
+    return ArgumentError(
+        f"format: found {_FORMAT} with {what} which none of its modules computes, expected savedmodel or onnx"
+    )
 
 
 def _pooling_modules(bert_flow: Any, weights: dict[str, np.ndarray]) -> _Modules:

@@ -8,6 +8,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.outputs import FolderKind, output_folder
 from bert_flow_tf.files.reading import read_file, read_text
+from bert_flow_tf.model.saved_model import is_saved_model
 
 MODELS_FILE = "models.config"
 BATCHING_FILE = "batching_parameters.txt"
@@ -75,6 +76,8 @@ def check_destination(
         without a version; or the place cannot be written to.
     """
     out_dir = pathlib.Path(out_dir).absolute()
+    if is_saved_model(out_dir):
+        raise UserError(f"{flag or out_dir}: holds a saved model, expected a folder of exports, or a new one")
     if version is None:
         if overwrite:
             message = "overwrite: found no `version`, expected that of the one to replace"

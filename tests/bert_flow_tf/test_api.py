@@ -364,6 +364,7 @@ def test_a_name_that_can_be_no_models_is_refused(tmp_path, name):
         ({"dtype": "float16"}, "dtype: found 'float16', expected 'float32' or 'bfloat16'"),
         ({"dtype": tf.bfloat16}, "dtype: found tf.bfloat16, expected"),
         ({"max_seq_length": 25}, "max_seq_length: found 25, expected at most 24"),
+        ({"max_seq_length": 2}, "max_seq_length: found 2, expected 3 or more"),
     ],
 )
 def test_options_that_do_not_fit_are_named(tiny_encoder_dir, options, message):

@@ -126,19 +126,29 @@ def test_a_similarity_that_is_not_there_and_pairs_that_are_none_are_named(model)
 
 
 def test_a_copy_and_a_pickled_model_are_the_same_model(model, tmp_path):
-    model.prompts = {"query": "the "}
+    model.prompts, model.similarity_fn_name = {"query": "the "}, "dot"
     again = pickle.loads(pickle.dumps(model))
-    model.prompts = {}
-    assert again.fingerprint == model.fingerprint and again.prompts == {"query": "the "}
+    model.prompts, model.similarity_fn_name = {}, "cosine"
+    assert again.fingerprint == model.fingerprint
     # Its own files are gone when it is: what it saves is whole.
     saved = BertFlow.from_pretrained(copy.deepcopy(again).save(tmp_path / "saved"))
-    np.testing.assert_array_equal(saved.encode("the cat"), model.encode("the cat"))
+    np.testing.assert_array_equal(saved.encode_query("cat"), model.encode("the cat"))
+    assert saved.similarity_fn_name == "dot"
 
 
 def test_a_shallow_copy_is_of_the_same_encoder(model):
     copied = copy.copy(model)
     copied.max_seq_length = 5
     assert copied.encoder is model.encoder and model.max_seq_length == 12
+
+
+def test_a_shallow_copy_does_not_follow_what_the_model_learns_later(model, texts):
+    sentences = [text for _, text in texts]
+    learning = copy.copy(model)
+    copied = copy.copy(learning)
+    learning.fit(sentences * 4, batch_size=len(sentences), epochs=1)
+    np.testing.assert_array_equal(copied.encode(sentences), model.encode(sentences))
+    assert np.abs(learning.encode(sentences) - model.encode(sentences)).max() > 0.1
 
 
 def test_what_it_is_can_be_read(model):

@@ -2,6 +2,7 @@
 
 import shutil
 
+from bert_flow_tf.api import BertFlow
 from tests.refusals import refused
 
 
@@ -30,4 +31,6 @@ def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
         assert message in refused("export", "--model", model, "--out", out, *flags)
     assert not out.exists()
     (tmp_path / "file").write_text("")
+    saved = BertFlow.load(sts_run).save(tmp_path / "saved")
+    assert "holds a saved model, expected" in refused("export", "--model", sts_run, "--out", saved, unchanged=saved)
     assert "cannot be written to" in refused("export", "--model", sts_run, "--out", tmp_path / "file")

@@ -89,6 +89,8 @@ def test_a_run_is_a_folder_or_a_checkpoints_prefix(tmp_path):
         (["--bert_hub", tmp_path], None),
     ):
         assert given(measure, *arguments).run_dir == run
+    # A model of the Hugging Face Hub is not where the command is run.
+    assert ModelOptions(model="bert-mine").run_dir is None
 
 
 def test_sentences_are_read_from_the_named_column(tmp_path):
@@ -132,9 +134,9 @@ def test_names_are_separated_by_commas_and_taken_once():
 
 def test_a_flow_configuration_is_a_shipped_name_or_a_file(tmp_path):
     assert given(values, "--flow", "config_l2_d3_w32")["flow"] == "config_l2_d3_w32"
-    with user_error("--flow: unknown flow config 'l9'"):
+    with user_error("flow_model_config: unknown flow config 'l9'"):
         given(values, "--flow", "l9")
-    with user_error("--flow: ", "none.json"):
+    with user_error("flow_model_config: ", "none.json"):
         given(values, "--flow", tmp_path / "none.json")
 
 

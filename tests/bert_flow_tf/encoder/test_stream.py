@@ -1,6 +1,8 @@
 """Every sentence has its own embedding, whatever batch it is in and however often it occurs."""
 
+import concurrent.futures
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -32,13 +34,35 @@ def test_map_concurrently_keeps_order_device_and_errors():
     assert list(stream.map_concurrently(device_of, [])) == []
 
 
-def test_with_xla_batches_are_computed_one_at_a_time():
+def test_with_xla_batches_are_computed_one_at_a_time(monkeypatch):
+    running, most = [], []
+
+    def compute(item):
+        running.append(item)
+        time.sleep(0.01)
+        most.append(len(running))
+        running.remove(item)
+        return item
+
+    def compute_some(start):
+        return [*stream.map_concurrently(compute, range(start, start + 5))]
+
+    def check():
+        most.clear()
+        # Those of a user, who encodes in threads.
+        with concurrent.futures.ThreadPoolExecutor(3) as threads:
+            parts = [*threads.map(compute_some, (0, 5, 10))]
+        assert parts == [[*range(start, start + 5)] for start in (0, 5, 10)]
+        assert most == [1] * 15
+
+    monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
+    check()
+    monkeypatch.delenv("TF_XLA_FLAGS")
     tf.config.optimizer.set_jit(True)
     try:
-        threads = {*stream.map_concurrently(lambda _: threading.get_ident(), range(5))}
+        check()
     finally:
         tf.config.optimizer.set_jit(False)
-    assert threads == {threading.get_ident()}
 
 
 def test_a_sentence_that_recurs_is_computed_once():

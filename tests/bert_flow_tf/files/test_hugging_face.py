@@ -187,6 +187,24 @@ def test_what_the_hub_does_not_give_is_one_line_before_tensorflow_loads(served, 
     assert not (tmp_path / "a.npy").exists()
 
 
+def test_a_page_that_is_no_hubs_is_one_line(tmp_path):
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>Log in to this network</html>")
+
+        do_HEAD = do_GET
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}"
+        environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home")}
+        done = encode(environment, "--bert_hub", "acme/tiny", "--out", tmp_path / "a.npy")
+        server.shutdown()
+    refusal(done.returncode, done.stderr, f"acme/tiny: no such folder, and no model at {address} (")
+
+
 def test_a_token_opens_a_closed_model(served):
     _, environment = served
     script = "from bert_flow_tf.files.hugging_face import downloaded_model as d; print(d('acme/secret'))"
@@ -199,6 +217,7 @@ PUSH = """
 import sys
 from bert_flow_tf import BertFlow
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.hugging_face import downloaded_model
 import numpy as np
 
 model = BertFlow.from_hub(sys.argv[1])
@@ -221,6 +240,9 @@ model.push_to_hub("acme/mine", sys.argv[2], exist_ok=True, revision="mine")
 again = BertFlow.from_pretrained("acme/mine@mine")
 np.testing.assert_array_equal(again.encode(["the cat"]), model.encode(["the cat"]))
 assert again.record.flow is not None
+# Another one of that name is not taken for this.
+model.push_to_hub("acme/mine", sys.argv[2], exist_ok=True)
+assert downloaded_model.cache_info().currsize == 0
 try:
     BertFlow.from_pretrained("acme/tiny")
 except UserError as error:

@@ -48,6 +48,11 @@ def test_saved_model_gives_the_same_bits_without_the_encoder_it_was_made_of(mode
     assert (loaded.sentence_embedding_type, loaded.max_seq_length) == ("avg-last-2", 8)
 
 
+def test_as_an_encoder_it_says_what_is_left_out(saved, caplog):
+    assert BertFlow.from_hub(saved, max_seq_length=8).flow is None
+    assert f"{saved} is a saved model: as bert_hub it is its encoder alone, without its flow" in caplog.text
+
+
 def test_the_vocabulary_is_stored_once(saved):
     files = [path.stat().st_ino for path in saved.rglob("vocab.txt")]
     assert (len(files), len(set(files))) == (3, 1)

@@ -198,7 +198,8 @@ def test_model_that_gives_no_finite_numbers_is_refused(sts_model, sts_version, s
     broken = copy.copy(sts_model)
     broken.flow = Glow(sts_model.flow.config, sts_model.encoder.embedding_size, seed=0)
     broken.flow.trainable_variables[0].assign(broken.flow.trainable_variables[0] * np.nan)
-    assert "nothing was written" in message_of(UserError, broken.export, tmp_path / "model", dtype=dtype)
+    said = message_of(UserError, broken.export, tmp_path / "model", dtype=dtype)
+    assert "nothing was written" in said and ("own embeddings are not finite" in said or dtype == "bfloat16")
     assert list(tmp_path.iterdir()) == []
 
 
