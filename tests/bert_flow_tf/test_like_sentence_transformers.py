@@ -144,7 +144,7 @@ def test_a_shallow_copy_is_of_the_same_encoder(model):
 
 def test_a_shallow_copy_does_not_follow_what_the_model_learns_later(model, texts):
     sentences = [text for _, text in texts]
-    learning = copy.copy(model)
+    learning = pickle.loads(pickle.dumps(model))
     copied = copy.copy(learning)
     learning.fit(sentences * 4, batch_size=len(sentences), epochs=1)
     np.testing.assert_array_equal(copied.encode(sentences), model.encode(sentences))
