@@ -167,7 +167,7 @@ def isotropy(
         if click.get_current_context().get_parameter_source(option) != ParameterSource.DEFAULT:
             raise UserError(f"--{option}: found no --glue_dir, expected it, the only option that it applies to")
     if embeddings is None:
-        data_dir = pathlib.Path(str(glue_dir)) / task.directory
+        data_dir = tasks.folder_below(str(glue_dir), task)
         pairs = [tasks.read_split(task, data_dir, one) for one in (_SPLITS if split == "all" else (split,))]
         loaded = model.load()
         u = pooled_embeddings(loaded, [s for part in pairs for s in part.sentences_a + part.sentences_b], distinct=True)

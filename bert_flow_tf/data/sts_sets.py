@@ -228,7 +228,10 @@ def _senteval_task(key: str, glue_dir: Folder | None, senteval_dir: Folder | Non
             )
     if not folders:
         raise ArgumentError(f"senteval_dir: missing, expected the folder of {name}, to score {key}")
-    raise UserError(f"{folders[0]}: no such folder, expected SentEval's files of {title}")
+    raise UserError(
+        f"{folders[0]}: no such folder, expected SentEval's files of {title} in {senteval_dir}, given as the folder "
+        "that holds STS or downstream"
+    )
 
 
 def _dataset_task(name: str, split: str | None) -> SimilarityTask:

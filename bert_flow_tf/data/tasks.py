@@ -256,7 +256,7 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
         another order than the split's file beside it.
     """
     task, layout = _gold_layout(task, split)
-    path = os.path.join(task_folder(task, os.path.join(os.fspath(glue_dir), task.directory)), layout.name)
+    path = os.path.join(folder_below(glue_dir, task), layout.name)
     rows = _read_rows(path, layout, task.skips_incomplete_rows)
     _check_order(task, path, layout, rows, split)
     return np.asarray(_labels(task, layout.columns[-1], path, rows), np.float64)
@@ -344,6 +344,14 @@ def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
     if not os.path.isdir(folder):
         raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
     return folder
+
+
+def folder_below(glue_dir: str | os.PathLike, task: Task) -> str:
+    """As `task_folder`, given the folder that holds the tasks' folders."""
+    try:
+        return task_folder(task, os.path.join(os.fspath(glue_dir), task.directory))
+    except UserError as error:
+        raise UserError(f"{error} in {glue_dir}, given as the folder that holds the tasks' folders") from None
 
 
 def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[tuple[int, list[str]]]:

@@ -178,7 +178,7 @@ def line_of(small_glue_dir, tmp_path):
     [
         ("lexical", [], "no_encoder"),
         ("lexical", ["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r"),
-        ("isotropy", ["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r"),
+        ("isotropy", ["--task", "sickr"], "SICK-R: no such folder, expected the data of sick-r in "),
         ("lexical", ["--task", "mnli"], "--task: mnli has no gold scores for its dev split"),
         ("lexical", ["--split", "all"], "Invalid value for '--split': 'all' is not one of"),
         ("isotropy", ["--split", "validation"], "Invalid value for '--split': 'validation' is not one of"),

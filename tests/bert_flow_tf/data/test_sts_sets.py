@@ -99,12 +99,12 @@ def test_sentevals_data_folder_does_as_well_as_its_downstream(tmp_path):
         (
             "sts14",
             {"senteval_dir": "none"},
-            "none/STS/STS14-en-test: no such folder, expected SentEval's files of STS-14",
+            "none/STS/STS14-en-test: no such folder, expected SentEval's files of STS-14 in none, given as",
         ),
         ("sts14", {}, "senteval_dir: missing, expected the folder of STS/STS14-en-test"),
         ("sts12", {"senteval_dir": "none", "split": "dev"}, "split: found dev for sts12"),
         ("stsb", {}, "glue_dir: missing"),
-        ("stsb", {"glue_dir": "none"}, "none/STS-B: no such folder"),
+        ("stsb", {"glue_dir": "none"}, "none/STS-B: no such folder, expected the data of sts-b in none, given as"),
         ("sts17", {}, "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16, stsb, sick"),
     ],
 )
