@@ -45,6 +45,7 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _FILES) -> pathlib.P
     model, _, revision = name.partition("@")
     asked: dict[str, Any] = {"repo_id": model, "revision": revision or None, "allow_patterns": list(patterns)}
     with _refusing(f"{name}: no such folder, and no model at"):
+        _check_answer(model, revision or None)
         # Without the hub nothing is known of sizes, and nothing is downloaded.
         with contextlib.suppress(DryRunError):
             files = huggingface_hub.snapshot_download(**asked, dry_run=True)
@@ -52,6 +53,21 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _FILES) -> pathlib.P
             if size:
                 say_download(name, size, pathlib.Path(huggingface_hub.constants.HF_HUB_CACHE))
         return pathlib.Path(huggingface_hub.snapshot_download(**asked))
+
+
+def _check_answer(model: str, revision: str | None) -> None:
+    """Raises the library's error where the hub is silent for HF_HUB_ETAG_TIMEOUT seconds: it would wait for ever."""
+    import huggingface_hub
+
+    try:
+        huggingface_hub.HfApi().repo_info(
+            model, revision=revision, timeout=huggingface_hub.constants.HF_HUB_ETAG_TIMEOUT
+        )
+    except Exception as error:
+        # All others come again, where the cache has not got the model. The classes are those of another library in each
+        # version.
+        if "Timeout" in type(error).__name__:
+            raise
 
 
 @contextlib.contextmanager

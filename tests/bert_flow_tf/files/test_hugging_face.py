@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -203,6 +204,14 @@ def test_a_page_that_is_no_hubs_is_one_line(tmp_path):
         done = encode(environment, "--bert_hub", "acme/tiny", "--out", tmp_path / "a.npy")
         server.shutdown()
     refusal(done.returncode, done.stderr, f"acme/tiny: no such folder, and no model at {address} (")
+
+
+def test_a_hub_that_does_not_answer_is_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        environment = os.environ | {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path), "HF_HUB_ETAG_TIMEOUT": "1"}
+        done = encode(environment, "--bert_hub", "acme/tiny", "--out", tmp_path / "a.npy")
+    refusal(done.returncode, done.stderr, f"acme/tiny: no such folder, and no model at {address} (", "timed out")
 
 
 def test_a_token_opens_a_closed_model(served):
