@@ -79,7 +79,7 @@ FORMAT_OPTIONS = [
     click.option(
         "--column",
         metavar="NAME|N",
-        help="Column of the sentences; in TSV without a line of names, its number.  [default: sentence]",
+        help="Column of the sentences; in TSV and CSV without a line of names, its number.  [default: sentence]",
     ),
 ]
 

@@ -77,7 +77,9 @@ def _lines(path: pathlib.Path, encoding: str) -> list[str]:
 def _columns(path: pathlib.Path, number: int, line: str, count: int) -> list[str]:
     columns = line.strip().split("\t")
     if len(columns) < count:
-        raise UserError(f"{path}, line {number}: found {len(columns)} columns, expected {count}, a tab between each")
+        raise UserError(
+            f"{path}, line {number}: number of columns: found {len(columns)}, expected {count}, a tab between each"
+        )
     return columns
 
 
@@ -160,7 +162,7 @@ def read_transfer_task(
     """The task of one of `NAMES`; `senteval_dir` holds SentEval's `downstream`, or what that holds.
 
     Raises:
-      UserError: there is no such task, a file is missing, or a line is not as expected.
+      UserError: there is no such task, a file is missing, a line is not as expected, or a part has only one class.
     """
     if name not in NAMES:
         raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{nearest(name, NAMES)}")
@@ -175,8 +177,14 @@ def read_transfer_task(
     folder = next((folder for folder in folders if folder.is_dir()), folders[0])
     parts = {}
     for part, files in layout.parts.items():
-        examples = [example for position, file in enumerate(files) for example in layout.read(folder / file, position)]
-        if not examples:
-            raise UserError(f"{folder / files[0]}: found no sentences, expected SentEval's")
+        examples: list[Example] = []
+        for position, file in enumerate(files):
+            found = list(layout.read(folder / file, position))
+            if not found:
+                raise UserError(f"{folder / file}: found no sentences, expected SentEval's")
+            examples += found
+        # The classifier is fitted, or chosen, on the other parts.
+        if part != "test" and len({example.label for example in examples}) == 1:
+            raise UserError(f"{folder / files[0]}: found one class, expected sentences of two or more")
         parts[part] = sorted(examples, key=lambda one: (*(len(text.split()) for text in one.sentences), one.label))
     return TransferTask(name, layout.title, str(folder), parts, layout.reports_f1)

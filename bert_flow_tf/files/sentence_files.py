@@ -125,11 +125,11 @@ def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
     return formats[ending]
 
 
-def open_sentences(path: Path, *, is_stream: bool = True) -> BinaryIO:
-    """A file or address, or standard input, open for reading; `is_stream` as of `files.reading.open_file`."""
+def open_sentences(path: Path) -> BinaryIO:
+    """A file or address, or standard input, open for reading; it may be a pipe."""
     if str(path) == STDIN:
         return sys.stdin.buffer
-    return open_remote(str(path)) if is_remote(path) else open_file(path, _EXPECTED, is_stream=is_stream)
+    return open_remote(str(path)) if is_remote(path) else open_file(path, _EXPECTED, is_stream=True)
 
 
 def read_lines(
@@ -139,13 +139,10 @@ def read_lines(
 
     As `read_sentences`. Kept values of JSON that are not strings are their JSON text. Raises as it.
     """
-    column = column or _COLUMN
     if file_format == "text":
         yield from ([line] * (1 + len(kept)) for line in _lines(path, str(path), span))
-    elif file_format != "jsonl":
-        yield from _table(_READERS_OF_ROWS[file_format], path, str(path), [column, *kept], span)
     else:
-        yield from _json_lines(path, str(path), [column], kept, span)
+        yield from _READERS[file_format](path, str(path), [column or _COLUMN], kept, span)
 
 
 def has_names(columns: Sequence[str]) -> bool:
@@ -172,26 +169,33 @@ def _lines(path: Path, name: str, span: Span | None = None, *, keeps_ends: bool 
             raise cannot_be_read(name, error, _EXPECTED) from error
 
 
-def check_columns(place: str, columns: Sequence[str], found: Sequence[str], or_else: str = "") -> None:
-    """Raises `UserError`, beginning with the place, unless all of the columns are among those found.
+def check_columns(
+    place: str, columns: Sequence[str], found: Sequence[str], kept: Sequence[str] = (), or_else: str = ""
+) -> None:
+    """Raises `UserError`, beginning with the place, unless all of the columns and the kept ones are among those found.
 
     `or_else` is what else may be expected.
     """
-    for column in columns:
-        if column not in found:
-            names = f"the columns {', '.join(found)}" if found else "no columns"
-            # Of several, one or all may come from other arguments.
-            where = " (see `column`)" if len(columns) == 1 else ""
-            expected = f"{column}{or_else}{where}{nearest(column, found)}"
-            raise UserError(f"{place}: found {names}, expected {expected}", arguments=["column"])
+    wanted = list(dict.fromkeys([*columns, *kept]))
+    missing = [column for column in wanted if column not in found]
+    if not missing:
+        return
+    argument = "keep" if missing[0] not in columns else "column" if len(columns) == 1 else "columns"
+    names = f"the columns {', '.join(found)}" if found else "no columns"
+    delimiter = re.search("[,;|\t]", found[0]) if len(found) == 1 else None
+    others = [column for column in found if column not in wanted]
+    hint = f"; are the columns separated by {delimiter[0]!r}?" if delimiter else nearest(missing[0], others)
+    expected = f"{' and '.join(missing)}{or_else} (see `{argument}`){hint}"
+    raise UserError(f"{place}: found {names}, expected {expected}", arguments=[argument])
 
 
-def column_positions(columns: Sequence[str], name: str, header: Sequence[str]) -> list[int]:
+def column_positions(columns: Sequence[str], name: str, header: Sequence[str], kept: Sequence[str] = ()) -> list[int]:
     """Where the columns of TSV or CSV are, from 0; `header` is the first row, with the names of those that have one."""
-    if not has_names(columns):
-        return [int(column) - 1 for column in columns]
-    check_columns(f"{name}, line 1", columns, header, or_else=", or numbers where no line has names")
-    return [header.index(column) for column in columns]
+    wanted = [*columns, *kept]
+    if not has_names(wanted):
+        return [int(column) - 1 for column in wanted]
+    check_columns(f"{name}, line 1", columns, header, kept, or_else=", or numbers where no line has names")
+    return [header.index(column) for column in wanted]
 
 
 class Row(NamedTuple):
@@ -223,6 +227,8 @@ def csv_rows(path: Path, name: str, span: Span | None = None) -> Iterator[Row]:
             end += len(text.encode())
             yield text.removeprefix("\ufeff") if begins_file else text
 
+    # The other formats have no limit; Python's, 131,072 characters, can be raised for the whole process only.
+    csv.field_size_limit(sys.maxsize)
     reader = csv.reader(lines(), strict=True)
     first, rows = line, 0
     try:
@@ -243,17 +249,27 @@ _READERS_OF_ROWS = {"tsv": _tsv_rows, "csv": csv_rows}
 
 
 def _table(
-    rows_of: Callable[..., Iterator[Row]], path: Path, name: str, columns: Sequence[str], span: Span | None = None
+    rows_of: Callable[..., Iterator[Row]],
+    path: Path,
+    name: str,
+    columns: Sequence[str],
+    kept: Sequence[str] = (),
+    span: Span | None = None,
 ) -> Iterator[list[str]]:
     rows = rows_of(path, name)
-    header = next(rows, Row([], 1, 0)).fields if has_names(columns) else []
-    positions = column_positions(columns, name, header)
+    header = next(rows, Row([], 1, 0)).fields if has_names([*columns, *kept]) else []
+    positions = column_positions(columns, name, header, kept)
     if span is not None:
         rows = rows_of(path, name, span)
-    expected = max(positions) + 1
+    least = max(positions) + 1
+    counts, expected = range(least, sys.maxsize), f"{least} or more"
+    if header and rows_of is csv_rows:
+        # Without quotes, a comma would cut a sentence. In TSV, the rows of GLUE's own files differ.
+        counts = range(len(header), len(header) + 1)
+        expected = f"{len(header)}, one for each name (a field that holds commas needs quotes)"
     for fields, line, _ in rows:
-        if len(fields) < expected:
-            raise UserError(f"{name}, line {line}: found {len(fields)} columns, expected {expected} or more")
+        if len(fields) not in counts:
+            raise UserError(f"{name}, line {line}: number of fields: found {len(fields)}, expected {expected}")
         yield [fields[position] for position in positions]
 
 
@@ -268,7 +284,7 @@ def _json_lines(
             raise UserError(f"{place}: not JSON ({error}), expected an object per line") from error
         if not isinstance(record, dict):
             raise UserError(f"{place}: found {type(record).__name__}, expected an object")
-        check_columns(place, [*columns, *kept], list(record))
+        check_columns(place, columns, list(record), kept)
         strings = [_string(record[column], place, column) for column in columns]
         yield strings + [_json_text(record[column], place, column) for column in kept]
 
@@ -289,8 +305,8 @@ def _json_text(value: object, place: str, column: str) -> str:
 
 
 @contextlib.contextmanager
-def open_parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[Any]:
-    """The file as `pyarrow.parquet.ParquetFile`, which has these columns.
+def open_parquet(path: Path, name: str, columns: Sequence[str], kept: Sequence[str] = ()) -> Iterator[Any]:
+    """The file as `pyarrow.parquet.ParquetFile`, which has these columns and the kept ones.
 
     Raises:
       UserError: it has not, or cannot be read, now or within the block; or pyarrow is not installed.
@@ -306,7 +322,7 @@ def open_parquet(path: Path, name: str, columns: Sequence[str]) -> Iterator[Any]
             source = path
             open_file(path, _EXPECTED).close()
         with pyarrow.parquet.ParquetFile(source) as file:
-            check_columns(name, columns, file.schema_arrow.names)
+            check_columns(name, columns, file.schema_arrow.names, kept)
             yield file
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         raise UserError(f"{name}: cannot be read as Parquet: {' '.join(str(error).split())}") from error
@@ -330,7 +346,7 @@ def read_parquet_rows(path: Path, *, column: str | None, kept: Sequence[str], sp
     """
     column, name = column or _COLUMN, str(path)
     columns = list(dict.fromkeys([column, *kept]))
-    with open_parquet(path, name, columns) as file:
+    with open_parquet(path, name, [column], kept) as file:
         before, groups, skipped = 0, [], 0
         for i in range(file.metadata.num_row_groups):
             rows = file.metadata.row_group(i).num_rows
@@ -371,7 +387,7 @@ def import_pyarrow(name: str) -> ModuleType:
     return pyarrow
 
 
-_READERS: dict[str, Callable[[Path, str, Sequence[str]], Iterator[list[str]]]] = {
+_READERS: dict[str, Callable[..., Iterator[list[str]]]] = {
     **{name: functools.partial(_table, rows_of) for name, rows_of in _READERS_OF_ROWS.items()},
     "jsonl": _json_lines,
     "parquet": _parquet,

@@ -11,7 +11,7 @@ import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.embedding_files import EMBEDDING
-from bert_flow_tf.files.reading import cannot_be_read
+from bert_flow_tf.files.reading import cannot_be_read, open_file
 from bert_flow_tf.files.remote import is_remote, matching, version_of
 from bert_flow_tf.files.sentence_files import (
     FORMATS,
@@ -134,6 +134,9 @@ def cut(
             raise ArgumentError(f"keep: found {','.join(kept)} for text, which has no columns, expected none")
         try:
             stamp = _stamp(path)
+            if not is_remote(path):
+                # A pipe cannot be read a second time.
+                open_file(path, _EXPECTED).close()
             columns = list(dict.fromkeys([column or "sentence", *kept]))
             if kind == "parquet":
                 found = _cut_parquet(path, columns, kept, shard_rows, kinds)
@@ -174,8 +177,8 @@ def _cut_lines(path: str, kind: str, columns: Sequence[str], shard_rows: int) ->
     first, where = 1, "[]"
     if kind == "tsv" and has_names(columns):
         header = next(read_lines(path, file_format="text", column=None, kept=(), span=Span(1, 1)), [""])
-        where, first = str(column_positions(columns, path, header[0].split("\t"))), 2
-    with open_sentences(path, is_stream=False) as stream:
+        where, first = str(column_positions(columns[:1], path, header[0].split("\t"), columns[1:])), 2
+    with open_sentences(path) as stream:
         try:
             for _ in range(1, first):
                 stream.readline()
@@ -193,7 +196,7 @@ def _cut_csv(path: str, columns: Sequence[str], shard_rows: int) -> Iterator[tup
     """As `_cut_lines`; no row is cut, whatever newlines its quotes hold."""
     rows = csv_rows(path, path)
     header = next(rows, Row([], 1, 0)).fields if has_names(columns) else []
-    where = str(column_positions(columns, path, header))
+    where = str(column_positions(columns[:1], path, header, columns[1:]))
     while part := list(itertools.islice(rows, shard_rows)):
         digest = hashlib.sha256(msgspec.json.encode([where, *(row.fields for row in part)]))
         yield Span(part[0].line, len(part), part[0].offset), digest.hexdigest()
@@ -208,7 +211,7 @@ def _cut_parquet(
     path: str, columns: Sequence[str], kept: Sequence[str], shard_rows: int, kinds: dict[str, str]
 ) -> Iterator[tuple[Span, str]]:
     """As `_cut_lines`; `kinds` gets the types of kept columns from the first file, which those of others must have."""
-    with open_parquet(path, path, columns) as file:
+    with open_parquet(path, path, columns[:1], columns[1:]) as file:
         # The sentences are written as strings, whatever kind of string they are.
         found = {name: str(file.schema_arrow.field(name).type) for name in kept if name != columns[0]}
         rows = file.metadata.num_rows
@@ -217,7 +220,7 @@ def _cut_parquet(
             raise UserError(f"{path}: {name}: found {kind}, expected {kinds[name]}, as in the first file")
     kinds.update(found)
     digest = hashlib.sha256()
-    with open_sentences(path, is_stream=False) as stream:
+    with open_sentences(path) as stream:
         try:
             while block := stream.read(1 << 20):
                 digest.update(block)

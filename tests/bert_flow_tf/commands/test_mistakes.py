@@ -51,7 +51,10 @@ def test_names_are_checked_before_anything_loads(tmp_path):
         ("encode", *hub, "--input", "ss.txt", "--out", "o.npy"): "ss.txt: no such file",
         ("encode", *hub, "--input", "s.tsv", "--column", "text", "--out", "o.npy"): "expected text, or numbers",
         ("encode", *hub, "--input", "s.tsv", "--column", "sentense", "--out", "o.npy"): "did you mean sentence?",
-        ("similarity", *hub, "--pairs", "s.tsv"): "expected sentence1, or numbers where no line has names",
+        ("similarity", *hub, "--pairs", "s.tsv"): (
+            "found the columns sentence, expected sentence1 and sentence2, or numbers where no line has names "
+            "(see --columns)"
+        ),
         ("encode", *hub, *pooling, *text, "--out", "o.npy"): "did you mean paper-cls?",
         ("evaluate", *hub, "--tasks", "stsbb", *glue): "did you mean stsb?",
         ("calibrate", *hub, "--glue_dir", "nowhere"): "nowhere/STS-B: no such folder",

@@ -11,14 +11,14 @@ FILES = {
     "MR/rt-polarity.pos": "a  fine film\ngood\n".encode("latin-1"),
     "MR/rt-polarity.neg": "caf\xe9 bad\n".encode("latin-1"),
     "SST/binary/sentiment-train": b"so good\t1\nbad\t0\n",
-    "SST/binary/sentiment-dev": b"good\t1\n",
+    "SST/binary/sentiment-dev": b"good\t1\nbad\t0\n",
     "SST/binary/sentiment-test": b"bad\t0\n",
     "TREC/train_5500.label": b"NUM:dist How far is it ?\nHUM:ind Who ?\n",
     "TREC/TREC_10.label": b"DESC:def What is it ?\n",
-    "MRPC/msr_paraphrase_train.txt": f"{MRPC_HEADER}1\t7\t8\tA cat sat .\tA cat .\n".encode(),
+    "MRPC/msr_paraphrase_train.txt": f"{MRPC_HEADER}1\t7\t8\tA cat sat .\tA cat .\n0\t7\t8\tA cat\tA dog\n".encode(),
     "MRPC/msr_paraphrase_test.txt": f"{MRPC_HEADER}0\t7\t8\tA cat .\tA dog .\n".encode(),
-    "SICK/SICK_train.txt": f"{SICK_HEADER}1\tA cat\tA dog\t1.5\tNEUTRAL\n".encode(),
-    "SICK/SICK_trial.txt": f"{SICK_HEADER}1\tA cat\tA cat\t5\tENTAILMENT\n".encode(),
+    "SICK/SICK_train.txt": f"{SICK_HEADER}1\tA cat\tA dog\t1.5\tNEUTRAL\n2\tCats\tNone\t3\tCONTRADICTION\n".encode(),
+    "SICK/SICK_trial.txt": f"{SICK_HEADER}1\tA cat\tA cat\t5\tENTAILMENT\n2\tA cat\tA dog\t1.5\tNEUTRAL\n".encode(),
     "SICK/SICK_test_annotated.txt": f"{SICK_HEADER}1\tA cat\tNo cat\t3\tCONTRADICTION\n".encode(),
 }
 
@@ -37,12 +37,29 @@ def folder(tmp_path):
     [
         # Sorted by the number of words, then by class.
         ("mr", {"all": [(("good",), 1), (("café bad",), 0), (("a fine film",), 1)]}),
-        ("sst2", {"train": [(("bad",), 0), (("so good",), 1)], "dev": [(("good",), 1)], "test": [(("bad",), 0)]}),
+        (
+            "sst2",
+            {
+                "train": [(("bad",), 0), (("so good",), 1)],
+                "dev": [(("bad",), 0), (("good",), 1)],
+                "test": [(("bad",), 0)],
+            },
+        ),
         ("trec", {"train": [(("Who ?",), 3), (("How far is it ?",), 5)], "test": [(("What is it ?",), 1)]}),
-        ("mrpc", {"train": [(("A cat sat .", "A cat ."), 1)], "test": [(("A cat .", "A dog ."), 0)]}),
+        (
+            "mrpc",
+            {
+                "train": [(("A cat", "A dog"), 0), (("A cat sat .", "A cat ."), 1)],
+                "test": [(("A cat .", "A dog ."), 0)],
+            },
+        ),
         (
             "sicke",
-            {"train": [(("A cat", "A dog"), 1)], "dev": [(("A cat", "A cat"), 2)], "test": [(("A cat", "No cat"), 0)]},
+            {
+                "train": [(("Cats", "None"), 0), (("A cat", "A dog"), 1)],
+                "dev": [(("A cat", "A dog"), 1), (("A cat", "A cat"), 2)],
+                "test": [(("A cat", "No cat"), 0)],
+            },
         ),
     ],
 )
@@ -57,7 +74,12 @@ def test_every_layout_is_read_in_sentevals_order(folder, name, parts):
 @pytest.mark.parametrize(
     ("name", "file", "content", "message"),
     [
-        ("sst2", "SST/binary/sentiment-dev", b"good\n", "sentiment-dev, line 1: found 1 columns, expected 2"),
+        (
+            "sst2",
+            "SST/binary/sentiment-dev",
+            b"good\n",
+            "sentiment-dev, line 1: number of columns: found 1, expected 2",
+        ),
         (
             "sst2",
             "SST/binary/sentiment-dev",
@@ -67,16 +89,14 @@ def test_every_layout_is_read_in_sentevals_order(folder, name, parts):
         ("sst2", "SST/binary/sentiment-dev", b"\xff\t1\n", "sentiment-dev: byte 0xff found, expected utf-8"),
         ("trec", "TREC/TREC_10.label", b"What ?\n", "TREC_10.label, line 1: found 'What ?', expected CLASS:class"),
         ("trec", "TREC/TREC_10.label", b"ANY:x What ?\n", "found class 'ANY', expected one of ABBR"),
-        ("mr", "MR/rt-polarity.pos", b"", None),
+        ("mr", "MR/rt-polarity.neg", b"", "MR/rt-polarity.neg: found no sentences"),
+        ("sst2", "SST/binary/sentiment-train", b"good\t1\nso good\t1\n", "sentiment-train: found one class, expected"),
+        ("sst2", "SST/binary/sentiment-dev", b"good\t1\n", "sentiment-dev: found one class, expected sentences of two"),
         ("sicke", "SICK/SICK_trial.txt", SICK_HEADER.encode(), "SICK_trial.txt: found no sentences"),
     ],
 )
 def test_a_line_that_is_not_as_expected_is_named(folder, name, file, content, message):
     (folder / "downstream" / file).write_bytes(content)
-    if message is None:
-        # One of the two files may be empty: folds tell whether there is enough.
-        assert len(read_transfer_task(f"senteval:{name}", folder).sentences) == 1
-        return
     with user_error(message):
         read_transfer_task(f"senteval:{name}", folder)
 

@@ -57,6 +57,21 @@ def test_quotes_in_csv_hold_commas_newlines_and_quotes(tmp_path):
     assert list(read_sentences(tmp_path / "s.csv")) == ["A boat, say.", 'two\nlines, a "quote"', "", "open"]
 
 
+def test_rows_without_names_may_have_any_number_of_fields(tmp_path):
+    (tmp_path / "s.csv").write_text("a\nb,c\n")
+    assert list(read_sentences(tmp_path / "s.csv", columns=["1"])) == ["a", "b"]
+
+
+def test_a_field_of_csv_may_have_any_length(tmp_path):
+    longest = "w1 " * 50_000
+    (tmp_path / "s.csv").write_text(f"sentence\n{longest}\n")
+    previous = csv.field_size_limit(131_072)
+    try:
+        assert list(read_sentences(tmp_path / "s.csv")) == [longest]
+    finally:
+        csv.field_size_limit(previous)
+
+
 @pytest.mark.parametrize("ending", [".txt", ".parquet"])
 def test_standard_input_is_read(files, ending, monkeypatch):
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(files[ending].read_bytes())))
@@ -84,10 +99,17 @@ def test_a_line_is_read_when_it_is_reached(tmp_path):
         ("s.txt", b"good\nb\xffd\n", None, "s.txt, line 2: byte 1 is not UTF-8"),
         ("s.txt", b"good\n", ["sentence"], "column: found sentence for text, which has no columns"),
         ("s.tsv", b"a\tb\n1\t2\n", None, "s.tsv, line 1: found the columns a, b, expected sentence"),
-        ("s.tsv", b"a\tsentence\n1\n", None, "s.tsv, line 2: found 1 columns, expected 2 or more"),
+        ("s.tsv", b"a\tsentence\n1\n", None, "s.tsv, line 2: number of fields: found 1, expected 2 or more"),
         ("s.csv", b"", None, "s.csv, line 1: found no columns, expected sentence"),
         ("s.csv", b"a,b\n1,2\n", None, "s.csv, line 1: found the columns a, b, expected sentence"),
-        ("s.csv", b'a,sentence\n"1\n2",x\n3\n', None, "s.csv, line 4: found 1 columns, expected 2 or more"),
+        ("s.csv", b'a,sentence\n"1\n2",x\n3\n', None, "s.csv, line 4: number of fields: found 1, expected 2"),
+        ("s.csv", b"sentence\nHello, world\n", None, "s.csv, line 2: number of fields: found 2, expected 1"),
+        ("s.csv", b"sentence,id\na,1\nHello, world,3\n", None, "s.csv, line 3: number of fields: found 3, expected 2"),
+        ("s.csv", b"id;sentence\n1;a\n", None, "names (see `column`); are the columns separated by ';'?"),
+        *(
+            (name, content, ["x", "id", "y"], "found the columns id, z, expected x and y")
+            for name, content in (("s.tsv", b"id\tz\n"), ("s.csv", b"id,z\n"), ("s.jsonl", b'{"id": "", "z": ""}\n'))
+        ),
         ("s.csv", b'sentence\n"a\nb"\n"c" d\n', None, "s.csv, line 4: not CSV (',' expected after '\"')"),
         ("s.csv", b'sentence\na\n"open\n', None, "s.csv, line 3: not CSV (unexpected end of data)"),
         ("s.csv", b"sentence\na\rb\n", None, "s.csv, line 2: not CSV (new-line character seen in unquoted field)"),

@@ -158,7 +158,9 @@ def test_shards_that_cannot_be_read_are_named_and_all_others_done(tiny_encoder_d
     first, third, second, last = outcome.stderr.splitlines()
     assert first.startswith(f"error: part-00001: {folder}/1.parquet: cannot be read as Parquet")
     assert second.startswith("error: part-00002-00001.parquet: ")
-    assert third == f"error: part-00003: {folder}/3.parquet: found the columns id, text, expected sentence"
+    assert (
+        third == f"error: part-00003: {folder}/3.parquet: found the columns id, text, expected sentence (see --column)"
+    )
     assert last.startswith("error: 3 of 6 shards cannot be read; all others are done")
     assert sorted(path.name for path in out.glob("part-*")) == names
     (folder / "1.parquet").write_bytes(good)

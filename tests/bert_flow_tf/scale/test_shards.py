@@ -91,6 +91,27 @@ def test_a_file_that_changes_after_it_was_cut_is_refused(tmp_path):
         read_shard(shard)
 
 
+@pytest.mark.parametrize("ending", ["txt", "tsv", "csv", "jsonl", "parquet"])
+def test_a_pipe_is_refused(tmp_path, ending):
+    path = tmp_path / f"pipe.{ending}"
+    os.mkfifo(path)
+    with user_error(f"{path}: found a pipe or a device, expected a file of sentences"):
+        cut([str(path)])
+
+
+def test_a_column_that_is_missing_is_named_with_its_argument(tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"a": ["1"], "b": ["2"]}), tmp_path / "x.parquet")
+    (tmp_path / "x.tsv").write_text("a\tb\n1\t2\n")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    for name in ("x.parquet", "x.tsv", "x.csv"):
+        for column, keep, missing, argument in (("c", None, "c", "column"), ("a", ["c"], "c", "keep")):
+            with user_error(f"found the columns a, b, expected {missing}", f"(see `{argument}`)"):
+                cut([str(tmp_path / name)], column=column, keep=keep)
+    (tmp_path / "x.jsonl").write_text('{"a": "1"}\n')
+    with user_error("x.jsonl, line 1: found the columns a, expected c (see `keep`)"):
+        read_shard(cut([str(tmp_path / "x.jsonl")], column="a", keep=["c"]).shards[0])
+
+
 def test_a_file_that_cannot_be_cut_is_named_and_the_others_are_cut(tmp_path):
     good, missing, kind, broken = (tmp_path / f"{i}.parquet" for i in range(4))
     pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"], "id": [1]}), good)
@@ -112,13 +133,15 @@ def test_a_line_that_cannot_be_read_is_named_by_its_number_in_the_file(tmp_path)
     records = [json.dumps({"sentence": sentence}) for sentence in ("a", "b", "c", "\ud800")]
     (tmp_path / "x.jsonl").write_text("\n".join(records))
     (tmp_path / "x.tsv").write_text("id\tsentence\n1\ta\n2\tb\n3\n")
+    (tmp_path / "comma.csv").write_text("sentence\na\nb\nHello, world\n")
     (tmp_path / "x.csv").write_text('id,sentence\n1,a\n"2\n",b\n3\n')
     pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a", "b", "c", None]}), tmp_path / "x.parquet")
     for name, message in (
         ("x.txt", "line 4: byte 0 is not UTF-8"),
         ("x.jsonl", r"line 4: sentence: found '\ud800', expected text that UTF-8 can hold"),
-        ("x.tsv", "line 4: found 1 columns, expected 2"),
-        ("x.csv", "line 5: found 1 columns, expected 2"),
+        ("x.tsv", "line 4: number of fields: found 1, expected 2"),
+        ("comma.csv", "line 4: number of fields: found 2, expected 1, one for each name"),
+        ("x.csv", "line 5: number of fields: found 1, expected 2"),
         ("x.parquet", "row 4: sentence: found None, expected a string"),
     ):
         shards = cut([str(tmp_path / name)], shard_rows=2).shards
