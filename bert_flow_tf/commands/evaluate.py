@@ -84,7 +84,7 @@ def evaluate(
     if model.run_dir and not out:
         # What is written there is of the run that was loaded.
         click.get_current_context().with_resource(owned_run(model.run_dir))
-    path = path and own_file(path, flag=f"--out={out}" if out else str(path), overwrite=overwrite)
+    path = path and own_file(path, overwrite=overwrite)
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
     tasks = read_all(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
     results = scores_of(model.load(), tasks, folds=folds)

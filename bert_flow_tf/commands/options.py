@@ -69,7 +69,7 @@ ENCODER_OPTIONS = [
         "--max_seq_length",
         type=WholeNumber(3),
         metavar="N",
-        help="Cut sentences at N word pieces, with --bert_hub.  [default: its own, or 64]",
+        help="Cut sentences at N word pieces, with --bert_hub.  [default: its own (demo: 256), or 64]",
     ),
 ]
 FORMAT_OPTIONS = [

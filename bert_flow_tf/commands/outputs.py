@@ -35,11 +35,10 @@ def own(path: str | os.PathLike, flag: str) -> None:
         raise UserError(f"{flag}: {error}") from error
 
 
-def own_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = None) -> pathlib.Path:
+def own_file(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
     """The path of a file that this command owns and may write; see `own` and `files.outputs.output_file`."""
-    flag = flag or f"--out={path}"
-    own(path, flag)
-    return output_file(path, overwrite=overwrite, flag=flag)
+    own(path, f"--out={path}")
+    return output_file(path, overwrite=overwrite, flag=f"--out={path}")
 
 
 def own_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> pathlib.Path:

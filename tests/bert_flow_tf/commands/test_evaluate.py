@@ -107,7 +107,7 @@ def test_encoder_without_a_run_has_its_results_where_out_says(tiny_encoder_dir, 
 def test_earlier_results_of_a_run_are_kept_without_overwrite(finished_run, senteval_dir):
     (finished_run / "evaluation.json").write_text("earlier")
     line = refused("--model", finished_run, "--tasks", "sts12", "--senteval_dir", senteval_dir)
-    assert line.startswith(f"{finished_run / 'evaluation.json'}: exists, expected a new file")
+    assert line == f"--out={finished_run / 'evaluation.json'}: exists, expected a new file, or --overwrite"
     assert (finished_run / "evaluation.json").read_text() == "earlier"
 
 
