@@ -133,5 +133,5 @@ def _read_pairs(name: str) -> Iterator[tuple[str, str]]:
         pair = line.split("\t")
         if len(pair) != 2:
             place = "standard input" if name == STDIN else name
-            raise UserError(f"{place}, line {number}: found {len(pair)} columns, expected 2, a tab between")
+            raise UserError(f"{place}, line {number}: number of columns: found {len(pair)}, expected 2, a tab between")
         yield pair[0], pair[1]

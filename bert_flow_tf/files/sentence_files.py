@@ -25,6 +25,8 @@ _COLUMN = "sentence"
 _NUMBER = re.compile("[1-9][0-9]{0,8}")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _EXPECTED = "a file of sentences"
+# Characters, of CSV.
+_LONGEST_FIELD = 1 << 24
 # Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
 PART = 16384
 
@@ -227,8 +229,9 @@ def csv_rows(path: Path, name: str, span: Span | None = None) -> Iterator[Row]:
             end += len(text.encode())
             yield text.removeprefix("\ufeff") if begins_file else text
 
-    # The other formats have no limit; Python's, 131,072 characters, can be raised for the whole process only.
-    csv.field_size_limit(sys.maxsize)
+    # Python's, 131,072 characters, can be raised for the whole process only. Without one, a quote that nothing ends
+    # would bring the rest of the file into memory.
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
     reader = csv.reader(lines(), strict=True)
     first, rows = line, 0
     try:

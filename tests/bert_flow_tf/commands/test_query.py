@@ -151,8 +151,8 @@ def test_slips_in_the_flags_are_one_line_each(stand_in, target, arguments, messa
     ("flag", "text", "message"),
     [
         ("--input", b"one\ntwo\xff\n", "line 2: "),
-        ("--similarity", b"a\tb\nc\n\td\te\n", "line 2: found 1 columns, expected 2, a tab between"),
-        ("--similarity", b"a\tb\nd\te\tf\n", "line 2: found 3 columns, expected 2, a tab between"),
+        ("--similarity", b"a\tb\nc\n\td\te\n", "line 2: number of columns: found 1, expected 2, a tab between"),
+        ("--similarity", b"a\tb\nd\te\tf\n", "line 2: number of columns: found 3, expected 2, a tab between"),
     ],
 )
 def test_broken_files_are_named_with_their_line(target, tmp_path, flag, text, message):

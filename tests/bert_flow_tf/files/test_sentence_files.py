@@ -62,12 +62,15 @@ def test_rows_without_names_may_have_any_number_of_fields(tmp_path):
     assert list(read_sentences(tmp_path / "s.csv", columns=["1"])) == ["a", "b"]
 
 
-def test_a_field_of_csv_may_have_any_length(tmp_path):
+def test_a_field_of_csv_may_be_long_and_a_quote_that_nothing_ends_is_not_read_to_the_end(tmp_path):
     longest = "w1 " * 50_000
     (tmp_path / "s.csv").write_text(f"sentence\n{longest}\n")
     previous = csv.field_size_limit(131_072)
     try:
         assert list(read_sentences(tmp_path / "s.csv")) == [longest]
+        (tmp_path / "s.csv").write_text('sentence\n"' + 17_000_000 * "w")
+        with user_error("s.csv, line 2: not CSV (field larger than field limit"):
+            read_sentences(tmp_path / "s.csv")
     finally:
         csv.field_size_limit(previous)
 
