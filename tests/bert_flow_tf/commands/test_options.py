@@ -16,7 +16,6 @@ from bert_flow_tf.commands.options import (
     task_name,
 )
 from bert_flow_tf.data.tasks import TASKS, get_task
-from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from tests.refusals import user_error
 
 
@@ -55,12 +54,6 @@ def values(**values):
 def given(command: click.Command, *arguments: object) -> Any:
     """What the command's function returns."""
     return command.main([str(argument) for argument in arguments], prog_name="bert-flow x", standalone_mode=False)
-
-
-def test_help_has_the_length_of_the_demo_encoder(demo_dir):
-    length = read_encoder_record(demo_dir).max_seq_length
-    (option,) = (one for one in measure.params if one.name == "max_seq_length")
-    assert f"(demo: {length})" in option.help
 
 
 def test_the_options_of_a_model_arrive_as_one_argument():

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.commands.encode import encode
 from bert_flow_tf.encoder import demo
+from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -44,6 +46,11 @@ def test_weights_and_vocabulary_are_the_published_models_own(demo_dir):
     digests = json.loads((demo_dir / "source.json").read_text())["sha256"]
     assert digests["model.safetensors"] == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     assert digests["vocab.txt"] == "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+
+
+def test_the_commands_help_has_its_length(demo_dir):
+    (option,) = (one for one in encode.params if one.name == "max_seq_length")
+    assert f"(demo: {read_encoder_record(demo_dir).max_seq_length})" in option.help
 
 
 def test_it_is_downloaded_once_and_says_so(small_hugging_face_dir, tmp_path, monkeypatch, capfd):
