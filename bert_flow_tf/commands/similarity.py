@@ -34,7 +34,7 @@ def similarity(
 
     \b
     bert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."
-    bert-flow similarity --bert_hub demo --pairs pairs.tsv --columns 1,2
+    bert-flow similarity --bert_hub demo --pairs pairs.tsv --columns question1,question2
     """
     if bool(pairs) == bool(sentences) or len(sentences) not in (0, 2):
         raise UserError(f"sentences: found {len(sentences)}, expected 2, or --pairs")
