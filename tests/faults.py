@@ -1,0 +1,341 @@
+"""Break every command that writes: SIGKILL, a full disk, the same command twice at once, damaged input.
+
+    python -m tests.faults --trials 20 --seed 1
+
+Each command runs in a process forked from this one, which has imported TensorFlow and not used it. Whatever happens
+to a command, the same command run again must end well and leave what an uninterrupted run leaves, except for times.
+It prints one JSON line per trial: the command, the fault, and the violation ("" for none).
+"""
+
+import argparse
+import contextlib
+import functools
+import gc
+import hashlib
+import json
+import mmap
+import os
+import pathlib
+import random
+import re
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+# Forked processes would each import it again.
+import tensorflow as tf
+
+import bert_flow_tf.api
+import bert_flow_tf.serving.export
+import bert_flow_tf.training.pretrain
+import bert_flow_tf.training.train  # noqa: F401
+from bert_flow_tf import cli, run_siamese
+from bert_flow_tf.recipe import run as recipes
+from tests.bert_flow_tf import small_runs
+from tests.small_bert import write_small_bert
+
+Run = Callable[[], int]
+FAULTS = ("kill", "full_disk", "twice", "damage")
+
+_GOLDEN = pathlib.Path(__file__).parent / "golden" / "data"
+_WORDS = small_runs.TINY_WORDS[:25]
+_TRAIN = {
+    "task_name": "STS-B",
+    "data_dir": "glue/STS-B",
+    "output_parent_dir": "runs",
+    "exp_name": "run",
+    "bert_hub": "encoder",
+    "do_train": True,
+    "max_seq_length": 10,
+    "train_batch_size": 8,
+    "num_train_epochs": 2.0,
+    "save_checkpoints_steps": 2,
+}
+_FLOW = _TRAIN | {
+    "flow": 1,
+    "flow_loss": 1,
+    "flow_model_config": "small_flow.json",
+    "num_examples": 0,
+    "use_full_for_training": 1,
+    "do_predict": True,
+}
+
+
+def _siamese(settings: dict[str, object], **changes: object) -> Run:
+    return functools.partial(run_siamese.run_command, small_runs.as_flags(settings, **changes))
+
+
+def _bert_flow(line: str) -> Run:
+    return functools.partial(cli.run_command, line.split())
+
+
+def _recipe() -> int:
+    environment = {"BERT_HUB": "encoder", "GLUE_DIR": "glue", "OUTPUT_PARENT_DIR": "recipes", "SKIP_NLI": "1"}
+    return recipes.main([], environment)
+
+
+_MODEL = "--model runs/finished"
+# Each command that writes, small.
+COMMANDS: dict[str, Run] = {
+    "train_flow": _siamese(_FLOW),
+    "train_bert": _siamese(_TRAIN, do_eval=True),
+    "overwrite": _siamese(_FLOW, exp_name="finished", flow_learning_rate=0.1, overwrite=True),
+    "recipe": _recipe,
+    "fit": _bert_flow("fit --bert_hub encoder --input sentences.txt --out model --flow_model_config small_flow.json"),
+    "pretrain": _bert_flow(
+        "pretrain --bert_hub encoder --text sentences.txt --out pretrained --steps 8 --num_warmup_steps 2 "
+        "--train_batch_size 8 --save_checkpoints_steps 2"
+    ),
+    "encode": _bert_flow(f"encode {_MODEL} --input sentences.txt --out out/e.npy"),
+    "encode_folder": _bert_flow(f"encode {_MODEL} --input sentences.txt --out embeddings --shard_rows 15"),
+    "project": _bert_flow(f"project {_MODEL} --input sentences.txt --out projection"),
+    "convert": _bert_flow("convert --tf1_checkpoint tf1 --out converted"),
+    "to_tf1": _bert_flow("convert --run runs/finished --to_tf1 --out to_tf1"),
+    "export": _bert_flow(f"export {_MODEL} --out exported --version 1"),
+    "calibrate": _bert_flow(f"calibrate {_MODEL} --glue_dir glue --methods none,whitening --out calibrations.json"),
+    "evaluate": _bert_flow(f"evaluate {_MODEL} --tasks stsb --glue_dir glue"),
+    "isotropy": _bert_flow(f"analyze isotropy {_MODEL} --glue_dir glue --split all --out isotropy"),
+    "report": _bert_flow("report --runs runs --out report"),
+}
+
+
+def prepare() -> int:
+    """Fill the working directory with what the commands read; return an exit status."""
+    here = pathlib.Path.cwd()
+    write_small_bert(_GOLDEN / "bert_tiny", here / "tf1")
+    small_runs.write_stsb(here / "glue" / "STS-B", _WORDS)
+    rows = [line.split("\t") for line in (here / "glue/STS-B/test.tsv").read_text().splitlines()[1:]]
+    gold = "".join("\t".join(["-"] * 4 + [f"{i % 5}.0", *row[-2:]]) + "\n" for i, row in enumerate(rows))
+    (here / "glue/STS-B/sts-test.csv").write_text(gold)
+    small_runs.small_flow_file(here)
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.choice(_WORDS, size=rng.integers(2, 9))) for _ in range(80)]
+    (here / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
+    status = _bert_flow("convert --tf1_checkpoint tf1 --out encoder")()
+    return status or _siamese(_FLOW, exp_name="finished")()
+
+
+class Process:
+    """A command in a forked process whose working directory is `folder`.
+
+    Args:
+      kill_at: the number, from 1, of the file operation of Python's before which it kills itself; 0 for none.
+      most_bytes: the size that no file may exceed, which is how a full disk looks to it; -1 for any size.
+    """
+
+    def __init__(self, run: Run, folder: pathlib.Path, *, kill_at: int = 0, most_bytes: int = -1) -> None:
+        self._operations = memoryview(mmap.mmap(-1, 8)).cast("q")
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (read after the process has ended)
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        status = 70
+        try:
+            # A pipe: the log itself would count as a file that is too large.
+            reading, writing = os.pipe()
+            if not os.fork():
+                os.close(writing)
+                while block := os.read(reading, 1 << 16):
+                    os.write(self._log.fileno(), block)
+                os._exit(0)
+            os.dup2(writing, 1)
+            os.dup2(writing, 2)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+            os.chdir(folder)
+            os.environ["BERT_FLOW_CACHE"] = str(folder / "cache")
+            sys.addaudithook(functools.partial(self._count, str(folder), kill_at))
+            gc.disable()
+            status = run()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 70
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _count(self, folder: str, kill_at: int, event: str, arguments: tuple) -> None:
+        is_change = event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link")
+        if is_change or (event == "open" and isinstance(arguments[2], int) and arguments[2] & os.O_CREAT):
+            path = arguments[0]
+            if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(folder):
+                self._operations[0] += 1
+                if self._operations[0] == kill_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+    @property
+    def operations(self) -> int:
+        """Number of Python's file operations below the folder so far."""
+        return self._operations[0]
+
+    def end(self) -> int:
+        """Wait for the process; return its exit status, negative for a signal."""
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def output(self) -> str:
+        """Return all that the command printed."""
+        # The process that copies the pipe may be a moment behind.
+        time.sleep(0.05)
+        self._log.seek(0)
+        return self._log.read()
+
+
+def contents(folder: pathlib.Path) -> dict[str, str]:
+    """Return a digest of each file below a folder by name, without what differs between two uninterrupted runs."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = re.sub(r"tfevents.*", "tfevents", str(path.relative_to(folder)))
+        if path.is_dir():
+            continue
+        data = path.read_bytes()
+        if re.search(r"tfevents|saved_model\.pb$|fingerprint\.pb$|variables\.(data-|index)|\.lock$", name):
+            # TensorFlow writes these in another way each time.
+            data = b""
+        elif path.name == "checkpoint":
+            data = data.splitlines()[0]
+        elif path.suffix == ".json":
+            data = str(json.loads(data, object_pairs_hook=_without_times)).encode()
+        found[name] = hashlib.sha256(data).hexdigest()
+    return {name: digest for name, digest in found.items() if not name.endswith(".lock")}
+
+
+def _without_times(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Drop times, memory and the digests of SavedModels' graphs."""
+    times = ("seconds", "fit_seconds", "peak_memory_mib")
+    return {name: value for name, value in pairs if name not in times and not name.endswith("saved_model.pb")}
+
+
+def _differing(found: dict[str, str], whole: dict[str, str]) -> str:
+    names = sorted(name for name in found.keys() | whole.keys() if found.get(name) != whole.get(name))
+    return f"differ: {', '.join(names)}" if names else ""
+
+
+def _badly_said(status: int, output: str) -> str:
+    """Return what is wrong with how a command ended that may fail with one line and status 2."""
+    lines = re.findall(r"^(?:error: .*|Traceback.*)$", output, re.MULTILINE)
+    is_right = status == 0 or (status == 2 and len(lines) == 1 and lines[0].startswith("error: "))
+    return "" if is_right else f"status {status}: {' | '.join(output.splitlines()[-3:])}"
+
+
+class Trials:
+    """Trials of one command in copies of the folder `start`, all at one path, since results name it."""
+
+    def __init__(self, name: str, start: pathlib.Path, rng: random.Random) -> None:
+        self._run, self._start, self._rng = COMMANDS[name], start, rng
+        with self._copy() as folder:
+            began = time.monotonic()
+            before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+            process = Process(self._run, folder)
+            status = process.end()
+            assert status == 0, f"{name}: {process.output()}"
+            self._seconds, self._operations = time.monotonic() - began, process.operations
+            self._whole = contents(folder)
+            changed = [p for p in folder.rglob("*") if p.is_file() and before.get(p) != p.stat().st_mtime_ns]
+            self._largest = max(path.stat().st_size for path in changed)
+
+    @contextlib.contextmanager
+    def _copy(self):
+        folder = self._start.parent / "work"
+        shutil.copytree(self._start, folder)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
+    def _finish(self, folder: pathlib.Path) -> str:
+        """Run the command again; return what is wrong with its end or with what it leaves."""
+        process = Process(self._run, folder)
+        status, output = process.end(), process.output()
+        is_done = status == 2 and re.search(r": exists|a finished run", output)
+        if status and not is_done:
+            return f"again: status {status}: {' | '.join(output.splitlines()[-3:])}"
+        return _differing(contents(folder), self._whole)
+
+    def kill(self) -> str:
+        """Kill it before a file operation or at a time, up to three times, and run it again."""
+        with self._copy() as folder:
+            for _ in range(self._rng.choice((1, 2, 3))):
+                if self._rng.random() < 0.7:
+                    Process(self._run, folder, kill_at=self._rng.randint(1, self._operations)).end()
+                else:
+                    process = Process(self._run, folder)
+                    time.sleep(self._rng.uniform(0, self._seconds))
+                    os.kill(process.pid, signal.SIGKILL)
+                    process.end()
+            return self._finish(folder)
+
+    def full_disk(self) -> str:
+        """Let no file grow beyond a size; it must end with one line, and run again when there is room."""
+        with self._copy() as folder:
+            process = Process(self._run, folder, most_bytes=int(self._rng.random() ** 2 * self._largest))
+            return _badly_said(process.end(), process.output()) or self._finish(folder)
+
+    def twice(self) -> str:
+        """Start it twice at once; one may end with one line, and what they leave is whole."""
+        with self._copy() as folder:
+            first = Process(self._run, folder)
+            time.sleep(self._rng.uniform(0, 0.5 * self._seconds))
+            both = [first, Process(self._run, folder)]
+            statuses = [process.end() for process in both]
+            wrong = [_badly_said(s, p.output()) for s, p in zip(statuses, both, strict=True)]
+            return "; ".join(filter(None, wrong)) or (
+                "neither ended well" if 0 not in statuses else self._finish(folder)
+            )
+
+    def damage(self) -> str:
+        """Cut or overwrite a file that it may read; it ends well or with one line."""
+        with self._copy() as folder:
+            files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
+            path = self._rng.choice(files)
+            data = bytearray(path.read_bytes())
+            at = self._rng.randrange(len(data))
+            if self._rng.random() < 0.5:
+                del data[at:]
+            else:
+                data[at : at + 8] = self._rng.randbytes(8)
+            path.write_bytes(data)
+            process = Process(self._run, folder)
+            wrong = _badly_said(process.end(), process.output())
+            return wrong and f"{path.relative_to(folder)}: {wrong}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run trials and print a line for each; the exit status is 1 after a violation."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1, help="of each command and fault")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=sorted(COMMANDS), default=list(COMMANDS))
+    parser.add_argument("--faults", nargs="+", choices=FAULTS, default=FAULTS)
+    chosen = parser.parse_args(arguments)
+    assert tf is not None
+    gc.collect()
+    gc.freeze()
+    violations = 0
+    with tempfile.TemporaryDirectory() as temporary:
+        start = pathlib.Path(temporary, "start")
+        # Prepared where it is used: results name their folder.
+        work = start.with_name("work")
+        work.mkdir()
+        process = Process(prepare, work)
+        assert process.end() == 0, process.output()
+        work.rename(start)
+        for name in chosen.only:
+            trials = Trials(name, start, random.Random(f"{chosen.seed} {name}"))
+            for fault in chosen.faults:
+                for _ in range(chosen.trials):
+                    violation = getattr(trials, fault)()
+                    violations += bool(violation)
+                    print(json.dumps([name, fault, violation]), flush=True)
+    return int(violations > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
