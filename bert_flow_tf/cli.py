@@ -18,7 +18,6 @@ _COMMANDS = {
     "evaluate": "Score embeddings on similarity tasks.",
     "calibrate": "Compare the flow with other calibrations.",
     "analyze": "Look into the space of embeddings.",
-    "explore": "Type sentences, see their neighbours in the browser.",
     "project": "Show sentences in TensorBoard's projector.",
     "report": "Put results on one page, beside the paper's.",
     "verify": "Check that this code gives the original's numbers.",

@@ -1,11 +1,10 @@
-"""A headless Chromium that tests drive over DevTools' pipe: a page on a phone, on a desktop, in the dark and on paper.
+"""A headless Chromium that a test drives over DevTools' pipe: a page on a phone and on a desktop.
 
 with Browser(require("chromium"), tmp_path / "profile") as browser:
-    browser.open("http://127.0.0.1:8080/", width=390, dark=True)
+    browser.open("http://127.0.0.1:8080/", width=390)
     assert browser.run("document.documentElement.scrollWidth") <= 390
 """
 
-import base64
 import contextlib
 import itertools
 import json
@@ -69,21 +68,14 @@ class Browser:
         self._out.close()
         os.close(self._in)
 
-    def open(self, url: str, *, width: int = 1280, height: int = 900, dark: bool = False, medium: str = "") -> None:
-        """Opens a page in a window of that size in CSS pixels; `medium` is "print" for the page as paper has it."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.command("Emulation.setEmulatedMedia", media=medium, features=[scheme])
+    def open(self, url: str, *, width: int = 1280, height: int = 900) -> None:
+        """Open a page in a window of that size in CSS pixels."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         self.command("Emulation.setDeviceMetricsOverride", **size)
         self.log.clear()
-        before = self.loads
+        before, until = self.loads, time.monotonic() + _PATIENCE
         answer = self.command("Page.navigate", url=url)
         assert "errorText" not in answer, answer
-        self.wait_for_load(before)
-
-    def wait_for_load(self, before: int) -> None:
-        """Waits for one page more than there were `loads` before."""
-        until = time.monotonic() + _PATIENCE
         while self.loads == before:
             self._read(until)
 
@@ -92,25 +84,6 @@ class Browser:
         answer = self.command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
-
-    def type(self, text: str, into: str) -> None:
-        """Types a text into the element of that selector, and Enter."""
-        # A page's own focus comes with its first frame, which may be later than its load.
-        self.run(f"document.querySelector('{into}').focus()")
-        self.command("Input.insertText", text=text)
-        key = {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"}
-        for kind in ("keyDown", "keyUp"):
-            self.command("Input.dispatchKeyEvent", type=kind, **key)
-
-    def pdf(self) -> bytes:
-        """The page as it is printed, backgrounds included, on paper of the size that its style asks for."""
-        answer = self.command("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
-        return base64.b64decode(answer["data"])
-
-    def screenshot(self, path: pathlib.Path, *, whole: bool = False) -> None:
-        """Writes the window, or the whole page, as PNG."""
-        answer = self.command("Page.captureScreenshot", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def command(self, method: str, **parameters: Any) -> dict:
         """The answer to a command of DevTools' protocol to the page."""

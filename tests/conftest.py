@@ -32,15 +32,6 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))
 
 
-# Where npm puts axe-core beside the Python that tests.
-_AXE = pathlib.Path(sys.prefix) / "share" / "axe-core"
-
-
-def _find_axe(name):
-    path = _AXE / "node_modules" / name / "axe.min.js"
-    return path if path.is_file() else None
-
-
 def _find_python_with(name):
     """The Python that has sentence-transformers: the benchmarks' peers', or this one."""
     from benchmarks.peers import environment_dir
@@ -51,7 +42,6 @@ def _find_python_with(name):
 
 # What a few tests need beside the lock: how it is found, and how it is installed.
 _OPTIONAL = {
-    "axe-core": (_find_axe, f"npm install --prefix {_AXE} axe-core@4.14.1"),
     "chromium": (shutil.which, "apt-get install chromium"),
     "curl": (shutil.which, "apt-get install curl"),
     "ray": (importlib.util.find_spec, "pip install 'bert-flow-tf[scale]'"),
@@ -96,23 +86,6 @@ def browser(require, tmp_path_factory):
     """A `Browser` that all tests of a process share."""
     with Browser(require("chromium"), tmp_path_factory.mktemp("browser")) as started:
         yield started
-
-
-@pytest.fixture(scope="session")
-def axe_faults(browser, require):
-    """Function of a page's address: what axe-core finds wrong, light and dark, on a phone and on a desktop."""
-    program = require("axe-core").read_text(encoding="utf-8")
-
-    def faults(url):
-        found = []
-        for width, dark in ((390, False), (390, True), (1280, False), (1280, True)):
-            browser.open(url, width=width, dark=dark)
-            browser.run(f"{program};0")
-            rows = "found.violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.html}`))"
-            found += [(width, dark, row) for row in browser.run(f"axe.run().then(found => {rows})")]
-        return found
-
-    return faults
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,6 @@ import pathlib
 import re
 import shlex
 import shutil
-import subprocess
-import sys
-import urllib.request
 
 import numpy as np
 import pytest
@@ -138,21 +135,6 @@ def test_own_sentences_are_calibrated_saved_and_projected(workplace):
     assert (workplace / "projection" / "projector_config.pbtxt").is_file()
     assert run_python("sides")["pieces"].shape[1] == 32
     assert BertFlow.from_pretrained("my_other_model").flow is not None
-
-
-def test_neighbours_are_served(workplace):
-    if not (workplace / "my_model").exists():
-        run_python("fit")
-    program, *arguments = shlex.split(re.sub(r"--port \d+", "--port 0", _SNIPPETS["explore"]))
-    assert program == "bert-flow"
-    command = [sys.executable, "-m", "bert_flow_tf.cli", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            address = process.stdout.readline().split()[1]
-            with urllib.request.urlopen(f"{address}?sentence=w1+w2") as answer:
-                assert "Rank after" in answer.read().decode()
-        finally:
-            process.terminate()
 
 
 def test_any_matrix_is_calibrated(workplace):

@@ -55,7 +55,6 @@ COMMANDS = {
         Command("convert", (), "--tf1_checkpoint", "folder"),
         Command("encode", DEMO, "--input", "file.npy"),
         Command("evaluate", (*DEMO, "--tasks", "stsb"), "--glue_dir", "file.json"),
-        Command("explore", ("--model", "."), "--input", None),
         Command("export", ("--version", "1"), "--model", "folder/1", out="folder"),
         Command("fit", DEMO, "--input", "folder"),
         Command("prepare", ("--data", "sts12"), "--senteval_dir", "folder/STS-12", out="folder"),
