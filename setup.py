@@ -62,7 +62,10 @@ setup(
         "safetensors",
         "huggingface-hub",
         "msgspec",
-        "urllib3>=2",
+        "filelock",
+        "fsspec",
+        "jinja2",
+        "pyarrow",
         "absl-py",
         "click",
         "tqdm",
@@ -76,15 +79,10 @@ setup(
     extras_require={
         "datasets": ["tensorflow-datasets"],
         "words": ["wordfreq"],
-        # What `bert-flow encode` needs for Parquet, and `bert_flow_tf.mteb_model` for MTEB.
-        "parquet": ["pyarrow"],
+        # For `bert_flow_tf.mteb_model`.
         "mteb": ["mteb>=2"],
-        # For `bert-flow explore`; TensorBoard, and so TensorFlow, brings it as well.
-        "explore": ["werkzeug>=3"],
-        # For addresses as input; a file system may need its own package beside it: s3fs, gcsfs, aiohttp.
-        "remote": ["fsspec"],
-        # For `encode --workers` and `launch --ray`; no other version was tried, and early ones ask nobody for a token.
-        "scale": ["ray[train]~=2.60.0", "pyarrow"],
+        # For `encode-folder --workers` and `launch`; no other version was tried.
+        "scale": ["ray[train]~=2.60.0"],
         # For `export --format onnx`; onnxruntime checks what was written.
         "onnx": ["tf2onnx>=1.17", "onnxruntime"],
         "gpu": ["tensorflow[and-cuda]~=2.20.0"],
