@@ -22,6 +22,7 @@ from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.files.reading import read_arrays
 from bert_flow_tf.files.remote import refuse_address
 from bert_flow_tf.model.card import model_card
+from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
 
@@ -85,7 +86,7 @@ def check_model_folder(path: str | os.PathLike) -> None:
 
 
 def save(
-    bert_flow: Any, path: str | os.PathLike, *, overwrite: bool = False, repo_id: str | None = None
+    bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False, repo_id: str | None = None
 ) -> pathlib.Path:
     """Path of the folder of an `api.BertFlow`, whole or not at all; nothing outside it is needed to load it.
 
@@ -117,7 +118,7 @@ def save(
     return path
 
 
-def _write_encoder(bert_flow: Any, folder: pathlib.Path) -> EncoderSource:
+def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> EncoderSource:
     """The encoder that it writes into the folder, from files that must be those of when it was loaded."""
     # TensorFlow takes seconds to load, and a command that only looks for a saved model does not need it.
     from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_record
@@ -145,7 +146,7 @@ def _write_encoder(bert_flow: Any, folder: pathlib.Path) -> EncoderSource:
     return written
 
 
-def _record(bert_flow: Any, source: EncoderSource) -> Model:
+def _record(bert_flow: EmbeddingModel, source: EncoderSource) -> Model:
     """The model's record with the encoder that was written, and its handle without the folders above it."""
     encoder = bert_flow.record.encoder
     # Only a folder's name, since where it lies is private.

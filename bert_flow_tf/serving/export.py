@@ -16,6 +16,7 @@ from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.exported import (
     CHECKED_SENTENCES,
@@ -39,7 +40,7 @@ BFLOAT16_MIN_COSINE = 0.99
 
 
 def export(
-    bert_flow: Any,
+    bert_flow: EmbeddingModel,
     out_dir: str | os.PathLike,
     *,
     version: int | None = None,
@@ -115,7 +116,7 @@ def export(
 
 
 def _reload_and_compare(
-    folder: pathlib.Path, path: pathlib.Path, bert_flow: Any, described: dict[str, Any]
+    folder: pathlib.Path, path: pathlib.Path, bert_flow: EmbeddingModel, described: dict[str, Any]
 ) -> tuple[tuple[float, float, float], Any]:
     """(largest difference from the live model, largest value, smallest cosine) and signatures of what was written."""
     live = live_embeddings(bert_flow, described)

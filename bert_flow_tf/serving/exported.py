@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.json_files import FORMAT_VERSION
+from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
 
@@ -54,7 +55,7 @@ class Exported:
 
 
 def description(
-    bert_flow: Any,
+    bert_flow: EmbeddingModel,
     *,
     normalize: bool = False,
     low_dim: int | None = None,
@@ -90,12 +91,12 @@ def description(
     }
 
 
-def checked_tokens(bert_flow: Any, described: dict[str, Any]) -> dict[str, tf.Tensor]:
+def checked_tokens(bert_flow: EmbeddingModel, described: dict[str, Any]) -> dict[str, tf.Tensor]:
     """The encoder's inputs of the `CHECKED_SENTENCES`."""
     return bert_flow.tokenizer(tf.constant(CHECKED_SENTENCES), described["max_seq_length"])
 
 
-def live_embeddings(bert_flow: Any, described: dict[str, Any]) -> np.ndarray:
+def live_embeddings(bert_flow: EmbeddingModel, described: dict[str, Any]) -> np.ndarray:
     """The live model's embeddings of the `CHECKED_SENTENCES`, as an export of this description should give them."""
     # A copy, as an export may be reduced to another dimension than the model.
     live = copy.copy(bert_flow)

@@ -14,6 +14,7 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.serving.exported import Exported, checked_tokens, compare, description, live_embeddings
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, FORMATS, ONNX_FILE
@@ -24,7 +25,7 @@ _OPSET = 18
 
 
 def export(
-    bert_flow: Any,
+    bert_flow: EmbeddingModel,
     out_dir: str | os.PathLike,
     *,
     normalize: bool = False,
@@ -70,7 +71,7 @@ def export(
     return Exported(path, *differences)
 
 
-def _convert(bert_flow: Any, described: dict[str, Any], path: pathlib.Path) -> None:
+def _convert(bert_flow: EmbeddingModel, described: dict[str, Any], path: pathlib.Path) -> None:
     import tf2onnx
 
     flow, encoder = bert_flow.flow, bert_flow.encoder

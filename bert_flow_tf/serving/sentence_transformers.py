@@ -22,6 +22,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.serving.exported import Exported, checked_tokens, compare, description, live_embeddings
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, FORMATS
 from glow.dense import DenseLayer, dense_layers, has_dense_layers
@@ -32,7 +33,7 @@ _Modules = list[tuple[str, dict[str, Any], dict[str, np.ndarray]]]
 
 
 def export(
-    bert_flow: Any,
+    bert_flow: EmbeddingModel,
     out_dir: str | os.PathLike,
     *,
     normalize: bool = False,
@@ -113,7 +114,7 @@ def _refusal(what: str) -> ArgumentError:
     )
 
 
-def _pooling_modules(bert_flow: Any, weights: dict[str, np.ndarray]) -> _Modules:
+def _pooling_modules(bert_flow: EmbeddingModel, weights: dict[str, np.ndarray]) -> _Modules:
     """Name, settings and tensors of each module from the layers' states to the embedding before the flow."""
     encoder, name = bert_flow.encoder, bert_flow.sentence_embedding_type
     pooling, layers, width = encoder.pooling, encoder.num_layers, encoder.hidden_size
@@ -137,7 +138,7 @@ def _pool(width: int, mode: str) -> tuple[str, dict[str, Any], dict[str, np.ndar
     return "Pooling", {"word_embedding_dimension": width, **settings}, {}
 
 
-def _flow_layers(bert_flow: Any, low_dim: int) -> list[DenseLayer]:
+def _flow_layers(bert_flow: EmbeddingModel, low_dim: int) -> list[DenseLayer]:
     """The layers from the embedding before the flow to that of dimension `low_dim`, see `model.reduce_dimension`."""
     flow, size = bert_flow.flow, bert_flow.encoder.embedding_size
     layers = []

@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
+from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
@@ -28,7 +29,7 @@ class ServedBertFlow(tf.Module):
     """
 
     def __init__(
-        self, bert_flow: Any, *, normalize: bool, low_dim: int, max_seq_length: int, bfloat16: bool = False
+        self, bert_flow: EmbeddingModel, *, normalize: bool, low_dim: int, max_seq_length: int, bfloat16: bool = False
     ) -> None:
         super().__init__(name="bert_flow")
         self.vocabulary = tf.saved_model.Asset(str(vocabulary_asset(bert_flow.source.preprocess_dir)))

@@ -1,0 +1,61 @@
+"""The protocol of an embedding model: what exports, saved models and cards read of `api.BertFlow`."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+# TensorFlow takes seconds to load, and a type needs none of it.
+if TYPE_CHECKING:
+    import numpy as np
+    import tensorflow as tf
+
+    from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
+    from bert_flow_tf.encoder.handles import EncoderSource
+    from bert_flow_tf.encoder.layer import SentenceEncoder
+    from bert_flow_tf.encoder.tokenizer import Tokenizer
+    from bert_flow_tf.runs.record import Model
+    from glow.flow import Glow
+
+
+class EmbeddingModel(Protocol):
+    """A tokenizer, an encoder and, if there is one, a flow: `api.BertFlow` without its ways to load and to learn.
+
+    Attributes:
+      record: pooling, length, and what encoder and flow learned on.
+      source: the encoder's files.
+      encoder: the encoder in float32.
+      pooled: the encoder that `embed_tokens` calls, in the model's `dtype`.
+      encoder_trained: True if the encoder has other weights than `source`.
+      flow: None if there is none.
+      low_dim: see `model.siamese.reduce_dimension`.
+      prompts: texts by name that `encode` puts before sentences.
+    """
+
+    record: "Model"
+    source: "EncoderSource"
+    encoder: "SentenceEncoder"
+    pooled: "SentenceEncoder | RoundedEncoder"
+    encoder_trained: bool
+    tokenizer: "Tokenizer"
+    flow: "Glow | None"
+    low_dim: int
+    embedding_size: int
+    sentence_embedding_type: str
+    prompts: dict[str, str]
+
+    @property
+    def max_seq_length(self) -> int:
+        """Word pieces that a sentence is cut to, [CLS] and [SEP] included."""
+        ...
+
+    @property
+    def similarity_fn_name(self) -> str:
+        """Name of the function that `similarity` computes, such as "cosine"."""
+        ...
+
+    def embed_tokens(self, tokens: dict[str, "tf.Tensor"]) -> "tf.Tensor":
+        """Embeddings [n, embedding_size] of a dict of int32 [n, t], as `Tokenizer.pack` gives it."""
+        ...
+
+    def encode(self, sentences: str | Iterable[str]) -> "np.ndarray | Any":
+        """Embeddings float32 [n, embedding_size] of sentences; see `api.BertFlow.encode` for its options."""
+        ...
