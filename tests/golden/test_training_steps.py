@@ -16,7 +16,11 @@ from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay
 from glow.tf1_checkpoint import assign_tf1_variables, tf1_variables
 
-RUNS = ("train_flow_unsupervised", "train_flow_semi_supervised", "train_nli_siamese", "train_sts_regression_l2")
+RUNS = (
+    *("train_flow_unsupervised", "train_flow_semi_supervised", "train_nli_siamese", "train_sts_regression_l2"),
+    *("train_flow_without_its_loss", "train_nli_with_flow", "train_low_dim_l2_flow", "train_schedule_to_its_end"),
+    "train_num_examples_without_flow",
+)
 
 
 def golden_run(golden_dir, name):
@@ -39,6 +43,7 @@ def build(settings, arrays, source):
         encoder,
         flow,
         num_labels=None if settings["is_regression"] else 3,
+        low_dim=flags.get("low_dim", -1),
         losses=LossSettings(flags["num_examples"], flags.get("l2_penalty", -1.0), flags["flow_loss"]),
     )
     if model.output_weights is not None:
@@ -140,7 +145,9 @@ def test_encoder_moves_only_where_a_label_counts(trained):
     if settings["flags"]["num_examples"] == 0:
         assert not moved
     else:
-        # The pooler has no gradient under an average, so it keeps its value, decay included.
+        # A variable without a gradient keeps its value: the pooler under an average, the last layer under
+        # an average of the one before it.
         idle = {name for name in before if name not in moved}
-        pooled = settings["flags"]["sentence_embedding_type"] == "cls"
-        assert idle == (set() if pooled else {"pooler_transform/kernel", "pooler_transform/bias"})
+        without = {"cls": (), "avg-last-last-2": ("pooler_transform/", "transformer/layer_2/")}
+        prefixes = without.get(settings["flags"]["sentence_embedding_type"], ("pooler_transform/",))
+        assert idle == {name for name in before if name.startswith(prefixes)}
