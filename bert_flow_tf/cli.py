@@ -26,7 +26,6 @@ _COMMANDS = {
     "convert": "Convert encoders and checkpoints.",
     "pretrain": "Let a BERT learn your text.",
     "export": "Write a SavedModel for TensorFlow Serving.",
-    "query": "Ask a server for embeddings or cosines.",
     "launch": "Train one run in several processes.",
 }
 

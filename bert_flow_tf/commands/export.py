@@ -1,6 +1,5 @@
 """`bert-flow export`: a run as a SavedModel for TensorFlow Serving, or as another format."""
 
-import pathlib
 from typing import Any
 
 import click
@@ -10,8 +9,7 @@ from bert_flow_tf.commands.outputs import own, own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import check_model_folder
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.formats import FORMATS, check_format
-from bert_flow_tf.serving.server_files import MODELS_FILE, check_destination
+from bert_flow_tf.serving.formats import FORMATS, check_format, version_folder
 
 
 @click.command()
@@ -46,7 +44,6 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     \b
     bert-flow export --model runs/stsb_flow --out exported/stsb --normalize
     bash run_scripts/serve.sh exported/stsb
-    bert-flow query --target http://localhost:8501 --model exported/stsb "A small boat crosses the lake."
     bert-flow export --model runs/stsb_flow --out exported/st --format sentence-transformers
 
     The SavedModel holds tokenizer, encoder and flow. Signatures: serving_default (sentences to embedding), similarity
@@ -57,8 +54,8 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     options["overwrite"] = overwrite
     kind = FORMATS[format].folder
     if kind is None:
-        own(pathlib.Path(out) / MODELS_FILE, f"--out={out}")
-        check_destination(out, version, overwrite, flag=f"--out={out}")
+        own(out, f"--out={out}")
+        version_folder(out, version, overwrite, flag=f"--out={out}")
         options |= {"version": version, "dtype": dtype}
     else:
         for flag, found in (("--version", version), ("--dtype", dtype if dtype != DTYPES[0] else None)):
@@ -82,5 +79,3 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     else:
         of_flow = exported.flow_bytes and f", of which the flow {exported.flow_bytes / 1e6:,.1f} MB"
         click.echo(f"{format} written: {out} ({exported.size / 1e6:,.1f} MB{of_flow or ''}; {checked})")
-    for path in exported.kept:
-        click.echo(f"kept, because it was edited: {path}")

@@ -12,7 +12,6 @@ from bert_flow_tf.encoder.arithmetic import multiplies_bfloat16
 from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
-from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.ownership import owned
 from bert_flow_tf.files.remote import refuse_address
@@ -26,13 +25,8 @@ from bert_flow_tf.serving.exported import (
     differences,
     live_embeddings,
 )
+from bert_flow_tf.serving.formats import version_folder
 from bert_flow_tf.serving.served_model import ServedBertFlow
-from bert_flow_tf.serving.server_files import (
-    MODELS_FILE,
-    check_destination,
-    edited_server_files,
-    write_server_files,
-)
 from bert_flow_tf.serving.warmup import write_warmup_requests
 
 # Measured on MiniLM and on random weights: 0.999. An encoder that loses more than ten times as much is not served.
@@ -54,8 +48,7 @@ def export(
 
     The SavedModel needs nothing beside it; its signatures are those of `served_model.ServedBertFlow`.
     `assets.extra/config.json` says what it was made of, and `assets.extra/tf_serving_warmup_requests` holds requests
-    that a server makes of it first; `sha256sum -c assets.extra/SHA256SUMS`, run in the version's folder, tells whether
-    it is whole. Beside the versions lie the files that `run_scripts/serve.sh` starts a server with.
+    that a server makes of it first.
     Loading it in Python needs `import tensorflow_text` before, which registers the tokenizer's operations.
 
     Args:
@@ -77,9 +70,8 @@ def export(
     """
     refuse_address(out_dir, str(out_dir))
     # As the command does: of two that export into one folder the second finds the first one's version.
-    with owned(pathlib.Path(out_dir) / MODELS_FILE, wait=True):
-        path = check_destination(out_dir, version, overwrite)
-        edited_server_files(path.parent, path.parent.name)
+    with owned(out_dir, wait=True):
+        path = version_folder(out_dir, version, overwrite)
         described = description(
             bert_flow, normalize=normalize, low_dim=low_dim, max_seq_length=max_seq_length, dtype=dtype
         )
@@ -107,12 +99,7 @@ def export(
             write_json(folder / "assets.extra" / "config.json", described)
             found, signatures = _reload_and_compare(folder, path, bert_flow, described)
             write_warmup_requests(folder, path.parent.name, signatures, described["max_seq_length"])
-            files = sorted(file for file in folder.rglob("*") if file.is_file())
-            sums = "".join(f"{file_digest(file)}  {file.relative_to(folder)}\n" for file in files)
-            (folder / "assets.extra" / "SHA256SUMS").write_text(sums, encoding="utf-8")
-            # Before the version has its name: where there is a version, there is all that a server needs.
-            kept = write_server_files(path.parent, path.parent.name)
-    return Exported(path, *found, kept=tuple(kept))
+    return Exported(path, *found)
 
 
 def _reload_and_compare(

@@ -37,7 +37,6 @@ class Exported:
       max_difference, max_value: largest absolute difference over the `CHECKED_SENTENCES`, and value of the live model;
         None where nothing could be loaded.
       min_cosine: smallest cosine of a sentence's embedding with the live model's; None likewise.
-      kept: the server's files that somebody has edited, which stay as they are.
       flow_bytes: size of the flow's files, where it has files of its own.
     """
 
@@ -45,7 +44,6 @@ class Exported:
     max_difference: float | None = None
     max_value: float | None = None
     min_cosine: float | None = None
-    kept: tuple[pathlib.Path, ...] = ()
     flow_bytes: int | None = None
 
     @property

@@ -2,15 +2,23 @@
 
 import dataclasses
 import importlib.util
+import os
+import pathlib
 import pkgutil
 from collections.abc import Callable
 from typing import Any
 
-from bert_flow_tf.errors import ArgumentError, nearest, pip_install
-from bert_flow_tf.files.outputs import FolderKind
+from bert_flow_tf.errors import ArgumentError, UserError, nearest, pip_install
+from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.model.saved_model import is_saved_model
 
 DESCRIPTION_FILE = "export.json"
 ONNX_FILE = "model.onnx"
+_VERSION = FolderKind(
+    what="an export",
+    marker="saved_model.pb",
+    names=("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"),
+)
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
@@ -72,3 +80,28 @@ def check_format(name: str) -> Format:
 def exporter(name: str) -> Callable[..., Any]:
     """The function that writes the format; raises as `check_format`."""
     return pkgutil.resolve_name(check_format(name).function)
+
+
+def version_folder(
+    out_dir: str | os.PathLike, version: int | None, overwrite: bool, flag: str | None = None
+) -> pathlib.Path:
+    """Path of a SavedModel's version in `out_dir`; without a version, the one after the highest there.
+
+    `flag` is the name of `out_dir` in errors, `--out=DIR`.
+
+    Raises:
+      UserError: `version` is not positive; it exists and `overwrite` is false; it is no export; `overwrite` without a
+        version; or the folder cannot be written to.
+    """
+    out_dir = pathlib.Path(out_dir).absolute()
+    if is_saved_model(out_dir):
+        raise UserError(f"{flag or out_dir}: holds a saved model, expected a folder of exports, or a new one")
+    if version is None:
+        if overwrite:
+            message = "overwrite: found no `version`, expected that of the one to replace"
+            raise ArgumentError(message, arguments=["version"])
+        found = [path.name for path in out_dir.iterdir()] if out_dir.is_dir() else []
+        version = 1 + max((int(name) for name in found if name.isascii() and name.isdigit()), default=0)
+    if version < 1:
+        raise ArgumentError(f"version: found {version}, expected a positive whole number")
+    return output_folder(out_dir / str(version), _VERSION, overwrite=overwrite, flag=flag and f"{flag}/{version}")

@@ -121,7 +121,7 @@ def sts_run(tiny_trio, built_once):
 
 @pytest.fixture(scope="session")
 def sts_version(sts_run, built_once):
-    """Folder of a version that `sts_run` was exported to, with its defaults; the server's files are beside it."""
+    """Folder of a version that `sts_run` was exported to, with its defaults."""
     from bert_flow_tf.api import BertFlow
 
     return built_once("sts_version", lambda folder: BertFlow.load(sts_run).export(folder / "sts")) / "sts" / "1"

@@ -60,7 +60,6 @@ COMMANDS = {
         Command("prepare", ("--data", "sts12"), "--senteval_dir", "folder/STS-12", out="folder"),
         Command("pretrain", (*DEMO, "--steps", "200"), "--text", "folder"),
         Command("project", DEMO, "--input", "folder"),
-        Command("query", ("--target", "http://localhost:1", "--model", "m"), "--input", "file.npy"),
         Command("report", (), "--runs", "folder"),
         Command("reproduce", DEMO, "--glue_dir", None, out="folder"),
         Command("similarity", DEMO, "--pairs", None),

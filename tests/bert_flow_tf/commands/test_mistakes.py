@@ -68,7 +68,6 @@ def test_names_are_checked_before_anything_loads(tmp_path):
         ("reproduce", "--bert_hub", "demp", *glue, "--out", "o"): "did you mean demo?",
         ("convert", "--huggingface", "folder", "--out", "o"): "folder/config.json: no such file",
         ("convert", "--tf1_checkpoint", "folder", "--out", "o"): "folder: found no checkpoint",
-        ("query", "--target", "localhost:85O0", "--model", "m", "A"): "--target: found 'localhost:85O0'",
         tuple(run_siamese(task_name="STS-BB")): "--task_name: unknown task 'STS-BB'",
         tuple(run_siamese(data_dir="nowhere")): "nowhere: no such folder",
         tuple(run_siamese(sentence_embedding_type="avgg")): "did you mean avg?",

@@ -1,31 +1,6 @@
-"""A stand-in for a model server, a client of it by each transport, and exports."""
+"""A model of a small run, and an export of it."""
 
 import pytest
-
-from tests.bert_flow_tf.serving.client_checks import TRANSPORTS, connect, served
-from tests.bert_flow_tf.serving.stand_in_server import StandIn
-
-
-@pytest.fixture(params=TRANSPORTS)
-def transport(request):
-    return request.param
-
-
-@pytest.fixture
-def stand_in():
-    return StandIn()
-
-
-@pytest.fixture
-def target(stand_in, transport):
-    with served(stand_in, transport) as target:
-        yield target
-
-
-@pytest.fixture
-def client(target):
-    with connect(target) as client:
-        yield client
 
 
 @pytest.fixture(scope="session")

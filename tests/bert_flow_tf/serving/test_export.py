@@ -7,7 +7,6 @@ import concurrent.futures
 import copy
 import json
 import shutil
-import subprocess
 
 import numpy as np
 import pytest
@@ -17,9 +16,9 @@ from bert_flow_tf.api import BertFlow
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.export import CHECKED_SENTENCES
+from bert_flow_tf.serving.formats import version_folder
 from glow.config import GlowConfig
 from glow.flow import Glow
-from tests.bert_flow_tf.serving.client_checks import message_of
 from tests.glow.bijector_checks import perturb
 
 
@@ -28,12 +27,21 @@ def embeddings_of(path, sentences):
     return served(sentences=tf.constant(sentences))["embedding"].numpy()
 
 
-def test_a_copy_can_be_checked_with_its_sums(sts_version):
-    command = ["sha256sum", "--check", "--strict", "assets.extra/SHA256SUMS"]
-    done = subprocess.run(command, cwd=sts_version, capture_output=True, text=True, check=False)
-    files = {str(path.relative_to(sts_version)) for path in sts_version.rglob("*") if path.is_file()}
-    assert done.returncode == 0, done.stderr
-    assert {line.removesuffix(": OK") for line in done.stdout.splitlines()} == files - {"assets.extra/SHA256SUMS"}
+def message_of(kind, call, *arguments, **options):
+    """The one line of the error, of just this kind, that the call raises."""
+    with pytest.raises(UserError) as raised:
+        call(*arguments, **options)
+    assert type(raised.value) is kind, raised.value
+    message = str(raised.value)
+    assert "\n" not in message
+    return message
+
+
+def test_next_version_is_one_above_the_highest(tmp_path):
+    assert version_folder(tmp_path / "new", None, overwrite=False) == tmp_path / "new" / "1"
+    for name in ("4", "10", "²", "latest"):
+        (tmp_path / name).mkdir()
+    assert version_folder(tmp_path, None, overwrite=False) == tmp_path / "11"
 
 
 def test_signatures_take_and_give_what_they_promise(sts_version):
@@ -57,7 +65,6 @@ def test_signatures_take_and_give_what_they_promise(sts_version):
 def test_version_stays_unless_overwritten_by_one_of_the_options(sts_model, tmp_path):
     (tmp_path / "4").mkdir()
     (tmp_path / "4" / "saved_model.pb").write_text("old")
-    (tmp_path / "batching_parameters.txt").write_text("mine\n")
     message = message_of(UserError, sts_model.export, tmp_path, version=4)
     assert message == f"{tmp_path / '4'}: exists, expected a new folder, or overwrite=True"
     assert (tmp_path / "4" / "saved_model.pb").read_text() == "old"
@@ -65,9 +72,6 @@ def test_version_stays_unless_overwritten_by_one_of_the_options(sts_model, tmp_p
     options = {"low_dim": 8, "max_seq_length": 4, "normalize": True}
     exported = sts_model.export(tmp_path, version=4, overwrite=True, **options)
     assert exported.path == tmp_path / "4"
-    assert exported.kept == (tmp_path / "batching_parameters.txt",)
-    assert (tmp_path / "batching_parameters.txt").read_text() == "mine\n"
-    assert f'name: "{tmp_path.name}"' in (tmp_path / "models.config").read_text()
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["4"]
     expected = sts_model.encode(["w1 w2", "", "W4,", "w5 w6"]).reshape(4, 8, -1).mean(axis=-1)
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
@@ -81,7 +85,7 @@ def test_two_exports_at_once_make_two_versions(sts_model, tmp_path):
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         made = list(threads.map(lambda _: sts_model.export(tmp_path).path, range(2)))
     assert sorted(made) == [tmp_path / "1", tmp_path / "2"]
-    assert all((path / "assets.extra" / "SHA256SUMS").is_file() for path in made)
+    assert all((path / "assets.extra" / "tf_serving_warmup_requests").is_file() for path in made)
 
 
 def test_bfloat16_halves_every_matrix_of_the_encoder(bfloat16_export):
@@ -239,7 +243,6 @@ def test_flow_of_a_kind_that_cannot_be_folded_is_served_as_it_is(sts_model, tmp_
 
 
 def test_overwrite_replaces_nothing_but_an_export(sts_model, tmp_path):
-    assert message_of(UserError, sts_model.export, tmp_path / "a model").startswith("model name: found 'a model'")
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "thesis.txt").write_text("mine")
     for line in ("holds no saved_model.pb", "holds thesis.txt beside an export"):
