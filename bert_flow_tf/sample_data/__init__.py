@@ -1,4 +1,4 @@
-"""Sample data in GLUE's column layout, made by `tools/sample_data` in the repository."""
+"""Sample data in GLUE's column layout; README.md beside this file says how it was made."""
 
 import pathlib
 
