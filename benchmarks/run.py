@@ -25,7 +25,6 @@ from benchmarks.timing import in_own_process
 from bert_flow_tf.encoder.cpu import usable_cpus
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status, quiet_libraries
 from bert_flow_tf.files.atomic import write_atomically
-from bert_flow_tf.files.ownership import make_directory
 from bert_flow_tf.sample_data import sample_glue_dir
 
 # Name -> what it asks, and whether it needs the peers' environment. The module has the benchmark's name.
@@ -137,7 +136,7 @@ def _measure_all(names: list[str], options: Options, out_dir: pathlib.Path | Non
         for name in names:
             if (out_dir / f"{name}.json").exists() and not overwrite:
                 raise UserError(f"{out_dir / name}.json: exists, expected a new file, or --overwrite")
-        make_directory(out_dir)
+        pathlib.Path(out_dir).mkdir(parents=True, exist_ok=True)
     if _is_sample(options.glue_dir):
         print(
             "note: the sample's sentences only show that everything works; --glue_dir names a folder of GLUE's data",

@@ -28,7 +28,7 @@ from bert_flow_tf.evaluation.change import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, embeddings_of, similarities
 from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.hugging_face import check_upload, upload_folder
-from bert_flow_tf.files.ownership import owned, unchanged
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, encoder_record, restore
@@ -221,9 +221,8 @@ class BertFlow:
         if not saved_model.is_saved_model(path):
             saved_model.check_model_folder(path)
             return cls.load(path, dtype=dtype)
-        with unchanged(path / saved_model.CONFIG_FILE):
-            model, source, config = saved_model.load(path)
-            loaded = cls(model, source, record=config.model, dtype=dtype)
+        model, source, config = saved_model.load(path)
+        loaded = cls(model, source, record=config.model, dtype=dtype)
         loaded.prompts, loaded.similarity_fn_name = dict(config.prompts), config.similarity_fn_name
         return loaded
 
@@ -240,13 +239,6 @@ class BertFlow:
         _check_dtype(dtype)
         if saved_model.is_saved_model(run):
             return cls.from_pretrained(run, dtype=dtype)
-        folder = pathlib.Path(run) if os.path.isdir(run) else pathlib.Path(run).parent
-        # A run's removal begins with this file.
-        with unchanged(folder / TRAIN_RESULTS_FILE):
-            return cls._of_run(run, dtype)
-
-    @classmethod
-    def _of_run(cls, run: str | os.PathLike, dtype: str) -> "BertFlow":
         checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
             raise UserError(
@@ -515,7 +507,7 @@ class BertFlow:
             batch_size=batch_size,
         )
         engine = in_this_process(self, out, settings)
-        with owned(out):
+        with locked(out):
             job = Job(given, out, settings, overwrite=overwrite)
             return job.run(engine, self.fingerprint, self.embedding_size, show_progress_bar=show_progress_bar)
 

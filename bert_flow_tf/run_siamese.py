@@ -26,9 +26,9 @@ from bert_flow_tf.data.tasks import get_task, task_folder  # noqa: E402
 from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES  # noqa: E402
 from bert_flow_tf.encoder.handles import check_handle  # noqa: E402
 from bert_flow_tf.encoder.pooling import check_name  # noqa: E402
+from bert_flow_tf.files.atomic import output_file  # noqa: E402
 from bert_flow_tf.files.checkpoints import checkpoint_prefix  # noqa: E402
 from bert_flow_tf.files.json_files import write_json  # noqa: E402
-from bert_flow_tf.files.outputs import output_file  # noqa: E402
 from bert_flow_tf.runs.cluster import Cluster  # noqa: E402
 from bert_flow_tf.runs.folder import EVALUATION_FILE, owned_run  # noqa: E402
 from bert_flow_tf.runs.record import made_by  # noqa: E402

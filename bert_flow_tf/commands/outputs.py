@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.outputs import FolderKind, check_writable, output_file, output_folder
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.atomic import FolderKind, check_writable, output_file, output_folder
+from bert_flow_tf.files.locks import locked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,19 +30,19 @@ def own(path: str | os.PathLike, flag: str) -> None:
     """
     check_writable(path, flag)
     try:
-        click.get_current_context().with_resource(owned(path))
+        click.get_current_context().with_resource(locked(path))
     except UserError as error:
         raise UserError(f"{flag}: {error}") from error
 
 
 def own_file(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
-    """The path of a file that this command owns and may write; see `own` and `files.outputs.output_file`."""
+    """The path of a file that this command owns and may write; see `own` and `files.atomic.output_file`."""
     own(path, f"--out={path}")
     return output_file(path, overwrite=overwrite, flag=f"--out={path}")
 
 
 def own_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> pathlib.Path:
-    """The path of a folder that this command owns and may write; see `own` and `files.outputs.output_folder`."""
+    """The path of a folder that this command owns and may write; see `own` and `files.atomic.output_folder`."""
     own(path, f"--out={path}")
     return output_folder(path, kind, overwrite=overwrite, flag=f"--out={path}")
 

@@ -12,7 +12,7 @@ from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.vocabulary import read_vocabulary
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.outputs import output_folder
+from bert_flow_tf.files.atomic import output_folder
 from bert_flow_tf.runs.pretraining import LONGEST_SENTENCE, PretrainingSettings
 from bert_flow_tf.runs.settings import DeviceSettings
 from bert_flow_tf.training.pretrained import remove_needless_checkpoints

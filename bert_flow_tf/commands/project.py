@@ -9,8 +9,7 @@ import numpy as np
 from bert_flow_tf.commands.options import ModelOptions, SentenceInput, input_options, model_options
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_folder
-from bert_flow_tf.files.outputs import FolderKind
+from bert_flow_tf.files.atomic import FolderKind, new_folder
 
 _CONFIG_FILE = "projector_config.pbtxt"
 _METADATA_FILE = "sentences.tsv"

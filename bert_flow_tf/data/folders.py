@@ -14,10 +14,9 @@ import msgspec
 from bert_flow_tf.data import datasets, tasks
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.atomic import FolderKind, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.outputs import FolderKind, output_folder
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 
 # Names what the folder was made of, and marks it as one that may be replaced.
 MARKER_FILE = "prepared.json"
@@ -61,7 +60,7 @@ def keep_full_text(
     """
     path = folder / FULL_TEXT_FILE
     # Also where there is nothing to write: what a killed process left beside it goes.
-    with owned(folder):
+    with locked(folder):
         if path.is_file() and path.read_bytes() == _file_bytes(_full_text_rows(subsets)):
             return
         if folder.exists():

@@ -22,7 +22,7 @@ from bert_flow_tf.encoder.fused_bert import FusedBert
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, to_json, write_json
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.user_cache import cache_root
 
 # Sentences and their length of the batch that is measured: products of 256 rows run at nearly full rate.
@@ -121,7 +121,7 @@ def _kept_seconds(variables: dict[str, tf.Variable]) -> LayerSeconds:
         return read().seconds
     measured = None
     try:
-        with owned(path, wait=True):
+        with locked(path, wait=True):
             if path.exists():
                 try:
                     return read().seconds

@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import io
-import math
 import os
 import pathlib
 import weakref
@@ -16,10 +15,10 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.stream import distinct, embed, row_keys
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_file, require_space
+from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.embedding_files import write_array
-from bert_flow_tf.files.ownership import owned, sweep
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.reading import array_in, read_file
 
 _CACHE_VERSION = 4
@@ -66,15 +65,12 @@ def cached_embeddings(
         if embeddings is not None:
             return embeddings[rows]
         # Before the work, which would be lost in a folder that may not be written to.
-        with owned(path, wait=True):
+        with locked(path, wait=True):
             embeddings = _read(path, shape)
             if embeddings is None:
                 with new_file(path) as part:
-                    require_space(path.parent, 4 * math.prod(shape), "embeddings")
                     embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
                     _write(part, embeddings)
-    else:
-        sweep(path.parent)
     _LAST_USED[encoder] = made_by, path, sentences
     return embeddings[rows]
 

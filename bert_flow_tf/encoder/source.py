@@ -37,7 +37,7 @@ from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpo
 from bert_flow_tf.files.digest import file_digest, update_with_arrays
 from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.user_cache import cache_root, say_download
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
@@ -219,7 +219,7 @@ def _downloaded(handle: str, cache: pathlib.Path) -> pathlib.Path:
     is_own = "://" in handle and tfhub_cache_dir() == str(cache)
     if is_own and (not place.exists() or (left() and os.access(cache, os.W_OK))):
         # Nobody else writes to this cache: what is left is a killed process's, and TensorFlow Hub would wait for it.
-        with owned(place, wait=True):
+        with locked(place, wait=True):
             for path in left():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             # Where its lock cannot be written, TensorFlow Hub tries again for ever.

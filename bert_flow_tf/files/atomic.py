@@ -1,159 +1,188 @@
-"""Files and folders that are written whole or not at all, by one process at a time."""
+"""Write files and folders whole or not at all, and check beforehand that they may be written."""
 
 import contextlib
+import dataclasses
 import errno
+import fnmatch
 import os
 import pathlib
-import shutil
-import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Collection, Iterator
 
 from bert_flow_tf.errors import FULL, UserError
-from bert_flow_tf.files.outputs import FolderKind, output_folder
-from bert_flow_tf.files.ownership import OLD, Owned, identity, owned, part_of, resolved
+from bert_flow_tf.files.locks import is_temporary, locked, output_path, remove, replaced, temporary
+from bert_flow_tf.files.remote import refuse_address
 
-# What TensorFlow says instead of the number.
+# What TensorFlow's errors say instead of a number.
 _FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
+@dataclasses.dataclass(frozen=True)
+class FolderKind:
+    """A kind of folder that is written and replaced as a whole, and how one is recognised.
+
+    Attributes:
+      what: with its article, for errors: "a saved model".
+      marker: name of a file that every such folder holds, and of which `is_marker` is true.
+      names: shell patterns of everything that such a folder may hold; anything else would be lost with it.
+    """
+
+    what: str
+    marker: str
+    names: Collection[str]
+    is_marker: Callable[[pathlib.Path], bool] = pathlib.Path.is_file
+
+
 def write_atomically(path: str | os.PathLike, text: str) -> None:
-    """Writes a text file, whole or not at all; see `new_file`."""
+    """Write a text file in UTF-8, whole or not at all; see `new_file`."""
     with new_file(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib.Path]:
-    """Gives an empty file to write, which gets the name `path` when the block ends well and is removed when not.
+    """Give an empty file to write, which gets the name `path` when the block succeeds and is removed otherwise.
 
-    The file of that name is replaced if it is the one that was there when this process began to own the place. Once it
-    has its name, the contents survive a loss of power. Folders above it are made.
+    A file or link of that name is replaced. Folders above it are made.
 
     Args:
       path: the file.
-      wait: whether to wait until another process that is writing it ends.
+      wait: True to wait for another process that is writing it.
 
     Raises:
-      UserError: the place cannot be written to, or another process is writing there, and nothing of the block has run;
-        the disk is full; or another process made a file of that name meanwhile, and the result has another name.
+      UserError: as `locked`, before the block; or the disk is full.
     """
-    path = resolved(path)
-    with owned(path, wait=wait) as place, refusing_full_disk(path):
-        part = part_of(path)
-        part.touch()
+    path = output_path(path)
+    with locked(path, wait=wait), full_disk_as_error(path):
+        part = temporary(path)
         try:
+            part.touch()
             yield part
             sync(part)
-            _name(part, path, place)
+            part.replace(path)
         finally:
-            part.unlink(missing_ok=True)
+            remove(part)
 
 
 @contextlib.contextmanager
 def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Gives an empty folder to fill, which gets the name `path` when the block ends well and is removed when not.
+    """Give an empty folder to fill, which gets the name `path` when the block succeeds and is removed otherwise.
 
-    The folder of that name is replaced if it is the one that was there when this process began to own the place. Once
-    it has its name, its files have the modes of new ones, and the contents survive a loss of power. If the block fails,
-    folders above it that were made for it are removed again.
+    A folder or link of that name is replaced. Folders above it are made, and removed again if the block fails.
 
     Raises:
       UserError: as `new_file`.
     """
-    path = resolved(path)
-    with owned(path) as place, refusing_full_disk(path):
-        workspace = part_of(path)
-        folder = workspace / "new"
-        folder.mkdir(parents=True)
+    path = output_path(path)
+    with locked(path), full_disk_as_error(path):
+        part, old = temporary(path), replaced(path)
         try:
-            yield folder
-            # TensorFlow copies an asset with its mode.
-            mode = folder.stat().st_mode & 0o666
-            for above, _, names in os.walk(folder):
-                for name in names:
-                    pathlib.Path(above, name).chmod(mode)
-                for name in (*names, ""):
-                    sync(pathlib.Path(above, name))
-            if place.found is not None and identity(path) == place.found:
-                path.rename(workspace / OLD)
-                place.found = None
-            _name(folder, path, place)
+            part.mkdir()
+            yield part
+            for file in part.rglob("*"):
+                sync(file)
+            if os.path.lexists(path):
+                path.rename(old)
+            part.rename(path)
         finally:
-            # If anything, an interruption too, came between the two renames, the old folder gets its name back.
-            if os.path.lexists(workspace / OLD) and not os.path.lexists(path):
-                (workspace / OLD).rename(path)
-            shutil.rmtree(workspace)
+            if os.path.lexists(old) and not os.path.lexists(path):
+                old.rename(path)
+            remove(part)
+            remove(old)
 
 
 @contextlib.contextmanager
 def new_output(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> Iterator[pathlib.Path]:
-    """Gives a `new_folder` that replaces what `output_folder` allows; between the two nobody else can write there.
+    """Give a `new_folder` that replaces what `output_folder` allows, under one lock.
 
     Raises:
       UserError: as both.
     """
-    with owned(path), new_folder(output_folder(path, kind, overwrite=overwrite)) as folder:
+    with locked(path), new_folder(output_folder(path, kind, overwrite=overwrite)) as folder:
         yield folder
 
 
-def copy_folder(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Copies a folder into a new one with the modes of new files: what is read-only there can be replaced here."""
-    target.mkdir()
-    for path in source.iterdir():
-        if path.is_dir():
-            copy_folder(path, target / path.name)
-        else:
-            shutil.copyfile(path, target / path.name)
-
-
 @contextlib.contextmanager
-def refusing_full_disk(path: pathlib.Path) -> Iterator[None]:
-    """Turns what Python and libraries raise where there is no space left for `path` into a `UserError`."""
+def full_disk_as_error(path: pathlib.Path) -> Iterator[None]:
+    """Turn what Python and libraries raise on a full disk into a `UserError` that names `path`."""
     try:
         yield
-    except _writing_errors() as error:
-        is_full = getattr(error, "errno", None) in FULL or any(text in str(error) for text in _FULL_TEXTS)
-        if not is_full:
-            raise
-        # Which may be a temporary file elsewhere. Of a copy, the first name is that of what is read.
-        full = pathlib.Path(getattr(error, "filename2", None) or getattr(error, "filename", None) or path)
-        above = next(folder for folder in full.parents if folder.exists())
-        free = shutil.disk_usage(above).free
-        raise UserError(f"{path}: no space left, found {free:,} bytes free in {above}, expected room for it") from error
-
-
-def require_space(folder: str | os.PathLike, needed: int, what: str) -> None:
-    """Raises `UserError` unless this many bytes are free in the folder, before the work whose result takes them."""
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise UserError(f"{folder}: found {free:,} bytes free, expected {needed:,} for {what}")
-
-
-def _writing_errors() -> tuple[type[Exception], ...]:
-    """What failed writing raises, TensorFlow's own included where that is loaded."""
-    tensorflow = sys.modules.get("tensorflow")
-    return (OSError, tensorflow.errors.OpError) if tensorflow else (OSError,)
+    except Exception as error:
+        if getattr(error, "errno", None) in FULL or any(text in str(error) for text in _FULL_TEXTS):
+            raise UserError(f"{path}: no space left on the disk, or a quota is reached") from error
+        raise
 
 
 def sync(path: pathlib.Path) -> None:
-    """Makes a file's contents, or the names in a folder, survive a loss of power."""
+    """Make the contents of a file or folder survive a power failure; network disks tell here that they are full."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems refuse it for folders.
+        # Some network file systems cannot do it for folders.
         if error.errno != errno.EINVAL:
             raise
     finally:
         os.close(descriptor)
 
 
-def _name(new: pathlib.Path, path: pathlib.Path, place: Owned) -> None:
-    """Renames what is new to `path`; where that is something else than was found, to a name beside it."""
-    if identity(path) != place.found:
-        kept = next(name for i in range(1, 10**6) if not (name := path.with_name(f"{path.name}.{i}")).exists())
-        new.rename(kept)
-        raise UserError(f"{path}: another process changed it meanwhile, left as it is; the result is in {kept}")
-    new.replace(path)
-    sync(path.parent)
-    place.found = identity(path)
+def output_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = None) -> pathlib.Path:
+    """The path of a file that may be written; `flag` is what a command calls it, `--out=FILE`, for errors.
+
+    Raises:
+      UserError: a file is there that may not be replaced, or a folder; or the path cannot be written.
+    """
+    path = pathlib.Path(path)
+    if path.is_dir():
+        raise UserError(f"{flag or path}: found a folder, expected a file's name")
+    if path.exists() and not path.is_file():
+        raise UserError(f"{flag or path}: found a device or a pipe, expected a file's name")
+    if os.path.lexists(path) and not overwrite:
+        raise UserError(f"{flag or path}: exists, expected a new file, or {_overwrite(flag)}")
+    check_writable(path, flag)
+    return path
+
+
+def output_folder(
+    path: str | os.PathLike, kind: FolderKind, *, overwrite: bool, flag: str | None = None
+) -> pathlib.Path:
+    """The path of a folder of this kind that may be written; `flag` is what a command calls it, `--out=DIR`.
+
+    What is there must be of the same kind, or empty, to be replaced.
+
+    Raises:
+      UserError: something is there that may not be replaced, or the path cannot be written.
+    """
+    path = pathlib.Path(path)
+    name = flag or path
+    if os.path.lexists(path):
+        if not path.is_dir():
+            raise UserError(f"{name}: found a file, expected a folder's name")
+        if not overwrite:
+            raise UserError(f"{name}: exists, expected a new folder, or {_overwrite(flag)}")
+        entries = sorted(entry.name for entry in path.iterdir() if not is_temporary(entry.name))
+        if entries and not (kind.marker in entries and kind.is_marker(path / kind.marker)):
+            raise UserError(f"{name}: holds no {kind.marker} of {kind.what}, expected {kind.what} to replace")
+        for entry in entries:
+            if not any(fnmatch.fnmatchcase(entry, pattern) for pattern in kind.names):
+                raise UserError(f"{name}: holds {entry} beside {kind.what}, expected nothing else to replace")
+    check_writable(path, flag)
+    return path
+
+
+def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
+    """Raise `UserError`, beginning with the flag or path, unless the nearest folder above the path is writable."""
+    refuse_address(path, flag or str(path))
+    parents = pathlib.Path(path).absolute().parents
+    folder = next((parent for parent in parents if parent.exists()), pathlib.Path("/"))
+    # Permissions say nothing of a disk that is full or mounted read-only.
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(
+            f"{flag or path}: {folder} cannot be written to ({error.strerror}), expected one that can"
+        ) from error
+
+
+def _overwrite(flag: str | None) -> str:
+    return "--overwrite" if flag else "overwrite=True"

@@ -11,7 +11,7 @@ import numpy as np
 from absl import logging
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import refusing_full_disk, require_space, sync, write_atomically
+from bert_flow_tf.files.atomic import full_disk_as_error, sync, write_atomically
 from bert_flow_tf.files.reading import blocks_of, open_file, read_text
 
 # TensorFlow takes seconds to load: not for a mistake in a prefix.
@@ -177,7 +177,7 @@ def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
     """
     folder = pathlib.Path(manager.directory)
     try:
-        with refusing_full_disk(folder / f"checkpoint {number}"):
+        with full_disk_as_error(folder / f"checkpoint {number}"):
             # It would count how often the run was interrupted: a resumed run's checkpoint has the same bytes.
             manager.checkpoint.save_counter.assign(0)
             prefix = manager.save(checkpoint_number=number)
@@ -186,9 +186,3 @@ def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
     finally:
         for left in folder.glob(f"*-{number}_temp"):
             shutil.rmtree(left)
-
-
-def check_space(manager: "tf.train.CheckpointManager", kept: int) -> None:
-    """Raises `UserError` unless there is space for all checkpoints that are there at once, one more than `kept`."""
-    size = sum(path.stat().st_size for path in checkpoint_files(manager.latest_checkpoint).values())
-    require_space(manager.directory, size * (kept + 1 - len(manager.checkpoints)), "checkpoints")

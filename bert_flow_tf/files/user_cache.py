@@ -8,8 +8,8 @@ from collections.abc import Callable
 import platformdirs
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.outputs import check_writable
-from bert_flow_tf.files.ownership import owned, sweep
+from bert_flow_tf.files.atomic import check_writable
+from bert_flow_tf.files.locks import locked
 
 
 def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
@@ -32,17 +32,12 @@ def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Pa
       UserError: the cache cannot be written to, or as `build`.
     """
 
-    def is_built() -> bool:
-        return (folder / marker).is_file()
-
-    if is_built():
-        sweep(folder.parent)
-    else:
+    if not (folder / marker).is_file():
         try:
             check_writable(folder)
         except UserError as error:
             raise UserError(f"{error}; set BERT_FLOW_CACHE to another folder") from error
-        with owned(folder, wait=True):
-            if not is_built():
+        with locked(folder, wait=True):
+            if not (folder / marker).is_file():
                 build(folder)
     return folder

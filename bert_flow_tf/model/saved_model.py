@@ -6,6 +6,7 @@ each of the flow's variables by its path; `bert_flow.json`, the configuration; a
 
 import os
 import pathlib
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,11 +15,10 @@ import numpy as np
 from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, SOURCE_FILE, is_hugging_face
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import copy_folder, new_output
+from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.files.reading import read_arrays
 from bert_flow_tf.files.remote import refuse_address
 from bert_flow_tf.model.card import model_card
@@ -131,7 +131,7 @@ def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> EncoderSo
         write_with_weights(folder, source, values, {"kind": "exported"})
         return resolve_encoder(bert_hub=str(folder))
     try:
-        copy_folder(source.encoder_dir, folder / "encoder")
+        shutil.copytree(source.encoder_dir, folder / "encoder", copy_function=shutil.copyfile)
         copy_beside_encoder(source, folder)
     except OSError as error:
         raise UserError(f"{source.bert_hub}: its files cannot be copied ({error}), expected the encoder") from error

@@ -25,11 +25,10 @@ from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.encoder.vocabulary import has_capitals, read_vocabulary
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import new_output
+from bert_flow_tf.files.atomic import new_output, output_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.outputs import output_folder
 from bert_flow_tf.model.build import (
     TF1_OUTPUT_WEIGHTS,
     absolute_flags,

@@ -33,10 +33,9 @@ from typing import NamedTuple
 from bert_flow_tf.data.wordnet import WORDNET
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD
-from bert_flow_tf.files.atomic import new_output
+from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.paper.figures import paper_tables
 from bert_flow_tf.recipe.environment import read_environment
 from bert_flow_tf.recipe.run import exit_status_of, run

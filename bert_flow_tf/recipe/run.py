@@ -43,7 +43,7 @@ from bert_flow_tf.errors import UserError, exit_status, plain_interrupts
 from bert_flow_tf.evaluation.predicted import Scores, read_predictions, score_predictions
 from bert_flow_tf.evaluation.protocols import agreement
 from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.recipe.environment import read_environment
 from bert_flow_tf.recipe.stages import Stage, Target, stages_of
 from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, Stamps
@@ -92,7 +92,7 @@ def run(
       StageFailed: a stage's command failed.
     """
     stamps = Stamps(output_dir / "recipe")
-    with owned(stamps.folder), Worker(verbose=verbose) as worker:
+    with locked(stamps.folder), Worker(verbose=verbose) as worker:
         if overwrite:
             # All of them first: should this run be interrupted, the next one still knows which results are old.
             for stage in stages:
@@ -123,7 +123,7 @@ def _run_stage(
         flags.append(f"--init_checkpoint={latest_checkpoint(stage.begins_with)}")
     if stage.makes is not None and stage.makes.exists():
         # Its process may have outlived the recipe that started it.
-        with owned(stage.makes):
+        with locked(stage.makes):
             if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
                 _remove(stage.makes)
             elif state == RUNNING and _is_finished(stage):

@@ -4,10 +4,9 @@ import base64
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 
-from bert_flow_tf.files.atomic import new_folder
+from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import to_json
 from bert_flow_tf.files.markup import markdown_text
-from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.report.plots import own_plots
 from bert_flow_tf.report.sections import Section, lead, sections
 from bert_flow_tf.results.records import REPORT, RESULTS_FILE, is_of_kind

@@ -28,7 +28,7 @@ from typing import Any
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.ownership import is_lock, make_directory, owned, resolved
+from bert_flow_tf.files.locks import is_temporary, locked
 from bert_flow_tf.files.reading import read_file, read_text
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
@@ -56,8 +56,8 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
     """
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
-    run_dir = resolved(run_dir)
-    with owned(place_of(run_dir)):
+    run_dir = run_dir.resolve()
+    with locked(place_of(run_dir)):
         if is_run(run_dir):
             for left in [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -69,7 +69,7 @@ def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
 
 def place_of(run_dir: pathlib.Path) -> pathlib.Path:
     """The place whose lock is a run's."""
-    run_dir = resolved(run_dir)
+    run_dir = run_dir.resolve()
     # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
     is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
     return run_dir / run_dir.name if is_inside else run_dir
@@ -83,7 +83,7 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
     """
     if path.exists() and not overwrite and read_file(path, "results") != text.encode():
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
-    make_directory(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     if record is not None:
         # An interrupted command leaves no result without its record, nor one beside the record of another.
         if overwrite:
@@ -138,7 +138,7 @@ def open_run(
         )
     for path in left:
         path.unlink()
-    make_directory(run_dir)
+    run_dir.mkdir(parents=True, exist_ok=True)
     write_json(run_dir / CONFIG_FILE, config)
     return False
 
@@ -155,7 +155,7 @@ def remove_run(run_dir: pathlib.Path) -> None:
 
 
 def _contents(run_dir: pathlib.Path) -> list[pathlib.Path]:
-    return [path for path in run_dir.iterdir() if not is_lock(path)] if run_dir.exists() else []
+    return [path for path in run_dir.iterdir() if not is_temporary(path.name)] if run_dir.exists() else []
 
 
 def latest_checkpoint(run_dir: pathlib.Path) -> str:

@@ -17,12 +17,11 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import new_file
+from bert_flow_tf.files.atomic import FolderKind, new_file, output_folder
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.outputs import FolderKind, output_folder
-from bert_flow_tf.files.ownership import owned, resolved
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.scale.shards import Input, Shard, read_shard
 
 # Readers of Parquet folders pass over names that begin so.
@@ -193,12 +192,12 @@ class Job:
         self.made = 0
         self._digests = {shard.name: shard.digest for shard in given.shards}
         # A second call would take its own parts for input.
-        above = resolved(out)
+        above = self.out.resolve()
         for folder in {os.path.dirname(shard.path) for shard in given.shards}:
-            if (found := resolved(folder)) == above or above in found.parents:
+            if (found := pathlib.Path(folder).resolve()) == above or above in found.parents:
                 raise ArgumentError(f"input: found files in {out}, which gets the embeddings, expected them elsewhere")
         # Owned, so that what a killed job left is no longer there.
-        with owned(self.out):
+        with locked(self.out):
             if self.out.exists():
                 output_folder(self.out, PARTS_FOLDER, overwrite=True)
             path = self.out / MANIFEST
@@ -252,7 +251,7 @@ class Job:
             parts=trusted,
         )
         with (
-            owned(self.out),
+            locked(self.out),
             _Record(self.out / MANIFEST, manifest) as record,
             tqdm(total=rows, desc="encode", unit="sentence", disable=hidden) as progress,
         ):

@@ -6,7 +6,6 @@ import importlib.util
 import logging
 import math
 import os
-import pathlib
 import secrets
 import shutil
 import tempfile
@@ -15,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
-from bert_flow_tf.files.ownership import make_directory, sweep
 from bert_flow_tf.scale.bulk import Embedder, Outcome, Part, Settings, ShardError, Task, embed_if_missing
 from bert_flow_tf.scale.local_workers import thread_variables
 from bert_flow_tf.scale.shards import Shard
@@ -189,15 +187,13 @@ def on_ray(
 
         try:
             # The workers' place, also of what they leave when they are killed.
-            make_directory(folder)
+            os.makedirs(folder, exist_ok=True)
             actor = ray.remote(num_cpus=threads, max_restarts=0)(_Worker)
             arguments = load, os.fspath(folder), settings, threads, os.getcwd()
             yield RayEngine(lambda: actor.remote(*arguments), workers, patience)
         finally:
             # Ends the workers, which else would still write.
             ray.shutdown()
-            if os.path.isdir(folder):
-                sweep(pathlib.Path(folder))
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.remote import refuse_address
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.serving import DTYPES
@@ -70,7 +70,7 @@ def export(
     """
     refuse_address(out_dir, str(out_dir))
     # As the command does: of two that export into one folder the second finds the first one's version.
-    with owned(out_dir, wait=True):
+    with locked(out_dir, wait=True):
         path = version_folder(out_dir, version, overwrite)
         described = description(
             bert_flow, normalize=normalize, low_dim=low_dim, max_seq_length=max_seq_length, dtype=dtype

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest, pip_install
-from bert_flow_tf.files.outputs import FolderKind, output_folder
+from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 
 DESCRIPTION_FILE = "export.json"

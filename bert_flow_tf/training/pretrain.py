@@ -30,11 +30,10 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import new_folder
-from bert_flow_tf.files.checkpoints import check_space, save_checkpoint, whole_checkpoint
+from bert_flow_tf.files.atomic import new_folder, output_folder
+from bert_flow_tf.files.checkpoints import save_checkpoint, whole_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.files.outputs import output_folder
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.sentence_files import parts
 from bert_flow_tf.model.build import absolute_flags, encoder_record
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
@@ -105,7 +104,7 @@ def pretrain(
     """
     settings.check()
     run_dir = run_folder(out_dir)
-    with owned(out_dir), owned_run(run_dir):
+    with locked(out_dir), owned_run(run_dir):
         # Of a command that was killed after it had written the folder.
         remove_needless_checkpoints(out_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
@@ -249,7 +248,6 @@ class _Run:
         settings, model, total = self.settings, self.model, self.settings.steps
         if int(self.step) == 0 and not self.manager.latest_checkpoint:
             save_checkpoint(self.manager, 0)
-        check_space(self.manager, _KEPT_CHECKPOINTS)
         used: list[Any] = []
         clock = None
         if settings.minutes is not None:

@@ -18,7 +18,7 @@ from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.checkpoints import check_space, save_checkpoint, whole_checkpoint
+from bert_flow_tf.files.checkpoints import save_checkpoint, whole_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
@@ -133,7 +133,6 @@ def train(
                     raise ArgumentError(f"flow_ddi: {error}") from error
             if not last_checkpoint:
                 save_checkpoint(manager, 0)
-        check_space(manager, KEEP_CHECKPOINT_MAX)
         return int(step)
 
     begins_at = workers.of_chief(begun_at)

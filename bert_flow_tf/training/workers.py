@@ -16,7 +16,6 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # the public API does not ask for the health of a peer
 
 from bert_flow_tf.errors import LostWorkerError, UserError
-from bert_flow_tf.files.ownership import part_of
 from bert_flow_tf.runs.cluster import Cluster
 from bert_flow_tf.runs.folder import place_of
 
@@ -196,8 +195,7 @@ class Workers:
     def _check_shared(self, run_dir: pathlib.Path) -> None:
         """Raises `UserError` in all workers unless each sees a file that the chief makes beside its run's folder."""
         assert self.cluster is not None
-        # By the name of a part, so that one that is left goes with the others.
-        file = part_of(place_of(run_dir), token=f"{int(self.gather(secrets.randbits(32))[0]):08x}")
+        file = place_of(run_dir).with_name(f".{run_dir.name}.{int(self.gather(secrets.randbits(32))[0]):08x}.tmp")
         self.of_chief(file.touch)
         ends = time.monotonic() + _SEEN_WITHIN
         while not (sees := file.exists()) and time.monotonic() < ends:

@@ -16,7 +16,7 @@ from absl import flags
 from bert_flow_tf import run_siamese
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.commands.evaluate import read_all, scores_of
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.results.rows import score_rows
 from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
@@ -240,7 +240,7 @@ def test_an_interrupted_run_passes_over_a_damaged_checkpoint(flow_flags, flow_ru
     (run_dir / TRAIN_RESULTS_FILE).unlink()
     damage(run_dir / "model.ckpt-120")
     # What a kill leaves, of this program and of TensorFlow.
-    (run_dir / ".config.json.01234567.bert_flow_part").touch()
+    (run_dir / ".config.json.tmp").touch()
     (run_dir / "model.ckpt-150_temp").mkdir()
     (run_dir / "model.ckpt-150.data-00000-of-00001").touch()
     status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, exp_name="damaged", save_checkpoints_steps=50))
@@ -251,7 +251,7 @@ def test_an_interrupted_run_passes_over_a_damaged_checkpoint(flow_flags, flow_ru
 
 
 def test_two_of_one_run_at_once_are_refused_by_name(flow_flags, flow_run):
-    with owned(flow_run):
+    with locked(flow_run):
         process = small_runs.start(small_runs.as_flags(flow_flags, exp_name=flow_run.name))
         status, stderr = small_runs.finish(process)
     assert_refused(status, stderr, f"{flow_run}: process {os.getpid()} on ", "is using it")

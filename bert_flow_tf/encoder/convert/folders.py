@@ -6,9 +6,9 @@ from collections.abc import Callable
 import msgspec
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.outputs import FolderKind
 from bert_flow_tf.files.reading import read_file
 from bert_flow_tf.files.user_cache import cached_folder
 from bert_flow_tf.runs.record import Training

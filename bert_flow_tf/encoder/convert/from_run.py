@@ -18,7 +18,7 @@ from bert_flow_tf.encoder.convert.weights import check_arrays
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import copy_folder, new_output
+from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.runs.record import CONFIG_FILE, RunConfig, read_config
 
@@ -112,7 +112,7 @@ def write_with_weights(
 
 def copy_beside_encoder(source: EncoderSource, folder: pathlib.Path) -> None:
     """Copies what does not depend on the weights into an encoder folder: vocabulary and configuration."""
-    copy_folder(source.preprocess_dir, folder / "preprocess")
+    shutil.copytree(source.preprocess_dir, folder / "preprocess", copy_function=shutil.copyfile)
     shutil.copyfile(vocabulary_asset(source.preprocess_dir), folder / VOCAB_FILE)
     config = source.encoder_dir.parent / BERT_CONFIG_FILE
     if config.is_file():

@@ -2,15 +2,24 @@
 
 import concurrent.futures
 import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files import atomic
-from bert_flow_tf.files.atomic import new_file, new_folder, new_output, write_atomically
-from bert_flow_tf.files.outputs import FolderKind, output_folder
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.atomic import (
+    FolderKind,
+    new_file,
+    new_folder,
+    new_output,
+    output_file,
+    output_folder,
+    write_atomically,
+)
+from bert_flow_tf.files.locks import locked
 from tests.refusals import user_error
 
 
@@ -46,40 +55,23 @@ def test_a_block_that_fails_leaves_everything_as_it_was(tmp_path, parent):
 
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with user_error("file: cannot be made"), new_folder(tmp_path / "file" / "folder"):
+    with user_error("file: cannot be written"), new_folder(tmp_path / "file" / "folder"):
         pass
 
 
-@pytest.mark.parametrize("was_there", [False, True])
-def test_what_somebody_else_makes_meanwhile_stays_and_the_result_has_another_name(tmp_path, was_there):
-    if was_there:
-        (tmp_path / "1").mkdir()
-        (tmp_path / "a.json").write_text("old")
-    with (
-        user_error(f"{tmp_path}/1: another process", f"{tmp_path}/1.1"),
-        new_folder(tmp_path / "1") as folder,
-    ):
-        (folder / "model").write_text("ours")
-        if was_there:
-            (tmp_path / "1").rename(tmp_path / "moved away")
-        (tmp_path / "1").mkdir()
-        (tmp_path / "1" / "model").write_text("theirs")
-    with (
-        user_error(f"{tmp_path}/a.json: another process", "a.json.1"),
-        new_file(tmp_path / "a.json") as part,
-    ):
-        part.write_text("ours")
-        (tmp_path / "other").write_text("theirs")
-        (tmp_path / "other").rename(tmp_path / "a.json")
-    for name, text in (("1", "theirs"), ("1.1", "ours")):
-        assert (tmp_path / name / "model").read_text() == text
-    assert (tmp_path / "a.json").read_text() == "theirs" and (tmp_path / "a.json.1").read_text() == "ours"
-    assert not list(tmp_path.glob(".*"))
+@pytest.mark.parametrize("new", [new_file, new_folder])
+def test_link_is_replaced_and_its_target_stays(tmp_path, new):
+    (tmp_path / "target").mkdir()
+    (tmp_path / "link").symlink_to("target")
+    with new(tmp_path / "link"):
+        pass
+    assert not (tmp_path / "link").is_symlink() and (tmp_path / "target").is_dir()
+    assert {path.name for path in tmp_path.iterdir()} == {"link", "target"}
 
 
 def test_nobody_can_write_between_the_check_of_an_output_and_its_folder(tmp_path, monkeypatch):
     def somebody_else():
-        with user_error("is using it"), owned(tmp_path / "out"):
+        with user_error("is using it"), locked(tmp_path / "out"):
             pass
 
     def check(*arguments, **options):
@@ -124,5 +116,62 @@ def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path):
     lines = done.stdout.splitlines()
     assert len(lines) == 4, done.stderr
     for line in lines:
-        assert line.startswith(f"{path}: no space left, found ") and f" bytes free in {tmp_path}" in line
+        assert line.startswith(f"{path}: no space left")
     assert list(tmp_path.iterdir()) == []
+
+
+MODEL = FolderKind("a model", "model.json", ("model.json", "*.npz"), lambda path: path.read_text() == "ours")
+
+
+def model_folder(path, **options):
+    return output_folder(path, MODEL, **options)
+
+
+def refusal(function, *arguments, **keywords):
+    with pytest.raises(UserError) as error:
+        function(*arguments, **keywords)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("output", [output_file, model_folder])
+def test_a_new_place_is_given_back_and_nothing_is_made(output, tmp_path):
+    path = tmp_path / "new" / "below"
+    assert output(os.fspath(path), overwrite=False) == path
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_exists_is_kept_without_overwrite_and_the_line_says_how_to_ask_for_it(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    for output, path in ((output_file, tmp_path / "file"), (model_folder, tmp_path / "folder")):
+        assert refusal(output, path, overwrite=False).startswith(f"{path}: exists, expected a new ")
+        assert refusal(output, path, overwrite=False).endswith(", or overwrite=True")
+        assert refusal(output, path, overwrite=False, flag="--out=x").endswith(", or --overwrite")
+        assert refusal(output, path, overwrite=False, flag="--out=x").startswith("--out=x: exists")
+        assert output(path, overwrite=True) == path
+
+
+def test_a_folder_is_no_file_and_a_file_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "found a folder, expected a file" in refusal(output_file, tmp_path, overwrite=True)
+    assert "found a file, expected a folder" in refusal(model_folder, tmp_path / "file", overwrite=True)
+
+
+def test_a_folder_of_another_kind_or_that_holds_anything_else_is_never_replaced(tmp_path):
+    (tmp_path / "a.npz").write_text("")
+    assert "holds no model.json of a model" in refusal(model_folder, tmp_path, overwrite=True)
+    (tmp_path / "model.json").write_text("theirs")
+    assert "holds no model.json of a model" in refusal(model_folder, tmp_path, overwrite=True)
+    (tmp_path / "model.json").write_text("ours")
+    assert model_folder(tmp_path, overwrite=True) == tmp_path
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "holds notes.txt beside a model" in refusal(model_folder, tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize("output", [output_file, model_folder])
+def test_a_place_that_cannot_be_written_to_is_refused(output, tmp_path):
+    # Nobody, not even root, can make a file there.
+    assert "/proc cannot be written to (" in refusal(output, pathlib.Path("/proc/none/a"), overwrite=False)
+    (tmp_path / "file").write_text("")
+    line = refusal(output, tmp_path / "file" / "a", overwrite=False, flag="--out=a")
+    assert line.startswith(f"--out=a: {tmp_path / 'file'} cannot be written to (Not a directory)")

@@ -13,7 +13,7 @@ import pytest
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.package_index import downloaded
 from tests.file_server import served
 from tests.refusals import user_error
@@ -101,7 +101,7 @@ def test_an_index_out_of_reach_is_one_line(tmp_path):
 
 def test_a_full_disk_is_one_line(wheel, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with user_error("no space left, found "), contextlib.ExitStack() as stack:
+    with user_error("no space left"), contextlib.ExitStack() as stack:
         path = stack.enter_context(downloaded("tiny==0.1", file_digest(wheel), tmp_path / "place", **_WANTED))
         stack.callback(resource.setrlimit, resource.RLIMIT_FSIZE, limits)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
@@ -112,15 +112,15 @@ def test_a_full_disk_is_one_line(wheel, tmp_path):
 def test_what_a_killed_process_left_is_removed_with_the_next_ones(wheel, tmp_path):
     killed = """
 import os, signal, sys
-from bert_flow_tf.files.ownership import owned
+from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.package_index import downloaded
-with owned(sys.argv[2]), downloaded("tiny==0.1", sys.argv[1], sys.argv[2], size=1, what="", instead=""):
+with locked(sys.argv[2]), downloaded("tiny==0.1", sys.argv[1], sys.argv[2], size=1, what="", instead=""):
     os.kill(os.getpid(), signal.SIGKILL)
 """.replace("sys.argv[2]", "pathlib.Path(sys.argv[2])").replace("import os,", "import os, pathlib,")
     place = tmp_path / "place"
     command = [sys.executable, "-c", killed, file_digest(wheel), place]
     done = subprocess.run(command, env=os.environ, check=False)
     assert done.returncode == -signal.SIGKILL and len(list(tmp_path.rglob(wheel.name))) == 2
-    with owned(place):
+    with locked(place), downloaded("tiny==0.1", file_digest(wheel), place, **_WANTED):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]

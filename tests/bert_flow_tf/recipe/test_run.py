@@ -154,8 +154,8 @@ def test_a_stage_that_the_worker_of_a_killed_recipe_is_still_in_is_refused(workp
     run_dir = workplace.root / "exp" / flow
     run_dir.mkdir()
     source = (
-        "import pathlib, sys; from bert_flow_tf.files.ownership import owned\n"
-        f"with owned(pathlib.Path({str(run_dir)!r})): print(flush=True); sys.stdin.read()"
+        "import pathlib, sys; from bert_flow_tf.files.locks import locked\n"
+        f"with locked(pathlib.Path({str(run_dir)!r})): print(flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", source]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:

@@ -76,7 +76,7 @@ def test_overwrite_through_a_link_and_where_nothing_can_be_renamed(tmp_path, mon
     with owned_run(tmp_path / "run"):
         assert open_run(tmp_path / "run", run_config(flags={}), overwrite=True) is False
         names = {path.name for path in (tmp_path / "there").iterdir()}
-        assert names == {"config.json", ".there.bert_flow_lock"}
+        assert names == {"config.json", ".there.lock"}
     assert (tmp_path / "run").is_symlink()
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path / "new")
