@@ -21,7 +21,7 @@ import msgspec  # noqa: E402
 import numpy as np  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
-from bert_flow_tf.commands.evaluate import read_all, scores_of, scores_table  # noqa: E402
+from bert_flow_tf.commands.evaluate import evaluation_table, read_all, scores_of  # noqa: E402
 from bert_flow_tf.data.tasks import get_task, task_folder  # noqa: E402
 from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES  # noqa: E402
 from bert_flow_tf.encoder.handles import check_handle  # noqa: E402
@@ -179,7 +179,7 @@ def _write_senteval(output_dir: pathlib.Path, scorer: "Scorer", tasks: "Sequence
     assert scorer.record is not None, "a scorer without a record evaluates alone"
     model = BertFlow(scorer.model, scorer.model.encoder.source, record=scorer.record)
     results = msgspec.structs.replace(scores_of(model, tasks, folds=FOLDS), made_by=made_by("run_siamese"))
-    print(scores_table(results.tasks, results.without_flow or {}).to_text())
+    print(evaluation_table(results).to_text())
     write_json(output_dir / EVALUATION_FILE, results)
 
 

@@ -1,45 +1,31 @@
 """`bert-flow analyze`: why an encoder's space is as it is, and what the flow makes of it."""
 
+import dataclasses
 import pathlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
+import numpy as np
 
-from bert_flow_tf.commands.options import (
-    Decorator,
-    ModelOptions,
-    model_options,
-    require_gold,
-    task_option,
-    with_options,
-)
-from bert_flow_tf.commands.outputs import made_result, pooled_embeddings, results_folder
+from bert_flow_tf.commands.options import ModelOptions, check_one_of, model_options, task_option, with_options
+from bert_flow_tf.commands.outputs import made_result, own_folder, pooled_embeddings
+from bert_flow_tf.data.sts_sets import read_scored_split
+from bert_flow_tf.data.tasks import SPLITS, folder_below, read_split
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import FolderKind
+from bert_flow_tf.results.records import RESULTS_FILE, Isotropy, Lexical, Words, is_of_kind
+from bert_flow_tf.scale.parts import Parts
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
 
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.data.tasks import Task
-    from bert_flow_tf.results.records import Isotropy, Lexical, Words
-    from glow.flow import Glow
 
-_SPLITS = ("train", "dev", "test")
 _OUT_OPTIONS = [
     click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots."),
     click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there."),
 ]
-
-
-def _data_options(help_of_task: str, splits: Sequence[str], *, required: bool = True) -> list[Decorator]:
-    return [
-        task_option(help_of_task),
-        click.option("--glue_dir", required=required, metavar="DIR", help="Folder that holds the tasks' folders."),
-        click.option("--split", type=click.Choice(splits), default="dev"),
-    ]
 
 
 @click.group()
@@ -49,26 +35,26 @@ def analyze() -> None:
 
 @analyze.command()
 @model_options()
-@with_options([*_data_options("A task with gold scores.", _SPLITS), *_OUT_OPTIONS])
+@task_option("A task with gold scores.")
+@click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
+@click.option("--split", type=click.Choice(SPLITS), default="dev")
+@with_options(_OUT_OPTIONS)
 def lexical(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: str, overwrite: bool) -> None:
     """Does similarity follow the words alone? Edit distance against gold, BERT and flow: Table 6, Figure 2.
 
     \b
     bert-flow analyze lexical --model runs/stsb_flow --glue_dir glue_data --out lexical
     """
-    from bert_flow_tf.data.sts_sets import read_scored_split
-    from bert_flow_tf.evaluation import plots
-    from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances, lexical_correlations
-    from bert_flow_tf.results.records import Lexical
-
-    folder = results_folder(out, analysis="lexical", overwrite=overwrite)
-    require_gold(task, [split])
+    folder = _folder(out, "lexical", overwrite)
     pairs = read_scored_split(task, glue_dir, split, task.name)
     loaded = model.load()
+    from bert_flow_tf.evaluation import plots
+    from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances, lexical_correlations
+
     u = pooled_embeddings(loaded, pairs.sentences_a + pairs.sentences_b)
     similarities = {GOLD: pairs.gold, BERT: _similarities(loaded, u, f"{task.name}, {split}, without flow")}
     if loaded.flow is not None:
-        z, _ = _through_flow(loaded.flow, u)
+        z, _ = _through_flow(loaded, u)
         similarities[FLOW] = _similarities(loaded, z, f"{task.name}, {split}, with flow")
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
     correlations = lexical_correlations(distances, similarities)
@@ -79,8 +65,7 @@ def lexical(model: ModelOptions, task: "Task", glue_dir: str, split: str, out: s
         {name: row["edit distance"] for name, row in correlations["rows"].items()},
         title=f"{_name(model, loaded)}, {loaded.sentence_embedding_type} on {place}",
     )
-    measured = {"model": loaded.record, "task": task.name, "split": split, **correlations}
-    result = made_result(Lexical, "analyze lexical", **measured)
+    result = made_result(Lexical, "analyze lexical", model=loaded.record, task=task.name, split=split, **correlations)
     _finish(folder, result, f"Spearman x100 on {place}: {result.pairs:,} pairs", figure, "lexical")
 
 
@@ -93,22 +78,17 @@ def words(model: ModelOptions, out: str, overwrite: bool) -> None:
     \b
     bert-flow analyze words --bert_hub demo --out words
     """
-    import numpy as np
-
-    from bert_flow_tf.evaluation import plots
-    from bert_flow_tf.evaluation import words as word_frequency
-    from bert_flow_tf.results.records import Words
-
-    folder = results_folder(out, analysis="words", overwrite=overwrite)
-    frequencies = word_frequency.english_frequencies()
+    folder = _folder(out, "words", overwrite)
+    loaded = dataclasses.replace(model, max_seq_length=3 if model.bert_hub else None).load()
     from bert_flow_tf.encoder.tokenizer import vocabulary_asset
     from bert_flow_tf.encoder.vocabulary import read_vocabulary
+    from bert_flow_tf.evaluation import plots
+    from bert_flow_tf.evaluation import words as word_frequency
 
-    loaded = model.load()
     vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))
     # An encoder may have more rows than its vocabulary has pieces.
     embeddings = _word_embeddings(loaded)[: len(vocabulary)]
-    ranks = word_frequency.frequency_ranks(vocabulary, frequencies)
+    ranks = word_frequency.frequency_ranks(vocabulary, word_frequency.english_frequencies())
     bins = word_frequency.rank_statistics(embeddings, ranks)
     shown = np.flatnonzero((ranks > 0) & (ranks < word_frequency.RANK_BINS[-1][1]))
     figure = plots.word_frequency_figure(
@@ -131,7 +111,9 @@ def words(model: ModelOptions, out: str, overwrite: bool) -> None:
 
 @analyze.command()
 @model_options()
-@with_options(_data_options("Whose sentences to embed.", (*_SPLITS, "all"), required=False))
+@task_option("Task of the sentences, with --glue_dir.")
+@click.option("--glue_dir", metavar="DIR", help="Folder that holds the tasks' folders.")
+@click.option("--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Of the task.")
 @click.option("--embeddings", metavar="DIR", help="In place of --glue_dir: what `encode --bert_hub … --out DIR` wrote.")
 @with_options(_OUT_OPTIONS)
 def isotropy(
@@ -150,44 +132,34 @@ def isotropy(
 
     --embeddings measures parts of a folder in a random order, until these have 65,536 rows.
     """
-    import numpy as np
-
-    from bert_flow_tf.data import tasks
-    from bert_flow_tf.evaluation import plots
-    from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropic_reference
-    from bert_flow_tf.evaluation.isotropy import isotropy as measure
-    from bert_flow_tf.results.records import Isotropy
-    from bert_flow_tf.scale.parts import Parts
-
-    folder = results_folder(out, analysis="isotropy", overwrite=overwrite)
-    if (glue_dir is None) == (embeddings is None):
-        found = "none" if glue_dir is None else "--embeddings, too"
-        raise UserError(f"--glue_dir: found {found}, expected the folder of a task's folder, or --embeddings=DIR")
-    for option in ("task", "split") if embeddings else ():
-        if click.get_current_context().get_parameter_source(option) != ParameterSource.DEFAULT:
-            raise UserError(f"--{option}: found no --glue_dir, expected it, the only option that it applies to")
-    if embeddings is None:
-        data_dir = tasks.folder_below(str(glue_dir), task)
-        pairs = [tasks.read_split(task, data_dir, one) for one in (_SPLITS if split == "all" else (split,))]
+    check_one_of({"glue_dir": glue_dir, "embeddings": embeddings})
+    folder = _folder(out, "isotropy", overwrite)
+    if glue_dir:
+        data_dir = folder_below(glue_dir, task)
+        pairs = [read_split(task, data_dir, one) for one in (SPLITS if split == "all" else (split,))]
         loaded = model.load()
         u = pooled_embeddings(loaded, [s for part in pairs for s in part.sentences_a + part.sentences_b], distinct=True)
         name, place = task.name, f"sentences of {task.directory}, {split}"
         headline = f"{len(u):,} different {place}"
     else:
-        Parts(embeddings)
+        name, split = "embeddings", str(embeddings)
+        Parts(split)
         loaded = model.load()
-        parts = loaded.parts(embeddings)
+        parts = loaded.parts(split)
         u = next(parts.blocks(np.random.default_rng(0)))
-        name, split = "embeddings", embeddings
-        place = f"rows of {pathlib.Path(embeddings).resolve().name}"
+        place = f"rows of {pathlib.Path(split).resolve().name}"
         headline = f"{len(u):,} of {parts.rows:,} {place}"
+    from bert_flow_tf.evaluation import plots
+    from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropic_reference
+    from bert_flow_tf.evaluation.isotropy import isotropy as measure
+
     measures = {"without flow": measure(u)}
     constant = measures["without flow"].constant_channels
     # Constant channels have no density; the flow's bits are over all of them.
     over = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
     bits = {f"diagonal Gaussian{over}": gaussian_bits_per_dim(u)}
     if loaded.flow is not None:
-        z, flow_bits = _through_flow(loaded.flow, u)
+        z, flow_bits = _through_flow(loaded, u)
         measures["with flow"] = measure(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))
     reference = isotropic_reference(*u.shape)
@@ -207,16 +179,22 @@ def isotropy(
     _finish(folder, result, f"{headline}; {u.shape[1]} channels", figure, "spectrum")
 
 
+def _folder(out: str, analysis: str, overwrite: bool) -> pathlib.Path:
+    """Lock the folder `--out`, which may replace that of an earlier analysis of this kind; make nothing."""
+    files = (RESULTS_FILE, "*.png", "*.svg")
+    kind = FolderKind(f"an `analyze {analysis}` folder", RESULTS_FILE, files, lambda path: is_of_kind(path, analysis))
+    return own_folder(out, kind, overwrite=overwrite)
+
+
 def _finish(
-    folder: pathlib.Path, result: "Lexical | Words | Isotropy", headline: str, figure: "Figure", plot: str
+    folder: pathlib.Path, result: Lexical | Words | Isotropy, headline: str, figure: "Figure", plot: str
 ) -> None:
-    """Prints the result below its headline, and makes the folder, whole or not at all: the result and its plot."""
+    """Print the result below its headline; make the folder of result and plot, whole or not at all."""
     from bert_flow_tf.evaluation.plots import write_figure
     from bert_flow_tf.files.atomic import new_folder
     from bert_flow_tf.files.json_files import write_json
     from bert_flow_tf.report.tables import MEASURED_TABLES
     from bert_flow_tf.results.collect import analysis
-    from bert_flow_tf.results.records import RESULTS_FILE
 
     click.echo(headline)
     click.echo(MEASURED_TABLES[str(result.__struct_config__.tag)](analysis(result)).to_text())
@@ -226,43 +204,37 @@ def _finish(
     click.echo(f"written: {folder}/{RESULTS_FILE} and plots beside it")
 
 
-def _through_flow(flow: "Glow", u: "np.ndarray") -> tuple["np.ndarray", "np.ndarray"]:
-    """Latents [n, D] of the embeddings and their bits per dimension [n]."""
-    import numpy as np
-
-    parts = [flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]
+def _through_flow(loaded: "BertFlow", u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return latents [n, D] of the embeddings and their bits per dimension [n]."""
+    assert loaded.flow is not None, "called for models with a flow"
+    parts = [loaded.flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]
     z, bits = zip(*parts, strict=True)
     return np.concatenate(z), np.concatenate(bits)
 
 
-def _similarities(loaded: "BertFlow", embeddings: "np.ndarray", place: str) -> "np.ndarray":
-    """Cosines [n] of the pairs whose first sentences are the first half of the embeddings [2n, D]."""
-    import numpy as np
-
+def _similarities(loaded: "BertFlow", embeddings: np.ndarray, place: str) -> np.ndarray:
+    """Return the cosines [n] of the first half of the embeddings [2n, D] with the second."""
     from bert_flow_tf.evaluation.protocols import check_spread, cosines
     from bert_flow_tf.model.siamese import reduce_dimension
 
-    n = len(embeddings) // 2
-    reduced = np.asarray(reduce_dimension(embeddings, loaded.low_dim))
-    similarities = cosines(reduced[:n], reduced[n:], place)
+    similarities = cosines(*np.split(np.asarray(reduce_dimension(embeddings, loaded.low_dim)), 2), place)
     check_spread(similarities, place)
     return similarities
 
 
-def _word_embeddings(model: "BertFlow") -> "np.ndarray":
-    """The encoder's word embeddings [V, D]."""
-    found = {
-        name: v for name, v in model.encoder.variables_by_name.items() if name.endswith("word_embeddings/embeddings")
-    }
+def _word_embeddings(model: "BertFlow") -> np.ndarray:
+    """Return the encoder's word embeddings [V, D]."""
+    variables = model.encoder.variables_by_name
+    found = [v for name, v in variables.items() if name.endswith("word_embeddings/embeddings")]
     if len(found) != 1:
         raise UserError(
             f"{model.source.bert_hub}: found {len(found)} variables word_embeddings/embeddings, expected one"
         )
-    return next(iter(found.values())).numpy()
+    return found[0].numpy()
 
 
 def _name(model: ModelOptions, loaded: "BertFlow") -> str:
-    """A run or an encoder by its folder's name alone: a title has no room for a path."""
+    """Return a run's or encoder's name without the folders above it, for a title."""
     if model.run_dir is not None:
         return model.run_dir.absolute().name
     return (model.model or loaded.source.bert_hub).rstrip("/").rpartition("/")[2]

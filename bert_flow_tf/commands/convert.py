@@ -5,14 +5,11 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import WholeNumber, check_checkpoint
+from bert_flow_tf.commands.options import LENGTH, WHOLE, check_one_of
 from bert_flow_tf.commands.outputs import own_folder
-from bert_flow_tf.encoder.convert.families import read_hugging_face_config
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
-from bert_flow_tf.encoder.convert.sentence_transformers import sentence_transformer
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
-from bert_flow_tf.model.saved_model import is_saved_model
 from glow.config import DEFAULT_CONFIG
 
 
@@ -20,7 +17,12 @@ from glow.config import DEFAULT_CONFIG
 @click.option(
     "--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 checkpoint with bert_config.json and vocab.txt beside it."
 )
-@click.option("--huggingface", metavar="DIR", help="Folder with config.json, vocab.txt and model.safetensors.")
+@click.option(
+    "--huggingface",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="DIR",
+    help="Folder with config.json, vocab.txt and model.safetensors.",
+)
 @click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese that trained its encoder; with --to_tf1, any.")
 @click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original's training, with a flow.")
 @click.option("--to_tf1", is_flag=True, help="With --run: write a checkpoint under TF1's names for the original.")
@@ -30,8 +32,8 @@ from glow.config import DEFAULT_CONFIG
 )
 @click.option("--sentence_embedding_type", metavar="NAME", help="Pooling of the run that wrote --tf1_flow: avg, cls, …")
 @click.option("--flow_model_config", metavar="NAME|FILE", help=f"Flow of that run.  [default: {DEFAULT_CONFIG}]")
-@click.option("--max_seq_length", type=WholeNumber(3), metavar="N", help="Word pieces of that run.  [default: 64]")
-@click.option("--low_dim", type=WholeNumber(), metavar="N", help="--low_dim of that run.  [default: -1, none]")
+@click.option("--max_seq_length", type=LENGTH, metavar="N", help="Word pieces of that run.  [default: 64]")
+@click.option("--low_dim", type=WHOLE, metavar="N", help="--low_dim of that run.  [default: -1, none]")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder of --tf1_flow, where the checkpoint holds none.")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
 @click.option("--bert_config_file", metavar="FILE", help="The BERT's, where it is not beside --tf1_flow.")
@@ -57,53 +59,40 @@ def convert(
         --bert_config_file bert_config.json --vocab_file vocab.txt --out runs/my_flow
     bert-flow convert --run runs/my_flow --to_tf1 --out for_tf1
     """
-    sources = {"--tf1_checkpoint": tf1_checkpoint, "--huggingface": huggingface, "--run": run, "--tf1_flow": tf1_flow}
-    given = [flag for flag, value in sources.items() if value]
-    if len(given) != 1:
-        raise UserError(f"bert-flow convert: found {len(given)} sources, expected one of {', '.join(sources)}")
-    if to_tf1 and not run:
-        raise UserError(f"--to_tf1: found {given[0]}, expected --run")
+    check_one_of({"tf1_checkpoint": tf1_checkpoint, "huggingface": huggingface, "run": run, "tf1_flow": tf1_flow})
     of_the_flow = {flag: value for flag, value in of_the_flow.items() if value is not None}
     if of_the_flow and not tf1_flow:
-        raise UserError(f"--{next(iter(of_the_flow))}: found {given[0]}, expected --tf1_flow")
+        raise UserError(f"--{next(iter(of_the_flow))}: missing --tf1_flow, the only source that it applies to")
     if tf1_flow and "sentence_embedding_type" not in of_the_flow:
         raise UserError("--sentence_embedding_type: missing, expected that of the run which wrote --tf1_flow")
-    if run and cased is not None:
-        raise UserError("--cased/--uncased: expected neither with --run, whose encoder knows its vocabulary")
-    check_checkpoint(given[0], sources[given[0]] or "", "the checkpoint or folder to convert")
-    if run and is_saved_model(run):
-        raise UserError(f"--run={run}: found a saved model, which has no checkpoint, expected a run of run_siamese")
-    kind = CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER
-    own_folder(out, kind, overwrite=overwrite)
-    if huggingface:
-        folder = pathlib.Path(huggingface)
-        read_hugging_face_config(folder / sentence_transformer(folder).transformer / "config.json")
-    else:
-        checkpoint_prefix(sources[given[0]] or "")
-    do_lower_case = None if cased is None else not cased
-    # TensorFlow takes seconds to load: not for --help, nor for a mistake in the flags.
-    made = f"encoder folder written: {out}"
+    if to_tf1 and not run:
+        raise UserError("--to_tf1: missing --run, the only source that it applies to")
+    if checkpoint := tf1_checkpoint or run or tf1_flow:
+        checkpoint_prefix(checkpoint)
+    own_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)
+    made: pathlib.Path
+    what, do_lower_case = "encoder folder", None if cased is None else not cased
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run
 
-        made = f"run written: {out}"
-        convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **of_the_flow)
+        what = "run"
+        made = convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **of_the_flow)
     elif run and to_tf1:
         from bert_flow_tf.model.tf1_run import write_tf1_run
 
-        made = f"TF1 checkpoint written: {write_tf1_run(run, out, overwrite=overwrite)}"
-    elif tf1_checkpoint:
-        from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
-
-        convert_tf1(tf1_checkpoint, out, do_lower_case=do_lower_case, overwrite=overwrite)
-    elif huggingface:
-        from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
-
-        convert_hugging_face(huggingface, out, do_lower_case=do_lower_case, overwrite=overwrite)
+        what, made = "TF1 checkpoint", write_tf1_run(run, out, overwrite=overwrite)
     elif run:
         from bert_flow_tf.encoder.convert.from_run import convert_run, run_checkpoint
         from bert_flow_tf.encoder.source import recorded_encoder
 
         prefix, config = run_checkpoint(run)
-        convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
-    click.echo(made)
+        made = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
+    elif huggingface:
+        from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
+
+        made = convert_hugging_face(huggingface, out, do_lower_case=do_lower_case, overwrite=overwrite)
+    else:
+        from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
+
+        made = convert_tf1(str(tf1_checkpoint), out, do_lower_case=do_lower_case, overwrite=overwrite)
+    click.echo(f"{what} written: {made}")

@@ -1,13 +1,12 @@
 """`bert-flow evaluate`: a model on similarity tasks, by every protocol."""
 
 import functools
-import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, WholeNumber, model_options, name_list
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import EVALUATION_FILE, owned_run
@@ -27,14 +26,7 @@ _PROTOCOLS = ("wmean", "mean", "all")
 
 @click.command()
 @model_options()
-@click.option(
-    "--tasks",
-    "names",
-    callback=name_list(),
-    required=True,
-    metavar="LIST",
-    help="Tasks, comma-separated, see above.",
-)
+@click.option("--tasks", "names", callback=name_list(), required=True, metavar="LIST", help="Tasks, see above.")
 @click.option("--glue_dir", metavar="DIR", help="Folder of the folders STS-B, SICK-R, QNLI-Regression, …")
 @SENTEVAL_OPTION
 @click.option(
@@ -44,7 +36,7 @@ _PROTOCOLS = ("wmean", "mean", "all")
 )
 @click.option(
     "--folds",
-    type=WholeNumber(2),
+    type=click.IntRange(2, 1000),
     default=10,
     metavar="N",
     help="Of the cross-validation of classes; SentEval's quick settings take 5.",
@@ -80,21 +72,20 @@ def evaluate(
 
     The results' file also has Pearson's correlations and every sub-set. With --bert_hub, only --out writes one.
     """
-    path = out or (model.run_dir and model.run_dir / EVALUATION_FILE)
     if model.run_dir and not out:
-        # What is written there is of the run that was loaded.
+        # The scores are of the run as it is loaded.
         click.get_current_context().with_resource(owned_run(model.run_dir))
-    path = path and own_file(path, overwrite=overwrite)
-    # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
+        out = str(model.run_dir / EVALUATION_FILE)
+    path = own_file(out, overwrite=overwrite) if out else None
     tasks = read_all(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
     results = scores_of(model.load(), tasks, folds=folds)
-    click.echo(scores_table(results.tasks, results.without_flow or {}).to_text())
+    click.echo(evaluation_table(results).to_text())
     if path:
         write_results(path, results)
 
 
 def read_all(names: Sequence[str], *, senteval_dir: str | None, split: str | None, **options: Any) -> "list[AnyTask]":
-    """The tasks of similarity and of classes that are named."""
+    """Return the named tasks, of similarity and of classes."""
     from bert_flow_tf.data.sts_sets import read_tasks
     from bert_flow_tf.data.transfer_sets import NAMES, PREFIX, read_transfer_task
 
@@ -104,7 +95,7 @@ def read_all(names: Sequence[str], *, senteval_dir: str | None, split: str | Non
 
 
 def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> "Scores":
-    """The record of a model's scores; of one with a flow, those of the embeddings before it, too."""
+    """Return the record of a model's scores, and of those without its flow."""
     from bert_flow_tf.evaluation.evaluate import evaluate as score
     from bert_flow_tf.results.records import Scores
 
@@ -124,30 +115,28 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> 
     return made_result(Scores, "evaluate", model=loaded.record, **scored)
 
 
-def scores_table(
-    tasks: "Mapping[str, TaskScores]", without_flow: "Mapping[str, TaskScores]" = types.MappingProxyType({})
-) -> Table:
-    """A row per task: split, metric, number of pairs, and the score times 100 by each protocol.
+def evaluation_table(scores: "Scores") -> Table:
+    """Return a row per task: split, metric, number of pairs, and the score times 100 by each protocol.
 
-    Of the tasks that were scored `without_flow` as well, that score stands beside them.
+    The score without the flow stands beside them, where there is one.
     """
+    without_flow: Mapping[str, TaskScores] = scores.without_flow or {}
     rows: list[Sequence[Entry]] = []
     falls = False
-    for name, task in tasks.items():
-        title = name if ":" in name else task.title
-        scores = [x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS]
-        plain: Entry = None
+    for name, task in scores.tasks.items():
+        cells: list[Entry] = [name if ":" in name else task.title, task.split, METRIC_NAMES[task.metric]]
+        cells += [number(task.pairs, 0), *(x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS)]
         if name in without_flow:
             (protocol, score), *_ = task.by_protocol.items()
             baseline = 100 * without_flow[name].by_protocol[protocol]
             mark = fall(100 * score - baseline)
             falls = falls or bool(mark)
-            plain = number(baseline, note=mark)
-        rows.append((title, task.split, METRIC_NAMES[task.metric], number(task.pairs, 0), *scores, plain))
+            cells.append(number(baseline, note=mark))
+        rows.append(cells)
     notes = (
         "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regression. wmean: mean over sub-sets "
         "weighted by size (SentEval, the paper); mean: plain mean; all: all pairs together.",
         *(WHY_FLOW if falls else ()),
     )
     columns = ("task", "split", "metric", "pairs", *_PROTOCOLS, *(["without flow"] if without_flow else []))
-    return Table(columns, [row[: len(columns)] for row in rows], notes=notes)
+    return Table(columns, rows, notes=notes)
