@@ -179,7 +179,7 @@ def _write_senteval(output_dir: pathlib.Path, scorer: "Scorer", tasks: "Sequence
     assert scorer.record is not None, "a scorer without a record evaluates alone"
     model = BertFlow(scorer.model, scorer.model.encoder.source, record=scorer.record)
     results = msgspec.structs.replace(scores_of(model, tasks, folds=FOLDS), made_by=made_by("run_siamese"))
-    print(evaluation_table(results).to_text())
+    print(evaluation_table(results.tasks, results.without_flow).to_text())
     write_json(output_dir / EVALUATION_FILE, results)
 
 

@@ -133,7 +133,6 @@ def calibrations_table(result: "Calibrations", paper: Mapping[str, dict]) -> Tab
 def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     import numpy as np
 
-    from bert_flow_tf.evaluation.calibration import check_finite
     from bert_flow_tf.files.reading import read_array
     from bert_flow_tf.scale.parts import Parts
 
@@ -141,5 +140,7 @@ def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     matrix = Parts(path).matrix() if os.path.isdir(path) else read_array(path, expected, name=name)
     if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating) or len(matrix) != rows:
         raise UserError(f"{name}: found {matrix.dtype} {matrix.shape}, expected {expected}")
+    from bert_flow_tf.evaluation.calibration import check_finite
+
     check_finite(matrix, name)
     return matrix

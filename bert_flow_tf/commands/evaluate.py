@@ -79,7 +79,7 @@ def evaluate(
     path = own_file(out, overwrite=overwrite) if out else None
     tasks = read_all(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
     results = scores_of(model.load(), tasks, folds=folds)
-    click.echo(evaluation_table(results).to_text())
+    click.echo(evaluation_table(results.tasks, results.without_flow).to_text())
     if path:
         write_results(path, results)
 
@@ -115,18 +115,19 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> 
     return made_result(Scores, "evaluate", model=loaded.record, **scored)
 
 
-def evaluation_table(scores: "Scores") -> Table:
+def evaluation_table(
+    tasks: "Mapping[str, TaskScores]", without_flow: "Mapping[str, TaskScores] | None" = None
+) -> Table:
     """Return a row per task: split, metric, number of pairs, and the score times 100 by each protocol.
 
     The score without the flow stands beside them, where there is one.
     """
-    without_flow: Mapping[str, TaskScores] = scores.without_flow or {}
     rows: list[Sequence[Entry]] = []
     falls = False
-    for name, task in scores.tasks.items():
+    for name, task in tasks.items():
         cells: list[Entry] = [name if ":" in name else task.title, task.split, METRIC_NAMES[task.metric]]
         cells += [number(task.pairs, 0), *(x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS)]
-        if name in without_flow:
+        if without_flow and name in without_flow:
             (protocol, score), *_ = task.by_protocol.items()
             baseline = 100 * without_flow[name].by_protocol[protocol]
             mark = fall(100 * score - baseline)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import HELP_OF_MODEL, WholeNumber, check_model
+from bert_flow_tf.commands.options import HELP_OF_MODEL, WHOLE, check_model
 from bert_flow_tf.commands.outputs import own, own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import check_model_folder
@@ -19,17 +19,17 @@ from bert_flow_tf.serving.formats import FORMATS, check_format, version_folder
 )
 @click.option("--format", type=click.Choice(list(FORMATS)), default=next(iter(FORMATS)), help="Of what is written.")
 @click.option(
-    "--version", type=WholeNumber(), metavar="N", help="For TensorFlow Serving.  [default: one above the highest there]"
+    "--version", type=WHOLE, metavar="N", help="For TensorFlow Serving.  [default: one above the highest there]"
 )
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
 @click.option(
     "--low_dim",
-    type=WholeNumber(),
+    type=WHOLE,
     metavar="D",
     help="Average channels after the flow, down to D.  [default: the run's]",
 )
 @click.option(
-    "--max_seq_length", type=WholeNumber(), metavar="N", help="Cut sentences at N word pieces.  [default: the run's]"
+    "--max_seq_length", type=WHOLE, metavar="N", help="Cut sentences at N word pieces.  [default: the run's]"
 )
 @click.option(
     "--dtype",

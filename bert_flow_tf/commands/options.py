@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import pathlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -164,7 +165,8 @@ def check_model(model: str, expected: str = "") -> None:
         if not path.is_dir():
             checkpoint_prefix(model)
     except UserError as error:
-        raise UserError(f"--model={error}{nearest_file(model)}") from error
+        near = "" if os.path.exists(model) else nearest_file(model)
+        raise UserError(f"--model={error}{near}", error.arguments) from error
 
 
 def sentence_options(*, required: bool = True) -> Decorator:
@@ -262,13 +264,3 @@ class SentenceInput:
     def read(self) -> Iterator[str]:
         """Return an iterator over the sentences; the file's format is checked at once."""
         return read_sentences(self.path, file_format=self.file_format, columns=self.column and [self.column])
-
-
-def input_options(function: Function) -> Function:
-    """Decorate a command with a file of sentences; its function gets a `SentenceInput`."""
-
-    @functools.wraps(function)
-    def command(*, input_file: str, input_format: str | None, column: str | None, **values: Any) -> Any:
-        return function(source=SentenceInput(input_file, input_format, column), **values)
-
-    return with_options([click.option("--input", "input_file", required=True), *FORMAT_OPTIONS])(command)

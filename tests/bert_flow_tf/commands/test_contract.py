@@ -1,12 +1,13 @@
-"""What every sub-command of `bert-flow` keeps to: its help, its refusals, and results that are not lost.
+"""The rules of every sub-command of `bert-flow`: its help, one line for a mistake, and results that are not lost.
 
-The refusals come before TensorFlow loads: one process makes them all, and says after each whether it has.
+A mistake in a name or an option is one line before TensorFlow and scikit-learn load.
 """
 
 import dataclasses
 import json
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,9 +16,12 @@ import click
 import pytest
 
 from bert_flow_tf.cli import main
+from bert_flow_tf.sample_data import sample_glue_dir
 from tests.refusals import bert_flow, files_below, refusal, refused, succeeds
 
 MISSING = "missing.tsv"
+# Option -> a file or folder that is there, empty.
+THERE = {"--input": "s.txt", "--model": "model", "--tf1_checkpoint": "ckpt", "--text": "s.txt"}
 DEMO = ("--bert_hub", "demo")
 
 
@@ -71,6 +75,107 @@ FOREIGN = [name for name in KEPT if "." not in COMMANDS[name].writes]
 # A saved model's folder is known by the module that loads it.
 LOADS_TENSORFLOW = {("fit", "foreign")}
 
+FIT, CALIBRATE = "fit --bert_hub demo --out o", "calibrate --bert_hub demo --glue_dir {glue}"
+ENCODE, SIMILARITY = "encode --bert_hub demo --input", "similarity --bert_hub demo"
+CONVERT, PREPARE = "convert --out o", "prepare --out o --senteval_dir . --data"
+PRETRAIN, STEPS = "pretrain --bert_hub demo --text s.txt --out o", "--steps 200"
+LEXICAL = "analyze lexical --bert_hub demo --out o --glue_dir {glue}"
+EVALUATE = "evaluate --bert_hub demo --glue_dir {glue} --tasks"
+RUN_SIAMESE = (
+    "run_siamese --task_name=STS-B --data_dir={glue}/STS-B --output_parent_dir=o --exp_name=x --do_train=true "
+    "--bert_hub=demo"
+)
+# Command line in a folder with s.txt, s.tsv, … -> what the line says.
+MISTAKES = {
+    "encde": "did you mean encode?",
+    "fit --bert_hbu demo": "--bert_hub",
+    "similarity a b": "found none, expected one of --model, --bert_hub",
+    "similarity --model . --bert_hub demo a b": "found --model and --bert_hub, expected one of --model, --bert_hub",
+    "similarity --model . --max_seq_length 32 a b": "--max_seq_length: missing --bert_hub",
+    "similarity --model my_modl a b": "did you mean my_model?",
+    "calibrate --glue_dir {glue}": "found none, expected one of --model, --bert_hub, --embeddings",
+    "calibrate --glue_dir {glue} --bert_hub demo --embeddings u.npy": "found --bert_hub and --embeddings",
+    "calibrate --glue_dir {glue} --embeddings u.npy --preprocess_hub p": "--preprocess_hub: missing --bert_hub",
+    "calibrate --glue_dir {glue} --embeddings u.npy": "--embeddings=u.npy: no such file",
+    "calibrate --bert_hub demo --glue_dir nowhere": "nowhere/STS-B: no such folder",
+    f"{CALIBRATE} --methods whitenin": "did you mean whitening?",
+    f"{CALIBRATE} --methods ,": "found none",
+    f"{CALIBRATE} --sentence_embedding_type paper-cl": "did you mean paper-cls?",
+    f"{CALIBRATE} --task sts-12": "sts-12",
+    f"{CALIBRATE} --task sts-17": "expected one of sts-b, sick-r",
+    f"{CALIBRATE} --seeds 0": "'--seeds'",
+    f"{CALIBRATE} --out /proc/none/results.json": "/proc cannot be written to",
+    f"{LEXICAL} --task mnli": "mnli",
+    f"{LEXICAL} --split all": "'--split': 'all' is not one of",
+    "analyze isotropy --bert_hub demo --out o": "found none, expected one of --glue_dir, --embeddings",
+    "encode --model my_modl --input s.txt --out o.npy": "did you mean my_model?",
+    "encode --model folder --input s.txt --out o.npy": "folder: holds neither bert_flow.json nor",
+    f"{ENCODE} ss.txt --out o.npy": "ss.txt: no such file",
+    f"{ENCODE} s.tsv --column sentense --out o.npy": "did you mean sentence?",
+    f"{ENCODE} s.txt --out o.csv": "o.csv: found the ending '.csv'",
+    f"{ENCODE} s.doc --out o.npy": "'.doc'",
+    f"{ENCODE} s.txt --out o.npy --preprocess_hub nowhere": "--preprocess_hub=nowhere: no such fo",
+    f"{ENCODE} s.txt --out o.npy --sentence_embedding_type paper-cl": "did you mean paper-cls?",
+    f"{FIT} --input s.txt --seed 1{'0' * 400}": "'--seed'",
+    f"{SIMILARITY} --pairs s.tsv": "found the columns sentence, expected sentence1 and sentence2",
+    f"{SIMILARITY} --pairs p.tsv --columns 1": "--columns: expected two names",
+    f"{SIMILARITY} one": "found 1 sentences, expected 2, or --pairs",
+    f"{SIMILARITY} a b --pairs p.tsv": "found 2 sentences",
+    f"{EVALUATE} stsbb": "did you mean stsb?",
+    f"{EVALUATE} ,": "found none",
+    f"{EVALUATE} stsb,STS-B": "STS-B",
+    FIT: "found none, expected one of --input, --embeddings",
+    f"{FIT} --input s.txt --embeddings e": "found --input and --embeddings",
+    f"{FIT} --embeddings e --column text": "--input_format and --column: missing --input",
+    f"{FIT} --input s.txt --sentence_embedding_type paper-cl": "did you mean paper-cls?",
+    f"{FIT} --input s.txt --flow_model_config config_l9": "did you mean config_l3_d3_w32?",
+    f"{FIT} --input s.txt --flow_learning_rate -1": "'--flow_learning_rate'",
+    f"{FIT} --input s.txt --train_batch_size 65": "--train_batch_size: found 65, expected at most the 64 sentences",
+    "fit --bert_hub demp --input s.txt --out o": "did you mean demo?",
+    "export --model folder --out o": "folder: holds neither bert_flow.json nor",
+    "reproduce --bert_hub demp --glue_dir {glue} --out o": "did you mean demo?",
+    CONVERT: "found none, expected one of --tf1_checkpoint, --huggingface, --run, --tf1_flow",
+    f"{CONVERT} --run a --huggingface folder": "found --huggingface and --run",
+    f"{CONVERT} --huggingface folder --to_tf1": "--to_tf1: missing --run",
+    f"{CONVERT} --huggingface nowhere": "nowhere",
+    f"{CONVERT} --run a --low_dim 8": "--low_dim: missing --tf1_flow",
+    f"{CONVERT} --tf1_flow a": "--sentence_embedding_type: missing",
+    f"{CONVERT} --run .": "found no checkpoint",
+    f"{CONVERT} --tf1_checkpoint folder": "folder: found no checkpoint",
+    f"{PREPARE} stsb": "found stsb, expected some of sts12 to sts16, sts12-16, tfds:glue/stsb",
+    f"{PREPARE} sts14": "no such folder, expected SentEval's files of STS-14",
+    f"{PREPARE} tfds:glue/cola": "unknown dataset 'tfds:glue/cola'",
+    PRETRAIN: "steps",
+    f"{PRETRAIN} {STEPS} --minutes 1": "steps",
+    f"{PRETRAIN} {STEPS} --num_warmup_steps 200": "--steps: found 200",
+    f"{PRETRAIN} {STEPS} --dev_fraction 1": "'--dev_fraction'",
+    "pretrain --bert_hub demo --text empty.txt --steps 200 --out o": "--text=empty.txt: found no text",
+    "pretrain --bert_hub demmo --text s.txt --steps 200 --out o": "did you mean demo?",
+    f"{RUN_SIAMESE} --task_name=STS-BB": "--task_name: unknown task 'STS-BB'",
+    f"{RUN_SIAMESE} --data_dir=nowhere": "nowhere: no such folder",
+    f"{RUN_SIAMESE} --sentence_embedding_type=avgg": "did you mean avg?",
+    f"{RUN_SIAMESE} --flow=1 --flow_model_config=config_l9": "did you mean config_l3_d3_w32?",
+    f"{RUN_SIAMESE} --init_checkpoint=nowhere": "there is no nowhere.index",
+    f"{RUN_SIAMESE} --train_batch_size=many": "train_batch_size",
+    f"{RUN_SIAMESE} stray": "stray",
+    f"{RUN_SIAMESE} --task_nam=STS-B": "task_nam",
+    "run_siamese --do_train=true": "--task_name",
+}
+# Neither library can be imported there.
+_RUN_MISTAKES = """
+import contextlib, io, json, sys, traceback
+sys.modules["tensorflow"] = sys.modules["sklearn"] = None
+from bert_flow_tf import cli, run_siamese
+for command in json.load(sys.stdin):
+    status, said = None, io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            siamese = command[0] == "run_siamese"
+            status = run_siamese.run_command(command[1:]) if siamese else cli.run_command(command)
+        except Exception:
+            traceback.print_exc()
+    print(json.dumps([status, said.getvalue()]))
+"""
 _RUN_ALL = """
 import json, os, sys
 from click.testing import CliRunner
@@ -81,6 +186,26 @@ for folder, arguments in json.load(sys.stdin):
     loaded = "tensorflow" in sys.modules
     print(json.dumps([outcome.exit_code, outcome.stdout, outcome.stderr, loaded]), flush=True)
 """
+
+
+def test_mistake_is_one_line_before_anything_loads(tmp_path):
+    (tmp_path / "s.txt").write_text("w1 w2\n" * 64)
+    (tmp_path / "s.tsv").write_text("sentence\nw1 w2\n")
+    (tmp_path / "empty.txt").write_text("\n \n")
+    for name in ("my_model", "folder"):
+        (tmp_path / name).mkdir()
+    before = files_below(tmp_path)
+    commands = [shlex.split(command.format(glue=sample_glue_dir())) for command in MISTAKES]
+    run = {"cwd": tmp_path, "input": json.dumps(commands), "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-c", _RUN_MISTAKES], **run)
+    ended = dict(zip(MISTAKES, map(json.loads, done.stdout.splitlines()), strict=True))
+    wrong = {
+        command: (status, said)
+        for command, (status, said) in ended.items()
+        if status != 2 or said.count("\n") != 1 or not said.startswith("error: ") or MISTAKES[command] not in said
+    }
+    assert wrong == {}
+    assert files_below(tmp_path) == before
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,12 +232,15 @@ def _cases(command: Command, root: pathlib.Path) -> Iterator[tuple[str, pathlib.
         ("help", [*command.name.split(), "--help"]),
         ("flag", [*command.name.split(), "--no_such_flag"]),
         ("missing", command.line(MISSING)),
-        ("kept", command.line(".")),
-        ("foreign", command.line(".", "--overwrite")),
+        ("kept", command.line(THERE.get(command.reads, "."))),
+        ("foreign", command.line(THERE.get(command.reads, "."), "--overwrite")),
     ):
         folder = root / case
+        (folder / "model").mkdir(parents=True)
+        for name in ("s.txt", "ckpt.index", "model/bert_flow.json"):
+            (folder / name).touch()
         result = folder / (command.writes or "folder")
-        result.parent.mkdir(parents=True)
+        result.parent.mkdir(exist_ok=True)
         if case in ("kept", "foreign"):
             if result.suffix:
                 result.write_text("mine")

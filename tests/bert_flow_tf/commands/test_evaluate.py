@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from scipy import stats
 
-from bert_flow_tf.commands.evaluate import evaluate, scores_table
+from bert_flow_tf.commands.evaluate import evaluate, evaluation_table
 from bert_flow_tf.data.sts_sets import read_task
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.runs.folder import owned_run
@@ -116,7 +116,6 @@ def test_tasks_are_read_before_the_model(tmp_path, senteval_dir):
     common = ("--bert_hub", "http://127.0.0.1:9/no_encoder")
     line = refused(*common, "--tasks", "sts12,sicke", "--senteval_dir", senteval_dir)
     assert "unknown task 'sicke', expected some of sts12, " in line and "senteval:sicke; did you mean" in line
-    assert "--tasks: found none" in refused(*common, "--tasks", " , ")
     line = refused(*common, "--tasks", "sts12,STS-12", "--senteval_dir", senteval_dir)
     assert line == "tasks: STS-12 names sts12, which is listed already, expected every task once"
 
@@ -124,7 +123,7 @@ def test_tasks_are_read_before_the_model(tmp_path, senteval_dir):
 def test_table_lines_up_and_labels_every_figure():
     qnli = written.task_scores("QNLI", 0.703, 5463, metric="auc", split="validation")
     sts12 = written.task_scores("STS-12", {"wmean": 0.71064, "mean": 0.7001, "all": 0.7237}, 3108)
-    lines = scores_table({"sts12": sts12, "tfds:glue/qnli": qnli}).to_text().splitlines()
+    lines = evaluation_table({"sts12": sts12, "tfds:glue/qnli": qnli}).to_text().splitlines()
     assert lines[:4] == [
         "task            split       metric    pairs  wmean   mean    all",
         "----------------------------------------------------------------",
@@ -139,7 +138,7 @@ def test_a_fall_of_more_than_half_a_point_is_marked():
 
     def lines(score):
         plain = {"sts12": written.task_scores("STS-12", {"wmean": score, "mean": 0.7, "all": 0.7}, 3108)}
-        return scores_table(tasks, plain).to_text().splitlines()
+        return evaluation_table(tasks, plain).to_text().splitlines()
 
     assert lines(0.7149)[2].endswith("  71.49") and len(lines(0.7149)) == 4
     assert lines(0.7151)[2].endswith("  71.51 (falls by 0.51)")

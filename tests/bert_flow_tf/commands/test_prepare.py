@@ -4,7 +4,7 @@ import pytest
 
 from bert_flow_tf.data import tasks
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
-from tests.refusals import refused, succeeds
+from tests.refusals import succeeds
 
 
 @pytest.fixture
@@ -37,17 +37,3 @@ def test_a_dataset_becomes_files_in_the_layout_of_glue(tmp_path):
         printed = succeeds("prepare", "--data", "tfds:snli", "--out", tmp_path / "glue")
     assert printed == f"written: {tmp_path}/glue/SNLI (4 train, 4 dev, 4 test pairs)\n"
     assert len(tasks.read_split(tasks.SNLI, tmp_path / "glue/SNLI", "train")) == 4
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--data", "stsb"], "--data: found stsb, expected some of sts12 to sts16, sts12-16, tfds:glue/stsb"),
-        (["--data", "sts14"], "no such folder, expected SentEval's files of STS-14"),
-        (["--data", "tfds:glue/cola"], "unknown dataset 'tfds:glue/cola'"),
-    ],
-)
-def test_a_slip_is_one_line_and_nothing_is_written(senteval_dir, tmp_path, arguments, message):
-    out = tmp_path / "glue"
-    line = refused("prepare", "--senteval_dir", senteval_dir, "--out", out, *arguments, unchanged=tmp_path)
-    assert message in line

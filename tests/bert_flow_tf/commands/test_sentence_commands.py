@@ -98,50 +98,9 @@ def test_project_writes_what_tensorboards_projector_reads(saved, sentences_file,
     assert (out / config[0].metadata_path).read_text().splitlines() == SENTENCES
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["encode", "--out", "e.csv", "--model", ".", "--input", "-"], "e.csv: found the ending '.csv'"),
-        (
-            ["encode", "--out", "e.npy", "--model", ".", "--input", "s.doc"],
-            "'.doc', expected .txt, .tsv, .csv, .jsonl, .parquet, or --input_format",
-        ),
-        (
-            ["fit", "--bert_hub", "demo", "--out", "new", "--input", "-", "--flow_learning_rate", "-1"],
-            "Invalid value for '--flow_learning_rate': -1.0 is not in the range x>0",
-        ),
-        *(
-            (
-                ["encode", "--model", ".", "--input", "-", "--out", "e.npy", flag, n],
-                f"Invalid value for '{flag}': '{n}'",
-            )
-            for flag, n in (("--batch_size", "0_5"), ("--max_seq_length", "５"))
-        ),
-        (["similarity", "--model", ".", "--pairs", "p.txt"], "--pairs=p.txt: found text, expected .tsv"),
-        (["similarity", "--model", ".", "one"], "sentences: found 1, expected 2, or --pairs"),
-        (["similarity", "--model", ".", "a", "b", "--columns", "1,2"], "--columns: missing --pairs, the only input"),
-        (["similarity", "--model", ".", "--pairs", "p.tsv", "--columns", "1"], "--columns=1: found 1, expected two"),
-    ],
-)
-def test_a_slip_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert message in refused(*arguments, unchanged=tmp_path)
-
-
-def test_too_few_sentences_are_refused_before_the_encoder_is_looked_for(sentences_file, tmp_path):
-    arguments = ("--bert_hub", tmp_path / "no_encoder", "--input", sentences_file, "--out", tmp_path / "new")
-    message = f"--input={sentences_file}: found 16 sentences, expected at least 64, one step (--train_batch_size)"
-    assert refused("fit", *arguments) == message
-
-
-def test_what_lies_beside_an_earlier_result_is_not_overwritten_with_it(tmp_path):
-    for arguments, ours in (
-        (["project", "--model", ".", "--input", "none.txt"], "projector_config.pbtxt"),
-        (["fit", "--bert_hub", "demo", "--input", "none.txt"], "bert_flow.json"),
-    ):
-        folder = tmp_path / ours
-        folder.mkdir()
-        for name in (ours, "events.out"):
-            (folder / name).touch()
-        line = refused(*arguments, "--out", folder, "--overwrite", unchanged=folder)
-        assert "holds events.out beside" in line
+@pytest.mark.parametrize(("command", "ours"), [("project", "projector_config.pbtxt"), ("fit", "bert_flow.json")])
+def test_other_files_beside_an_earlier_result_are_kept(sentences_file, tmp_path, command, ours):
+    for name in (ours, "events.out"):
+        (tmp_path / name).touch()
+    arguments = ("--bert_hub", "demo", "--input", sentences_file, "--out", tmp_path, "--overwrite")
+    assert "holds events.out beside" in refused(command, *arguments, unchanged=tmp_path)
