@@ -28,9 +28,7 @@ from bert_flow_tf.serving.formats import FORMATS, check_format, version_folder
     metavar="D",
     help="Average channels after the flow, down to D.  [default: the run's]",
 )
-@click.option(
-    "--max_seq_length", type=WHOLE, metavar="N", help="Cut sentences at N word pieces.  [default: the run's]"
-)
+@click.option("--max_seq_length", type=WHOLE, metavar="N", help="Cut sentences at N word pieces.  [default: the run's]")
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),
