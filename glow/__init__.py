@@ -1,19 +1,18 @@
 """Glow with additive or affine coupling over vectors, as a chain of TensorFlow Probability bijectors.
 
-The package stands alone: it knows nothing of text, and loads TensorFlow when one of these names is first used.
+The package knows nothing of text. It loads TensorFlow when one of these names is first used:
 
     from glow import FlowCalibrator, Glow, GlowConfig
 """
 
 import importlib
-from typing import Any
 
 # Name -> the module that defines it.
 _MODULES = {"FlowCalibrator": "calibrator", "Glow": "flow", "GlowConfig": "config"}
 __all__ = ["FlowCalibrator", "Glow", "GlowConfig"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

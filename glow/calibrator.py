@@ -1,15 +1,15 @@
 """The flow as a scikit-learn transformer: a calibration of any embedding matrix."""
 
-import contextlib
 import dataclasses
 import math
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from glow.config import DEFAULT_CONFIG, GlowConfig
@@ -21,24 +21,24 @@ _ROWS_PER_CALL = 4096
 
 
 class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Embeddings u [n, D] to latents z [n, D] of a flow that is learned on them without labels.
+    """Map embeddings u [n, D] to latents z [n, D] of a flow that is learned on them without labels.
 
         calibrator = FlowCalibrator(seed=1).fit(embeddings)
         z = calibrator.transform(embeddings)
         log_density = calibrator.score_samples(embeddings)
 
-    Training is the original's, see `glow.trainer`. Batches are of rows in a random order, another one every epoch. Li
-    et al. 2020, sections 3 and 4.
+    Training is the original's, see `glow.trainer`. Batches are rows in a random order, another one every epoch. Li et
+    al. 2020, sections 3 and 4.
 
     Args:
       config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Every level halves the channels; for
         fewer than 2 ** n_levels channels there are fewer levels, with a warning.
-      epochs: how often each row is seen, may be a fraction.
+      epochs: passes over the rows, may be a fraction.
       batch_size: rows per step; 64 are the 32 pairs of the original. With fewer rows a step takes all, with a warning.
       learning_rate: constant.
       seed: of the order of the rows and of the flow's initial values; 0 or more.
       data_dependent_init: set every actnorm by the first batch before training. The original defines this and never
-        runs it. Constant channels are safe, see `glow.actnorm`.
+        runs it. Constant channels are safe, see `glow.bijectors.ActNorm`.
       show_progress_bar: None shows it on a terminal only.
 
     Attributes:
@@ -66,69 +66,53 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.data_dependent_init = data_dependent_init
         self.show_progress_bar = show_progress_bar
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # Latents are float32, whatever the embeddings are.
+        # Latents are float32 for embeddings of any type.
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> "FlowCalibrator":
-        """The calibrator itself, after learning a new flow on `X` [n, D]; one that fails changes nothing.
+    def fit(self, X: ArrayLike, y: None = None) -> "FlowCalibrator":
+        """Learn a new flow on `X` [n, D]; a failure changes nothing.
 
         Raises:
           ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument does not fit, or the
             loss or the weights do not stay finite.
         """
-        with self._as_it_was_on_failure():
-            X = self._checked(X, reset=True)
-            self.check_settings()
-            rows = min(self.batch_size, len(X))
-            steps = int(len(X) / rows * self.epochs)
-            if not steps:
-                raise ValueError(
-                    f"found {len(X)} samples and {self.epochs} epochs, which gives 0 training steps of {rows}"
-                )
-            batches = self._epochs(len(X), steps, rows)
-            trainer = self._new_trainer(X, batches[0])
-            losses = trainer.train(X, batches, self.show_progress_bar)
+        given, X = X, self._checked(X, new=True)
+        rows = min(self.batch_size, len(X))
+        steps = int(len(X) / rows * self.epochs)
+        if not steps:
+            raise ValueError(f"found {len(X)} samples and {self.epochs} epochs, which gives 0 steps of {rows}")
+        batches = self._epochs(len(X), steps, rows)
+        trainer = self._new_trainer(X, batches[0])
+        losses = trainer.train(X, batches, self.show_progress_bar)
+        validate_data(self, given, skip_check_array=True)
         self._use(trainer, losses)
         return self
 
-    def partial_fit(self, X: Any, y: Any = None) -> "FlowCalibrator":
-        """The calibrator itself, after learning from the next part `X` [n, D] of a stream, every row once.
+    def partial_fit(self, X: ArrayLike, y: None = None) -> "FlowCalibrator":
+        """Learn from the next part `X` [n, D] of a stream, every row once; a failure changes nothing.
 
         The first call makes a new flow, later ones continue with flow and optimiser, also after `fit`. A step takes
-        `batch_size` rows or a few more, so that none is left over; of fewer rows, all. `epochs` is not used. A call
-        that fails changes nothing.
+        `batch_size` rows or a few more, so that none is left over; of fewer rows, all. `epochs` is not used.
 
         Raises:
           ValueError: as `fit`, and for a part of another width.
         """
-        begins = not hasattr(self, "flow_")
-        with self._as_it_was_on_failure():
-            X = self._checked(X, reset=begins)
-            self.check_settings()
-            order = np.random.default_rng([self.seed, 1, 0 if begins else self.n_steps_]).permutation(len(X))
-            batches = np.array_split(order, max(1, len(X) // self.batch_size))
-            trainer = self._new_trainer(X, batches[0]) if begins else self._trainer
-            trainer.optimizer.learning_rate = self.learning_rate
-            losses = trainer.train(X, batches, self.show_progress_bar)
-        self._use(trainer, losses if begins else np.concatenate([self.losses_, losses]))
+        new = not hasattr(self, "flow_")
+        given, X = X, self._checked(X, new=new)
+        order = np.random.default_rng([self.seed, 1, 0 if new else self.n_steps_]).permutation(len(X))
+        batches = np.array_split(order, max(1, len(X) // self.batch_size))
+        trainer = self._new_trainer(X, batches[0]) if new else self._trainer
+        trainer.optimizer.learning_rate = self.learning_rate
+        losses = trainer.train(X, batches, self.show_progress_bar)
+        validate_data(self, given, reset=new, skip_check_array=True)
+        self._use(trainer, losses if new else np.concatenate([self.losses_, losses]))
         return self
 
-    @contextlib.contextmanager
-    def _as_it_was_on_failure(self) -> Iterator[None]:
-        """If the body raises, attributes are again what they were: scikit-learn's check notes width and names."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
     def check_settings(self) -> None:
-        """Raises `ValueError` for the first argument whose value makes no sense, as `fit` does."""
+        """Raise `ValueError` for the first argument whose value makes no sense, as `fit` does."""
         if not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1:
             raise ValueError(f"batch_size: found {self.batch_size}, expected a whole number of 1 or more")
         if self.seed < 0:
@@ -146,7 +130,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError("found 1 sample, expected at least 2 to learn a density from")
         if n < self.batch_size:
             warnings.warn(
-                f"batch_size: found {self.batch_size} with {n} samples, so a step takes all of them", stacklevel=3
+                f"batch_size: found {self.batch_size} with {n} samples, so a step takes them all", stacklevel=3
             )
         config = self.config if isinstance(self.config, GlowConfig) else GlowConfig.load(self.config)
         levels = width.bit_length() - 1
@@ -161,7 +145,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return FlowTrainer(flow, self.learning_rate)
 
     def _epochs(self, n: int, steps: int, rows: int) -> np.ndarray:
-        """int64 [steps, rows] of row numbers: one permutation after the other, batches reach across epochs."""
+        """Return int64 [steps, rows] of row numbers; batches reach across epochs."""
         generator = np.random.default_rng([self.seed, 0])
         needed = steps * rows
         orders = [generator.permutation(n) for _ in range(math.ceil(needed / n))]
@@ -179,36 +163,38 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             for function in (self.flow_.forward, self.flow_.inverse, self.flow_.log_prob)
         }
 
-    def transform(self, X: Any) -> np.ndarray:
-        """The latents z, float32 [n, D], of `X` [n, D]."""
+    def transform(self, X: ArrayLike) -> np.ndarray:
+        """Return the latents z, float32 [n, D], of `X` [n, D]."""
         return self._in_parts("forward", X)
 
-    def inverse_transform(self, X: Any) -> np.ndarray:
-        """The embeddings, float32 [n, D], whose latents are `X` [n, D]."""
+    def inverse_transform(self, X: ArrayLike) -> np.ndarray:
+        """Return the embeddings, float32 [n, D], whose latents are `X` [n, D]."""
         return self._in_parts("inverse", X)
 
-    def score_samples(self, X: Any) -> np.ndarray:
-        """The log-density of each row of `X` [n, D] under the flow, float32 [n], in nats."""
+    def score_samples(self, X: ArrayLike) -> np.ndarray:
+        """Return the log-density of each row of `X` [n, D] under the flow, float32 [n], in nats."""
         return self._in_parts("log_prob", X)
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """The mean log-density of the rows of `X` [n, D], in nats: what a search over settings maximises."""
+    def score(self, X: ArrayLike, y: None = None) -> float:
+        """Return the mean log-density of the rows of `X` [n, D], in nats."""
         return float(np.mean(self.score_samples(X), dtype=np.float64))
 
     def sample(self, n_samples: int = 1, seed: int = 0) -> np.ndarray:
-        """Embeddings, float32 [n_samples, D], drawn from the flow's density; the same for the same int `seed`."""
+        """Draw embeddings, float32 [n_samples, D], from the flow's density, the same for the same int `seed`."""
         check_is_fitted(self, "flow_")
         return self.flow_.sample(n_samples, seed).numpy()
 
-    def _in_parts(self, name: str, X: Any) -> np.ndarray:
+    def _in_parts(self, name: str, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self, "flow_")
-        X, function = self._checked(X, reset=False), self._traced[name]
+        X, function = self._checked(X), self._traced[name]
         parts = [function(tf.constant(X[i : i + _ROWS_PER_CALL])).numpy() for i in range(0, len(X), _ROWS_PER_CALL)]
         return np.concatenate(parts)
 
-    def _checked(self, X: Any, *, reset: bool) -> np.ndarray:
-        """`X` as a finite float32 array [n, D]."""
-        X = validate_data(self, X, dtype=(np.float64, np.float32), ensure_all_finite=False, reset=reset)
+    def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
+        """Return `X` as a finite float32 array [n, D], of the flow's width unless `new`."""
+        self.check_settings()
+        options = {"dtype": (np.float64, np.float32), "ensure_all_finite": False}
+        X = check_array(X, estimator=self, **options) if new else validate_data(self, X, reset=False, **options)
         check_finite(X, "embeddings")
         with np.errstate(over="ignore"):
             X = X.astype(np.float32)
@@ -217,7 +203,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return X
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles hold: arrays in place of the variables, which TensorFlow does not copy."""
+        """Return arrays in place of the variables, which TensorFlow does not copy or pickle."""
         state = dict(super().__getstate__())
         if trainer := state.pop("_trainer", None):
             del state["flow_"], state["_traced"]

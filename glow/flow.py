@@ -5,16 +5,13 @@ import math
 import pkgutil
 from collections.abc import Callable
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from glow.actnorm import ActNorm
-from glow.bijector import VectorBijector
+from glow.bijectors import ActNorm, LearnedPermutation, Reversal, VectorBijector
 from glow.config import COUPLINGS, GlowConfig
 from glow.coupling import ConvStack, halves
 from glow.parameters import Parameters
-from glow.permutation import LearnedPermutation, Reversal
 
 tfb = tfp.bijectors
 tfd = tfp.distributions
@@ -36,7 +33,7 @@ class Glow(tf.Module):
       event_size: D.
       levels: list of each level's bijectors, in the order in which u meets them.
       bijector: `tfb.Chain` of these, from u to z.
-      distribution: `tfd.TransformedDistribution` over u. TFP caches what a bijector gives for one tensor object: called
+      distribution: `tfd.TransformedDistribution` over u. TFP caches a bijector's value for each tensor object: called
         eagerly on the same tensor before and after a change of the variables, `bijector` and `distribution` may answer
         from the cache. The methods below do not.
 
@@ -45,11 +42,11 @@ class Glow(tf.Module):
     """
 
     def __init__(self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32) -> None:
-        """Creates the flow's variables, named `flow/…`, with the original's initial values.
+        """Create the flow's variables, named `flow/…`, with the original's initial values.
 
         Args:
-          event_size: D, 2 ** n_levels or more, since every level halves its channels. The original takes no width
-            but multiples of that; here an odd number leaves x2 one channel more than x1.
+          event_size: D, 2 ** n_levels or more, since every level halves its channels. The original accepts only
+            multiples of that; here an odd number leaves x2 one channel more than x1.
           seed: non-negative int; same seed, same bits.
 
         Raises:
@@ -73,19 +70,23 @@ class Glow(tf.Module):
     def _build(self, parameters: Parameters) -> None:
         sizes = [self.event_size // 2**level for level in range(self.config.n_levels)]
         self.levels = [self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)]
-        forward_order = []
-        for i, (size, bijectors) in enumerate(zip(sizes, self.levels, strict=True)):
-            level = tfb.Chain(bijectors[::-1], name=f"level_{i}")
-            left = self.event_size - size
+        met: list[tuple[int, VectorBijector]] = []
+
+        def note(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
+            met.append((channels.shape[0], bijector))
+            return channels
+
+        with tf.init_scope():
+            latent_order = self.walk(tf.range(self.event_size), note).numpy()
+        chain: list[tfb.Bijector] = []
+        for size, steps in itertools.groupby(met, key=lambda one: one[0]):
+            level, left = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
             # Channels that have left stand to the right of those that go on.
-            forward_order.append(
-                tfb.Blockwise([level, tfb.Identity()], [size, left], maybe_changes_size=False) if left else level
-            )
+            sides = tfb.Blockwise([level, tfb.Identity()], [size, left], maybe_changes_size=False) if left else level
+            chain.append(sides)
         if left:
-            # Level 0's x2 stands last and comes first.
-            order = [np.arange(low, high) for high, low in itertools.pairwise([*sizes, 0])]
-            forward_order.append(tfb.Permute(np.concatenate(order).astype(np.int32), name="latent_order"))
-        self.bijector = tfb.Chain(forward_order[::-1], name="glow")
+            chain.append(tfb.Permute(latent_order, name="latent_order"))
+        self.bijector = tfb.Chain(chain[::-1], name="glow")
         standard_normal = tfd.Normal(loc=tf.zeros([], self.dtype), scale=tf.ones([], self.dtype))
         self.distribution = tfd.TransformedDistribution(
             distribution=tfd.Sample(standard_normal, sample_shape=[self.event_size]),
@@ -118,11 +119,11 @@ class Glow(tf.Module):
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        """All variables but P and sign_S of learned permutations."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
     @property
     def non_trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """P and sign_S of learned permutations."""
         return tuple(variable for variable in self.variables if not variable.trainable)
 
     @property
@@ -131,10 +132,10 @@ class Glow(tf.Module):
         return dict(self._parameters)
 
     def walk(self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """The latents [..., D], where `x` [..., D] becomes `advance(bijector, x)` at each bijector in turn.
+        """Return the latents [..., D], where `x` [..., D] becomes `advance(bijector, x)` at each bijector in turn.
 
-        The one place that says in which order steps follow each other and what leaves after a level. `x` may be of any
-        type, so that channel numbers can be followed through the flow, too.
+        Only this function knows the order of the steps and what leaves after a level: the chain, the likelihood, the
+        initialisation and `glow.folded` follow it. `x` may have any type, so that channel numbers can be followed, too.
         """
         done = []
         for i, bijectors in enumerate(self.levels):
@@ -146,27 +147,29 @@ class Glow(tf.Module):
         return tf.concat([*done, x], axis=-1)
 
     def forward(self, u: tf.Tensor) -> tf.Tensor:
-        """The latents z [..., D] of the embeddings `u` [..., D]."""
+        """Return the latents z [..., D] of the embeddings `u` [..., D]."""
         return self.walk(self._event(u), lambda bijector, x: bijector.forward(x))
 
     def inverse(self, z: tf.Tensor) -> tf.Tensor:
-        """The embeddings u [..., D] of the latents `z` [..., D]."""
+        """Return the embeddings u [..., D] of the latents `z` [..., D]."""
         return self.bijector.inverse(self._event(z))
 
     def log_prob(self, u: tf.Tensor) -> tf.Tensor:
-        """The log-density [...] of the embeddings `u` [..., D], in nats."""
-        return self.distribution.log_prob(self._event(u))
+        """Return the log-density [...] of the embeddings `u` [..., D], in nats."""
+        return self._forward_and_log_prob(u)[1]
 
     def bits_per_dim(self, u: tf.Tensor) -> tf.Tensor:
-        """The flow loss [...] of the embeddings `u` [..., D]: -log p(u) / (D ln 2) of each, as in the original."""
+        """Return the flow loss [...] of `u` [..., D]: -log p(u) / (D ln 2) of each, as in the original."""
         return self.forward_and_bits_per_dim(u)[1]
 
     def forward_and_bits_per_dim(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """`(forward(u), bits_per_dim(u))`, running every coupling's network once.
+        """Return `(forward(u), bits_per_dim(u))`, running every coupling's network once."""
+        z, log_prob = self._forward_and_log_prob(u)
+        return z, log_prob / (-self.event_size * math.log(2.0))
 
-        The same as from `bijector` and `distribution`. There TFP computes the shape of every log-determinant again,
-        which would be half of the operations in a training step.
-        """
+    def _forward_and_log_prob(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        # `distribution` gives the same density, but TFP computes the shape of every log-determinant again, which would
+        # be half of the operations in a training step.
         log_det = tf.zeros([], self.dtype)
 
         def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
@@ -176,17 +179,16 @@ class Glow(tf.Module):
             return x
 
         z = self.walk(self._event(u), advance)
-        log_prob = self.distribution.distribution.log_prob(z) + log_det
-        return z, log_prob / (-self.event_size * math.log(2.0))
+        return z, self.distribution.distribution.log_prob(z) + log_det
 
     def sample(self, n: int, seed: int) -> tf.Tensor:
-        """`n` embeddings [n, D] drawn from the flow's density; the same for the same int `seed`."""
+        """Draw `n` embeddings [n, D] from the flow's density, the same ones for the same int `seed`."""
         return self.distribution.sample(n, seed=tf.constant([seed, 0], tf.int32))
 
     def initialize_from_data(self, u: tf.Tensor) -> None:
-        """Sets every actnorm so that each channel of its output over `u` has mean 0 and deviation 1.
+        """Set every actnorm so that each channel of its output over `u` has mean 0 and deviation 1.
 
-        The actnorms inside the couplings' networks are set too. A channel whose deviation is negligible keeps scale 1
+        This includes the actnorms inside the couplings' networks. A channel whose deviation is negligible keeps scale 1
         (see `ActNorm.initialize_from_data`). The original defines this data-dependent initialisation but never runs it.
 
         Raises:
@@ -204,9 +206,9 @@ class Glow(tf.Module):
         self.walk(tf.reshape(self._event(u), [-1, self.event_size]), advance)
 
     def _event(self, x: tf.Tensor) -> tf.Tensor:
-        """`x` as a new tensor object of this flow's dtype, its last axis checked.
+        """Convert `x` to a new tensor object of this flow's dtype, and check its last axis.
 
-        New, because TFP's cache goes by object: an eager caller's tensor would otherwise meet values from before a
+        It is new because TFP's cache goes by object: an eager caller's tensor would otherwise meet values from before a
         training step, or from outside its gradient tape.
         """
         x = tf.identity(tf.convert_to_tensor(x, self.dtype))

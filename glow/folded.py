@@ -1,28 +1,45 @@
-"""A flow's forward pass with its actnorms and reversals multiplied into the matrices beside them, for serving."""
+"""A flow's forward pass with its actnorms and permutations multiplied into the matrices beside them."""
+
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from glow.actnorm import ActNorm
-from glow.bijector import VectorBijector
+from glow.bijectors import ActNorm, LearnedPermutation, VectorBijector
 from glow.coupling import ConvBlock, Coupling, halves
 from glow.flow import Glow
 
+# The slopes of the dense layers of a step. Powers of two, so that what passes both is the same number again.
+_SLOPE, _INVERSE = 0.5, 2.0
+
+
+class DenseLayer(NamedTuple):
+    """`prelu(x @ kernel + bias)`, where `prelu(y)` is y for y > 0, else `slope * y`.
+
+    Attributes:
+      kernel: float64 [in, out].
+      bias: float64 [out].
+      slope: above 0; 1 for no activation.
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray
+    slope: float = 1.0
+
 
 class FoldedFlow:
-    """Callable from embeddings `u [n, D]` to the `z [n, D]` of `flow.forward`, in six operations per step or fewer.
+    """Map embeddings `u [n, D]` to the `z [n, D]` of `flow.forward`, in six operations per step or fewer.
 
-    An actnorm scales and shifts each channel, a reversal renumbers them, and an additive coupling adds to half of them.
-    So a channel of z is `(u + mean) * scale + shift` and what the couplings add, scaled likewise. With `x [n, D]` at
-    the scale of z and in its order from the beginning, a step is
+    Between two additive couplings every step is an affine map. So z is `(u + mean) @ W + shift` and the additions of
+    the couplings, mapped likewise; without learned permutations W scales and reorders. With `x [n, D]` in the space of
+    z from the beginning, a step is
 
         h1 = relu(x @ K1 + b1)
         h2 = relu(h1 @ K2 + b2)
         x  = x + h2 @ K3
 
-    where K1 has rows of zeros for the channels that the step's network does not read, and K3 columns of zeros for those
-    that it does not move. They are multiplied together once, in float64, so that z differs from the flow's by the
-    rounding of float32. They are constants: what the flow learns later does not reach them, see `is_current`.
+    The matrices are multiplied together once, in float64, so that z differs from the flow's by the rounding of float32.
+    They are constants: a later change of the flow's variables does not reach them.
 
     Raises:
       ValueError: the flow has affine couplings or learned permutations, see `can_fold`.
@@ -36,10 +53,16 @@ class FoldedFlow:
         self._values = tf.function(
             lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables], axis=0), autograph=False
         )
-        self._fold(flow)
+        mean, matrix, shift, steps = _fold(flow)
+        self._order = np.abs(matrix).argmax(axis=0)
+        self._mean, self._scale, self._shift, self._steps = tf.nest.map_structure(
+            lambda value: value.astype(flow.dtype.as_numpy_dtype),
+            (mean[self._order], matrix[self._order, range(len(matrix))], shift, steps),
+        )
+        self._activate = flow.levels[0][-1].network.activate
 
     def __call__(self, u: tf.Tensor) -> tf.Tensor:
-        """The latents z [n, D] of the embeddings `u` [n, D]."""
+        """Return the latents z [n, D] of the embeddings `u` [n, D]."""
         x = (tf.gather(u, self._order, axis=1) + self._mean) * self._scale + self._shift
         for first, second, last in self._steps:
             h1 = tf.nn.relu(_layer(x, first))
@@ -47,55 +70,112 @@ class FoldedFlow:
         return x
 
     def is_current(self) -> bool:
-        """Whether the flow's variables are still what was folded."""
+        """True if the flow's variables still have the folded values."""
         return np.array_equal(self._values().numpy(), self._folded_values, equal_nan=True)
-
-    def _fold(self, flow: Glow) -> None:
-        size, dtype = flow.event_size, flow.dtype.as_numpy_dtype
-        # z is ((x + shift) * scale)[order], for an x [n, D] that is u plus what the couplings add.
-        shift, scale, steps = np.zeros(size), np.ones(size), []
-
-        def advance(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
-            """The channels' numbers after the bijector, whose effect on them goes into shift, scale or steps."""
-            order = channels.numpy()
-            if isinstance(bijector, ActNorm):
-                b, factor = shift_and_factor(bijector)
-                shift[order] += b / scale[order]
-                scale[order] *= factor
-            elif isinstance(bijector, Coupling):
-                network = bijector.network
-                read, moved = (half.numpy() for half in halves(channels))
-                kernel, bias = kernel_and_bias(network.first)
-                first = np.zeros([size, len(bias)])
-                first[read] = scale[read, np.newaxis] * kernel
-                factor = np.exp(3.0 * float64(network.logs)) / scale[moved]
-                last = np.zeros([len(bias), size])
-                last[:, moved] = float64(network.kernel) * factor
-                second = [kernel_and_bias(block) for block in network.second]
-                steps.append(((first, bias + shift @ first), second, last))
-                shift[moved] += float64(network.b) * factor
-            else:
-                return bijector.forward(channels)
-            return channels
-
-        order = flow.walk(tf.range(size), advance).numpy()
-        # What the first actnorm adds is added first, as the flow does: u may deviate by little beside it.
-        mean = float64(flow.levels[0][0].b)
-        self._order = order
-        self._mean, self._scale = mean[order].astype(dtype), scale[order].astype(dtype)
-        self._shift = ((shift - mean) * scale)[order].astype(dtype)
-        self._activate = flow.levels[0][-1].network.activate
-        self._steps = []
-        for (kernel, bias), second, last in steps:
-            # The same for an x that has its final shift and scale from the beginning.
-            first = (kernel / scale[:, np.newaxis])[order], bias - shift @ kernel
-            layers = [(kernel.astype(dtype), bias.astype(dtype)) for kernel, bias in (first, *second)]
-            self._steps.append((layers[0], layers[1:], (last * scale)[:, order].astype(dtype)))
 
 
 def can_fold(flow: Glow) -> bool:
-    """Whether the flow has additive couplings and reversals, as in every shipped configuration."""
+    """True for additive couplings and reversals, as in every shipped configuration."""
     return flow.config.coupling == "additive" and flow.config.permutation
+
+
+def dense_layers(flow: Glow) -> list[DenseLayer]:
+    """Return dense layers, two per step and two, that map `u` [n, D] to the `z` [n, D] of `flow.forward`.
+
+    A coupling's network has two rectified layers, through which all channels must be carried unchanged. An activation
+    with another slope below 0 is one-to-one, and the next one, of the inverse slope, undoes it. So the layers of a step
+    have D units for the channels x, under slope s and then 1/s, and two for each hidden unit y of the network, as
+
+        relu(y) = (prelu(y) + s * prelu(-y)) / (1 - s²).
+
+    The first layer only adds the shift of the first actnorm, because u may deviate by little beside it.
+
+    Raises:
+      ValueError: the flow has other couplings than additive ones with rectified units, see `has_dense_layers`.
+    """
+    if not has_dense_layers(flow):
+        raise ValueError(f"found a flow of {flow.config}, expected additive couplings with relu")
+    size, width = flow.event_size, flow.config.coupling_width
+    mean, matrix, shift, steps = _fold(flow)
+    layers = [DenseLayer(np.eye(size), mean)]
+    # Each channel of x as a sum of the last layer's units; the last row is the bias.
+    state = np.vstack([matrix, shift])
+
+    def add_layer(columns: list[np.ndarray], slope: float = 1.0) -> None:
+        matrix = np.concatenate(columns, axis=1)
+        layers.append(DenseLayer(matrix[:-1], matrix[-1], slope))
+
+    def rectified(slope: float) -> np.ndarray:
+        """Return relu(y) as a sum of the units of a layer of this slope: [D + 2 * width + 1, width]."""
+        one = np.eye(width) / (1.0 - slope**2)
+        return np.vstack([np.zeros([size, width]), one, slope * one, np.zeros([1, width])])
+
+    for first, (second,), last in steps:
+        y = _affine(state, *first)
+        add_layer([state, y, -y], _SLOPE)
+        h1 = rectified(_SLOPE)
+        y = _affine(h1, *second)
+        # h1 is not negative: no activation changes it.
+        kept = [h1] if flow.config.coupling_residual else []
+        add_layer([np.eye(len(h1), size), y, -y, *kept], _INVERSE)
+        h = np.insert(rectified(_INVERSE), -1, np.eye(width), axis=0) if kept else rectified(_INVERSE)
+        state = np.eye(len(h), size) + h @ last
+    add_layer([state])
+    return layers
+
+
+def has_dense_layers(flow: Glow) -> bool:
+    """True for additive couplings with rectified units, as in every shipped configuration."""
+    return flow.config.coupling == "additive" and flow.config.activation == "relu"
+
+
+def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
+    """Return mean [D], W [D, D], shift [D] and, for each coupling, ((K1, b1), [(K2, b2), ...], K3), all float64."""
+    size = flow.event_size
+    # A step's input is x @ matrix + shift, for an x [n, D] that is u and the couplings' additions, mapped back to u.
+    matrix, inverse, shift = np.eye(size), np.eye(size), np.zeros(size)
+    steps = []
+
+    def advance(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
+        order = channels.numpy()
+        if isinstance(bijector, ActNorm):
+            b, factor = _shift_and_factor(bijector)
+            shift[order] = (shift[order] + b) * factor
+            matrix[:, order] *= factor
+            inverse[order] /= factor[:, np.newaxis]
+        elif isinstance(bijector, LearnedPermutation):
+            one = tf.eye(len(order), dtype=flow.dtype)
+            there, back = _float64(bijector.forward(one)), _float64(bijector.inverse(one))
+            shift[order] @= there
+            matrix[:, order] @= there
+            inverse[order] = back @ inverse[order]
+        elif isinstance(bijector, Coupling):
+            network = bijector.network
+            read, moved = (half.numpy() for half in halves(channels))
+            kernel, bias = _kernel_and_bias(network.first)
+            factor = np.exp(3.0 * _float64(network.logs))
+            first = matrix[:, read] @ kernel, bias + shift[read] @ kernel
+            steps.append(
+                (
+                    first,
+                    [_kernel_and_bias(block) for block in network.second],
+                    _float64(network.kernel) * factor @ inverse[moved],
+                )
+            )
+            shift[moved] += _float64(network.b) * factor
+        else:
+            return bijector.forward(channels)
+        return channels
+
+    order = flow.walk(tf.range(size), advance).numpy()
+    mean = _float64(flow.levels[0][0].b)
+    matrix, inverse, shift = matrix[:, order], inverse[order], shift[order]
+    # The same for an x that is mapped to z's space at the beginning, and whose first shift is added before.
+    steps = [
+        ((inverse @ kernel, bias - shift @ (inverse @ kernel)), second, last @ matrix)
+        for (kernel, bias), second, last in steps
+    ]
+    return mean, matrix, shift - mean @ matrix, steps
 
 
 def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:
@@ -104,17 +184,24 @@ def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:
     return tf.nn.bias_add(x @ kernel, bias)
 
 
-def float64(variable: tf.Variable) -> np.ndarray:
-    """The variable's value, in which what is multiplied together is rounded once, at the end."""
+def _affine(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Return `x @ kernel + bias` of rows `x` that are sums of units, the last row their bias."""
+    product = x @ kernel
+    product[-1] += bias
+    return product
+
+
+def _float64(variable: tf.Variable) -> np.ndarray:
+    # Products are rounded once, at the end.
     return np.asarray(variable.numpy(), np.float64)
 
 
-def shift_and_factor(actnorm: ActNorm) -> tuple[np.ndarray, np.ndarray]:
-    """float64 [D], [D] of an actnorm: (x + b) * factor."""
-    return float64(actnorm.b), np.exp(3.0 * float64(actnorm.logs))
+def _shift_and_factor(actnorm: ActNorm) -> tuple[np.ndarray, np.ndarray]:
+    """Return float64 [D], [D] of an actnorm: (x + b) * factor."""
+    return _float64(actnorm.b), np.exp(3.0 * _float64(actnorm.logs))
 
 
-def kernel_and_bias(block: ConvBlock) -> tuple[np.ndarray, np.ndarray]:
-    """float64 [in, out], [out] of a convolution and the actnorm behind it, whose (x @ W + b) * factor they give."""
-    b, factor = shift_and_factor(block.actnorm)
-    return float64(block.kernel) * factor, b * factor
+def _kernel_and_bias(block: ConvBlock) -> tuple[np.ndarray, np.ndarray]:
+    """Return float64 [in, out], [out] of a convolution and its actnorm, whose (x @ W + b) * factor they give."""
+    b, factor = _shift_and_factor(block.actnorm)
+    return _float64(block.kernel) * factor, b * factor

@@ -18,7 +18,7 @@ _EXCLUDED_FROM_DECAY = re.compile("LayerNorm|layer_norm|bias")
 
 
 class AdamWeightDecay(tf_keras.optimizers.Optimizer):
-    """Adam as TF1 BERT has it: no bias correction, epsilon outside the root, weight decay beside the moments.
+    """TF1 BERT's Adam: no bias correction, epsilon outside the root, weight decay beside the moments.
 
     ``m = β1 m + (1 - β1) g``, ``v = β2 v + (1 - β2) g²``, ``w = w - lr (m / (sqrt(v) + ε) + decay w)``.
 
@@ -28,10 +28,10 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     def __init__(
         self, learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule, name: str = "AdamWeightDecay"
     ) -> None:
-        # Keras' own decay would take a pass over every variable even where it is 0.
+        # Keras' own decay takes a pass over every variable even where it is 0.
         super().__init__(name=name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
-        # What a step computes once for all variables of a type; in an object that no checkpoint follows.
+        # Values of a step for all variables of a type, in an object that no checkpoint follows.
         self._of_step = types.SimpleNamespace()
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
@@ -52,11 +52,11 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         # TF1 turns slices of an embedding's gradient into a dense one, so m and v of absent words decay as well.
         gradient = tf.convert_to_tensor(gradient)
         if decays(variable.name):
-            # Before Adam's kernel, so that this takes a part of the variable as it was before the step.
+            # Before Adam's kernel, so that the decay is a part of the variable before the step.
             tf.raw_ops.ResourceApplyGradientDescent(
                 var=variable.handle, alpha=decay, delta=tf.convert_to_tensor(variable), use_locking=True
             )
-        # One kernel of what would be a dozen operations. Powers of beta that are 0 leave out the bias correction.
+        # One kernel in place of a dozen operations. Powers of beta that are 0 leave out the bias correction.
         zero = tf.zeros([], variable.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
@@ -73,7 +73,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         )
 
     def _scalars(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Adam's rate, the rate of decay and Adam's epsilon, of `dtype`.
+        """Return Adam's rate, the rate of decay and Adam's epsilon, in `dtype`.
 
         Adam's kernel weighs gradients by 1 - β as rounded to the variable's type, 1e-5 off for β2 in float32, so its m
         and v are multiples of the true ones; its rate and ε take the factors back.
@@ -86,7 +86,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
 
 def decays(variable_name: str) -> bool:
-    """Whether a variable of this name decays: norms and biases do not."""
+    """True if a variable of this name decays: norms and biases do not."""
     return not _EXCLUDED_FROM_DECAY.search(variable_name)
 
 
@@ -95,7 +95,7 @@ def apply_clipped(
     gradients: Sequence[tf.Tensor | tf.IndexedSlices | None],
     variables: Sequence[tf.Variable],
 ) -> tf.Tensor:
-    """Global norm of the gradients, after applying them clipped to norm 1.
+    """Apply the gradients, clipped to global norm 1; return their norm before.
 
     In a replica context the gradients are first summed over replicas, so that the norm is that of the global batch's
     gradient. Variables whose gradient is None stay exactly as they are (no decay either), as with TF1's optimiser. The

@@ -1,4 +1,4 @@
-"""Variables under TF1's names, each with an initial value that depends on nothing but the seed and its own name."""
+"""Variables under TF1's names, whose initial values depend on the seed and their own name alone."""
 
 import copy
 import zlib
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 class Parameters:
-    """Creates a flow's variables, named `flow/` and their path, and keeps them all by path.
+    """Create a flow's variables, named `flow/` and their path, and keep them by path.
 
     A variable's random numbers come from (seed, path), so they are the same bits whatever else was created or drawn
     before, and the same draws in float32 and float64.
@@ -25,7 +25,7 @@ class Parameters:
         self._seed, self._dtype, self._path = seed, dtype, ""
 
     def scope(self, name: str) -> "Parameters":
-        """The same collection, one name further down."""
+        """Return the same collection, one name further down."""
         below = copy.copy(self)
         below._path = f"{self._path}{name}/"
         return below
@@ -37,15 +37,15 @@ class Parameters:
         return self._add(name, self._generator(name).normal(0.0, stddev, shape))
 
     def glorot_uniform(self, name: str, size: int) -> tf.Variable:
-        """A variable [size], uniform within ±sqrt(6 / (size + 1)).
+        """Create a variable [size], uniform within ±sqrt(6 / (size + 1)).
 
-        That is TF1's default for the shape (1, 1, 1, size) of the original's actnorms: one input, `size` outputs.
+        This is TF1's default for the shape (1, 1, 1, size) of the original's actnorms: one input, `size` outputs.
         """
         bound = np.sqrt(6.0 / (size + 1))
         return self._add(name, self._generator(name).uniform(-bound, bound, size))
 
     def orthogonal_plu(self, size: int) -> tuple[tf.Variable, ...]:
-        """P, L, U, sign_S, log_S of a random orthogonal matrix, see `LearnedPermutation`; P and sign_S do not learn."""
+        """Create P, L, U, sign_S, log_S of a random orthogonal matrix, see `LearnedPermutation`."""
         gaussian = self._generator("orthogonal").normal(size=(size, size))
         p, lower, upper = scipy.linalg.lu(np.linalg.qr(gaussian)[0])
         diagonal = np.diag(upper)

@@ -91,7 +91,7 @@ class StandardNormalization(OneToOneFeatureMixin, _Calibration):
         self._expect_rows(X, "SN", 2)
         self.mean_ = X.mean(axis=0, dtype=np.float64)
         deviation = X.std(axis=0, dtype=np.float64)
-        self.scale_ = np.where(embeddings.negligible(deviation, self.mean_), 1.0, deviation)
+        self.scale_ = np.where(embeddings.negligible_channels(X), 1.0, deviation)
 
     def _calibrated(self, X: np.ndarray) -> np.ndarray:
         return (X - self.mean_) / self.scale_

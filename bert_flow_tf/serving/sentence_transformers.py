@@ -25,7 +25,7 @@ from bert_flow_tf.files.remote import refuse_address
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.serving.exported import Exported, checked_tokens, compare, description, live_embeddings
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, FORMATS
-from glow.dense import DenseLayer, dense_layers, has_dense_layers
+from glow.folded import DenseLayer, dense_layers, has_dense_layers
 
 _FORMAT = "sentence-transformers"
 _REDUCERS = {masked_mean: "mean", first_token: "cls"}

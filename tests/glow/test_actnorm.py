@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from glow.actnorm import ActNorm
+from glow.bijectors import ActNorm
 from glow.parameters import Parameters
 from tests.glow.bijector_checks import check_bijector
 

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from glow.config import DEFAULT_CONFIG, GlowConfig
-from glow.dense import dense_layers, has_dense_layers
+from glow.folded import dense_layers, has_dense_layers
 from tests.glow.test_folded import SMALL, embeddings, new_flow
 
 

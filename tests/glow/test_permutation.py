@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from glow.bijectors import LearnedPermutation, Reversal
 from glow.parameters import Parameters
-from glow.permutation import LearnedPermutation, Reversal
 from tests.glow.bijector_checks import check_bijector, perturb
 
 
