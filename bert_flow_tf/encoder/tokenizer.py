@@ -10,14 +10,21 @@ normalised by the ops below.
 import hashlib
 import os
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as text
 
-from bert_flow_tf.encoder.vocabulary import MAX_WORD_CHARS, SPECIAL, read_vocabulary
+from bert_flow_tf.data.tasks import read_lines
 from bert_flow_tf.errors import ArgumentError, UserError
+
+if TYPE_CHECKING:
+    from bert_flow_tf.encoder.handles import EncoderSource
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# A longer word is unknown.
+MAX_WORD_CHARS = 200
 
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
 _WHITE_SPACE = r"[\s\p{Z}]"
@@ -36,7 +43,7 @@ TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
 
 
 def split_words(sentences: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
-    """Normalised words and punctuation marks of each sentence: string [n] -> ragged string [n, (words)]."""
+    """Split sentences into normalised words and punctuation marks: string [n] -> ragged string [n, (words)]."""
     cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
     cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
     cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
@@ -50,18 +57,18 @@ def split_words(sentences: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
 
 
 class Tokenizer(tf.Module):
-    """Sentences to BERT's ids, in eager code, in `tf.data` and inside a SavedModel.
+    """Convert sentences to BERT's ids, in eager code, in `tf.data` and inside a SavedModel.
 
     Args:
-      vocab: word pieces, in the order of their ids, as `read_vocabulary` gives them.
-      do_lower_case: whether the vocabulary is uncased: lower-case and drop accents.
+      vocab: word pieces, in the order of their ids, as `read_vocabulary` returns them.
+      do_lower_case: True if the vocabulary is uncased: lower-case and drop accents.
     """
 
     def __init__(self, vocab: list[str], do_lower_case: bool) -> None:
         super().__init__(name="tokenizer")
         self.do_lower_case = bool(do_lower_case)
         self.vocab_size = len(vocab)
-        # bool [vocab_size]: whether a piece continues the word of the piece before it.
+        # bool [vocab_size]: True for pieces that continue a word.
         self.continues_word = np.char.startswith(vocab, "##")
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
@@ -78,25 +85,25 @@ class Tokenizer(tf.Module):
             raise UserError(f"vocabulary: cannot be used ({error}), expected word pieces") from error
 
     @classmethod
-    def from_source(cls, source: Any) -> "Tokenizer":
-        """The tokenizer of an `EncoderSource`, from the vocabulary that its preprocess SavedModel holds."""
+    def from_source(cls, source: "EncoderSource") -> "Tokenizer":
+        """Return the tokenizer of an encoder, with the vocabulary of its preprocess SavedModel."""
         return cls(read_vocabulary(vocabulary_asset(source.preprocess_dir)), source.do_lower_case)
 
     def tokenize_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of the pieces of each word: string [n] -> ragged int32 [n, (words), (pieces)], without special tokens."""
+        """Return ids of each word's pieces, without special ones: string [n] -> ragged int32 [n, (words), (pieces)]."""
         words = split_words(sentences, self.do_lower_case)
         too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > MAX_WORD_CHARS
         return self._matcher.tokenize(words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values)))
 
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        """Ids of the pieces of each sentence: string [n] -> ragged int32 [n, (t)], without special tokens."""
+        """Return ids of each sentence's pieces: string [n] -> ragged int32 [n, (t)], without special tokens."""
         return self.tokenize_words(sentences).merge_dims(-2, -1)
 
     def pack(self, pieces: tf.RaggedTensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
-        """Encoder inputs, `[CLS] pieces[:max_seq_length - 2] [SEP]`, for one sentence per row of ragged int32 [n, (t)].
+        """Return encoder inputs, `[CLS] pieces[:max_seq_length - 2] [SEP]`, for the rows of ragged int32 [n, (t)].
 
         The dict has int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
-        They are padded to the longest row, or to `max_seq_length` where `pad_to_max`.
+        They are padded to the longest row, or to `max_seq_length` if `pad_to_max`.
 
         Raises:
           ArgumentError: `max_seq_length` has no room for the special tokens and one piece.
@@ -121,18 +128,40 @@ class Tokenizer(tf.Module):
         }
 
     def __call__(self, sentences: tf.Tensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
-        """Encoder inputs of the sentences, a string tensor [n]: `pack` of `tokenize`."""
+        """Return encoder inputs of the sentences, a string tensor [n]: `pack` of `tokenize`."""
         return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
 
 
 def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
-    """Path of the vocabulary file inside the preprocess SavedModel in the folder `preprocess_dir`.
+    """Return the path of the vocabulary file inside the preprocess SavedModel in a folder.
 
     Raises:
       UserError: the SavedModel holds no file or several files as assets.
     """
     files = sorted(path for path in (pathlib.Path(preprocess_dir) / "assets").glob("*") if path.is_file())
     if len(files) != 1:
-        found = ", ".join(path.name for path in files) or "none"
-        raise UserError(f"{preprocess_dir}: its assets are {found}, expected only the vocabulary file")
+        raise UserError(f"{preprocess_dir}: found {len(files)} assets, expected only the vocabulary file")
     return files[0]
+
+
+def read_vocabulary(path: str | os.PathLike) -> list[str]:
+    """Return the word pieces in a file, one per line; the line's number, from 0, is the piece's id.
+
+    Raises:
+      UserError: the file is missing or not UTF-8, a line is empty or repeated, or a special token is missing.
+    """
+    vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keeps_empty_end=True)]
+    if "" in vocab:
+        raise UserError(f"{path}, line {vocab.index('') + 1}: empty, expected a word piece")
+    if len(set(vocab)) < len(vocab):
+        repeated = next(piece for i, piece in enumerate(vocab) if piece in vocab[:i])
+        raise UserError(f"{path}: {repeated!r} is on several lines, expected each piece once")
+    missing = [token for token in SPECIAL if token not in vocab]
+    if missing:
+        raise UserError(f"{path}: no {' '.join(missing)} among its {len(vocab)} lines, expected {' '.join(SPECIAL)}")
+    return vocab
+
+
+def has_capitals(vocab: list[str]) -> bool:
+    """True if pieces other than special tokens in brackets have capitals: then the vocabulary is cased."""
+    return any(piece != piece.lower() for piece in vocab if not (piece.startswith("[") and piece.endswith("]")))

@@ -1,4 +1,4 @@
-"""The model of a run: its configuration, the model built from it, and the weights of a checkpoint."""
+"""Build the model of a run: its configuration, the Keras model, and the weights of a checkpoint."""
 
 import dataclasses
 import os
@@ -36,12 +36,12 @@ from bert_flow_tf.runs.settings import LossSettings, Settings, flow_config
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 
-# Where the original's checkpoints keep the classifier.
+# The name of the classifier in the original's checkpoints.
 TF1_OUTPUT_WEIGHTS = "loss/output_weights"
 
 
 def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
-    """What `resolve_encoder` was given, with absolute paths, so that the encoder is found again from any folder."""
+    """Return arguments of `resolve_encoder` with absolute paths, which hold in any working directory."""
     return {
         name: os.path.abspath(value)
         if isinstance(value, str) and (os.path.exists(value) or os.path.exists(f"{value}.index"))
@@ -51,18 +51,18 @@ def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
 
 
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
-    """What results say of an encoder; `flags` are what `resolve_encoder` was given for it, None for a handle alone."""
+    """Return the record of an encoder; `flags` are `resolve_encoder`'s arguments, None for a handle alone."""
     checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
     initialised = _model_initialised_with(checkpoint)
     if initialised is not None:
         return msgspec.structs.replace(initialised.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
-    # A checkpoint beside its configuration is what was published; of any other, nothing is known.
+    # A checkpoint beside its configuration is a published one; nothing is known of the training of others.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
     fine_tuning = None if published else Training()
     made = read_encoder_record(source.encoder_dir.parent)
     if published and made is not None and made.started_from is not None:
-        # Written by `convert --run` or `pretrain`.
+        # `convert --run` or `pretrain` wrote it.
         fine_tuning = made.training or Training()
     return Encoder(
         name=encoder_name(handle, source.preprocess_hub),
@@ -75,7 +75,7 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
 
 
 def _model_initialised_with(init_checkpoint: str | None) -> Model | None:
-    """The model of the bert_flow_tf run whose checkpoint this is; None for any other checkpoint, and for none."""
+    """Return the model of the bert_flow_tf run of a checkpoint; None for any other checkpoint, and for none."""
     if not init_checkpoint:
         return None
     prefix = checkpoint_prefix(init_checkpoint)
@@ -84,14 +84,10 @@ def _model_initialised_with(init_checkpoint: str | None) -> Model | None:
 
 
 def run_config(settings: Settings, task: Task, source: EncoderSource, data: TrainingData | None) -> RunConfig:
-    """`RunConfig` of a run, its `config.json`.
-
-    `data` is what it learns on; None where nothing is trained.
-    """
+    """Return the `config.json` of a run; `data` is its training data, None if nothing is trained."""
     flags, embedding, seed = dataclasses.asdict(settings.encoder), settings.embedding, settings.training.seed
     begins_with = settings.encoder.init_checkpoint
     depends_on = settings.what_training_depends_on()
-
     known = data or TrainingData()
 
     def learned(earlier: Training | None) -> Training:
@@ -130,7 +126,7 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Trai
 
 
 def _flow_training_of(init_checkpoint: str | None) -> Training | None:
-    """`Training` of the flow in the checkpoint that a run begins with; None where it holds none."""
+    """Return the training of the flow in a run's first checkpoint; None if it holds no flow."""
     initialised = _model_initialised_with(init_checkpoint)
     if initialised is not None:
         return None if initialised.flow is None else initialised.flow.training
@@ -148,10 +144,12 @@ def build_model(
     seed: int = 0,
     trainable: bool = False,
 ) -> SiameseBertFlow:
-    """The Keras model of a record on the encoder of `source`, its own weights not yet loaded.
+    """Return the Keras model of a record on the encoder of `source`, before its own weights are loaded.
 
-    `num_labels` are the classifier's, None for none; without `losses` the model is only to be applied; `trainable` says
-    whether the encoder is to be trained.
+    Args:
+      num_labels: classes of the classifier; None for no classifier.
+      losses: None for a model that is only applied.
+      trainable: True if the encoder is to be trained.
 
     Raises:
       UserError: flow, `low_dim` or `max_seq_length` do not fit the encoder.
@@ -161,12 +159,10 @@ def build_model(
     else:
         # Training, or a checkpoint, changes its variables.
         encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
-    if model.max_seq_length < 3:
-        raise ArgumentError(f"max_seq_length: found {model.max_seq_length}, expected 3 or more")
-    if encoder.max_seq_length and model.max_seq_length > encoder.max_seq_length:
+    most = encoder.max_seq_length or model.max_seq_length
+    if not 3 <= model.max_seq_length <= most:
         raise ArgumentError(
-            f"max_seq_length: found {model.max_seq_length}, expected at most {encoder.max_seq_length}, "
-            f"the positions of the encoder {source.bert_hub}"
+            f"max_seq_length: found {model.max_seq_length}, expected 3 to {most}, the positions of {source.bert_hub}"
         )
     encoder.seed_dropout(seed)
     flow = None
@@ -175,18 +171,11 @@ def build_model(
             flow = Glow(model.flow.config, encoder.embedding_size, seed=seed)
         except ValueError as error:
             raise ArgumentError(f"flow_model_config: {error}") from error
-    return SiameseBertFlow(
-        encoder,
-        flow,
-        num_labels=num_labels,
-        low_dim=model.low_dim or -1,
-        losses=losses,
-        seed=seed,
-    )
+    return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=model.low_dim or -1, losses=losses, seed=seed)
 
 
 def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
-    """Keywords of a `tf.train.Checkpoint` of what a model learned: flow, classifier and, where trained, encoder."""
+    """Return keywords of a `tf.train.Checkpoint` of the flow, the classifier and, if trained, the encoder."""
     parts = {}
     if model.flow is not None:
         parts["flow"] = model.flow
@@ -198,7 +187,7 @@ def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
 
 
 def restore(model: SiameseBertFlow, checkpoint: str | os.PathLike, with_encoder: bool) -> None:
-    """Gives the model what the run's checkpoint with this prefix holds of flow, classifier and trained encoder.
+    """Restore flow, classifier and trained encoder from the run's checkpoint with this prefix.
 
     Raises:
       UserError: the checkpoint cannot be read, or lacks a part of the model.
@@ -213,17 +202,15 @@ def _restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
         status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
         status.expect_partial().assert_existing_objects_matched()
     except (ValueError, AssertionError, tf.errors.OpError) as error:
-        raise UserError(
-            f"{checkpoint}: cannot be restored ({' '.join(str(error).split())}), expected a checkpoint of the run that "
-            "config.json describes"
-        ) from error
+        reason = " ".join(str(error).split())
+        raise UserError(f"{checkpoint}: cannot be restored ({reason}), expected the model of config.json") from error
 
 
 def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]:
-    """Names of the parts, of flow and classifier, that were given the values a checkpoint holds for them.
+    """Initialise flow and classifier from a checkpoint, and return the names of the parts that it held.
 
-    The checkpoint, or the folder that holds it, may be of a bert_flow_tf run or of the original; `resolve_encoder` sees
-    to its encoder.
+    The checkpoint, or the folder that holds it, may be of a bert_flow_tf run or of the original; `resolve_encoder`
+    handles its encoder.
 
     Raises:
       UserError: the checkpoint's flow or classifier is of another kind or shape.
@@ -242,10 +229,9 @@ def _init_from_run(model: SiameseBertFlow, prefix: pathlib.Path, old: RunConfig)
     parts = checkpoint_of(model, with_encoder=False)
     if old.model.flow is None:
         parts.pop("flow", None)
-    elif model.flow is not None:
+    elif model.flow is not None and model.flow.config != old.model.flow.config:
         found, wanted = old.model.flow.config.to_dict(), model.flow.config.to_dict()
-        if found != wanted:
-            raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected one of {wanted}")
+        raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected one of {wanted}")
     if not old.num_labels:
         parts.pop("output_weights", None)
     _restore(parts, prefix)
@@ -253,10 +239,10 @@ def _init_from_run(model: SiameseBertFlow, prefix: pathlib.Path, old: RunConfig)
 
 
 def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> list[str]:
-    """Names of the parts, of flow and classifier, that the original's checkpoint gave the model's their values.
+    """Assign flow and classifier of the original's checkpoint, and return the names of the parts that it held.
 
     Raises:
-      UserError: a variable of theirs is missing, unexpected, of another shape, or not finite; it names the variable.
+      UserError: a variable is missing, unexpected, of another shape, or not finite; the message names the variable.
     """
     held = Checkpoint(checkpoint)
     assigned = []

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
+    from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
     from bert_flow_tf.encoder.handles import EncoderSource
     from bert_flow_tf.encoder.layer import SentenceEncoder
     from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -32,7 +33,7 @@ class EmbeddingModel(Protocol):
     record: "Model"
     source: "EncoderSource"
     encoder: "SentenceEncoder"
-    pooled: "SentenceEncoder"
+    pooled: "SentenceEncoder | RoundedEncoder"
     encoder_trained: bool
     tokenizer: "Tokenizer"
     flow: "Glow | None"

@@ -8,14 +8,15 @@ from official.nlp.modeling.layers import masked_lm
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.model.siamese import summed
 from glow.optimizer import apply_clipped
 
-# Label of a position that is not predicted.
+# The label of a position that is not predicted.
 NOT_PREDICTED = -1
 
 
 class MaskedLanguageModel(tf_keras.Model):
-    """Predicts the word pieces at masked positions (Devlin et al. 2019, section 3.1, task 1).
+    """Predict the word pieces at masked positions (Devlin et al. 2019, section 3.1, task 1).
 
     The head is tf-models' `MaskedLM` on the last layer's states: dense, activation, layer norm, and the product with
     the encoder's own word embeddings, plus a bias. Logits are computed at the predicted positions alone.
@@ -24,12 +25,12 @@ class MaskedLanguageModel(tf_keras.Model):
     [n], as `SentenceEncoder` takes them; labels are int32 [n, t], `NOT_PREDICTED` where nothing is predicted.
 
     Args:
-      activation: of the head, as Keras takes it.
+      activation: the head's activation, as Keras takes it.
       initializer_range: standard deviation of the head's kernel before training.
-      seed: of that.
+      seed: seed of the head's kernel.
 
     Raises:
-      UserError: the encoder does not show its word embeddings, or has weights of half precision.
+      UserError: the encoder has no word embeddings of float32.
     """
 
     def __init__(
@@ -39,71 +40,57 @@ class MaskedLanguageModel(tf_keras.Model):
         # The step's logs are of the global batch on every replica: Keras would add them up.
         self.distribute_reduction_method = "first"
         table = encoder.word_embeddings
-        if table is None:
-            raise UserError(f"{encoder.source.bert_hub}: found no word_embeddings, expected those of a BERT")
-        other = {variable.dtype.name for variable in encoder.pooled_variables} - {"float32"}
-        if other:
-            # In half precision most steps would be rounded away.
-            raise UserError(f"{encoder.source.bert_hub}: found weights of {min(other)}, expected float32 to learn from")
+        # Half precision would round most steps away.
+        if table is None or table.dtype != tf.float32:
+            raise UserError(f"{encoder.source.bert_hub}: found no word_embeddings of float32, expected a BERT's")
         self.encoder: Any = encoder
         width = encoder.hidden_size
-        head = masked_lm.MaskedLM(
+        self.head: Any = masked_lm.MaskedLM(
             table,
             activation=activation,
             initializer=tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed),
             name="cls/predictions",
         )
-        # Here, and not in the first step: its variables are restored and optimised like the encoder's. Their names are
-        # TF1's, which say what decays.
-        with tf.name_scope(head.name):
-            head.build([None, None, width])
+        # Built here, not in the first step: its variables are restored and optimised like the encoder's. Their names
+        # are TF1's, which decide about weight decay.
+        with tf.name_scope(self.head.name):
+            self.head.build([None, None, width])
             # The word embeddings may be narrower than the states.
-            for layer, inputs in ((head.dense, width), (head.layer_norm, table.shape[1])):
+            for layer, inputs in ((self.head.dense, width), (self.head.layer_norm, table.shape[1])):
                 with tf.name_scope(layer.name):
                     layer.build([None, inputs])
-        self.head: Any = head
-        self.head_variables = {
-            v.name.removesuffix(":0"): v for v in (*head.dense.weights, *head.layer_norm.weights, head.bias)
-        }
+        weights = (*self.head.dense.weights, *self.head.layer_norm.weights, self.head.bias)
+        self.head_variables = {v.name.removesuffix(":0"): v for v in weights}
 
     @property
     def learned_variables(self) -> list[tf.Variable]:
-        """The variables that training changes: the head's, and the encoder's but for its pooler."""
+        """The variables that training changes: the head's, and the encoder's without its pooler."""
         return [*self.encoder.pooled_variables, *self.head_variables.values()]
 
     def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
-        """Takes the optimiser, and builds it, so that it can be restored; `kwargs` are `tf_keras.Model.compile`'s."""
+        """Set the optimiser and build it, so that it can be restored; `kwargs` are `tf_keras.Model.compile`'s."""
         super().compile(optimizer=optimizer, **kwargs)
         optimizer.build(self.learned_variables)
 
     def token_losses(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Cross-entropy at each predicted position, float32 [m], in nats; `training` turns dropout on."""
-        states = self.encoder.token_states(inputs, training=training)
+        """Return the cross-entropy at each predicted position, float32 [m], in nats; `training` turns dropout on."""
+        states = (self.encoder.token_states_in_training if training else self.encoder.token_states)(inputs)
         labels = tf.reshape(labels, [-1])
-        places = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
-        # As one long sentence: nothing is padded to the largest number of predictions.
-        logits = self.head(tf.reshape(states, [1, -1, self.encoder.hidden_size]), places[tf.newaxis])[0]
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(labels, places), logits)
+        positions = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
+        # One long sentence needs no padding to the largest number of predictions.
+        logits = self.head(tf.reshape(states, [1, -1, self.encoder.hidden_size]), positions[tf.newaxis])[0]
+        return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(labels, positions), logits)
 
     @tf.autograph.experimental.do_not_convert
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One step on the mean loss of the global batch's predicted positions; gradients are clipped to norm 1."""
+        """Take a step on the mean loss of the global batch's predicted positions; clip gradients to norm 1."""
         loss, gradients = self.loss_and_gradients(*data)
         norm = apply_clipped(self.optimizer, gradients, self.learned_variables)
-        return {"loss": _summed(loss), "grad_norm": norm}
+        return {"loss": summed(loss), "grad_norm": norm}
 
     def loss_and_gradients(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """This replica's share of the global batch's mean loss, with dropout, and its gradients.
-
-        These are of `learned_variables`, in their order.
-        """
-        predicted = _summed(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
+        """Return this replica's share of the global batch's mean loss, and the gradients of `learned_variables`."""
+        predicted = summed(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(self.token_losses(inputs, labels, training=True)) / tf.maximum(predicted, 1.0)
         return loss, tape.gradient(loss, self.learned_variables)
-
-
-def _summed(value: tf.Tensor) -> tf.Tensor:
-    """The sum over all replicas."""
-    replicas = tf.distribute.get_replica_context()
-    return value if replicas.num_replicas_in_sync == 1 else replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)

@@ -13,7 +13,7 @@ from glow.optimizer import apply_clipped
 
 
 def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
-    """Averages of neighbouring channels, [n, low_dim]; the embedding itself where `low_dim` is not positive.
+    """Average neighbouring channels to [n, low_dim]; return the embedding itself if `low_dim` is not positive.
 
     The original's `low_dim`: reshape to [n, low_dim, D / low_dim] and average the last axis, after the flow.
     """
@@ -24,29 +24,35 @@ def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
 
 
 def check_low_dim(low_dim: int, embedding_size: int) -> None:
-    """Raises `ArgumentError` unless embeddings of this size can be reduced so."""
+    """Raise `ArgumentError` unless `low_dim` divides the embedding size."""
     if low_dim > 0 and embedding_size % low_dim:
         raise ArgumentError(f"low_dim: found {low_dim}, expected a divisor of the embedding size {embedding_size}")
 
 
 def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Cosine of each pair of rows, [n] for two [n, D] tensors."""
+    """Return the cosine of each pair of rows, [n] for two [n, D] tensors."""
     return tf.reduce_sum(tf.nn.l2_normalize(a, axis=-1) * tf.nn.l2_normalize(b, axis=-1), axis=-1)
 
 
+def summed(value: tf.Tensor) -> tf.Tensor:
+    """Return the sum over all replicas."""
+    replicas = tf.distribute.get_replica_context()
+    return value if replicas.num_replicas_in_sync == 1 else replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
+
+
 class SiameseBertFlow(tf_keras.Model):
-    """Two sentences through one encoder and one flow, and the losses of Li et al. 2020 (sections 2 and 3) on the pair.
+    """Embed pairs of sentences by one encoder and one flow, with the losses of Li et al. 2020, sections 2 and 3.
 
     Inputs are a dictionary with either token tensors `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, 2, t],
     and `occurrence`, int64 [n, 2], all as `SentenceEncoder` takes them; or `embedding`, float32 [n, 2, D], computed
     ahead by a frozen encoder. Labels are float32 [n] scaled to [0, 1] for regression and int32 [n] class ids otherwise;
-    those of at most -1 are masked where `losses.num_examples` > 0.
+    labels of at most -1 are masked if `losses.num_examples` > 0.
 
     Args:
       num_labels: classes of a classification task; None for regression on cosine similarity.
       low_dim: see `reduce_dimension`.
-      losses: which losses count, all labels by default; the flow's likelihood has an optimiser of its own.
-      seed: of the classifier's initial values.
+      losses: by default all labels count; the flow's likelihood has its own optimiser.
+      seed: seed of the classifier's initial values.
 
     Raises:
       ArgumentError: `low_dim` does not divide D.
@@ -81,7 +87,7 @@ class SiameseBertFlow(tf_keras.Model):
 
     @property
     def supervised_variables(self) -> list[tf.Variable]:
-        """Variables that the supervised loss trains: encoder, classifier, and a flow without a loss of its own."""
+        """Variables that the supervised loss trains: encoder, classifier, and a flow without its own loss."""
         variables = [*self.encoder.pooled_variables]
         if self.output_weights is not None:
             variables.append(self.output_weights)
@@ -95,9 +101,9 @@ class SiameseBertFlow(tf_keras.Model):
         return list(self.flow.trainable_variables) if self.flow is not None and self.loss_settings.flow_loss else []
 
     def compile(self, optimizer: Any = None, flow_optimizer: Any = None, **kwargs: Any) -> None:
-        """Takes the optimisers of the supervised and of the flow's loss; builds them, so that they can be restored.
+        """Set the optimisers of the supervised and the flow's loss and build them, so that they can be restored.
 
-        The latter is needed where `flow_loss`; `kwargs` are those of `tf_keras.Model.compile`.
+        The latter is needed if `flow_loss`; `kwargs` are those of `tf_keras.Model.compile`.
         """
         super().compile(optimizer=optimizer, **kwargs)
         self.flow_optimizer = flow_optimizer
@@ -107,7 +113,7 @@ class SiameseBertFlow(tf_keras.Model):
             flow_optimizer.build(self.flow_variables)
 
     def embed(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """Embeddings before the flow, [2n, D], first sentences and second ones alternating."""
+        """Return embeddings before the flow, [2n, D], first and second sentences alternating."""
         if "embedding" in inputs:
             return tf.reshape(inputs["embedding"], [-1, inputs["embedding"].shape[-1]])
         # Pairs' [n, 2, …] become sentences' [2n, …].
@@ -115,7 +121,7 @@ class SiameseBertFlow(tf_keras.Model):
         return self.encoder(tokens, training=training)
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
-        """Dictionary of the pairs' embeddings, cosines and flow losses.
+        """Return a dictionary of the pairs' embeddings, cosines and flow losses.
 
         `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n]: bits per
         dimension, the sum of both sentences'.
@@ -130,14 +136,14 @@ class SiameseBertFlow(tf_keras.Model):
         return outputs | {"embedding_a": a, "embedding_b": b, "cos_similarity": cosine_similarity(a, b)}
 
     def classify(self, outputs: dict[str, tf.Tensor]) -> tf.Tensor | None:
-        """Logits [n, num_labels] from `call`'s outputs: [a, b, |a - b|] Wᵀ without bias; None for regression."""
+        """Return logits [n, num_labels] from `call`'s outputs: [a, b, |a - b|] Wᵀ without bias; None for regression."""
         if self.num_labels is None:
             return None
         a, b = outputs["embedding_a"], outputs["embedding_b"]
         return tf.matmul(tf.concat([a, b, tf.abs(a - b)], axis=-1), self.output_weights, transpose_b=True)
 
     def supervised_example_loss(self, outputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        """Supervised loss of each pair, [n], from `call`'s outputs: the original's `create_model`."""
+        """Return the supervised loss of each pair, [n], from `call`'s outputs: the original's `create_model`."""
         if self.num_labels is None:
             loss = tf.square(outputs["cos_similarity"] - labels)
         else:
@@ -154,19 +160,12 @@ class SiameseBertFlow(tf_keras.Model):
 
     @tf.autograph.experimental.do_not_convert
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
-        """One step of both optimisers; logs are of the global batch, summed over replicas.
+        """Take one step of both optimisers; return logs of the global batch, summed over replicas.
 
         The supervised loss moves encoder and classifier, the flow's loss the flow alone; each side's gradients are
         clipped to global norm 1 after they are summed over replicas.
         """
         inputs, labels = data
-        replicas = tf.distribute.get_replica_context()
-
-        def summed(value: tf.Tensor) -> tf.Tensor:
-            if replicas.num_replicas_in_sync == 1:
-                return value
-            return replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
-
         # Each replica's share of the mean over the global batch.
         share = 1.0 / summed(tf.cast(tf.shape(labels)[0], tf.float32))
         supervised, flow_variables = self.supervised_variables, self.flow_variables

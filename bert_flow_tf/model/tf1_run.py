@@ -1,6 +1,5 @@
-"""From a checkpoint that the original's training wrote to a bert_flow_tf run, and back."""
+"""Convert a checkpoint of the original's training to a bert_flow_tf run, and back."""
 
-import json
 import os
 import pathlib
 import re
@@ -10,6 +9,7 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import (
     BERT_CONFIG_FILE,
     CONVERTED_KEY,
@@ -22,8 +22,7 @@ from bert_flow_tf.encoder.convert.folders import (
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint, run_step
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, tf1_arrays
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.tokenizer import vocabulary_asset
-from bert_flow_tf.encoder.vocabulary import has_capitals, read_vocabulary
+from bert_flow_tf.encoder.tokenizer import has_capitals, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_output, output_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
@@ -44,7 +43,7 @@ from bert_flow_tf.runs.settings import flow_config
 from glow.config import DEFAULT_CONFIG
 from glow.tf1_checkpoint import FLOW_SCOPE, tf1_variables
 
-# The only GELU that the original has is the tanh approximation, which has another name in configurations here.
+# The original's only GELU is the tanh approximation, which has another name in configurations here.
 _TF1_GELU = {"gelu_tanh": "gelu"}
 
 
@@ -59,18 +58,16 @@ def convert_tf1_run(
     overwrite: bool = False,
     **encoder: Any,
 ) -> pathlib.Path:
-    """Path of the directory of a bert_flow_tf run with the flow, the classifier and the encoder of the original's run.
+    """Write a bert_flow_tf run with the flow and the classifier of the original's run, and return its directory.
 
-    As every run, it names its encoder and does not hold it: the encoder's files, or the TF1 checkpoint that it came
-    from, must stay where they are.
+    As every run, it names its encoder and does not hold it: the encoder's files, or the TF1 checkpoint, must stay.
 
     Args:
       checkpoint: folder of the original's run, for its last checkpoint, or the prefix of a checkpoint. It may hold
-        BERT or none, a classifier or none, and the optimiser's moments, which are passed over.
+        BERT or none, a classifier or none, and the optimiser's moments, which are left out.
       sentence_embedding_type, flow_model_config, max_seq_length, low_dim: flags of the original's run.
-      **encoder: where the checkpoint holds no encoder, `bert_hub` and, if it needs one, `preprocess_hub`; where it has
-        one, `bert_config_file` and `vocab_file`, else the files beside it are taken, and `do_lower_case`, else a
-        vocabulary with capitals is cased.
+      **encoder: for a checkpoint without an encoder, `bert_hub` and, if needed, `preprocess_hub`; for one with an
+        encoder, `bert_config_file` and `vocab_file`, by default the files beside it, and `do_lower_case`.
 
     Raises:
       UserError: the checkpoint holds no flow; it, the flow's configuration and the encoder do not fit each other; or
@@ -79,15 +76,14 @@ def convert_tf1_run(
     out_dir = output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
     prefix = checkpoint_prefix(checkpoint)
     held = Checkpoint(prefix)
-    shapes = held.shapes
-    if not any(name.startswith(FLOW_SCOPE) for name in shapes):
+    if not any(name.startswith(FLOW_SCOPE) for name in held.shapes):
         raise UserError(f"{prefix}: holds no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
-    flags = _encoder_flags(prefix, WORD_EMBEDDINGS in shapes, **encoder)
+    flags = _encoder_flags(prefix, WORD_EMBEDDINGS in held, **encoder)
     source = resolve_encoder(**flags)
     named_step = re.search(r"-(\d+)$", prefix.name)
-    step = int(held["global_step"] if "global_step" in shapes else named_step[1] if named_step else 0)
+    step = int(held["global_step"] if "global_step" in held else named_step[1] if named_step else 0)
     record = encoder_record(source, flags)
-    if WORD_EMBEDDINGS in shapes:
+    if WORD_EMBEDDINGS in held:
         # The run may have trained the encoder that its checkpoint holds.
         record = msgspec.structs.replace(record, fine_tuning=Training())
     config = RunConfig(
@@ -101,9 +97,9 @@ def convert_tf1_run(
         ),
         encoder=source.files,
         encoder_flags=absolute_flags(flags),
-        # What the original trained of it is in the encoder that was converted from the same checkpoint.
+        # The encoder was converted from this checkpoint, with whatever training it had.
         encoder_trained=False,
-        num_labels=shapes[TF1_OUTPUT_WEIGHTS][0] if TF1_OUTPUT_WEIGHTS in shapes else None,
+        num_labels=held.shapes[TF1_OUTPUT_WEIGHTS][0] if TF1_OUTPUT_WEIGHTS in held else None,
         flags={CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
     )
     model = build_model(source, config.model, num_labels=config.num_labels)
@@ -121,20 +117,20 @@ def convert_tf1_run(
 
 
 def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
-    """Prefix of a TF1 checkpoint in the folder `out_dir` with a run's encoder, flow and classifier under TF1's names.
+    """Write a run's encoder, flow and classifier as a TF1 checkpoint, and return its prefix.
 
-    Beside it lie `vocab.txt` and, where bert_flow_tf converted the encoder, `bert_config.json`: the original takes
-    them as `--init_checkpoint`, `--vocab_file` and `--bert_config_file`, and `convert_tf1_run` takes the folder.
+    Beside it are `vocab.txt` and, for a converted encoder, `bert_config.json`: the original takes them as
+    `--init_checkpoint`, `--vocab_file` and `--bert_config_file`, and `convert_tf1_run` takes the folder.
 
     Raises:
-      UserError: it is no run, or its encoder has variables that no TF1 BERT has; or `out_dir` exists.
+      UserError: it is no run, its encoder has variables that no TF1 BERT has, or `out_dir` exists.
     """
     out_dir = output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
     prefix, config = run_checkpoint(run)
     source = recorded_encoder(config)
     model = build_model(source, config.model, num_labels=config.num_labels)
     restore(model, prefix, with_encoder=config.encoder_trained)
-    arrays = tf1_arrays(model.encoder.variables_by_name, model.encoder.source.bert_hub)
+    arrays = tf1_arrays(model.encoder.variables_by_name, source.bert_hub)
     if model.flow is not None:
         arrays |= tf1_variables(model.flow)
     if model.output_weights is not None:
@@ -149,13 +145,13 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
             shape_and_slices=[""] * len(arrays),
             tensors=list(arrays.values()),
         )
-        # TensorFlow's own function for it says at each call that it is deprecated.
+        # TensorFlow's own function for it logs a deprecation at each call.
         (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
         write_json(folder / TF1_RECORD_FILE, {TF1_RECORD_KEY: prefix.name, "encoder": source.files})
         (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
         if config_file.is_file():
-            fields = json.loads(config_file.read_text(encoding="utf-8"))
+            fields = msgspec.structs.asdict(read_tf1_config(config_file))
             fields["hidden_act"] = _TF1_GELU.get(fields["hidden_act"], fields["hidden_act"])
             write_json(folder / BERT_CONFIG_FILE, fields)
     return out_dir / name
@@ -171,30 +167,18 @@ def _encoder_flags(
     vocab_file: str | None = None,
     do_lower_case: bool | None = None,
 ) -> dict[str, Any]:
-    """Arguments for `resolve_encoder`: the checkpoint's own encoder, or another where it holds none."""
-    own = {"bert_config_file": bert_config_file, "vocab_file": vocab_file}
-    other = {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub}
-    useless, wanted = own, "holds no encoder, expected bert_hub"
-    if holds_bert:
-        useless = other
-        wanted = "holds an encoder, expected bert_config_file and vocab_file, or the two files beside it"
-    for flag, value in useless.items():
-        if value:
-            raise ArgumentError(f"{flag}={value}: {prefix} {wanted}")
+    """Return arguments for `resolve_encoder`: the checkpoint's own encoder, or `bert_hub` if it holds none."""
     if not holds_bert:
-        if not bert_hub:
-            raise ArgumentError(f"bert_hub: missing, {prefix} holds a flow without its encoder")
-        if do_lower_case is not None:
-            raise UserError(
-                f"{bert_hub}: knows the case of its vocabulary, expected no do_lower_case (--cased, --uncased)"
-            )
-        return other
-    flags: dict[str, Any] = {"init_checkpoint": str(prefix)}
-    for (flag, given), name in zip(own.items(), (BERT_CONFIG_FILE, VOCAB_FILE), strict=True):
-        path = pathlib.Path(given or prefix.parent / name)
-        if not path.is_file():
-            raise ArgumentError(f"{flag}: found no {path}, expected that of the encoder in {prefix}")
-        flags[flag] = str(path)
+        if not bert_hub or bert_config_file or vocab_file:
+            raise ArgumentError(f"bert_hub: found {bert_hub or 'nothing'}, expected it alone: {prefix} has no encoder")
+        return {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub, "do_lower_case": do_lower_case is not False}
+    if bert_hub or preprocess_hub:
+        raise ArgumentError(f"bert_hub: found {bert_hub}, expected none: {prefix} holds an encoder")
+    config_file, vocab_file = (
+        str(given or prefix.parent / name)
+        for given, name in ((bert_config_file, BERT_CONFIG_FILE), (vocab_file, VOCAB_FILE))
+    )
     if do_lower_case is None:
-        do_lower_case = not has_capitals(read_vocabulary(flags["vocab_file"]))
-    return flags | {"do_lower_case": do_lower_case}
+        do_lower_case = not has_capitals(read_vocabulary(vocab_file))
+    trio = {"init_checkpoint": str(prefix), "bert_config_file": config_file, "vocab_file": vocab_file}
+    return trio | {"do_lower_case": do_lower_case}

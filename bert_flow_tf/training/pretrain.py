@@ -24,8 +24,8 @@ from tqdm import tqdm
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.batches import length_batches
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
+from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER
-from bert_flow_tf.encoder.convert.from_run import write_with_weights
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
@@ -169,6 +169,8 @@ class _Run:
             seed=self.settings.seed,
             began_with=encoder.fine_tuning,
         )
+        # A SavedModel's dropout is drawn by every replica for itself: their number is part of the run.
+        replicas = self.strategy.num_replicas_in_sync if self.model.encoder.dropout_state else None
         encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=learned)
         handles: dict[str, Setting] = {"bert_hub": self.source.bert_hub, "preprocess_hub": self.source.preprocess_hub}
         return RunConfig(
@@ -178,6 +180,7 @@ class _Run:
             encoder_flags=absolute_flags(handles),
             encoder_trained=True,
             data=TrainingData(num_examples=sentences, fingerprint=text),
+            replicas=replicas,
             flags=flags,
         )
 
@@ -200,6 +203,7 @@ class _Run:
             encoder=model.encoder.variables_by_name,
             head=model.head_variables,
             **({"seconds": self.seconds} if self.settings.minutes is not None else {}),
+            **({"dropout": model.encoder.dropout_state} if model.encoder.dropout_state else {}),
         )
         last = None
         if resumed:

@@ -1,5 +1,6 @@
-"""The kinds of folders that a conversion writes, the record in an encoder folder, and the user's cache of these."""
+"""The folders that a conversion writes, an encoder folder's record, and the cache of such folders."""
 
+import os
 import pathlib
 from collections.abc import Callable
 
@@ -9,12 +10,12 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.reading import read_file
-from bert_flow_tf.files.user_cache import cached_folder
+from bert_flow_tf.files.user_cache import cache_root, cached_folder
 from bert_flow_tf.runs.record import Training
 
-# Of Hugging Face's folders, and of sentence-transformers'.
-WEIGHTS_FILE, INDEX_FILE, MODULES_FILE = "model.safetensors", "model.safetensors.index.json", "modules.json"
+# In the folders of Hugging Face and sentence-transformers.
+WEIGHTS_FILE, MODULES_FILE = "model.safetensors", "modules.json"
+TOKENIZER_FILE, TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
 # In the config.json of a run that was converted, and in the record beside a TF1 checkpoint that was written here.
@@ -22,12 +23,13 @@ CONVERTED_KEY, TF1_RECORD_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "run_of_bert_
 
 
 def _has_key(key: str) -> Callable[[pathlib.Path], bool]:
-    return lambda path: f'"{key}": '.encode() in read_file(path, "a record of bert_flow_tf")
+    return lambda path: f'"{key}": '.encode() in path.read_bytes()
 
 
 def is_hugging_face(folder: pathlib.Path) -> bool:
-    """Whether a folder is one of Hugging Face's or of sentence-transformers."""
-    return any((folder / name).is_file() for name in (WEIGHTS_FILE, INDEX_FILE, "pytorch_model.bin", MODULES_FILE))
+    """True if a folder is one of Hugging Face or sentence-transformers."""
+    names = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
+    return any((folder / name).is_file() for name in names)
 
 
 ENCODER_FOLDER = FolderKind("an encoder folder", SOURCE_FILE, ENCODER_PARTS)
@@ -46,14 +48,14 @@ TF1_CHECKPOINT = FolderKind(
 
 
 class EncoderRecord(msgspec.Struct):
-    """What `source.json` says that is read back.
+    """The part of `source.json` that is read back.
 
     Attributes:
-      do_lower_case: whether the vocabulary is uncased.
-      started_from: fingerprint of the encoder that has the same graph with other weights; None where there is none.
-      training: what the weights learned since; None where it is not recorded.
-      pooling, max_seq_length: what a sentence-transformers folder asked for; None where nobody did.
-      digests: SHA-256 of the files in the folder, but for the variables, which have checksums of TensorFlow's.
+      do_lower_case: True if the vocabulary is uncased.
+      started_from: fingerprint of the encoder that has the same graph with other weights; None if there is none.
+      training: the training since then; None if it is not recorded.
+      pooling, max_seq_length: settings of a sentence-transformers folder; None for other sources.
+      digests: SHA-256 of the files in the folder, except variables, which have TensorFlow's checksums.
     """
 
     do_lower_case: bool
@@ -65,26 +67,25 @@ class EncoderRecord(msgspec.Struct):
 
 
 def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
-    """The record of an encoder folder; None for a folder without one, as TF-Hub's encoders have.
+    """Return the record of an encoder folder; None for a folder without one, such as TF-Hub's.
 
     Raises:
-      UserError: the record cannot be read, or is of another format version.
+      UserError: the record cannot be read, or has another format version.
     """
     path = folder / SOURCE_FILE
     return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None
 
 
 def check_encoder_folder(folder: pathlib.Path) -> None:
-    """Raises `UserError` if a file is not what the folder's record says, or is missing."""
+    """Raise `UserError` if a file of the folder is missing or does not have the recorded digest."""
     record = read_encoder_record(folder)
     for name, digest in record.digests.items() if record is not None else ():
         if file_digest(folder / name) != digest:
-            raise UserError(
-                f"{folder / name}: found other contents than were written, expected SHA-256 {digest}; if the folder is "
-                "in the cache, remove it, else make it again"
-            )
+            raise UserError(f"{folder / name}: damaged, expected SHA-256 {digest}; remove the folder and make it again")
 
 
-def cached_encoder(folder: pathlib.Path, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
-    """The encoder folder `folder`, made by `build(folder)` where it does not exist; see `cached_folder`."""
-    return cached_folder(folder, SOURCE_FILE, build)
+def cached_encoder(
+    key: str, build: Callable[[pathlib.Path], object], cache_dir: str | os.PathLike | None = None
+) -> pathlib.Path:
+    """Return the encoder folder with this key in the user's cache, made by `build(folder)` if it does not exist."""
+    return cached_folder(cache_root(cache_dir) / "encoders" / key, SOURCE_FILE, build)

@@ -4,8 +4,7 @@ import contextlib
 import os
 import pathlib
 import re
-import tempfile
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -14,36 +13,38 @@ import safetensors
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.families import FAMILIES, Family, family_of, read_hugging_face_config
-from bert_flow_tf.encoder.convert.folders import INDEX_FILE, VOCAB_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.sentence_transformers import SETTINGS_FILES, sentence_transformer
-from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_shapes, variable_shapes
-from bert_flow_tf.encoder.vocabulary import read_vocabulary
+from bert_flow_tf.encoder.convert.folders import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE, WEIGHTS_FILE
+from bert_flow_tf.encoder.convert.sentence_transformers import sentence_transformer
+from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_shapes, hugging_face_name, variable_shapes
+from bert_flow_tf.encoder.tokenizer import read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
 
-TOKENIZER_FILE, TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
 class _Normalizer(msgspec.Struct):
-    """What `tokenizer.json` says of BERT's normalizer; no other values can be computed."""
+    """BERT's normalizer in `tokenizer.json`, with the only values that are computed here."""
 
-    type: str
-    clean_text: bool = True
-    handle_chinese_chars: bool = True
-    strip_accents: bool | None = None
+    type: Literal["BertNormalizer"]
     lowercase: bool = True
+    strip_accents: bool | None = None
 
 
-class _Pieces(msgspec.Struct):
-    type: str = "WordPiece"
-    vocab: Any = None
+class _WordPiece(msgspec.Struct):
+    type: Literal["WordPiece"] = "WordPiece"
+    vocab: dict[str, int] = {}
 
 
 class _Tokenizer(msgspec.Struct):
-    model: _Pieces
+    model: _WordPiece
     normalizer: _Normalizer | None = None
+
+
+class _TokenizerConfig(msgspec.Struct):
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
 
 
 def convert_hugging_face(
@@ -54,13 +55,13 @@ def convert_hugging_face(
     hidden_act: str | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
-    """Path of the encoder folder made from a Hugging Face or sentence-transformers folder.
+    """Convert a Hugging Face or sentence-transformers folder and return the path of the encoder folder.
 
     Args:
       folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or its shards. A
         sentence-transformers folder, which has `modules.json`, also gives its pooling and its length.
-      do_lower_case: whether the vocabulary is uncased; None takes it from the tokenizer's settings, else by whether
-        pieces have capitals.
+      do_lower_case: True if the vocabulary is uncased; None takes it from the tokenizer's settings, else decides by the
+        vocabulary's capitals.
       hidden_act: activation instead of the configuration's, such as gelu_tanh to compare with TF1 code on these
         weights.
 
@@ -75,167 +76,113 @@ def convert_hugging_face(
     if hidden_act:
         config = msgspec.structs.replace(config, hidden_act=hidden_act)
     weights = read_hugging_face_weights(bert, config, family_of(bert / "config.json"))
-    with contextlib.ExitStack() as stack:
-        vocab_file = bert / VOCAB_FILE
-        if not vocab_file.is_file() and (bert / TOKENIZER_FILE).is_file():
-            vocab_file = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / VOCAB_FILE
-            vocab_file.write_text("".join(f"{piece}\n" for piece in _pieces(bert / TOKENIZER_FILE)), encoding="utf-8")
-        if do_lower_case is None:
-            do_lower_case = lower_cases(bert)
-        pieces = len(read_vocabulary(vocab_file))
-        if pieces < config.vocab_size:
-            # Rows that no piece has: widths are rounded up for the speed of some accelerators.
-            weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][:pieces]
-            config = msgspec.structs.replace(config, vocab_size=pieces)
-        return write_encoder_folder(
-            out_dir,
-            config=config,
-            vocab_file=vocab_file,
-            weights=weights,
-            do_lower_case=do_lower_case,
-            source={
-                "kind": "Hugging Face folder",
-                "sha256": hugging_face_digests(folder),
-                "pooling": settings.pooling,
-                "max_seq_length": settings.max_seq_length,
-            },
-            overwrite=overwrite,
-        )
+    pieces, lower_cases = _read_tokenizer(bert)
+    vocab = pieces or read_vocabulary(bert / VOCAB_FILE)
+    if len(vocab) < config.vocab_size:
+        # The other rows belong to no piece: sizes are rounded up for the speed of some accelerators.
+        weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
+        config = msgspec.structs.replace(config, vocab_size=len(vocab))
+    return write_encoder_folder(
+        out_dir,
+        config=config,
+        vocab=vocab,
+        weights=weights,
+        do_lower_case=lower_cases if do_lower_case is None else do_lower_case,
+        source={
+            "kind": "Hugging Face folder",
+            "sha256": hugging_face_digests(folder),
+            "pooling": settings.pooling,
+            "max_seq_length": settings.max_seq_length,
+        },
+        overwrite=overwrite,
+    )
 
 
 def hugging_face_digests(folder: pathlib.Path) -> dict[str, str]:
-    """SHA-256 of the files that the encoder depends on, by their names."""
-    bert = folder / sentence_transformer(folder).transformer
-    names = ("config.json", VOCAB_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
-    paths = [*(bert / name for name in names), *_weight_files(bert), *(folder / name for name in SETTINGS_FILES)]
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(paths) if path.is_file()}
+    """Return the SHA-256 of the files that the encoder depends on, by their names."""
+    names = ("*.json", VOCAB_FILE, "model*.safetensors")
+    paths = sorted(path for name in names for path in (*folder.glob(name), *folder.glob(f"*/{name}")))
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in paths if path.is_file()}
 
 
-def lower_cases(folder: pathlib.Path) -> bool | None:
-    """What `tokenizer.json` or `tokenizer_config.json` in the folder says of lower-casing; None where they say nothing.
+def _read_tokenizer(folder: pathlib.Path) -> tuple[list[str], bool | None]:
+    """Return the pieces in `tokenizer.json`, if `vocab.txt` is missing, and whether the tokenizer lower-cases.
+
+    The latter is None if no file has it.
 
     Raises:
-      UserError: a file cannot be read, or is no settings of a BERT's tokenizer.
+      UserError: a file cannot be read, or has settings that TF1 BERT's tokenizer does not have.
     """
-    if (folder / TOKENIZER_FILE).is_file():
-        normalizer = _read_tokenizer(folder / TOKENIZER_FILE).normalizer
-        if normalizer is not None:
-            return normalizer.lowercase
+    pieces: list[str] = []
+    settings: _TokenizerConfig | _Normalizer | None = None
     path = folder / TOKENIZER_CONFIG_FILE
-    if not path.is_file():
-        return None
-    settings = read_json(path, dict, expected="a tokenizer's settings", versioned=False)
-    do_lower_case = settings["do_lower_case"] if isinstance(settings.get("do_lower_case"), bool) else None
-    accents, chinese = settings.get("strip_accents"), settings.get("tokenize_chinese_chars")
-    if accents not in (None, do_lower_case) or chinese is False:
-        raise UserError(
-            f"{path}: found strip_accents {accents} and tokenize_chinese_chars {chinese}, expected TF1 BERT's tokenizer"
-        )
-    return do_lower_case
-
-
-def _read_tokenizer(path: pathlib.Path) -> _Tokenizer:
-    tokenizer = read_json(path, _Tokenizer, expected="a tokenizer's settings", versioned=False)
-    normalizer = tokenizer.normalizer
-    if tokenizer.model.type != "WordPiece":
-        raise UserError(f"{path}: found a tokenizer of type {tokenizer.model.type}, expected WordPiece, as BERT's")
-    if normalizer is not None and (
-        normalizer.type != "BertNormalizer"
-        or not (normalizer.clean_text and normalizer.handle_chinese_chars)
-        or normalizer.strip_accents not in (None, normalizer.lowercase)
-    ):
-        raise UserError(f"{path}: normalizer: found {msgspec.structs.asdict(normalizer)}, expected TF1 BERT's")
-    return tokenizer
-
-
-def _pieces(path: pathlib.Path) -> list[str]:
-    """The pieces in `tokenizer.json`, in the order of their ids."""
-    vocab = _read_tokenizer(path).model.vocab
-    if not isinstance(vocab, dict) or sorted(map(str, vocab.values())) != sorted(map(str, range(len(vocab)))):
-        raise UserError(f"{path}: model.vocab: expected word pieces with the ids from 0 to their number")
-    return sorted(vocab, key=vocab.__getitem__)
-
-
-def hugging_face_name(tf1_name: str) -> str:
-    """Hugging Face's name, without the prefix "bert.", of the variable that TF1 calls `tf1_name`."""
-    name = re.sub(r"^bert/", "", re.sub(r"/layer_(\d+)/", r"/layer/\1/", tf1_name))
-    name = re.sub(r"(?<=_embeddings)$|/kernel$|/gamma$", "/weight", name)
-    return re.sub(r"/beta$", "/bias", name).replace("/", ".")
-
-
-def _weight_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The file of weights, or the shards that the index names."""
-    index = folder / INDEX_FILE
-    if (folder / WEIGHTS_FILE).is_file() or not index.is_file():
-        return [folder / WEIGHTS_FILE]
-    shards = read_json(index, dict, expected="an index of weights", versioned=False).get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        raise UserError(f"{index}: weight_map: expected the file of each tensor")
-    return [folder / pathlib.PurePath(name).name for name in sorted(set(shards.values()))]
+    if path.is_file():
+        settings = read_json(path, _TokenizerConfig, expected="a tokenizer's settings", versioned=False)
+    if (folder / TOKENIZER_FILE).is_file():
+        path = folder / TOKENIZER_FILE
+        tokenizer = read_json(path, _Tokenizer, expected="a WordPiece tokenizer", versioned=False)
+        settings = tokenizer.normalizer or settings
+        vocab = tokenizer.model.vocab
+        if not (folder / VOCAB_FILE).is_file():
+            if sorted(vocab.values()) != list(range(len(vocab))):
+                raise UserError(f"{path}: model.vocab: expected word pieces with the ids from 0 to their number")
+            pieces = sorted(vocab, key=vocab.__getitem__)
+    if settings is None:
+        return pieces, None
+    lower_cases = settings.lowercase if isinstance(settings, _Normalizer) else settings.do_lower_case
+    if settings.strip_accents not in (None, lower_cases):
+        raise UserError(f"{path}: strip_accents: found {settings.strip_accents}, expected {lower_cases}, as TF1 BERT's")
+    return pieces, lower_cases
 
 
 def read_hugging_face_weights(
     folder: str | os.PathLike, config: BertConfig, family: Family = FAMILIES["bert"]
 ) -> dict[str, np.ndarray]:
-    """dict of TF1 name -> float32 array of the encoder's weights in a folder's safetensors files.
+    """Return a dict of TF1 name -> float32 array of the encoder's weights in a folder's safetensors files.
 
-    What the model has not got is 0: the pooler of one that was saved without, and what its family has not.
+    Weights that the model does not have are 0: the pooler of a model that was saved without one, and those that its
+    family lacks.
 
     Raises:
       UserError: a file cannot be read, or a tensor is missing, unexpected, of another shape, or not of floats.
     """
-    paths = _weight_files(pathlib.Path(folder))
+    folder = pathlib.Path(folder)
+    path = folder / WEIGHTS_FILE
+    files = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
+    if not files:
+        raise UserError(f"{path}: missing, expected the weights as safetensors")
     extras = re.compile(rf"({re.escape(family.prefix)})?({family.extras})")
-    stored: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
-        for path in paths:
-            if not path.is_file():
-                raise UserError(f"{path}: no such file, expected the weights as safetensors")
+        stored: dict[str, Any] = {}
+        for file in files:
             try:
-                file = stack.enter_context(safetensors.safe_open(str(path), framework="numpy"))
-                keys = [key for key in file.keys() if not extras.fullmatch(key)]  # noqa: SIM118 (not a dict)
-                stored |= {key: file.get_slice(key) for key in keys}
+                shard = stack.enter_context(safetensors.safe_open(str(file), framework="numpy"))
+                keys = [key for key in shard.keys() if not extras.fullmatch(key)]  # noqa: SIM118 (not a dict)
+                stored |= {key: shard.get_slice(key) for key in keys}
             except safetensors.SafetensorError as error:
-                raise UserError(f"{path}: not a safetensors file: {' '.join(str(error).split())}") from error
-        return _read_tensors(paths[0], stored, config, family)
-
-
-def _read_tensors(
-    path: pathlib.Path, stored: dict[str, Any], config: BertConfig, family: Family
-) -> dict[str, np.ndarray]:
-    prefix = family.prefix if any(key.startswith(family.prefix) for key in stored) else ""
-    expected = variable_shapes(config)
-    of_family = {name: family.key(hugging_face_name(name)) for name in expected}
-    keys = {name: _key_in(stored, prefix + key, name) for name, key in of_family.items() if key is not None}
-    zero = [name for name in keys if "/pooler/" in name and keys[name] not in stored]
-    if len(zero) == 1:
-        # Half a pooler: the file is damaged.
-        zero = []
-    zero += [name for name in expected if name not in keys]
-    weights = {name: np.zeros(expected.pop(name), np.float32) for name in zero}
-    tf1_names = {keys[name]: name for name in expected}
-    shapes = {}
-    for key, tensor in stored.items():
-        name = tf1_names.get(key, key)
-        # Hugging Face's kernels are [out, in].
-        shapes[name] = tensor.get_shape()[:: -1 if name.endswith("/kernel") else 1]
-    check_shapes(shapes, expected, path, "this configuration", lambda name: keys.get(name, name))
-    for name in expected:
-        tensor = stored[keys[name]]
-        if tensor.get_dtype() not in _FLOATS:
-            raise UserError(
-                f"{path}: {keys[name]} is of type {tensor.get_dtype()}, expected {', '.join(_FLOATS[:-1])} or "
-                f"{_FLOATS[-1]}"
-            )
-        value = tensor[...].astype(np.float32)
-        weights[name] = value.T if name.endswith("/kernel") else value
+                raise UserError(f"{file}: not a safetensors file: {' '.join(str(error).split())}") from error
+        prefix = family.prefix if any(key.startswith(family.prefix) for key in stored) else ""
+        weights, keys, expected = {}, {}, {}
+        for name, shape in variable_shapes(config).items():
+            key = _key_in(stored, prefix, family.key(hugging_face_name(name)), name)
+            if key is None:
+                weights[name] = np.zeros(shape, np.float32)
+            else:
+                # Hugging Face's kernels are [out, in].
+                keys[name], expected[key] = key, shape[:: -1 if name.endswith("/kernel") else 1]
+        check_shapes({key: t.get_shape() for key, t in stored.items()}, expected, files[0], "this configuration")
+        for name, key in keys.items():
+            if (dtype := stored[key].get_dtype()) not in _FLOATS:
+                raise UserError(f"{files[0]}: {key}: found type {dtype}, expected one of {', '.join(_FLOATS)}")
+            value = stored[key][...].astype(np.float32)
+            weights[name] = value.T if name.endswith("/kernel") else value
     return weights
 
 
-def _key_in(stored: dict[str, Any], key: str, tf1_name: str) -> str:
-    """`key`, or its spelling in files made from TF1 checkpoints, which keep gamma and beta."""
-    if "/LayerNorm/" in tf1_name:
-        old_key = f"{key.rpartition('.')[0]}.{tf1_name.rpartition('/')[2]}"
-        if old_key in stored:
-            return old_key
-    return key
+def _key_in(stored: dict[str, Any], prefix: str, key: str | None, tf1_name: str) -> str | None:
+    """Return the key of a weight in the files; None for a weight that this model does not have."""
+    if key is None or ("/pooler/" in tf1_name and not any(".pooler." in f".{name}" for name in stored)):
+        return None
+    # Files that were made from TF1 checkpoints keep gamma and beta.
+    old_key = f"{prefix}{key.rpartition('.')[0]}.{tf1_name.rpartition('/')[2]}"
+    return old_key if "/LayerNorm/" in tf1_name and old_key in stored else prefix + key

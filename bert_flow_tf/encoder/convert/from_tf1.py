@@ -10,6 +10,7 @@ from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import check_shapes, variable_shapes
+from bert_flow_tf.encoder.tokenizer import read_vocabulary
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest
 from glow.tf1_checkpoint import FLOW_SCOPE
@@ -30,13 +31,13 @@ def convert_tf1(
     do_lower_case: bool | None = None,
     overwrite: bool = False,
 ) -> pathlib.Path:
-    """Path of the encoder folder made from a TF1 BERT checkpoint.
+    """Convert a TF1 BERT checkpoint and return the path of the encoder folder.
 
     Args:
       checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or a checkpoint's prefix in such
         a folder.
-      config_file, vocab_file: the two files, when they are not in the checkpoint's folder.
-      do_lower_case: whether the vocabulary is uncased; None decides by whether it has pieces with capitals.
+      config_file, vocab_file: the two files, if they are not in the checkpoint's folder.
+      do_lower_case: True if the vocabulary is uncased; None decides by its capitals.
 
     Raises:
       UserError: a file is missing, or the checkpoint, the configuration and the vocabulary do not fit each other.
@@ -51,7 +52,7 @@ def convert_tf1(
     return write_encoder_folder(
         out_dir,
         config=config,
-        vocab_file=vocab_file,
+        vocab=read_vocabulary(vocab_file),
         weights=weights,
         do_lower_case=do_lower_case,
         source={"kind": "TF1 checkpoint", "name": prefix.name, "sha256": digests},
@@ -60,7 +61,7 @@ def convert_tf1(
 
 
 def read_tf1_weights(prefix: str | os.PathLike, config: BertConfig) -> dict[str, np.ndarray]:
-    """dict of TF1 name -> array of the checkpoint's encoder variables, which are those that the configuration asks for.
+    """Return a dict of TF1 name -> array of the variables in the checkpoint that the configuration asks for.
 
     Raises:
       UserError: the checkpoint cannot be read, or a variable is missing, unexpected or of another shape.

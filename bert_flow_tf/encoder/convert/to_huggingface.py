@@ -10,13 +10,9 @@ import numpy as np
 import safetensors.numpy
 
 from bert_flow_tf.encoder.convert.bert_config import HUGGING_FACE_ACTIVATIONS, LAYER_NORM_EPS, BertConfig
-from bert_flow_tf.encoder.convert.folders import VOCAB_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.from_huggingface import (
-    TOKENIZER_CONFIG_FILE,
-    TOKENIZER_FILE,
-    hugging_face_name,
-)
-from bert_flow_tf.encoder.vocabulary import MAX_WORD_CHARS, SPECIAL, read_vocabulary
+from bert_flow_tf.encoder.convert.folders import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE, WEIGHTS_FILE
+from bert_flow_tf.encoder.convert.weights import hugging_face_name
+from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, read_vocabulary
 from bert_flow_tf.files.json_files import write_json
 
 _ACTIVATIONS = {ours: theirs for theirs, ours in HUGGING_FACE_ACTIVATIONS.items()}

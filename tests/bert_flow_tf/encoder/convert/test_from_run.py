@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.from_run import convert_run, run_checkpoint, run_variables, write_with_weights
+from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
+from bert_flow_tf.encoder.convert.from_run import convert_run, run_checkpoint
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.errors import UserError
@@ -42,7 +43,7 @@ def test_exported_encoder_computes_with_the_new_weights_and_keeps_dropout_and_vo
     [
         (
             lambda v: v.pop("pooler_transform/bias"),
-            r"1 variable missing: pooler_transform/bias, expected the 23 variables of this encoder",
+            r"1 variables missing: pooler_transform/bias, expected the 23 variables of this encoder",
         ),
         (lambda v: v.update({"pooler_transform/bias": np.full(8, np.inf)}), r"pooler_transform/bias holds NaN"),
     ],
@@ -53,12 +54,6 @@ def test_weights_that_do_not_fit_are_named_and_nothing_is_written(small_source, 
     with pytest.raises(UserError, match=message):
         write_with_weights(tmp_path, small_source, changed, {"kind": "exported"})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_names_with_dots_and_slashes_come_back_from_a_checkpoint(tmp_path):
-    held = {"layer_0/.S/x..y": tf.Variable(1.0), "a.S": tf.Variable(2.0)}
-    path = tf.train.Checkpoint(encoder=held).write(str(tmp_path / "model.ckpt-1"))
-    assert run_variables(path) == {"layer_0/.S/x..y": 1.0, "a.S": 2.0}
 
 
 def test_checkpoint_without_an_encoder_or_without_a_configuration_is_refused(small_source, tmp_path):
