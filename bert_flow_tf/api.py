@@ -24,7 +24,7 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError, refusing_unusable_names
-from bert_flow_tf.evaluation.change import change_by
+from bert_flow_tf.evaluation.flow_checks import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, embeddings_of, similarities
 from bert_flow_tf.files.digest import update_with_arrays
 from bert_flow_tf.files.locks import locked

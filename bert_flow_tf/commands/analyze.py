@@ -149,17 +149,16 @@ def isotropy(
         place = f"rows of {pathlib.Path(split).resolve().name}"
         headline = f"{len(u):,} of {parts.rows:,} {place}"
     from bert_flow_tf.evaluation import plots
-    from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropic_reference
-    from bert_flow_tf.evaluation.isotropy import isotropy as measure
+    from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropic_reference, measure_isotropy
 
-    measures = {"without flow": measure(u)}
+    measures = {"without flow": measure_isotropy(u)}
     constant = measures["without flow"].constant_channels
     # Constant channels have no density; the flow's bits are over all of them.
     over = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
     bits = {f"diagonal Gaussian{over}": gaussian_bits_per_dim(u)}
     if loaded.flow is not None:
         z, flow_bits = _through_flow(loaded, u)
-        measures["with flow"] = measure(z)
+        measures["with flow"] = measure_isotropy(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))
     reference = isotropic_reference(*u.shape)
     title = f"{_name(model, loaded)}, {loaded.sentence_embedding_type}, {len(u):,} {place}"

@@ -13,7 +13,7 @@ from bert_flow_tf.commands.outputs import made_result, own_file, pooled_embeddin
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import read_split
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.calibration_names import check_name
+from bert_flow_tf.evaluation.compare import check_name
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def calibrate(
     for split, one in examples.items():
         splits[split] = compare.Split(matrix[start : start + 2 * len(one)], getattr(one, "gold", None))
         start += 2 * len(one)
-    results = compare.compare(
+    results = compare.compare_calibrations(
         splits,
         metric=task.metric,
         methods=methods,
@@ -140,7 +140,7 @@ def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     matrix = Parts(path).matrix() if os.path.isdir(path) else read_array(path, expected, name=name)
     if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating) or len(matrix) != rows:
         raise UserError(f"{name}: found {matrix.dtype} {matrix.shape}, expected {expected}")
-    from bert_flow_tf.evaluation.calibration import check_finite
+    from glow.embeddings import check_finite
 
-    check_finite(matrix, name)
+    check_finite(matrix, name, UserError)
     return matrix

@@ -96,12 +96,12 @@ def read_all(names: Sequence[str], *, senteval_dir: str | None, split: str | Non
 
 def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> "Scores":
     """Return the record of a model's scores, and of those without its flow."""
-    from bert_flow_tf.evaluation.evaluate import evaluate as score
+    from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 
     if loaded.flow is None:
         encode = functools.partial(loaded.encode, show_progress_bar=False)
-        return made_result(Scores, "evaluate", model=loaded.record, tasks=score(encode, tasks, folds=folds))
+        return made_result(Scores, "evaluate", model=loaded.record, tasks=score_tasks(encode, tasks, folds=folds))
     before: list[np.ndarray] = []
 
     def after(sentences: list[str]) -> "np.ndarray":
@@ -109,9 +109,9 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> 
         before.append(u)
         return z
 
-    scored = {"tasks": score(after, tasks, folds=folds)}
+    scored = {"tasks": score_tasks(after, tasks, folds=folds)}
     # The same sentences again, in the same parts.
-    scored["without_flow"] = score(lambda sentences: before.pop(0), tasks, folds=folds)
+    scored["without_flow"] = score_tasks(lambda sentences: before.pop(0), tasks, folds=folds)
     return made_result(Scores, "evaluate", model=loaded.record, **scored)
 
 

@@ -23,7 +23,7 @@ from bert_flow_tf.results.table import Table, number
 from bert_flow_tf.scale.parts import Parts
 
 if TYPE_CHECKING:
-    from bert_flow_tf.evaluation.change import Change
+    from bert_flow_tf.evaluation.flow_checks import Change
 
 # Held-out sentences. A mean cosine over fewer moves by a tenth from draw to draw.
 _FEW = 100

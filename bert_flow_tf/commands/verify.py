@@ -70,7 +70,7 @@ def _verification() -> "Verification":
         found = _golden()
         evidence = _GOLDEN.as_posix()
     else:
-        from bert_flow_tf.evaluation.self_check import self_check
+        from bert_flow_tf.evaluation.flow_checks import self_check
 
         found = {"deviations": self_check(), "failed": [], "not_run": ["the golden values are in the repository"]}
         evidence = SELF_CHECK

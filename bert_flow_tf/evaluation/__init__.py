@@ -1,1 +1,1 @@
-"""How good embeddings are, measured."""
+"""Metrics of embeddings, calibrations, and the paper's analyses."""

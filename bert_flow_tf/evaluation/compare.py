@@ -1,36 +1,43 @@
-"""Every calibration against the same embeddings of one task: the experiment of the paper's Table 5."""
+"""Compare calibrations on the same embeddings of one task: the experiment of the paper's Table 5."""
 
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.pipeline import make_pipeline
 
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.evaluation.calibration import (
-    EmbeddingError,
-    Identity,
-    NullTopSingularVectors,
-    StandardNormalization,
-    calibration,
-    check_finite,
-)
-from bert_flow_tf.evaluation.calibration_names import MOST_K, TUNED, check_name
+from bert_flow_tf.errors import ArgumentError, UserError, nearest
 from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
 from glow.config import DEFAULT_CONFIG, GlowConfig
-from glow.embeddings import negligible_channels
+from glow.embeddings import check_finite, negligible_channels
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 METHODS = ("none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "whitening-256", "flow")
 FIT_ON = {"all": ("train", "dev", "test"), "train": ("train",)}
+# Calibrations whose k is chosen on dev among 1 to _MOST_K (Table 5).
+TUNED, _MOST_K = ("natsv", "sn+natsv"), 20
+_NAMES = ("none", "sn", *TUNED, "whitening", "flow")
+_NUMBERED = re.compile(r"(natsv|sn\+natsv|whitening)-([1-9][0-9]*)")
+
+
+def check_name(name: str) -> None:
+    """Raise `ArgumentError` for an unknown calibration; tuned ones are known, too."""
+    if name not in _NAMES and not _NUMBERED.fullmatch(name):
+        raise ArgumentError(
+            f"methods: unknown calibration {name!r}, expected some of none, sn, natsv, natsv-K, sn+natsv, sn+natsv-K, "
+            f"whitening, whitening-D, flow{nearest(name, _NAMES)}"
+        )
 
 
 class Split(NamedTuple):
     """Embeddings of one split's n pairs.
 
     Attributes:
-      embeddings: float [2n, D], each pair's two sentences after one another.
+      embeddings: float [2n, D], a pair's sentences in consecutive rows.
       gold: [n] scores or labels; None where none are needed.
     """
 
@@ -38,7 +45,7 @@ class Split(NamedTuple):
     gold: np.ndarray | None = None
 
 
-def compare(
+def compare_calibrations(
     splits: Mapping[str, Split],
     *,
     metric: str = "spearman",
@@ -46,21 +53,16 @@ def compare(
     fit_on: str = "all",
     seeds: Sequence[int] = (1, 2, 3),
     flow_options: dict[str, Any] | None = None,
-    on_row: Callable[[dict], None] | None = None,
+    on_row: Callable[[dict], None] = lambda row: None,
 ) -> dict[str, Any]:
-    """dict of each calibration's scores on the test split; ready for JSON.
+    """Return dict of each calibration's scores on the test split, ready for JSON.
 
     It holds `metric`, `fit_on`, `fit_rows` (a number), `width`, `constant_channels` (a list), `seeds`, and `rows`: a
     dict for each method, in the order of `methods`, with `method`, `seconds` (to fit and score) and `spearman` and
-    `pearson`, or `auc`, all fractions of 1. Further
-
-    - a tuned method (`natsv`, `sn+natsv`) has `k`, chosen by the metric on dev among 1 to 20 (fewer for embeddings that
-      are not wider), the smallest of equals; `dev`, that k's score there; and `dev_by_k`. Only the chosen k meets the
-      test split;
-    - `flow` has its scores' means over the seeds, `std` (over n - 1; None for one seed) and `median` of the metric, and
-      `by_seed`.
-
-    Every sentence counts as often as it occurs, as in the original's training.
+    `pearson`, or `auc`, all fractions of 1. A tuned method (`natsv`, `sn+natsv`) also has `k`, chosen by the metric on
+    dev among 1 to 20, the smallest of equals; `dev`, that k's score there; and `dev_by_k`. `flow` has its scores' means
+    over the seeds, `std` (over n - 1; None for one seed) and `median` of the metric, and `by_seed`. Every sentence
+    counts as often as it occurs, as in the original's training.
 
     Args:
       splits: `train`, `dev` and `test`; `test` needs gold scores, and so does `dev` for tuned methods.
@@ -69,7 +71,7 @@ def compare(
       fit_on: key of `FIT_ON`: "all" splits, the paper's "target", or "train".
       seeds: of the flow.
       flow_options: further arguments of `glow.calibrator.FlowCalibrator`.
-      on_row: called with each row's dict as soon as it is there.
+      on_row: called with each row's dict as soon as it is complete.
 
     Raises:
       UserError: an unknown method or none, no seed for the flow, embeddings that are not finite or do not fit a method,
@@ -83,8 +85,8 @@ def compare(
     if "flow" in methods and not seeds:
         raise ArgumentError("seeds: found none, expected at least one for the flow")
     for name, split in splits.items():
-        check_finite(split.embeddings[::2], f"embeddings of the first sentences of {name}")
-        check_finite(split.embeddings[1::2], f"embeddings of the second sentences of {name}")
+        check_finite(split.embeddings[::2], f"embeddings of the first sentences of {name}", UserError)
+        check_finite(split.embeddings[1::2], f"embeddings of the second sentences of {name}", UserError)
     fit_rows = np.concatenate([splits[name].embeddings for name in FIT_ON[fit_on]])
     rows, width = fit_rows.shape
     _check_shape(methods, rows, width, flow_options or {})
@@ -97,6 +99,9 @@ def compare(
         "seeds": list(seeds) if "flow" in methods else [],
         "rows": [],
     }
+    # scikit-learn takes a second to load.
+    from bert_flow_tf.evaluation.calibration import calibration
+
     for method in methods:
         started = time.monotonic()
         if method in TUNED:
@@ -106,13 +111,12 @@ def compare(
         else:
             row = _scores(calibration(method).fit(fit_rows), splits["test"], metric, f"{method}, test")
         results["rows"].append({"method": method, **row, "seconds": time.monotonic() - started})
-        if on_row is not None:
-            on_row(results["rows"][-1])
+        on_row(results["rows"][-1])
     return results
 
 
 def _check_shape(methods: Sequence[str], rows: int, width: int, flow_options: dict[str, Any]) -> None:
-    """Raises `UserError` for a method that cannot calibrate so many rows so wide, before time goes into the others."""
+    """Raise `ArgumentError` for a method that cannot calibrate so many rows so wide, before any is fitted."""
     for method in methods:
         kind, _, number = method.partition("-")
         most = width if kind == "whitening" else width - 1
@@ -124,7 +128,8 @@ def _check_shape(methods: Sequence[str], rows: int, width: int, flow_options: di
         if kind == "whitening":
             fewest = int(number or width) + 1
         elif kind in TUNED:
-            fewest = int(number or _largest_k(width)) + 2
+            # k + 1 rows about their mean span no more than k directions: nothing would be left of them.
+            fewest = int(number or min(_MOST_K, width - 1)) + 2
         if rows < fewest:
             raise ArgumentError(f"methods: found {method} for {rows} embeddings, expected {fewest} or more")
     if "flow" in methods:
@@ -133,21 +138,20 @@ def _check_shape(methods: Sequence[str], rows: int, width: int, flow_options: di
             raise ArgumentError(f"methods: found flow for embeddings of {width} dimensions, expected {least} or more")
 
 
-def _largest_k(width: int) -> int:
-    """The largest k that embeddings of that width allow, of those that a tuned method chooses among."""
-    return min(MOST_K, max(width - 1, 1))
-
-
-def _scores(fitted: Any, split: Split, metric: str, place: str) -> dict[str, float]:
+def _scores(fitted: "BaseEstimator", split: Split, metric: str, place: str) -> dict[str, float]:
     assert split.gold is not None, "only splits with gold scores are scored"
     a, b = (fitted.transform(rows) for rows in (split.embeddings[::2], split.embeddings[1::2]))
     return score_pairs(cosines(a, b, place), split.gold, metric, place)
 
 
 def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metric: str) -> dict[str, Any]:
-    first = (StandardNormalization() if method == "sn+natsv" else Identity()).fit(fit_rows)
+    from sklearn.pipeline import make_pipeline
+
+    from bert_flow_tf.evaluation.calibration import NullTopSingularVectors, calibration
+
+    first = calibration("sn" if method == "sn+natsv" else "none").fit(fit_rows)
     # The top k directions are the first k of the largest set.
-    most = NullTopSingularVectors(_largest_k(fit_rows.shape[1])).fit(first.transform(fit_rows))
+    most = NullTopSingularVectors(min(_MOST_K, fit_rows.shape[1] - 1)).fit(first.transform(fit_rows))
     nulled = {k: make_pipeline(first, most.truncated(k)) for k in range(1, most.k + 1)}
     dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in nulled.items()}
     k = max(dev_by_k, key=lambda k: dev_by_k[k])
@@ -158,13 +162,15 @@ def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metri
 def _flow(
     fit_rows: np.ndarray, test: Split, metric: str, seeds: Sequence[int], options: dict[str, Any]
 ) -> dict[str, Any]:
+    from glow import FlowCalibrator
+
     by_seed = []
     for seed in seeds:
         started = time.monotonic()
         try:
-            fitted = calibration("flow", seed=seed, **options).fit(fit_rows)
+            fitted = FlowCalibrator(seed=seed, **options).fit(fit_rows)
         except ValueError as error:
-            raise EmbeddingError(f"flow: {error}") from error
+            raise UserError(f"flow: {error}") from error
         seconds = {"fit_seconds": time.monotonic() - started}
         by_seed.append({"seed": seed, **_scores(fitted, test, metric, f"flow of seed {seed}, test"), **seconds})
     means = {name: statistics.fmean(run[name] for run in by_seed) for name in METRICS[metric]}

@@ -1,4 +1,4 @@
-"""Any encoder on any number of tasks, each different sentence embedded once."""
+"""Score any encoder on any number of tasks, embedding each different sentence once."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,10 +16,10 @@ from bert_flow_tf.evaluation.transfer import FOLDS, score_transfer
 _SENTENCES_PER_CALL = 1024
 
 
-def evaluate(
+def score_tasks(
     encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[SimilarityTask | TransferTask], *, folds: int = FOLDS
 ) -> dict[str, dict]:
-    """The scores of every task, by its name: what `protocols.score_task` gives, of classes `transfer.score_transfer`.
+    """Return each task's result by name, from `protocols.score_task` or `transfer.score_transfer`.
 
     Args:
       encode: function from m sentences to an array [m, D], such as `BertFlow.encode` or the `encode` of
@@ -28,40 +28,33 @@ def evaluate(
       folds: of the classes' cross-validation.
 
     Raises:
-      UserError: `encode` gives something else, embeddings that are not finite, or similarities that leave a score
+      UserError: `encode` returns another shape, embeddings that are not finite, or similarities that leave a score
         undefined; names task and sub-set.
     """
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     embeddings, rows = _embed(encode, distinct), {sentence: row for row, sentence in enumerate(distinct)}
 
-    def embeddings_of(sentences: list[str]) -> np.ndarray:
+    def embeddings_of(sentences: Sequence[str]) -> np.ndarray:
         return embeddings[[rows[sentence] for sentence in sentences]]
 
-    def similarities(task: SimilarityTask) -> list[np.ndarray]:
-        return [
-            cosines(embeddings_of(subset.sentences_a), embeddings_of(subset.sentences_b), task.place(subset))
-            for subset in task.subsets
-        ]
-
-    return {
-        task.name: score_transfer(task, embeddings_of, folds=folds)
-        if isinstance(task, TransferTask)
-        else score_task(task, similarities(task))
-        for task in tasks
-    }
+    results = {}
+    for task in tasks:
+        if isinstance(task, TransferTask):
+            results[task.name] = score_transfer(task, embeddings_of, folds=folds)
+        else:
+            sides = ((embeddings_of(s.sentences_a), embeddings_of(s.sentences_b), task.place(s)) for s in task.subsets)
+            results[task.name] = score_task(task, [cosines(*side) for side in sides])
+    return results
 
 
 def _embed(encode: Callable[[list[str]], npt.ArrayLike], sentences: list[str]) -> np.ndarray:
-    """The embeddings [n, D] of n different sentences, in their order."""
+    """Return the embeddings [n, D] of n different sentences, in their order."""
     values = np.empty((len(sentences), 0))
     with tqdm(total=len(sentences), desc="embed", unit="sentence", disable=None) as bar:
         for rows in length_batches(np.array([len(sentence) for sentence in sentences]), _SENTENCES_PER_CALL):
             embeddings = np.asarray(encode([sentences[i] for i in rows]))
             if embeddings.ndim != 2 or len(embeddings) != len(rows):
-                raise UserError(
-                    f"embeddings: found an array of shape {list(embeddings.shape)} for {len(rows)} sentences, "
-                    f"expected [{len(rows)}, D]"
-                )
+                raise UserError(f"embeddings: found shape {list(embeddings.shape)}, expected [{len(rows)}, D]")
             if not values.size:
                 values = np.empty((len(sentences), embeddings.shape[1]), embeddings.dtype)
             values[rows] = embeddings

@@ -1,4 +1,4 @@
-"""How evenly embeddings use the directions of their space.
+"""Measures of how evenly embeddings use the directions of their space.
 
 Sources: Li et al. 2020, section 3, on the anisotropy of BERT's space; Mu and Viswanath, "All-but-the-top", ICLR 2018,
 https://arxiv.org/abs/1702.01417, for the ratio of partition functions; Roy and Vetterli, "The effective rank", EUSIPCO
@@ -20,7 +20,7 @@ class Isotropy:
 
     Attributes:
       embeddings, channels: n, D.
-      constant_channels: channels that do not vary but for rounding, see `glow.embeddings.negligible_channels`.
+      constant_channels: channels that vary by rounding only, see `glow.embeddings.negligible_channels`.
       mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
       mean_share: share of the mean squared norm that the mean vector holds; near 0 when isotropic.
       top_share: share of the mean squared norm along the top singular vector; 1 / D when isotropic.
@@ -49,25 +49,27 @@ class Isotropy:
     centred_spectrum: list[float] = dataclasses.field(repr=False)
 
 
-def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
-    """`Isotropy` of the embeddings [n, D]; of different sentences, since repeated ones raise the mean cosine.
+def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
+    """Return the `Isotropy` of the embeddings [n, D] of different sentences.
 
     Raises:
       UserError: fewer than two embeddings, one that is zero or not finite, or embeddings that are all the same.
     """
+    from scipy import stats
+
     x = _checked(embeddings)
     n, mean = len(x), x.mean(axis=0)
-    singular, directions = _singular(x)
-    spectrum = singular / np.sqrt(len(x))
-    centred_spectrum = _singular(x - mean)[0] / np.sqrt(len(x))
+    # Of R, which is as small as D allows: the left singular vectors of tall embeddings cost most and are not needed.
+    _, singular, directions = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
+    spectrum = singular / np.sqrt(n)
+    centred_spectrum = np.linalg.svd(np.linalg.qr(x - mean, mode="r"), compute_uv=False) / np.sqrt(n)
     power, variance = spectrum**2, centred_spectrum**2
-    shares = centred_spectrum / centred_spectrum.sum()
     # The squared norm of the sum of n unit vectors is n plus their cosines over all ordered pairs.
     total = (x / np.linalg.norm(x, axis=1, keepdims=True)).sum(axis=0)
-    projections = x @ directions / np.sqrt(power.sum())
+    projections = x @ directions.T / np.sqrt(power.sum())
     z = np.concatenate([np.exp(projections).sum(axis=0), np.exp(-projections).sum(axis=0)])
     return Isotropy(
-        embeddings=x.shape[0],
+        embeddings=n,
         channels=x.shape[1],
         constant_channels=int(negligible_channels(x).sum()),
         mean_cosine=float((total @ total - n) / (n * (n - 1))),
@@ -75,7 +77,7 @@ def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
         top_share=float(power[0] / power.sum()),
         centred_top_share=float(variance[0] / variance.sum()),
         participation_ratio=float(variance.sum() ** 2 / np.sum(variance**2)),
-        effective_rank=float(np.exp(-np.sum(shares * np.log(np.where(shares > 0, shares, 1.0))))),
+        effective_rank=float(np.exp(stats.entropy(centred_spectrum))),
         partition_ratio=float(z.min() / z.max()),
         spectrum=spectrum.tolist(),
         centred_spectrum=centred_spectrum.tolist(),
@@ -83,12 +85,10 @@ def isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 
 
 def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
-    """Bits per dimension of the embeddings [n, D] under a Gaussian with diagonal covariance fitted to them.
+    """Return the bits per dimension of embeddings [n, D] under a Gaussian with diagonal covariance fitted to them.
 
-    That is the mean of log2(2 pi e variance) / 2 over the channels that vary; constant ones have no density.
-
-    Raises:
-      UserError: as `isotropy`.
+    This is the mean of log2(2 pi e variance) / 2 over the channels that vary; constant ones have no density. Raises as
+    `measure_isotropy`.
     """
     x = _checked(embeddings)
     variance = x.var(axis=0)[~negligible_channels(x)]
@@ -96,18 +96,11 @@ def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
 
 
 def isotropic_reference(n: int, channels: int) -> Isotropy:
-    """`Isotropy` of n draws from a standard normal in `channels` channels: what isotropic embeddings look like.
+    """Return the `Isotropy` of n draws from a standard normal in `channels` channels.
 
     The spectrum of a finite sample is not flat: the participation ratio of n draws, say, is near n D / (n + D), not D.
     """
-    return isotropy(np.random.default_rng(0).normal(size=(n, channels)))
-
-
-def _singular(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values, descending, and right singular vectors, as columns, of `x`: [min(n, D)] and [D, min(n, D)]."""
-    # Of R, which is as small as D allows: the left singular vectors of tall embeddings cost most and are not needed.
-    _, singular, rows = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
-    return singular, rows.T
+    return measure_isotropy(np.random.default_rng(0).normal(size=(n, channels)))
 
 
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:

@@ -1,12 +1,13 @@
-"""How strongly similarity depends on the words alone: edit distance against gold, BERT's and the flow's similarity.
+"""Edit distance against gold, BERT's and the flow's similarity.
 
 Source: Li et al. 2020, section 5.1, Table 6 and Figure 2. The distance is Levenshtein's over words, split at white
-space as they stand in the file, case and attached punctuation included: on the development set of the STS Benchmark
-this gives -24.55 for the gold scores, where the paper prints -24.61. Counting characters gives -20.27, punctuation as
-words of its own -24.04, words without punctuation -26.26.
+space, with case and attached punctuation: on the development set of the STS Benchmark this gives -24.55 for the gold
+scores, where the paper prints -24.61. Counting characters gives -20.27, punctuation as words -24.04, words without
+punctuation -26.26.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,49 +21,42 @@ GOLD, BERT, FLOW = "Gold similarity", "BERT-induced similarity", "Flow-induced s
 
 
 def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np.ndarray:
-    """Words to insert, delete or replace to turn each sentence of `sentences_a` into its partner: int64 [n]."""
+    """Count the words to insert, delete or replace to turn each sentence into its partner: int64 [n]."""
     from rapidfuzz.distance import Levenshtein
 
-    distances = [Levenshtein.distance(a.split(), b.split()) for a, b in zip(sentences_a, sentences_b, strict=True)]
-    return np.asarray(distances, np.int64)
+    pairs = zip(sentences_a, sentences_b, strict=True)
+    return np.asarray([Levenshtein.distance(a.split(), b.split()) for a, b in pairs], np.int64)
 
 
 def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, npt.ArrayLike]) -> dict:
-    """Spearman's correlations x100 of each similarity with edit distance and with gold, as in Table 6.
+    """Return Spearman's correlations x100 of each similarity with edit distance and with gold, as in Table 6.
 
     Args:
-      distances: [n], as `edit_distances` gives them.
+      distances: [n], from `edit_distances`.
       similarities: dict of name -> [n]; `GOLD` is one of them.
 
     Returns:
       dict of `pairs` (n); `rows`: name -> {"edit distance", "gold"}; and `close`: the same two of the pairs with a
-      distance of at most `CLOSE_DISTANCE`, where a correlation that is undefined is None and `undefined` holds a line
-      that says why.
+      distance of at most `CLOSE_DISTANCE`, where an undefined correlation is None and `undefined` holds its reason.
 
     Raises:
       UserError: a correlation over all pairs is undefined (see `metrics.spearman`).
     """
-    distances = np.asarray(distances)
-    values_of = {name: np.asarray(values, np.float64) for name, values in similarities.items()}
+    distances, gold = np.asarray(distances), np.asarray(similarities[GOLD], np.float64)
     close = distances <= CLOSE_DISTANCE
     rows: dict[str, dict[str, float]] = {}
-    close_rows: dict[str, dict[str, float | None]] = {}
-    undefined = []
-    for name, values in values_of.items():
-        rows[name], close_rows[name] = {}, {}
-        for column, other in (("edit distance", distances), ("gold", values_of[GOLD])):
-            rows[name][column] = 100 * _spearman(values, other, name, column)
+    of_close: dict[str, Any] = {"max_distance": CLOSE_DISTANCE, "pairs": int(close.sum()), "rows": {}, "undefined": []}
+    for name, given in similarities.items():
+        rows[name], of_close["rows"][name] = {}, {}
+        values = np.asarray(given, np.float64)
+        for column, other in (("edit distance", distances), ("gold", gold)):
             try:
-                close_rows[name][column] = 100 * _spearman(values[close], other[close], name, column)
+                rows[name][column] = 100 * metrics.spearman(values, other)
             except UserError as error:
-                close_rows[name][column] = None
-                undefined.append(str(error))
-    of_close = {"max_distance": CLOSE_DISTANCE, "pairs": int(close.sum()), "rows": close_rows, "undefined": undefined}
+                raise UserError(f"{name} with {column}: {error}") from error
+            try:
+                of_close["rows"][name][column] = 100 * metrics.spearman(values[close], other[close])
+            except UserError as error:
+                of_close["rows"][name][column] = None
+                of_close["undefined"].append(f"{name} with {column}: {error}")
     return {"pairs": len(distances), "rows": rows, "close": of_close}
-
-
-def _spearman(values: np.ndarray, other: np.ndarray, name: str, column: str) -> float:
-    try:
-        return metrics.spearman(values, other)
-    except UserError as error:
-        raise UserError(f"{name} with {column}: {error}") from error

@@ -15,7 +15,7 @@ from bert_flow_tf.evaluation.protocols import score_task
 
 
 @dataclasses.dataclass(frozen=True)
-class Scores:
+class PredictionScores:
     """Agreement of predictions with gold scores; `auc` is None for tasks it does not suit."""
 
     pearson: float
@@ -23,17 +23,17 @@ class Scores:
     auc: float | None = None
 
     def rounded(self) -> dict[str, float]:
-        """The scores by name, to the 6 digits that are printed."""
+        """Return the scores by name, to the 6 digits that are printed."""
         return {name: round(score, 6) for name, score in vars(self).items() if score is not None}
 
     def __str__(self) -> str:
-        """The lines the original prints."""
+        """Return the lines that the original prints."""
         lines = f"Pearson: {self.pearson:f}, Spearman: {self.spearman:f}"
         return lines if self.auc is None else f"{lines}\nAUC: {self.auc:f}"
 
 
 def read_predictions(path: str | os.PathLike) -> np.ndarray:
-    """The numbers [n] of a file with one per line, float64.
+    """Read the numbers [n], float64, of a file with one per line.
 
     Raises:
       UserError: no such file, a line that is not one finite number, or an empty file.
@@ -41,17 +41,17 @@ def read_predictions(path: str | os.PathLike) -> np.ndarray:
     lines = tasks.read_lines(path, "a file of predictions", is_stream=True)
     if not lines:
         raise UserError(f"{path}: no predictions found, expected one number per line")
-    return np.asarray(
-        [tasks.parse_number(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1)]
-    )
+    return np.asarray([tasks.parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)])
 
 
 def score_predictions(
     predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
-) -> Scores:
-    """How well predictions [n] agree with the gold scores of one split of a task, in the order of the split's file.
+) -> PredictionScores:
+    """Score predictions [n] against the gold scores of one split of a task, in the order of the split's file.
 
-    `glue_dir` is the folder that holds the tasks' folders, `split` "train", "dev" or "test".
+    Args:
+      glue_dir: the folder that holds the tasks' folders.
+      split: "train", "dev" or "test".
 
     Raises:
       UserError: as `tasks.gold_scores` and the functions of `evaluation.metrics`.
@@ -63,17 +63,16 @@ def score_predictions(
         path = tasks.gold_path(task, glue_dir, split)
         raise UserError(f"found {values.size} predictions, expected {gold.size}, one per gold score of {path}")
     auc = metrics.auc(values, gold) if task.metric == "auc" else None
-    return Scores(metrics.pearson(values, gold), metrics.spearman(values, gold), auc)
+    return PredictionScores(metrics.pearson(values, gold), metrics.spearman(values, gold), auc)
 
 
 def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:
-    """What `protocols.score_task` gives for a file with a cosine per line.
+    """Return `protocols.score_task` for a file with a cosine per line.
 
     Raises:
       UserError: as `read_predictions`, not one line per pair of the task, or a figure that is undefined.
     """
-    cosines = read_predictions(path)
-    sizes = [len(subset) for subset in task.subsets]
+    cosines, sizes = read_predictions(path), [len(subset) for subset in task.subsets]
     if len(cosines) != sum(sizes):
         raise UserError(
             f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, one per pair of {task.source}"

@@ -1,4 +1,4 @@
-"""How a task's figure comes from the cosines of its pairs: per sub-set, and combined over the sub-sets.
+"""A task's figures from the cosines of its pairs: per sub-set, and combined over the sub-sets.
 
 SentEval and the paper give the mean over sub-sets weighted by size (`wmean`); later work, from SimCSE on, correlates
 all pairs of a task together (`all`). The two differ by several points, so a figure never stands without its protocol.
@@ -6,8 +6,7 @@ all pairs of a task together (`all`). The two differ by several points, so a fig
 Source: Li et al. 2020, section 4.1; Gao et al., SimCSE, 2021, appendix B, on the difference between the protocols.
 """
 
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,21 +16,19 @@ from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import metrics
 
-PROTOCOLS: Mapping[str, str] = types.MappingProxyType(
-    {
-        "wmean": "mean over sub-sets, weighted by their pairs (SentEval, the paper)",
-        "mean": "plain mean over sub-sets",
-        "all": "all pairs together",
-    }
-)
+PROTOCOLS = {
+    "wmean": "mean over sub-sets, weighted by their pairs (SentEval, the paper)",
+    "mean": "plain mean over sub-sets",
+    "all": "all pairs together",
+}
 
-# Metric of a task -> the figures that are given for it, that metric first.
+# Metric of a task -> its figures, that metric first.
 METRICS = {
     "spearman": {"spearman": metrics.spearman, "pearson": metrics.pearson},
     "auc": {"auc": metrics.auc},
 }
 
-# Pairs that a plot shows, and the bins that it counts cosines in.
+# Pairs that a plot shows, and its bins of cosines.
 _SHOWN_PAIRS, _BINS = 500, 40
 
 # Cosines that differ by less differ by rounding: embeddings are float32, of spacing 1.2e-7 at 1.
@@ -39,37 +36,33 @@ _ROUNDING = 1e-6
 
 
 def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str) -> np.ndarray:
-    """The cosine [n], float64, of each pair of rows of two matrices [n, D].
+    """Return the cosine [n], float64, of each pair of rows of two matrices [n, D].
 
     Raises:
       UserError: an embedding holds NaN or infinite values, or is zero; the line begins with `place`.
     """
     a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
-    squared_norms = []
     for side, u in (("first", a), ("second", b)):
-        for found, bad in (
-            ("with NaN or infinite values", ~np.isfinite(u).all(axis=1)),
-            ("of norm 0", ~u.any(axis=1)),
-        ):
+        for found, bad in (("with NaN or infinite values", ~np.isfinite(u).all(axis=1)), ("of norm 0", ~u.any(axis=1))):
             if bad.any():
                 raise UserError(
                     f"{place}: {bad.sum()} of the {len(u)} {side} sentences have an embedding {found}, that of pair "
                     f"{np.argmax(bad) + 1} first; expected finite ones that are not zero"
                 )
-        squared_norms.append(_inner_products(u, u))
     # One root of the product: the cosine of an embedding with itself is 1 to the bit, so that such pairs are ties.
-    return _inner_products(a, b) / np.sqrt(squared_norms[0] * squared_norms[1])
+    return _inner_products(a, b) / np.sqrt(_inner_products(a, a) * _inner_products(b, b))
 
 
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
-    """The task's figures by metric and protocol, and those of each sub-set: plain values, to be written as JSON.
+    """Return the task's figures by metric and protocol, and those of each sub-set, ready for JSON.
 
-    `similarities` holds an array [n] for each sub-set, in the task's order.
+    Args:
+      similarities: an array [n] for each sub-set, in the task's order.
 
     Returns:
       dict of `title`, `metric`, `split`, `source`, `pairs`; for each metric ("spearman" and "pearson", or "auc") a dict
-      from protocol to value, which for a task of one set holds `all` only; and `subsets`, from a sub-set's name to its
-      `pairs` and metrics; and `agreement`, see there, of all pairs.
+      from protocol to value, which for a task of one set holds `all` only; `subsets`, from a sub-set's name to its
+      `pairs` and metrics; and `agreement` of all pairs, see there.
 
     Raises:
       UserError: a figure is undefined, as with constant similarities.
@@ -91,12 +84,11 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
 
 
 def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
-    """What plots show of the similarities [n] of pairs and their gold scores [n]: plain values, to be written as JSON.
+    """Return the data of plots of similarities [n] and gold scores [n], ready for JSON.
 
     Returns:
       dict of `similarities` and `gold`, of 500 pairs at most, evenly spaced in their order, to four decimals; and of
-      all pairs `mean` and `std` of the similarities, and `counts`: how many lie in each of 40 bins of one width from -1
-      to 1, the bounds of a cosine.
+      all pairs `mean` and `std` of the similarities, and `counts` in 40 bins of one width from -1 to 1.
     """
     values = np.asarray(similarities, np.float64)
     shown = np.linspace(0, len(values) - 1, min(len(values), _SHOWN_PAIRS)).round().astype(int)
@@ -111,7 +103,7 @@ def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: str) -> dict[str, float]:
-    """The figures of one set of pairs by name, for a key of `METRICS`; `similarities` and `gold` are [n].
+    """Return the figures of one set of pairs by name, for a key of `METRICS`.
 
     Raises:
       UserError: a figure is undefined, as with constant similarities; the line begins with `place`.
@@ -124,8 +116,7 @@ def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: 
 
 
 def check_spread(similarities: np.ndarray, place: str) -> None:
-    """Raises `UserError`, beginning with `place`, for cosines that are all the same up to rounding."""
-    # Fewer than two are for the metric to refuse.
+    """Raise `UserError`, beginning with `place`, for cosines that are all the same up to rounding."""
     if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
         raise UserError(
             f"{place}: found {len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding, expected "

@@ -1,11 +1,10 @@
-"""How an encoder's word embeddings lie in space, from frequent words to rare ones.
+"""An encoder's word embeddings, from frequent words to rare ones.
 
 Source: Li et al. 2020, section 3 (Table 1 and Figure 1). The paper leaves some choices open; here
 
 - a word's rank, from 1, orders the whole words of the vocabulary by their frequency in English text, which the package
   `wordfreq` counted; the paper counted a Wikipedia dump. Pieces that are not made of letters alone (`##s`, `[MASK]`,
-  `2010`, punctuation) and words that `wordfreq` does not know have no rank. Equal frequencies keep the vocabulary's
-  order.
+  `2010`, punctuation) and words unknown to `wordfreq` have no rank. Equal frequencies keep the vocabulary's order.
 - the neighbours of a word are all other word embeddings of the vocabulary, with or without a rank.
 - distances are to the k nearest neighbours by l2 distance, dot products are with the k neighbours of largest dot
   product. One set of neighbours for both contradicts the paper's own figures: with a mean norm of 1.45, a 3-NN distance
@@ -45,7 +44,7 @@ class RankBin:
 
 
 def english_frequencies() -> dict[str, float]:
-    """dict of lower-case word -> its share of all words in English text, from the package `wordfreq`.
+    """Return dict of lower-case word -> its share of all words in English text, from the package `wordfreq`.
 
     Raises:
       UserError: the package is not installed.
@@ -58,7 +57,7 @@ def english_frequencies() -> dict[str, float]:
 
 
 def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float]) -> np.ndarray:
-    """Frequency rank of each of the V word pieces, from 1; 0 for a piece without a rank: int64 [V].
+    """Return each word piece's frequency rank, from 1; 0 for a piece without one: int64 [V].
 
     Args:
       vocabulary: V word pieces.
@@ -79,25 +78,23 @@ def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float])
 
 
 def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
-    """A `RankBin` for each of `RANK_BINS`: norms and `NEIGHBORS` nearest neighbours, as in Table 1.
+    """Return a `RankBin` for each of `RANK_BINS`: norms and `NEIGHBORS` nearest neighbours, as in Table 1.
 
     Args:
-      embeddings: [V, D], one row per word piece.
-      ranks: int [V], as `frequency_ranks` gives them.
-
-    Raises:
-      UserError: a shape does not fit, an embedding is not finite, or there are not more embeddings than neighbours.
+      embeddings: finite [V, D], one row per word piece, more than the neighbours.
+      ranks: int [V], from `frequency_ranks`.
     """
-    embeddings, ranks = _checked(embeddings), np.asarray(ranks)
-    if ranks.shape != (len(embeddings),):
-        raise UserError(f"{ranks.size} ranks for {len(embeddings)} word embeddings, expected equal numbers")
-    if len(embeddings) <= max(NEIGHBORS):
-        raise UserError(f"{len(embeddings)} word embeddings, expected more than the {max(NEIGHBORS)} neighbours")
-    statistics = []
+    from sklearn.neighbors import NearestNeighbors
+
+    embeddings, ranks, most = np.asarray(embeddings), np.asarray(ranks), max(NEIGHBORS)
+    search = NearestNeighbors(n_neighbors=most + 1, algorithm="brute").fit(embeddings)
+    found = []
     for first, stop in RANK_BINS:
         ids = np.flatnonzero((first <= ranks) & (ranks < stop))
-        distances, products = _nearest(embeddings, ids, max(NEIGHBORS))
-        statistics.append(
+        # The nearest of all is the word itself.
+        distances = search.kneighbors(embeddings[ids])[0][:, 1:] if len(ids) else np.empty((0, most))
+        products = _largest_products(embeddings, ids, most)
+        found.append(
             RankBin(
                 first=first,
                 stop=stop,
@@ -107,20 +104,15 @@ def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
                 mean_knn_dot_product={k: _mean(products[:, :k]) for k in NEIGHBORS},
             )
         )
-    return statistics
+    return found
 
 
 def svd_projection(embeddings: np.ndarray) -> np.ndarray:
-    """Coordinates [n, 2] of the rows of `embeddings` [n, D], not centred, along their first two right singular vectors.
+    """Return coordinates [n, 2] of the rows of `embeddings` [n, D], not centred, on their first two singular vectors.
 
     The mean coordinate along each is positive.
-
-    Raises:
-      UserError: there are fewer than two rows or columns, or an embedding is not finite.
     """
-    embeddings = _checked(embeddings).astype(np.float64)
-    if min(embeddings.shape) < 2:
-        raise UserError(f"word embeddings of shape {embeddings.shape}, expected two or more rows and columns")
+    embeddings = np.asarray(embeddings, np.float64)
     # Eigenvectors of the Gram matrix: the two largest are well apart from the rest, and it is far smaller than n x D.
     _, vectors = np.linalg.eigh(embeddings.T @ embeddings)
     points = embeddings @ vectors[:, :-3:-1]
@@ -128,33 +120,16 @@ def svd_projection(embeddings: np.ndarray) -> np.ndarray:
     return points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)
 
 
-def _nearest(embeddings: np.ndarray, ids: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distances to the k nearest, ascending, and the k largest dot products, descending, of the rows `ids`: [n, k]."""
-    squared_norms = np.sum(embeddings**2, axis=1)
-    distances, products = np.empty((len(ids), k)), np.empty((len(ids), k))
+def _largest_products(embeddings: np.ndarray, ids: np.ndarray, k: int) -> np.ndarray:
+    """Return the k largest dot products, descending, of the rows `ids` with other rows: [n, k]."""
+    products = np.empty((len(ids), k))
     for start in range(0, len(ids), _ROWS_PER_BLOCK):
         block = ids[start : start + _ROWS_PER_BLOCK]
-        rows = np.arange(len(block))
         dots = embeddings[block] @ embeddings.T
-        squared = squared_norms[block, None] + squared_norms - 2 * dots
-        squared[rows, block] = np.inf
-        dots[rows, block] = -np.inf
-        nearest = np.sort(np.partition(squared, k - 1, axis=1)[:, :k], axis=1)
-        # Rounding can take the squared distance of two like embeddings below zero.
-        distances[start : start + len(block)] = np.sqrt(np.maximum(nearest, 0))
+        dots[np.arange(len(block)), block] = -np.inf
         products[start : start + len(block)] = -np.sort(np.partition(-dots, k - 1, axis=1)[:, :k], axis=1)
-    return distances, products
+    return products
 
 
 def _mean(values: np.ndarray) -> float | None:
     return float(values.mean(dtype=np.float64)) if values.size else None
-
-
-def _checked(embeddings: np.ndarray) -> np.ndarray:
-    embeddings = np.asarray(embeddings)
-    if embeddings.ndim != 2:
-        raise UserError(f"word embeddings of shape {embeddings.shape}, expected [words, D]")
-    bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
-    if bad.size:
-        raise UserError(f"word embedding {bad[0]} of {len(embeddings)} is not finite, expected finite numbers")
-    return embeddings

@@ -40,7 +40,7 @@ from typing import Any
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.data.tasks import gold_scores
 from bert_flow_tf.errors import UserError, exit_status, plain_interrupts
-from bert_flow_tf.evaluation.predicted import Scores, read_predictions, score_predictions
+from bert_flow_tf.evaluation.predicted import PredictionScores, read_predictions, score_predictions
 from bert_flow_tf.evaluation.protocols import agreement
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.locks import locked
@@ -175,7 +175,7 @@ def predictions_record(path: pathlib.Path) -> Predictions:
     return read_json(path.with_suffix(".json"), Predictions, expected="a record of predictions")
 
 
-def _record(scores: Scores, task: Target, predictions: pathlib.Path, agrees: dict[str, Any]) -> ScoresRecord:
+def _record(scores: PredictionScores, task: Target, predictions: pathlib.Path, agrees: dict[str, Any]) -> ScoresRecord:
     """What is written of a stage's scores, for reports; `agrees` is what plots show."""
     predicted = predictions_record(predictions)
     by_metric: dict[str, Any] = {name: {"all": score} for name, score in vars(scores).items() if score is not None}

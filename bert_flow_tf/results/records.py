@@ -160,7 +160,7 @@ class SeedScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CalibrationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one calibration, as `evaluation.compare.compare` gives them."""
+    """Scores of one calibration, as `evaluation.compare.compare_calibrations` gives them."""
 
     method: str
     k: Positive | None = None

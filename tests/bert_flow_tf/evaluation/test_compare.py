@@ -20,13 +20,15 @@ def splits(n=30, width=24, labels=False):
 
 def test_every_row_is_handed_on_as_soon_as_it_is_there():
     seen = []
-    results = compare.compare(splits(), methods=["sn", "none", "sn"], on_row=lambda row: seen.append(row["method"]))
+    results = compare.compare_calibrations(
+        splits(), methods=["sn", "none", "sn"], on_row=lambda row: seen.append(row["method"])
+    )
     assert seen == [row["method"] for row in results["rows"]] == ["sn", "none"]
     assert results["seeds"] == []
 
 
 def test_two_labels_are_scored_by_auc_alone():
-    results = compare.compare(splits(labels=True), metric="auc", methods=["none", "natsv"])
+    results = compare.compare_calibrations(splits(labels=True), metric="auc", methods=["none", "natsv"])
     assert all({"auc"} == {"auc", "spearman", "pearson"} & row.keys() for row in results["rows"])
 
 
@@ -35,7 +37,7 @@ def test_of_equal_scores_on_dev_the_smallest_k_is_chosen():
     # Two pairs whose cosine is 1 and -1 before and after: every k orders them alike.
     a, b = found["dev"].embeddings[:2]
     found["dev"] = Split(np.stack([a, a, b, -b]), np.array([5.0, 0.0]))
-    (row,) = compare.compare(found, methods=["natsv"])["rows"]
+    (row,) = compare.compare_calibrations(found, methods=["natsv"])["rows"]
     assert len(row["dev_by_k"]) == 20
     assert len(set(row["dev_by_k"].values())) == 1
     assert (row["k"], row["dev"]) == (1, pytest.approx(1))
@@ -58,7 +60,7 @@ def test_of_equal_scores_on_dev_the_smallest_k_is_chosen():
 def test_what_cannot_be_compared_is_refused_before_any_fit(n, width, keywords, message):
     keywords = {"methods": ["none", keywords]} if isinstance(keywords, str) else keywords
     with pytest.raises(UserError, match=message):
-        compare.compare(splits(n, width), **keywords, on_row=pytest.fail)
+        compare.compare_calibrations(splits(n, width), **keywords, on_row=pytest.fail)
 
 
 @pytest.mark.parametrize("name", ["train", "dev", "test"])
@@ -66,9 +68,9 @@ def test_embeddings_that_are_not_finite_are_refused_with_their_split(name):
     found = splits()
     found[name].embeddings[2 * 4 + 1, 7] = np.nan
     with pytest.raises(UserError, match=f"embeddings of the second sentences of {name}: found NaN in row 4, column 7"):
-        compare.compare(found, methods=["none"])
+        compare.compare_calibrations(found, methods=["none"])
 
 
 def test_a_flow_that_cannot_be_fitted_is_one_line():
     with pytest.raises(UserError, match=r"^flow: learning_rate: found -1, expected a number above 0$"):
-        compare.compare(splits(), methods=["flow"], flow_options={"learning_rate": -1})
+        compare.compare_calibrations(splits(), methods=["flow"], flow_options={"learning_rate": -1})

@@ -8,7 +8,7 @@ from scipy import stats
 
 from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.evaluate import evaluate
+from bert_flow_tf.evaluation.evaluate import score_tasks
 
 
 def hashed(sentences):
@@ -35,13 +35,13 @@ def test_every_different_sentence_is_embedded_once_over_all_tasks():
         calls.append(sentences)
         return hashed(sentences)
 
-    evaluate(encode, make_tasks())
+    score_tasks(encode, make_tasks())
     assert [sorted(call) for call in calls] == [["a", "b", "c", "d", "e", "long one", "x", "y", "z"]]
 
 
 def test_figures_are_those_of_each_pairs_own_cosine():
     tasks = make_tasks()
-    results = evaluate(hashed, tasks)
+    results = score_tasks(hashed, tasks)
     assert list(results) == ["sts12", "stsb"]
     for task in tasks:
         for subset in task.subsets:
@@ -54,8 +54,8 @@ def test_figures_are_those_of_each_pairs_own_cosine():
 
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (9, 2, 2)])
 def test_encoder_that_gives_no_row_a_sentence_is_refused(shape):
-    with pytest.raises(UserError, match=r"found an array of shape .* for 9 sentences, expected \[9, D\]"):
-        evaluate(lambda sentences: np.zeros(shape), make_tasks())
+    with pytest.raises(UserError, match=r"found shape .*, expected \[9, D\]"):
+        score_tasks(lambda sentences: np.zeros(shape), make_tasks())
 
 
 def test_nan_embeddings_are_refused_with_task_and_sub_set():
@@ -63,4 +63,4 @@ def test_nan_embeddings_are_refused_with_task_and_sub_set():
         return np.where(np.array([[s == "y"] for s in sentences]), np.nan, hashed(sentences))
 
     with pytest.raises(UserError, match=r"^sts12, trains: 1 of the 3 second sentences .* NaN or infinite"):
-        evaluate(broken, make_tasks())
+        score_tasks(broken, make_tasks())

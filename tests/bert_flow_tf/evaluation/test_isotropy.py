@@ -23,7 +23,7 @@ CROSS = np.concatenate([np.eye(4), -np.eye(4)])
 
 
 def test_a_perfectly_isotropic_shape():
-    found = isotropy.isotropy(CROSS)
+    found = isotropy.measure_isotropy(CROSS)
     # of the 7 others of each, one is opposite and the rest at right angles
     assert found.mean_cosine == pytest.approx(-1 / 7)
     assert found.mean_share == pytest.approx(0)
@@ -38,7 +38,7 @@ def test_a_perfectly_isotropic_shape():
 
 def test_a_narrow_cone():
     # a mean of length 3 and unit steps across it
-    found = isotropy.isotropy(np.pad(CROSS, ((0, 0), (1, 0)), constant_values=3.0))
+    found = isotropy.measure_isotropy(np.pad(CROSS, ((0, 0), (1, 0)), constant_values=3.0))
     assert found.mean_share == pytest.approx(0.9)
     assert found.top_share == pytest.approx(0.9)
     assert found.centred_top_share == pytest.approx(1 / 4)
@@ -52,7 +52,7 @@ def test_a_narrow_cone():
 @given(seeds, st.sampled_from([(30, 5), (4, 9)]))
 def test_spectra_and_partition_function_are_those_of_the_whole_decomposition(seed, shape):
     x = sample(seed, *shape)
-    found = isotropy.isotropy(x)
+    found = isotropy.measure_isotropy(x)
     _, singular, directions = np.linalg.svd(x / np.sqrt(np.mean(np.sum(x**2, axis=1))), full_matrices=False)
     assert np.array(found.spectrum) / np.linalg.norm(found.spectrum) == pytest.approx(singular / np.sqrt(len(x)))
     unit = x / np.linalg.norm(x, axis=1, keepdims=True)
@@ -69,7 +69,7 @@ def test_constant_channels_are_counted_and_change_no_other_measure_of_variance()
     x = sample(0, n=50).astype(np.float32)
     rounding = np.random.default_rng(1).normal(size=50) * 1e-8
     padded = np.column_stack([x, np.zeros(50), np.full(50, 0.7) + rounding]).astype(np.float32)
-    found, expected = isotropy.isotropy(padded), isotropy.isotropy(x)
+    found, expected = isotropy.measure_isotropy(padded), isotropy.measure_isotropy(x)
     assert found.constant_channels == 2
     assert found.participation_ratio == pytest.approx(expected.participation_ratio, rel=1e-6)
     assert found.effective_rank == pytest.approx(expected.effective_rank, rel=1e-5)
@@ -88,7 +88,7 @@ def test_constant_channels_are_counted_and_change_no_other_measure_of_variance()
         ([[1.0, 2], [1, 2], [1, 2]], "all 3 embeddings are the same"),
     ],
 )
-@pytest.mark.parametrize("measure", [isotropy.isotropy, isotropy.gaussian_bits_per_dim])
+@pytest.mark.parametrize("measure", [isotropy.measure_isotropy, isotropy.gaussian_bits_per_dim])
 def test_embeddings_without_an_answer_are_refused(measure, embeddings, words):
     with pytest.raises(UserError, match=words):
         measure(embeddings)

@@ -29,8 +29,8 @@ def test_auc_counts_the_pairs_in_the_right_order():
     ("predictions", "gold", "words"),
     [
         ([1, 2, 3], [0, 1], "3 predictions for 2 gold scores"),
-        ([1], [1], "1 predictions found, at least 2 expected"),
-        ([], [], "0 predictions found, at least 2 expected"),
+        ([1], [1], "1 predictions for 1 gold scores, expected 2 or more"),
+        ([], [], "0 predictions for 0 gold scores"),
         ([1, np.nan], [0, 1], "prediction 2 of 2 is nan"),
         ([1, 2], [np.inf, 1], "gold score 1 of 2 is inf"),
     ],
@@ -53,7 +53,7 @@ def test_auc_of_constant_predictions_is_chance():
 
 
 def test_auc_needs_both_labels_and_no_others():
-    with pytest.raises(UserError, match="all 2 gold labels are 1"):
+    with pytest.raises(UserError, match="labels 0 and 1, found 1"):
         metrics.auc([1, 2], [1, 1])
-    with pytest.raises(UserError, match=r"labels 0 and 1, found 2\.5"):
+    with pytest.raises(UserError, match=r"labels 0 and 1, found 0, 2\.5"):
         metrics.auc([1, 2], [0, 2.5])

@@ -20,7 +20,9 @@ def lexical_figure():
 def spectrum_figure():
     x = np.random.default_rng(0).normal(size=(40, 6)) * [3, 2, 1, 1, 1, 0] + 1
     reference = isotropy.isotropic_reference(40, 6)
-    return plots.spectrum_figure({"without flow": isotropy.isotropy(x)}, reference, title="A <title>"), reference
+    return plots.spectrum_figure(
+        {"without flow": isotropy.measure_isotropy(x)}, reference, title="A <title>"
+    ), reference
 
 
 def word_figure():
@@ -64,7 +66,7 @@ def test_spectrum_is_relative_to_the_mean_direction_and_leaves_out_empty_ones():
 
 def effect_figure():
     x = np.random.default_rng(0).normal(size=(64, 8))
-    sides = [isotropy.isotropy(one) for one in (x, x + 3, x)]
+    sides = [isotropy.measure_isotropy(one) for one in (x, x + 3, x)]
     measures = dict(zip(("before", "after", "flow"), sides, strict=True))
     scores = {f"row {i}": {"as it is": float(i), "SN": None, "flow": i + 1.5} for i in range(6)}
     return (plots.effect_figure(measures, isotropy.isotropic_reference(64, 8), scores),)

@@ -126,7 +126,7 @@ def test_constant_similarity_is_refused_whatever_its_rounding(noise, metric):
 
 @pytest.mark.parametrize(
     ("gold", "message"),
-    [([2, 2, 2], ".*all 3 gold scores are 2"), ([1], "1 predictions found, at least 2 expected")],
+    [([2, 2, 2], ".*all 3 gold scores are 2"), ([1], "1 predictions for 1 gold scores, expected 2")],
 )
 def test_gold_without_a_correlation_is_refused_with_its_sub_set(gold, message):
     scored = task(subset("MSRpar", [1, 2, 3]), subset("MSRvid", gold))

@@ -59,17 +59,6 @@ def test_words_with_the_same_embedding_are_at_distance_zero():
     assert found.mean_knn_l2_distance[7] == pytest.approx(0, abs=1e-3)
 
 
-def test_what_does_not_fit_is_refused():
-    embeddings = np.ones((8, 2))
-    with pytest.raises(UserError, match="3 ranks for 8 word embeddings"):
-        words.rank_statistics(embeddings, [1, 2, 3])
-    with pytest.raises(UserError, match="7 word embeddings, expected more than the 7 neighbours"):
-        words.rank_statistics(embeddings[:7], np.arange(7))
-    embeddings[4, 1] = np.nan
-    with pytest.raises(UserError, match="word embedding 4 of 8 is not finite"):
-        words.rank_statistics(embeddings, np.arange(8))
-
-
 def test_projection_is_onto_the_first_two_singular_directions():
     rng = np.random.default_rng(0)
     embeddings = rng.normal(size=(50, 6)) * [9, 5, 1, 1, 1, 1] + [20, 0, 0, 0, 0, 0]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bert_flow_tf.evaluation import protocols
-from bert_flow_tf.evaluation.isotropy import isotropic_reference, isotropy
+from bert_flow_tf.evaluation.isotropy import isotropic_reference, measure_isotropy
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results import records as results
@@ -172,7 +172,7 @@ def words():
 
 
 def isotropies():
-    measured = isotropy(np.random.default_rng(1).normal(size=(40, 6)) + 3)
+    measured = measure_isotropy(np.random.default_rng(1).normal(size=(40, 6)) + 3)
     return results.Isotropy(
         made_by=MADE_BY,
         model=records.model(),

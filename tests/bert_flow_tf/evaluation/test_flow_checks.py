@@ -1,14 +1,15 @@
-"""What a flow changes: measures of the same embeddings before and after it, and whether there was a cone."""
+"""Measures before and after a flow; the check of its equations sees a wrong density, inverse and folded form."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from bert_flow_tf.evaluation.change import change_by
-from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, isotropy
+from bert_flow_tf.evaluation.flow_checks import change_by, self_check
+from bert_flow_tf.evaluation.isotropy import gaussian_bits_per_dim, measure_isotropy
 from glow.config import GlowConfig
 from glow.flow import Glow
+from glow.folded import FoldedFlow
 
 
 def test_the_measures_are_of_the_embeddings_and_of_their_latents():
@@ -16,8 +17,8 @@ def test_the_measures_are_of_the_embeddings_and_of_their_latents():
     flow = Glow(GlowConfig(n_levels=1, depth=1), 6, seed=1)
     flow.initialize_from_data(embeddings)
     change = change_by(flow, embeddings)
-    assert change.before == isotropy(embeddings)
-    assert change.after == isotropy(flow.forward(embeddings).numpy())
+    assert change.before == measure_isotropy(embeddings)
+    assert change.after == measure_isotropy(flow.forward(embeddings).numpy())
     assert change.gaussian_bits_per_dim == gaussian_bits_per_dim(embeddings)
     # After the initialisation by these data the flow is such a Gaussian, but for the coupling, which does nothing yet.
     assert change.flow_bits_per_dim == pytest.approx(change.gaussian_bits_per_dim, abs=0.05)
@@ -30,3 +31,17 @@ def test_without_a_cone_it_is_not_worth_it(mean_cosine, is_worth_it):
     change = change_by(Glow(GlowConfig(n_levels=1, depth=1), 4, seed=1), embeddings)
     before = dataclasses.replace(change.before, mean_cosine=mean_cosine)
     assert dataclasses.replace(change, before=before).is_worth_it == is_worth_it
+
+
+def test_the_flow_does_what_its_equations_say():
+    assert all(found <= limit for _, found, limit in self_check())
+
+
+@pytest.mark.parametrize(
+    ("place", "method", "what"),
+    [(Glow, "inverse", "from x to z"), (Glow, "log_prob", "log-density"), (FoldedFlow, "__call__", "folded")],
+)
+def test_what_is_wrong_is_seen(place, method, what, monkeypatch):
+    right = getattr(place, method)
+    monkeypatch.setattr(place, method, lambda self, x: 1.001 * right(self, x))
+    assert [what in name for name, found, limit in self_check() if found > limit] == [True]
