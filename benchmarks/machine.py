@@ -3,7 +3,7 @@
 import importlib.metadata
 import platform
 
-from bert_flow_tf.encoder.cpu import bfloat16_units, cpu_fields
+from benchmarks.cpu import bfloat16_units, cpu_fields
 
 
 def machine() -> dict:

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import sys
 
-from bert_flow_tf.encoder.cpu import usable_cpus
+from benchmarks.cpu import usable_cpus
 from bert_flow_tf.errors import UserError
 
 

@@ -18,11 +18,11 @@ import pathlib
 import sys
 from collections.abc import Sequence
 
+from benchmarks.cpu import usable_cpus
 from benchmarks.machine import machine
 from benchmarks.options import Options, limit_threads
 from benchmarks.targets import TARGETS, judge, summary
 from benchmarks.timing import in_own_process
-from bert_flow_tf.encoder.cpu import usable_cpus
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status, quiet_libraries
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.sample_data import sample_glue_dir
@@ -32,7 +32,6 @@ BENCHMARKS = {
     "flow_run": ("the flow on STS-B, then its test set scored, against the original's way and a PyTorch loop", True),
     "encode": ("encode in float32, against sentence-transformers", True),
     "encode_bfloat16": ("encode in bfloat16, against sentence-transformers", True),
-    "bfloat16_choice": ("whether bfloat16 takes the arithmetic that encodes faster", False),
     "flow_step": ("one training step of the flow on cached embeddings, against PyTorch", True),
     "nli_step": ("one step of siamese training on NLI, against PyTorch", True),
     "mlm_step": ("one step of masked language modelling, against PyTorch", True),

@@ -125,7 +125,7 @@ def _bare_encoder(model: BertFlow, dtype: str) -> Callable[[dict], tf.Tensor]:
 
     encoder = model.encoder
     if dtype == "bfloat16":
-        encoder = encoder.rounded_to_bfloat16(multiply_in_bfloat16=True)
+        encoder = encoder.in_bfloat16()
     return tf.function(encoder.embed, input_signature=[{name: tf.TensorSpec([None, None], tf.int32) for name in names}])
 
 

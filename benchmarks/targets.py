@@ -78,7 +78,6 @@ TARGETS = (
     Target("encode_bfloat16", "to_float32", "encode in bfloat16, to sentence-transformers in float32", True, 1.6),
     Target("encode_bfloat16", "to_bfloat16", "encode in bfloat16, to sentence-transformers in bfloat16", True, 1.0),
     Target("encode_bfloat16", "spearman_loss", "the same, loss of Spearman to float32", False, 0.002, unit=""),
-    Target("bfloat16_choice", "slower_percent", "bfloat16's arithmetic, slower than the other", False, 3.0, unit="%"),
     Target("flow_step", "to_pytorch", "step of the flow, to PyTorch", True, 1.5),
     Target("nli_step", "to_pytorch", "step of siamese training on NLI, to PyTorch", True, 1.15),
     Target("nli_step", "first_step_seconds", "the same, loaded model to first step", False, 5.0, unit=" s"),

@@ -1,13 +1,10 @@
 """BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
 
 import hashlib
-import io
 import os
 import pathlib
-import shutil
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +53,6 @@ if TYPE_CHECKING:
 
 # Poolings by sentence-transformers' names; its cls is the last state at [CLS], the original's BERT's pooled output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
-_OUTPUT_VALUES = ("sentence_embedding", "token_embeddings")
 
 
 class BertFlow:
@@ -77,10 +73,9 @@ class BertFlow:
       source: of that encoder.
       record: what results say of the model: pooling, length, and what it learned on.
       encoder_trained: whether the encoder has other weights than `source`.
-      dtype: "float32", or "bfloat16" for the encoder's matrices, and their products where these are faster so: on a
-        GPU of compute capability 8.0 or more, and on a CPU if a layer that is measured is (once, see
-        `encoder.arithmetic`). Elsewhere the arithmetic stays float32. The rounded matrices are a copy; `save` and
-        `export` write the float32 ones.
+      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of
+        compute capability 8.0 or more and on CPUs with AMX. The rounded matrices are a copy; `save` and `export` write
+        the float32 ones.
 
     Attributes:
       record: as above, of the model as it is now.
@@ -110,10 +105,8 @@ class BertFlow:
         self.tokenizer = Tokenizer.from_source(source)
         self.encoder = model.encoder
         self.dtype = dtype
-        self.pooled = self.encoder.rounded_to_bfloat16() if dtype == "bfloat16" else self.encoder
+        self.pooled = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
         self.history_: History | None = None
-        # Of a model that was unpickled.
-        self._folder: tempfile.TemporaryDirectory | None = None
         self.prompts: dict[str, str] = {}
         self.similarity_fn_name = "cosine"
         self._use(model, record)
@@ -127,7 +120,6 @@ class BertFlow:
 
     def _make_batchers(self) -> None:
         self._fold()
-        self._token_states = self._batcher(self.pooled.token_states, ())
         if self.flow is not None:
             flow = self.flow
             self._log_prob = self._batcher(lambda tokens: flow.log_prob(self.pooled.embed(tokens)), ())
@@ -137,8 +129,6 @@ class BertFlow:
         foldable = self.flow is not None and can_fold(self.flow)
         folded = FoldedFlow(self.flow) if foldable else None
         self._embeddings = self._batcher(lambda tokens: self.embed_tokens(tokens, folded), (self.embedding_size,))
-        both = self.pooled.embedding_size + self.embedding_size
-        self._sides = self._batcher(lambda tokens: tf.concat(self._embed_sides(tokens, folded), axis=1), (both,))
         # Last: another thread that finds it current finds the embeddings that go with it.
         self._folded = folded
 
@@ -294,14 +284,6 @@ class BertFlow:
         copied._make_batchers()
         return copied
 
-    def __reduce__(self) -> tuple[Callable[..., "BertFlow"], tuple[Any, ...]]:
-        """Pickled, it is the archive of the folder that `save` writes, and the dtype."""
-        with tempfile.TemporaryDirectory() as workspace:
-            folder = self.save(pathlib.Path(workspace) / "model")
-            archive = shutil.make_archive(f"{workspace}/model", "zip", folder)
-            content = pathlib.Path(archive).read_bytes()
-        return _unpickled, (content, self.dtype)
-
     @property
     def fingerprint(self) -> str:
         """SHA-256, in hex, of what the embeddings depend on: weights, vocabulary, flow, pooling, length and dtype."""
@@ -322,12 +304,9 @@ class BertFlow:
 
         `folded` is taken in place of the flow.
         """
-        return self._embed_sides(tokens, folded)[1]
-
-    def _embed_sides(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None) -> tuple[tf.Tensor, tf.Tensor]:
         u = self.pooled.embed(tokens)
         z = u if self.flow is None else (folded or self.flow.forward)(u)
-        return u, reduce_dimension(z, self.low_dim)
+        return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
         """Embeddings, float32 [n, embedding_size], of a string tensor [n], in a graph: a `tf.data` map function.
@@ -362,12 +341,10 @@ class BertFlow:
           prompt: text put before each sentence.
           batch_size: sentences per step; None takes those with up to 2,048 word pieces, which CPUs run fastest.
           show_progress_bar: None shows it on a terminal only.
-          output_value: "sentence_embedding"; or "token_embeddings" for a list of arrays float32 [t_i, hidden_size], one
-            per sentence: the encoder's last layer at each word piece, [CLS] and [SEP] included, before pooling and
-            flow.
+          output_value: "sentence_embedding".
           precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `encoder.precision`.
           convert_to_numpy: arrays; else a list of one `tf.Tensor` per sentence.
-          convert_to_tensor: one `tf.Tensor`, or a list of them for token embeddings; overrides `convert_to_numpy`.
+          convert_to_tensor: one `tf.Tensor`; overrides `convert_to_numpy`.
           device: None; TensorFlow computes on the GPU that it sees (CUDA_VISIBLE_DEVICES), else on CPUs.
           normalize_embeddings: scale every embedding to norm 1.
           truncate_dim: keep that many channels, the first ones.
@@ -381,47 +358,21 @@ class BertFlow:
             raise ArgumentError(f"truncate_dim: found {truncate_dim!r}, expected 1 to {self.embedding_size}")
         check_precision(precision)
         prompt = self._prompt(prompt_name, prompt)
-        if output_value not in _OUTPUT_VALUES:
-            raise ArgumentError(
-                f"output_value: found {output_value!r}, expected {' or '.join(map(repr, _OUTPUT_VALUES))}"
-            )
+        if output_value != "sentence_embedding":
+            raise ArgumentError(f"output_value: found {output_value!r}, expected 'sentence_embedding'")
         single = isinstance(sentences, str)
         sentences = [sentences] if isinstance(sentences, str) else sentences
         if prompt:
             sentences = [prompt + sentence for sentence in sentence_list(sentences)]
-        as_tensors = convert_to_tensor or not convert_to_numpy
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        found: Any
-        if output_value == "token_embeddings":
-            of_sentences: dict[str, Any] = {"normalize_embeddings": normalize_embeddings, "truncate_dim": truncate_dim}
-            of_sentences["precision"] = precision if precision != "float32" else None
-            for name, value in of_sentences.items():
-                if value:
-                    raise ArgumentError(f"{name}: found {value!r} with token embeddings, expected sentence embeddings")
-            found = self._token_states.encode_tokens(sentences, **options)
-        else:
-            found = self._current_embeddings().encode(sentences, **options)[:, :truncate_dim]
-            if normalize_embeddings:
-                found = tf.nn.l2_normalize(found, axis=-1).numpy()
-            found = quantized(found, precision)
-            if convert_to_tensor and not single:
-                return tf.constant(found)
-        if single:
-            return tf.constant(found[0]) if as_tensors else found[0]
-        return [tf.constant(one) for one in found] if as_tensors else found
-
-    def encode_sides(
-        self, sentences: Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Embeddings before and after the flow, float32 [n, D] and [n, embedding_size]; the latter are `encode`'s.
-
-        The encoder runs once. Raises as `encode`.
-        """
-        # Which folds a flow that has changed.
-        self._current_embeddings()
-        both = self._sides.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)
-        before, after = np.split(both, [self.pooled.embedding_size], axis=1)
-        return before, after
+        batcher = self._current_embeddings()
+        found = batcher.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)[:, :truncate_dim]
+        if normalize_embeddings:
+            found = tf.nn.l2_normalize(found, axis=-1).numpy()
+        found = quantized(found, precision)
+        result = found[0] if single else found
+        if convert_to_tensor or (single and not convert_to_numpy):
+            return tf.constant(result)
+        return result if convert_to_numpy else [tf.constant(one) for one in found]
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
         """`encode` with the prompt "query", where `prompts` has one and no other is named."""
@@ -530,6 +481,10 @@ class BertFlow:
         flow = self._needed_flow("bits_per_dim")
         return self.log_prob(sentences, batch_size, show_progress_bar) / (-flow.event_size * np.log(2.0))
 
+    def after_flow(self, u: np.ndarray) -> np.ndarray:
+        """Embeddings, float32 [n, embedding_size], of those before the flow, float32 [n, D]; see `encode_pooled`."""
+        return reduce_dimension(self._needed_flow("after_flow").forward(u), self.low_dim).numpy()
+
     def inverse(self, z: Any) -> np.ndarray:
         """Embeddings before the flow, float32 [n, D] or [D], whose latents, the embeddings of `encode`, are `z`.
 
@@ -632,12 +587,12 @@ class BertFlow:
         settings = flow_settings(epochs, batch_size, learning_rate, len(kept))
 
         def learn(calibrator: "FlowCalibrator") -> None:
-            calibrator.fit(self._pooled(kept))
+            calibrator.fit(self.encode_pooled(kept))
 
         return self._learn(learn, len(kept), flow_model_config, settings, seed, show_progress_bar, held_out)
 
-    def _pooled(self, sentences: Sequence[str]) -> np.ndarray:
-        """float32 [n, D]: the sentences before the flow, by the encoder's batches alone."""
+    def encode_pooled(self, sentences: Sequence[str]) -> np.ndarray:
+        """Embeddings of the sentences before the flow, float32 [n, D]."""
         pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
         return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
 
@@ -707,7 +662,7 @@ class BertFlow:
         """The model itself, with the flow that `learn` has a new calibrator learn; see `fit`."""
         calibrator = learned_by(learn, rows, flow_model_config, settings, seed, show_progress_bar)
         flow = calibrator.flow_
-        change = change_by(flow, self._pooled(held_out)) if held_out else None
+        change = change_by(flow, self.encode_pooled(held_out)) if held_out else None
         sizes = {"sentences": rows, "held_out": len(held_out), "steps": calibrator.n_steps_}
         training = Training(settings={**sizes, "dtype": self.dtype, **settings}, seed=seed)
         record = msgspec.structs.replace(self.record, flow=flow_record(flow.config, training))
@@ -819,13 +774,3 @@ def _check_dtype(dtype: str) -> None:
     # A library's number type may equal its name, but cannot be written as JSON.
     if not isinstance(dtype, str) or dtype not in DTYPES:
         raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
-
-
-def _unpickled(content: bytes, dtype: str) -> BertFlow:
-    # Its files are copied where it is saved again; they go with it.
-    folder = tempfile.TemporaryDirectory()
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        archive.extractall(folder.name)
-    model = BertFlow.from_pretrained(folder.name, dtype=dtype)
-    model._folder = folder
-    return model

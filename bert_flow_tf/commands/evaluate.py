@@ -105,9 +105,9 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> 
     before: list[np.ndarray] = []
 
     def after(sentences: list[str]) -> "np.ndarray":
-        u, z = loaded.encode_sides(sentences, show_progress_bar=False)
+        u = loaded.encode_pooled(sentences)
         before.append(u)
-        return z
+        return loaded.after_flow(u)
 
     scored = {"tasks": score_tasks(after, tasks, folds=folds)}
     # The same sentences again, in the same parts.

@@ -15,7 +15,6 @@ from tensorflow.python.eager import context  # the public API sets a device and 
 from tqdm import tqdm
 
 from bert_flow_tf.encoder.batches import length_batches
-from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError
@@ -149,20 +148,6 @@ class SentenceBatcher:
         for part, pieces, rows in self._parts(sentences, show_progress_bar):
             yield part, self.encode_pieces(pieces, batch_size)[rows]
 
-    def encode_tokens(
-        self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
-    ) -> list[np.ndarray]:
-        """list of float32 [t_i, width]: what the function, here to [k, t, width], gives at each sentence's ids."""
-        found: list[np.ndarray] = []
-        for _, pieces, rows in self._parts(sentences, show_progress_bar):
-            lengths = self._lengths(pieces)
-            values: list[Any] = [None] * len(lengths)
-            for batch, computed in self._batches(pieces, batch_size):
-                for i, value in zip(batch, computed, strict=True):
-                    values[i] = value[: lengths[i]].copy()
-            found += [values[row] for row in rows]
-        return found
-
     def _parts(
         self, sentences: Iterable[str], show_progress_bar: bool | None
     ) -> Iterator[tuple[list[str], tf.RaggedTensor, np.ndarray]]:
@@ -217,7 +202,7 @@ class SentenceBatcher:
 
 
 def embed(
-    encoder: SentenceEncoder | RoundedEncoder,
+    encoder: SentenceEncoder,
     tokenizer: Tokenizer,
     pieces: tf.RaggedTensor,
     max_seq_length: int,
@@ -229,8 +214,9 @@ def embed(
     A sentence that recurs is computed once; see `SentenceBatcher` for `max_seq_length` and `pad_to_max`.
     """
     shape = (encoder.embedding_size,)
-    function = encoder.traced_embed if isinstance(encoder, SentenceEncoder) else encoder.embed
-    batcher = SentenceBatcher(function, tokenizer, shape=shape, max_seq_length=max_seq_length, pad_to_max=pad_to_max)
+    batcher = SentenceBatcher(
+        encoder.traced_embed, tokenizer, shape=shape, max_seq_length=max_seq_length, pad_to_max=pad_to_max
+    )
     sentences, rows = distinct(pieces)
     with tqdm(total=int(sentences.nrows()), desc="embed", unit="sentence", disable=None) as progress:
         return batcher.encode_pieces(sentences, on_batch=progress.update)[rows]

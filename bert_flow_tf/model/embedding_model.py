@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
-    from bert_flow_tf.encoder.bfloat16 import RoundedEncoder
     from bert_flow_tf.encoder.handles import EncoderSource
     from bert_flow_tf.encoder.layer import SentenceEncoder
     from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -33,7 +32,7 @@ class EmbeddingModel(Protocol):
     record: "Model"
     source: "EncoderSource"
     encoder: "SentenceEncoder"
-    pooled: "SentenceEncoder | RoundedEncoder"
+    pooled: "SentenceEncoder"
     encoder_trained: bool
     tokenizer: "Tokenizer"
     flow: "Glow | None"

@@ -74,7 +74,7 @@ class MaskedLanguageModel(tf_keras.Model):
 
     def token_losses(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Return the cross-entropy at each predicted position, float32 [m], in nats; `training` turns dropout on."""
-        states = (self.encoder.token_states_in_training if training else self.encoder.token_states)(inputs)
+        states = self.encoder.token_states(inputs, training=training)
         labels = tf.reshape(labels, [-1])
         positions = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
         # One long sentence needs no padding to the largest number of predictions.

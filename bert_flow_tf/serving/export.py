@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
-from bert_flow_tf.encoder.arithmetic import multiplies_bfloat16
 from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
@@ -58,8 +56,7 @@ def export(
       normalize: scale every embedding to norm 1 (not those before the flow).
       low_dim: see `model.reduce_dimension`; None for the model's own.
       max_seq_length: word pieces that a sentence is cut to; None for the model's own.
-      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, on whatever machine serves it; a
-        warning says if this one is faster in float32.
+      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, on whatever machine serves it.
       overwrite: whether this version may be replaced; a server that has loaded it keeps what it loaded.
 
     Raises:
@@ -84,10 +81,6 @@ def export(
                 max_seq_length=described["max_seq_length"],
                 bfloat16=bfloat16,
             )
-            if bfloat16 and not multiplies_bfloat16(bert_flow.encoder.variables_by_name):
-                logging.warning(
-                    "dtype: found bfloat16, and float32 is faster on this machine: this export answers slower here"
-                )
             with quiet_tensorflow():
                 tf.saved_model.save(
                     module,

@@ -36,9 +36,9 @@ class ServedBertFlow(tf.Module):
         self.tokenizer = bert_flow.tokenizer
         encoder = bert_flow.encoder
         self._use_flow(bert_flow.flow)
-        pooled = encoder.rounded_to_bfloat16(multiply_in_bfloat16=True) if bfloat16 else encoder
+        pooled = encoder.in_bfloat16() if bfloat16 else encoder
         # The variables and not the layer: Keras would save further functions, with dropout, beside those served.
-        self.encoder_variables = list(pooled.variables)
+        self.encoder_variables = pooled.graph_variables
         self._pool = pooled.embed
         self._normalize = normalize
         self._low_dim = low_dim

@@ -169,8 +169,6 @@ class _Run:
             seed=self.settings.seed,
             began_with=encoder.fine_tuning,
         )
-        # A SavedModel's dropout is drawn by every replica for itself: their number is part of the run.
-        replicas = self.strategy.num_replicas_in_sync if self.model.encoder.dropout_state else None
         encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=learned)
         handles: dict[str, Setting] = {"bert_hub": self.source.bert_hub, "preprocess_hub": self.source.preprocess_hub}
         return RunConfig(
@@ -180,7 +178,6 @@ class _Run:
             encoder_flags=absolute_flags(handles),
             encoder_trained=True,
             data=TrainingData(num_examples=sentences, fingerprint=text),
-            replicas=replicas,
             flags=flags,
         )
 
@@ -203,7 +200,6 @@ class _Run:
             encoder=model.encoder.variables_by_name,
             head=model.head_variables,
             **({"seconds": self.seconds} if self.settings.minutes is not None else {}),
-            **({"dropout": model.encoder.dropout_state} if model.encoder.dropout_state else {}),
         )
         last = None
         if resumed:

@@ -1,12 +1,11 @@
 """Training a run: its data, `fit`, checkpoints, resume."""
 
+import functools
 import resource
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
-import msgspec
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -31,7 +30,6 @@ from bert_flow_tf.runs.record import (
     TrainingData,
     TrainingResults,
     model_at,
-    read_config,
 )
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import callbacks
@@ -75,16 +73,8 @@ def train(
             f"flow_ddi: found true with a flow in --init_checkpoint={settings.encoder.init_checkpoint}, "
             "expected one of them"
         )
-    # Cached embeddings are without dropout; of a SavedModel's, every replica draws its own: their number is part of the
-    # run.
-    dropout_state = [] if settings.embedding.cache_embeddings else model.encoder.dropout_state
-    config = msgspec.structs.replace(config, replicas=strategy.num_replicas_in_sync if dropout_state else None)
     output_dir = settings.output_dir
-    if not settings.output.overwrite:
-        config = _begun_on_other_replicas(config, read_config(output_dir))
     if workers.count > 1:
-        # Each worker draws its own dropout.
-        model.encoder.seed_dropout(training.seed, first_replica=workers.index)
         workers.check_same(config.identity | {"save_checkpoints_steps": training.save_checkpoints_steps})
 
     def opened() -> int:
@@ -97,10 +87,9 @@ def train(
     last_checkpoint = None
     if resumed and workers.is_chief:
         last_checkpoint = whole_checkpoint(output_dir, CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, remove=not trained)
-    dropout = _DropoutStates(dropout_state, workers)
-    manager = _checkpoint_manager(settings, model, step, dropout.variables)
+    manager = _checkpoint_manager(settings, model, step)
     if last_checkpoint:
-        _restore(settings, manager, last_checkpoint, model, step, dropout)
+        manager.checkpoint.restore(last_checkpoint).assert_consumed()
         logging.info("Resumed from %s", last_checkpoint)
     if trained and not workers.is_chief:
         return model, config.model, int(step)
@@ -121,7 +110,6 @@ def train(
     batches = _batches(settings, model, tokenizer, pairs, stop, workers)
     if settings.embedding.cache_embeddings:
         stages.end("embed")
-    dropout.collect()
 
     def begun_at() -> int:
         if int(step) == 0:
@@ -137,7 +125,7 @@ def train(
 
     begins_at = workers.of_chief(begun_at)
     if not workers.is_chief:
-        _restore(settings, manager, str(output_dir / f"{CHECKPOINT_NAME}-{begins_at}"), model, step, dropout)
+        manager.checkpoint.restore(str(output_dir / f"{CHECKPOINT_NAME}-{begins_at}")).assert_consumed()
     workers.let_vote(model)
     logging.info("***** Running training *****")
     logging.info("  Num examples = %d", num_examples)
@@ -145,7 +133,7 @@ def train(
     logging.info("  Num steps = %d", total_steps)
     steps_per_epoch = num_examples // training.train_batch_size
     todo = workers.distributed(batches(total_steps, int(step), workers.rows(training.train_batch_size)))
-    curve = _fit(settings, model, manager, step, todo, steps_per_epoch, total_steps, evaluate, stop, dropout)
+    curve = _fit(settings, model, manager, step, todo, steps_per_epoch, total_steps, evaluate, stop, workers)
     stages.end("train")
     if not workers.is_chief:
         return model, config.model, int(step)
@@ -183,76 +171,18 @@ def _compiled_model(
     return model, begun
 
 
-def _checkpoint_manager(
-    settings: Settings, model: SiameseBertFlow, step: tf.Variable, dropout_state: list[tf.Variable]
-) -> tf.train.CheckpointManager:
-    """Manager of the checkpoints of all that a run needs to resume: step, weights, optimisers, dropout."""
-    parts = _parts(settings, model, step) | ({"dropout": dropout_state} if dropout_state else {})
-    checkpoint = tf.train.Checkpoint(**parts)
-    return tf.train.CheckpointManager(
-        checkpoint, str(settings.output_dir), max_to_keep=KEEP_CHECKPOINT_MAX, checkpoint_name=CHECKPOINT_NAME
-    )
-
-
-def _parts(settings: Settings, model: SiameseBertFlow, step: tf.Variable) -> dict[str, Any]:
-    """What a checkpoint holds beside dropout."""
+def _checkpoint_manager(settings: Settings, model: SiameseBertFlow, step: tf.Variable) -> tf.train.CheckpointManager:
+    """Manager of the checkpoints of all that a run needs to resume: step, weights, optimisers."""
     parts = {"step": step, "optimizer": model.optimizer}
     if model.flow_optimizer:
         parts["flow_optimizer"] = model.flow_optimizer
-    return parts | checkpoint_of(model, with_encoder=not settings.losses.encoder_is_frozen)
-
-
-class _DropoutStates:
-    """States of a SavedModel's dropout, of all replicas of all workers, as the variables that a checkpoint holds."""
-
-    def __init__(self, of_this_worker: list[tf.Variable], workers: Workers) -> None:
-        self.workers = workers
-        self.variables = self._here = of_this_worker
-        if workers.count > 1:
-            # In the order that one worker's replicas have: layer by layer.
-            states = np.repeat([state.numpy() for state in of_this_worker], workers.count, axis=0)
-            self.variables = [tf.Variable(state, trainable=False) for state in states]
-
-    def collect(self) -> None:
-        """Takes the states from all workers, which all call this."""
-        if self.variables is not self._here and self._here:
-            states = self.workers.gather([state.numpy() for state in self._here])
-            for i, variable in enumerate(self.variables):
-                variable.assign(states[i % self.workers.count, i // self.workers.count])
-
-    def take(self) -> None:
-        """Gives this worker the states that are its own."""
-        for layer, state in enumerate(self._here):
-            if self.variables is not self._here:
-                state.assign(self.variables[layer * self.workers.count + self.workers.index])
-
-
-def _begun_on_other_replicas(config: RunConfig, old: RunConfig | None) -> RunConfig:
-    """The configuration with the number of replicas that the run in its folder began with."""
-    if old is None or None in (old.replicas, config.replicas):
-        return config
-    return msgspec.structs.replace(config, replicas=old.replicas)
-
-
-def _restore(
-    settings: Settings,
-    manager: tf.train.CheckpointManager,
-    prefix: str,
-    model: SiameseBertFlow,
-    step: tf.Variable,
-    dropout: _DropoutStates,
-) -> None:
-    """Restores a checkpoint of a run; of another number of replicas it holds other dropout, and new one is drawn."""
-    names = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-    held = sum(name.startswith("dropout/") for name in names)
-    if held == len(dropout.variables):
-        manager.checkpoint.restore(prefix).assert_consumed()
-        dropout.take()
-        return
-    status = tf.train.Checkpoint(**_parts(settings, model, step)).restore(prefix)
-    status.expect_partial().assert_existing_objects_matched()
-    logging.warning("%s was saved by another number of replicas: from here on dropout has new masks", prefix)
-    model.encoder.seed_dropout(settings.training.seed, first_replica=dropout.workers.index, step=int(step))
+    parts |= checkpoint_of(model, with_encoder=not settings.losses.encoder_is_frozen)
+    return tf.train.CheckpointManager(
+        tf.train.Checkpoint(**parts),
+        str(settings.output_dir),
+        max_to_keep=KEEP_CHECKPOINT_MAX,
+        checkpoint_name=CHECKPOINT_NAME,
+    )
 
 
 def _batches(
@@ -273,7 +203,7 @@ def _batches(
     if settings.losses.encoder_is_frozen and not settings.embedding.cache_embeddings and encoder.numbers_occurrences:
         size = encoder.embedding_size
         batcher = SentenceBatcher(
-            encoder.embed_in_training,
+            functools.partial(encoder, training=True),
             tokenizer,
             shape=[size],
             max_seq_length=max_seq_length,
@@ -299,7 +229,7 @@ def _batches(
             workers.of_chief(lambda: len(_cached(settings, model, tokenizer, pairs)))
         features = input_pipeline.embedding_features(_cached(settings, model, tokenizer, pairs))
     else:
-        if not encoder.numbers_occurrences and not encoder.dropout_state:
+        if not encoder.numbers_occurrences:
             logging.warning(
                 "%s has no seed for dropout: two runs may differ in the last bits, unless it has no dropout either",
                 encoder.source.bert_hub,
@@ -335,19 +265,17 @@ def _fit(
     total_steps: int,
     evaluate: callbacks.Evaluate,
     stop: callbacks.StopOnSignal,
-    dropout: _DropoutStates,
+    workers: Workers,
 ) -> LearningCurve:
     """Trains up to `total_steps`, or to an earlier end; the curve of all its steps."""
     training = settings.training
     save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
     learned = model.supervised_variables + model.flow_variables
-    workers = dropout.workers
     learned_from = {"supervised_loss": not settings.losses.encoder_is_frozen, "flow_loss": bool(model.flow_variables)}
     names = [name for name, is_learned_from in learned_from.items() if is_learned_from]
     curve = callbacks.Curve(names, step, total_steps, settings.output_dir)
 
     def before_saving() -> None:
-        dropout.collect()
         if workers.is_chief:
             curve.save()
 

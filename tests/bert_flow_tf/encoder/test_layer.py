@@ -40,22 +40,17 @@ def test_attributes_describe_the_encoder(tiny_source):
     assert (encoder.max_seq_length, encoder.vocab_size, encoder.num_types) == (24, 64, 2)
 
 
-@pytest.mark.parametrize("is_fused", [True, False])
-def test_gradients_reach_every_variable_and_those_of_word_embeddings_are_slices(tiny_source, golden, is_fused):
+def test_gradients_reach_every_variable_and_those_of_word_embeddings_are_slices(tiny_source, golden):
     encoder = SentenceEncoder(tiny_source, "cls", trainable=True)
-    inputs = inputs_of(golden)
-    if is_fused:
-        inputs["occurrence"] = tf.range(len(golden["input_ids"]), dtype=tf.int64)
     with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(encoder(inputs, training=True) ** 2)
+        loss = tf.reduce_sum(encoder(inputs_of(golden), training=True) ** 2)
     gradients = tape.gradient(loss, encoder.variables_by_name)
     assert len(encoder.trainable_variables) == len(gradients) == 55
     assert all(gradient is not None for gradient in gradients.values())
     words = gradients["word_embeddings/embeddings"]
-    # One slice a position, as in TF1: clipping by the global norm depends on it.
+    # One slice per token, as in TF1: clipping by the global norm depends on it.
     assert isinstance(words, tf.IndexedSlices)
-    tokens = golden["input_mask"].sum() if is_fused else golden["input_ids"].size
-    assert words.values.shape[0] == tokens
+    assert words.values.shape[0] == golden["input_mask"].sum()
     assert sum(isinstance(gradient, tf.IndexedSlices) for gradient in gradients.values()) == 1
 
 
@@ -81,35 +76,23 @@ def test_frozen_encoder_has_no_trainable_variables_but_drops_out_in_training(sma
     assert np.abs(encoder(small_inputs, training=True) - encoder(small_inputs)).max() > 0.01
 
 
-def saved_model_encoder(source, monkeypatch):
-    """Encoder that is trained as its SavedModel has it."""
-    monkeypatch.setattr("bert_flow_tf.encoder.layer.proved_before", lambda graph, prove: False)
-    return SentenceEncoder(source, "avg", trainable=True)
+def test_without_numbers_dropout_is_random(small_source, small_inputs):
+    encoder = SentenceEncoder(small_source, "avg", trainable=True)
+    first, second = (encoder(small_inputs, training=True) for _ in range(2))
+    assert np.abs(first - second).max() > 1e-2
 
 
-def test_dropout_is_reproducible_from_a_seed_and_resumes_from_its_state(
-    small_source, small_inputs, tmp_path, monkeypatch
-):
-    encoder = saved_model_encoder(small_source, monkeypatch)
-    step = tf.function(lambda inputs: encoder(inputs, training=True))
-    encoder.seed_dropout(5)
-    first, second = step(small_inputs).numpy(), step(small_inputs).numpy()
-    checkpoint = tf.train.Checkpoint(dropout=encoder.dropout_state)
-    path = checkpoint.write(str(tmp_path / "state"))
-    third = step(small_inputs).numpy()
-    assert not np.array_equal(first, second)
-    encoder.seed_dropout(5)
-    np.testing.assert_array_equal(step(small_inputs), first)
-    np.testing.assert_array_equal(step(small_inputs), second)
-    encoder.seed_dropout(6)
-    assert not np.array_equal(step(small_inputs), first)
-    checkpoint.read(path).assert_consumed()
-    np.testing.assert_array_equal(step(small_inputs), third)
+def test_an_encoder_that_is_no_bert_trains_with_the_dropout_of_its_saved_model(small_source, small_inputs, monkeypatch):
+    monkeypatch.setattr("bert_flow_tf.encoder.layer.bert_of", lambda *arguments: None)
+    for trainable in (False, True):
+        encoder = SentenceEncoder(small_source, "avg", trainable=trainable)
+        assert not encoder.numbers_occurrences
+        assert np.abs(encoder(small_inputs, training=True) - encoder(small_inputs)).max() > 0.01
 
 
 def test_with_numbers_dropout_is_that_of_seed_and_number_alone(small_source, small_inputs):
     encoder = SentenceEncoder(small_source, "avg", trainable=True)
-    assert encoder.numbers_occurrences and encoder.dropout_state == []
+    assert encoder.numbers_occurrences
     encoder.seed_dropout(5)
 
     def embeddings(numbers, rows=(0, 1)):
@@ -145,23 +128,6 @@ def test_replicas_drop_the_same_of_a_sentence_wherever_it_is(small_source, small
 
     found = tf.concat(strategy.experimental_local_results(step()), axis=0)
     np.testing.assert_allclose(found, expected, atol=2e-6)
-
-
-def test_replicas_draw_masks_of_their_own_and_repeat_them_from_a_seed(small_source, small_inputs):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
-        encoder = SentenceEncoder(small_source, "avg", trainable=True)
-
-    @tf.function
-    def step():
-        return strategy.run(lambda: encoder(small_inputs, training=True))
-
-    encoder.seed_dropout(5)
-    first = [value.numpy() for value in strategy.experimental_local_results(step())]
-    encoder.seed_dropout(5)
-    again = [value.numpy() for value in strategy.experimental_local_results(step())]
-    assert not np.array_equal(first[0], first[1])
-    np.testing.assert_array_equal(first, again)
 
 
 def test_fingerprint_of_an_encoder_never_changes(tiny_source):
@@ -326,7 +292,7 @@ def test_trio_takes_the_encoder_of_a_run_that_trained_it(run_dir, small_source, 
     source = resolve(vocab_file=small_hugging_face_dir / "vocab.txt")
     assert source.fingerprint != small_source.fingerprint
     embeddings = SentenceEncoder(source, "cls", trainable=False)(small_inputs)
-    np.testing.assert_array_equal(embeddings, trained(small_inputs))
+    np.testing.assert_allclose(embeddings, trained(small_inputs), atol=1e-4)
     other = folder / "other_vocab.txt"
     other.write_text((small_hugging_face_dir / "vocab.txt").read_text() + "more\n")
     with pytest.raises(UserError, match=r"^vocab_file=.*: expected the vocabulary of the run"):
