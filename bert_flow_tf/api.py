@@ -4,7 +4,6 @@ import hashlib
 import os
 import pathlib
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
