@@ -1,7 +1,4 @@
-"""`siamese_then_flow.sh` after its set-up, on the sample data: its stages in one process, and in a process for each.
-
-NLI fine-tuning has a process of its own in both. The scores of the two tables must be the same, to the last digit.
-"""
+"""`siamese_then_flow.sh` after its set-up, on the sample data."""
 
 import os
 import re
@@ -11,11 +8,11 @@ import tempfile
 
 from benchmarks import peers
 from benchmarks.options import Options
-from benchmarks.timing import in_turn, paired_ratios, shown, whole_process
+from benchmarks.timing import in_turn, whole_process
 from bert_flow_tf.sample_data import sample_glue_dir
 
 # Name -> module.
-WAYS = {"ours": "bert_flow_tf.recipe", "process_per_stage": "benchmarks.stage_processes"}
+WAYS = {"ours": "bert_flow_tf.recipe"}
 # A stage that is scored: its title, Pearson, Spearman and seconds.
 _ROW = re.compile(r"^(\S.*?)  +(-?\d+\.\d\d)  +(-?\d+\.\d\d)  +\d+\.\d", re.MULTILINE)
 
@@ -29,17 +26,13 @@ def measure(options: Options) -> dict:
         print(f"  {way:18} {statistics.median(seconds[way]):8.1f} s  {memory:6.0f} MiB")
     for title, scores in runs["ours"][-1]["scores"].items():
         print(f"    {title:32} {' '.join(scores)}")
-    ratio = paired_ratios(seconds["process_per_stage"], seconds["ours"])
-    print(f"  to a process per stage: {shown(ratio)} x")
     tables = [run["scores"] for each in runs.values() for run in each]
     differing = {title for table in tables for title in tables[0] if table.get(title) != tables[0][title]}
     return {
         "dtype": "float32",
         "runs": runs,
-        "ratios": ratio,
         "figures": {
             "seconds": statistics.median(seconds["ours"]),
-            "to_process_per_stage": ratio["median"],
             "rows_that_differ": len(differing),
         },
     }

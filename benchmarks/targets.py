@@ -86,9 +86,7 @@ TARGETS = (
         "nli_run", "memory_to_allowed", "NLI run, peak memory to the greater of PyTorch's and 1,536 MiB", False, 1.0
     ),
     Target("recipe", "seconds", "recipe on the sample data, after its set-up", False, 110.0, unit=" s"),
-    Target(
-        "recipe", "rows_that_differ", "its scores, rows that a process per stage has otherwise", False, 0.0, unit=""
-    ),
+    Target("recipe", "rows_that_differ", "its scores, rows that differ between runs", False, 0.0, unit=""),
     Target("flow_share", "percent", "flow in encode, of the total", False, 2.0, unit="%"),
     Target("floor", "percent", "encoder's matrix products, of encode's time", True, 70.0, aim=80.0, unit="%"),
     Target("start_up", "seconds", "start-up to the first embedding", False, 6.0, unit=" s"),

@@ -1,6 +1,5 @@
 """The original's command line, flag for flag: `python -m bert_flow_tf.run_siamese --task_name=STS-B …`."""
 
-import dataclasses
 import logging as python_logging
 import os
 import pathlib
@@ -18,21 +17,17 @@ if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for arg
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
 
 import msgspec  # noqa: E402
-import numpy as np  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
 from bert_flow_tf.commands.evaluate import evaluation_table, read_all, scores_of  # noqa: E402
-from bert_flow_tf.data.tasks import get_task, task_folder  # noqa: E402
 from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES  # noqa: E402
-from bert_flow_tf.encoder.handles import check_handle  # noqa: E402
-from bert_flow_tf.encoder.pooling import check_name  # noqa: E402
 from bert_flow_tf.files.atomic import output_file  # noqa: E402
-from bert_flow_tf.files.checkpoints import checkpoint_prefix  # noqa: E402
 from bert_flow_tf.files.json_files import write_json  # noqa: E402
-from bert_flow_tf.runs.cluster import Cluster  # noqa: E402
-from bert_flow_tf.runs.folder import EVALUATION_FILE, owned_run  # noqa: E402
+from bert_flow_tf.runs.folder import EVALUATION_FILE  # noqa: E402
 from bert_flow_tf.runs.record import made_by  # noqa: E402
-from bert_flow_tf.runs.settings import FLAGS, Settings, flow_config  # noqa: E402
+from bert_flow_tf.runs.settings import FLAGS, Settings  # noqa: E402
+from bert_flow_tf.training.run import check  # noqa: E402
+from bert_flow_tf.training.run import run as train_and_score  # noqa: E402
 
 if TYPE_CHECKING:
     from bert_flow_tf.commands.evaluate import AnyTask
@@ -77,25 +72,13 @@ def run(settings: Settings) -> None:
 
     Where TF_CONFIG names several workers, they train together, and the chief evaluates and predicts.
     """
-    # Before TensorFlow is loaded.
-    settings.check()
-    check_handle(settings.encoder.bert_hub, "bert_hub")
-    check_handle(settings.encoder.preprocess_hub, "preprocess_hub")
-    task_folder(get_task(settings.data.task_name), settings.data.data_dir)
-    check_name(settings.embedding.sentence_embedding_type)
-    if settings.flow.flow:
-        flow_config(settings.flow.flow_model_config)
-    if settings.encoder.init_checkpoint:
-        checkpoint_prefix(settings.encoder.init_checkpoint)
-    cluster = Cluster.of_environment()
-    if cluster is not None and not cluster.is_chief:
-        logging.set_verbosity(logging.WARNING)
-        if _trains(settings):
-            _run(settings, cluster)
+    check(settings)
+    if not settings.scoring.do_senteval:
+        train_and_score(settings)
         return
-    tasks = _senteval_tasks(settings) if settings.scoring.do_senteval else []
-    with owned_run(settings.output_dir):
-        _run(settings, cluster if _trains(settings) else None, tasks)
+    tasks, path = _senteval_tasks(settings), settings.output_dir / EVALUATION_FILE
+    output_file(path, overwrite=settings.output.overwrite, flag=str(path))
+    train_and_score(settings, lambda scorer: _write_senteval(settings.output_dir, scorer, tasks))
 
 
 def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
@@ -114,61 +97,6 @@ def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
         if names.count(name) > 1:
             raise ArgumentError(f"senteval_tasks: found {name} twice, expected each once")
     return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.scoring.senteval_dir, split=None)
-
-
-def _trains(settings: Settings) -> bool:
-    return settings.output.do_train and settings.training.num_train_epochs > 1e-6
-
-
-def _run(settings: Settings, cluster: Cluster | None, senteval_tasks: "Sequence[AnyTask]" = ()) -> None:
-    import tensorflow as tf
-
-    from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.model.siamese import SiameseBertFlow
-    from bert_flow_tf.training import scoring, train
-    from bert_flow_tf.training.devices import configure_devices
-    from bert_flow_tf.training.workers import Workers
-
-    output, output_dir = settings.output, settings.output_dir
-    task = get_task(settings.data.task_name)
-    scoring.check_results(settings, task)
-    if senteval_tasks:
-        path = output_dir / EVALUATION_FILE
-        output_file(path, overwrite=output.overwrite, flag=str(path))
-    batch_size = settings.training.train_batch_size if output.do_train else None
-
-    with Workers(cluster, settings.devices.worker_timeout) as workers:
-        strategy = configure_devices(settings.devices, settings.training.seed, batch_size, cluster)
-        workers.joined(strategy, output_dir)
-        if _trains(settings):
-            source = resolve_encoder(**dataclasses.asdict(settings.encoder))
-            cache_dir = (settings.embedding.cached_dir or output_dir) if settings.losses.encoder_is_frozen else None
-
-            def evaluate(model: SiameseBertFlow) -> dict[str, np.float32]:
-                return scoring.evaluate(scoring.Scorer(model, settings.embedding, cache_dir), task, settings)
-
-            model, record, step = train.train(settings, task, source, strategy, evaluate, workers)
-            scorer = scoring.Scorer(model, settings.embedding, cache_dir, record)
-        elif settings.scores:
-            scorer, step = scoring.load_scorer(settings, task, strategy)
-
-        def score() -> None:
-            if output.do_eval:
-                scoring.write_evaluation(settings, task, scorer, step)
-            if output.do_predict:
-                predicting, name = scorer, settings.scoring.eval_checkpoint_name
-                if name:
-                    # A chief predicts alone.
-                    alone = strategy if cluster is None else tf.distribute.get_strategy()
-                    predicting, _ = scoring.load_scorer(settings, task, alone, name)
-                scoring.write_predictions(settings, task, predicting)
-            if senteval_tasks:
-                _write_senteval(output_dir, scorer, senteval_tasks)
-
-        workers.of_chief(score)
-        workers.leave()
-    logging.info("*** output_dir ***")
-    logging.info("%s", output_dir)
 
 
 def _write_senteval(output_dir: pathlib.Path, scorer: "Scorer", tasks: "Sequence[AnyTask]") -> None:

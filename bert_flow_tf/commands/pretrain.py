@@ -6,7 +6,6 @@ import click
 
 from bert_flow_tf.commands.options import COUNT, FORMAT_OPTIONS, LENGTH, POSITIVE, WHOLE, ModelOptions, with_options
 from bert_flow_tf.commands.outputs import own_folder
-from bert_flow_tf.data.wordnet import WORDNET, wordnet_text
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import read_sentences
@@ -89,8 +88,7 @@ def pretrain(
     own_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences: list[str] = []
     for name in (*text, *texts):
-        path = wordnet_text() if name == WORDNET else name
-        sentences += read_sentences(path, file_format=input_format, columns=column and [column])
+        sentences += read_sentences(name, file_format=input_format, columns=column and [column])
     if not any(map(str.strip, sentences)):
         raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph a line")
     from bert_flow_tf.encoder.source import resolve_encoder

@@ -3,8 +3,6 @@
 import dataclasses
 import os
 import pathlib
-import signal
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +18,7 @@ from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fal
 
 if TYPE_CHECKING:
     from bert_flow_tf.data.sts_sets import SimilarityTask
-    from bert_flow_tf.recipe.stages import Stage, Target
+    from bert_flow_tf.recipe.stages import Run, Target
     from bert_flow_tf.results.records import ReproducedTask, Reproduction
 
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
@@ -87,9 +85,9 @@ def reproduce(
     """
     # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
     from bert_flow_tf.data.sts_sets import read_tasks, task_key
-    from bert_flow_tf.recipe.environment import encoder_of, read_environment
-    from bert_flow_tf.recipe.reproduction import reproduction_record
-    from bert_flow_tf.recipe.stages import stages_of_presets
+    from bert_flow_tf.recipe.reproduction import Row, reproduction_record
+    from bert_flow_tf.recipe.run import run
+    from bert_flow_tf.recipe.stages import encoder_of, read_environment
 
     for name in names:
         if task_key(name) not in _TASKS:
@@ -103,23 +101,21 @@ def reproduce(
     if (folder / REPRODUCTION_FILE).exists() and not overwrite:
         _check_kept(folder / REPRODUCTION_FILE, rows, seeds, tasks, encoder_of(environ)[1], nli)
     targets = _targets(tasks, rows, glue_dir, folder, overwrite)
-    done: dict[str, dict[str, list]] = {task.name: {preset.name: [] for preset in presets} for task in tasks}
-    stages: dict[str, Stage] = {}
+    stages: list[Run] = []
+    scored: list[Row] = []
     for seed in seeds:
         # Where nothing is trained, no seed plays a part.
         needed = [preset for preset in presets if nli or preset.flow is not None or seed == min(seeds)]
         note = f", seed {seed}" if len(seeds) > 1 else ""
-        for name, target in targets.items():
+        for target in targets:
             recipe = read_environment({**environ, "RANDOM_SEED": str(seed)}, target)
-            planned, of_preset = stages_of_presets(recipe, needed)
-            # NLI fine-tuning and the flow on NLI are those of every task.
-            stages |= {stage.name: dataclasses.replace(stage, title=stage.title + note) for stage in planned}
-            for preset, made in of_preset.items():
-                done[name][preset].append((seed, made))
-    # All seeds at once: what cannot be resumed is refused before the first, and an interrupted --overwrite knows all
-    # that is old.
-    _run(list(stages.values()), folder, overwrite, verbose)
-    record = reproduction_record(recipe, tasks, seeds, done)
+            made = {preset.name: recipe.preset(preset) for preset in needed}
+            planned = [*recipe.nli(), *(stage for of_row in made.values() for stage in of_row)]
+            stages += [dataclasses.replace(stage, title=stage.title + note) for stage in planned]
+            scored += [Row(target.task, name, seed, of_row[-1]) for name, of_row in made.items() if target.task]
+    # NLI fine-tuning and the flow on NLI are those of every task.
+    run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)
+    record = reproduction_record(recipe, scored)
     click.echo(f"\n{rows_table(record).to_text()}")
     write_results(folder / REPRODUCTION_FILE, record)
 
@@ -185,8 +181,8 @@ def _environment(encoder: Mapping[str, str | None], *, glue_dir: str, out: pathl
 
 def _targets(
     tasks: Sequence["SimilarityTask"], rows: Sequence[str], glue_dir: str, out: pathlib.Path, overwrite: bool
-) -> dict[str, "Target"]:
-    """dict of task name -> `Target`, after writing what SentEval's tasks learn on.
+) -> "list[Target]":
+    """The tasks' targets, after writing what SentEval's tasks learn on.
 
     Raises:
       UserError: a row that a task has no sentences for.
@@ -195,31 +191,18 @@ def _targets(
     from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, glue_task
     from bert_flow_tf.recipe.stages import Target
 
-    targets = {}
+    targets = []
     for task in tasks:
         if task.name not in SENTEVAL_SUBSETS:
             directory = glue_task(task.name).directory
-            targets[task.name] = Target(directory, pathlib.Path(glue_dir) / directory, task.split)
+            targets.append(Target(directory, pathlib.Path(glue_dir) / directory, task))
             continue
         if "flow-train" in rows:
             raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
         folder = out / "data" / task.title
         keep_full_text(folder, task.subsets, task.source, flag="--out", overwrite=overwrite)
-        targets[task.name] = Target(task.title, folder, task.split, has_gold=False)
+        targets.append(Target(task.title, folder, task))
     return targets
-
-
-def _run(stages: Sequence["Stage"], out: pathlib.Path, overwrite: bool, verbose: bool) -> None:
-    from bert_flow_tf.recipe import run as recipes
-
-    try:
-        recipes.run(stages, out, overwrite=overwrite, verbose=verbose)
-    except recipes.StageFailed as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.status)
-    except KeyboardInterrupt as interrupt:
-        click.echo("interrupted; rerun the same command to resume", err=True)
-        sys.exit(128 + (interrupt.args or (signal.SIGINT,))[0])
 
 
 def _check_kept(

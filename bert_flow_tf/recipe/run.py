@@ -5,7 +5,7 @@
 usage: python -m bert_flow_tf.recipe [--help] [--overwrite] [--verbose]
 
   --overwrite   delete what an earlier run left in the directories this one uses, and run every stage again
-  --verbose     show each stage's command and all that it prints
+  --verbose     show each stage's command and all that it logs
 
 Environment variables; without any, the demo encoder learns from the sample data in ./exp:
   BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and large from TF-Hub
@@ -19,235 +19,142 @@ Environment variables; without any, the demo encoder learns from the sample data
   CACHED_DIR         cache of embeddings (default: OUTPUT_PARENT_DIR/cached_data)
   RANDOM_SEED        seed of every stage (default: 1234)
   SKIP_NLI           1: no NLI fine-tuning
-  BERT_FLOW_CACHE    folder of what is downloaded, converted and measured once (default: ~/.cache/bert_flow_tf)
+  BERT_FLOW_CACHE    folder of what is downloaded and converted once (default: ~/.cache/bert_flow_tf)
   TFHUB_CACHE_DIR    folder of models from TF-Hub (default: BERT_FLOW_CACHE/tfhub)
 
-A finished stage is not run again: its settings, seconds and scores are in OUTPUT_PARENT_DIR/recipe. Rerun the same
-command to resume an interrupted run at the stage it was in. Stages and settings are those of the original's README: 1
-epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches of 32, all splits, config_l3_d3_w32.
+A finished stage is not run again: rerun the same command to resume an interrupted run at the stage it was in. Stages
+and settings are those of the original's README: 1 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in
+batches of 32, all splits, config_l3_d3_w32.
 """
 
+import gc
+import logging
 import os
 import pathlib
-import shlex
-import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import NamedTuple
 
-from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.data.tasks import gold_scores
-from bert_flow_tf.errors import UserError, exit_status, plain_interrupts
-from bert_flow_tf.evaluation.predicted import PredictionScores, read_predictions, score_predictions
-from bert_flow_tf.evaluation.protocols import agreement
-from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.files.locks import locked
-from bert_flow_tf.recipe.environment import read_environment
-from bert_flow_tf.recipe.stages import Stage, Target, stages_of
-from bert_flow_tf.recipe.stamps import FINISHED, RUNNING, TO_DO_AGAIN, Stamp, Stamps
-from bert_flow_tf.recipe.worker import Worker
-from bert_flow_tf.results.records import SCORES_FILE, Agreement, Predictions, TaskScores
-from bert_flow_tf.results.records import Scores as ScoresRecord
-from bert_flow_tf.results.table import WHY_FLOW, Entry, Table, fall, number, x100
-from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, TRAIN_RESULTS_FILE, latest_checkpoint, remove_run
-from bert_flow_tf.runs.record import made_by
+import absl.logging
 
-# End of the title of what is scored with a flow.
+from bert_flow_tf.encoder.shared import sharing_encoders
+from bert_flow_tf.errors import UserError, exit_status, quiet_libraries
+from bert_flow_tf.recipe.stages import Export, Run, read_environment, recipe_stages
+from bert_flow_tf.results.records import TaskScores
+from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
+
+# The end of a title: the stage scores with a flow what the stage without this end scores without one.
 _WITH_FLOW = " + flow"
+_PACKAGE = str(pathlib.Path(__file__).parents[1])
 
 
-class StageFailed(Exception):
-    """A stage's command ended with an exit status, having said why, or was ended by a signal.
+class Outcome(NamedTuple):
+    """A finished stage; `seconds` is None if it was finished before, `scores` if it predicts nothing."""
 
-    `status` is what the recipe ends with: the same, or, as a shell says it, 128 and the signal's number.
-    """
-
-    def __init__(self, stage: Stage, status: int):
-        failed = f"failed with exit status {status}, see above"
-        if status < 0:
-            failed = f"was ended by {signal.Signals(-status).name}, rerun the same command to resume"
-        super().__init__(f"the stage {stage.title!r} {failed}")
-        self.status = status if status > 0 else 128 - status
+    stage: Run | Export
+    seconds: float | None
+    scores: TaskScores | None
 
 
-@plain_interrupts()
-def run(
-    stages: Sequence[Stage],
-    output_dir: pathlib.Path,
-    *,
-    overwrite: bool = False,
-    verbose: bool = False,
-    execute: Callable[[Sequence[str]], int] | None = None,
-) -> list[tuple[Stamp, bool]]:
-    """Each stage's stamp, and whether it was done before, after running in this order what was not.
+def run(stages: Sequence[Run | Export], *, overwrite: bool = False, verbose: bool = False) -> list[Outcome]:
+    """Run the stages in their order, which share one encoder; a finished one is skipped.
 
-    Stamps are kept in `output_dir / "recipe"`. With `overwrite`, every stage is run again, after deleting what it made.
-    With `verbose`, commands and all that they print are shown. `execute` gives the exit status of a stage's command;
-    None runs all of them in one `Worker`.
+    Args:
+      overwrite: delete first what all of them made.
+      verbose: show commands, and log more than warnings and the progress of training.
 
     Raises:
-      UserError: a stage was begun with other settings, data is missing, or another process is using `output_dir`.
-      StageFailed: a stage's command failed.
+      UserError: a stage has a mistake in its settings or data, or found a run of other settings.
     """
-    stamps = Stamps(output_dir / "recipe")
-    with locked(stamps.folder), Worker(verbose=verbose) as worker:
-        if overwrite:
-            # All of them first: should this run be interrupted, the next one still knows which results are old.
-            for stage in stages:
-                stamps.write(stage, TO_DO_AGAIN)
-        # All before the first is run: a refusal costs no time.
-        found = [stamps.read(stage) for stage in stages]
-        results = []
-        for position, (stage, stamp) in enumerate(zip(stages, found, strict=True), start=1):
-            heading = f"[{position}/{len(stages)}] {stage.title}"
-            if stamp is not None and stamp.state == FINISHED:
-                print(f"{heading}: done before", flush=True)
-                results.append((stamp, True))
-            else:
-                print(f"\n{heading}" if verbose else heading, flush=True)
-                state = None if stamp is None else stamp.state
-                results.append((_run_stage(stage, stamps, state, execute or worker.run, verbose), False))
-                if stage.trains_encoder:
-                    # TensorFlow would keep the memory that training took, several times what the others need.
-                    worker.end()
-        return results
+    for stage in stages:
+        stage.check()
+    for stage in stages if overwrite else ():
+        stage.clear()
+    _log(everything=verbose)
+    outcomes = []
+    with sharing_encoders():
+        for position, stage in enumerate(stages, start=1):
+            print(f"[{position}/{len(stages)}] {stage.title}", flush=True)
+            if verbose:
+                print(f"  {stage.command}", flush=True)
+            began = time.monotonic()
+            seconds = time.monotonic() - began if stage.run() else None
+            if seconds is None:
+                print("  done before", flush=True)
+            outcomes.append(Outcome(stage, seconds, next(iter(stage.scores().values()), None)))
+            # The next stage's model should not be there beside this one's.
+            gc.collect()
+    return outcomes
 
 
-def _run_stage(
-    stage: Stage, stamps: Stamps, state: str | None, execute: Callable[[Sequence[str]], int], verbose: bool
-) -> Stamp:
-    flags = list(stage.flags)
-    if stage.begins_with is not None:
-        flags.append(f"--init_checkpoint={latest_checkpoint(stage.begins_with)}")
-    if stage.makes is not None and stage.makes.exists():
-        # Its process may have outlived the recipe that started it.
-        with locked(stage.makes):
-            if state == TO_DO_AGAIN or (state == RUNNING and not stage.resumes):
-                _remove(stage.makes)
-            elif state == RUNNING and _is_finished(stage):
-                # Interrupted before its stamp was written.
-                return stamps.write(stage, FINISHED)
-    stamps.write(stage, RUNNING)
-    command = [sys.executable, "-m", stage.module, *flags]
-    if verbose:
-        print(f"  {shlex.join(command)}", flush=True)
-    began = time.monotonic()
-    status = execute(command)
-    if status:
-        raise StageFailed(stage, status)
-    results: dict[str, float | str] = {}
-    task = stage.predicts
-    if task is not None and task.has_gold and stage.prediction_path is not None:
-        cosines, where = read_predictions(stage.prediction_path), (task.name, task.folder.parent, task.split)
-        scores = score_predictions(cosines, *where)
-        if verbose:
-            print(scores, flush=True)
-        write_json(
-            stage.run_dir / SCORES_FILE,
-            _record(scores, task, stage.prediction_path, agreement(cosines, gold_scores(*where))),
-        )
-        results = {"split": task.split, **scores.rounded()}
-    return stamps.write(stage, FINISHED, seconds=round(time.monotonic() - began, 2), **results)
+def _log(*, everything: bool) -> None:
+    """Log what this package says, or only its warnings and the progress of training."""
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        is_ours = record.pathname.startswith(_PACKAGE) and (everything or record.module == "callbacks")
+        return is_ours or record.levelno >= logging.WARNING
+
+    absl.logging.use_absl_handler()
+    absl.logging.set_verbosity(absl.logging.INFO)
+    handler = absl.logging.get_absl_handler()
+    handler.addFilter(is_shown)
+    handler.setFormatter(logging.Formatter("%(message)s"))
 
 
-def _remove(made: pathlib.Path) -> None:
-    if not made.is_dir():
-        made.unlink()
-    elif made.is_symlink():
-        remove_run(made)
-    else:
-        shutil.rmtree(made)
-
-
-def _is_finished(stage: Stage) -> bool:
-    """Whether what a stage makes, which is there, is all of it."""
-    if stage.whole is not None:
-        return stage.whole.exists()
-    return stage.makes is not None and all(
-        (stage.makes / name).exists() for name in (TRAIN_RESULTS_FILE, DEV_RESULTS_FILE)
-    )
-
-
-def predictions_record(path: pathlib.Path) -> Predictions:
-    """What `run_siamese` wrote beside a file of predictions; a `UserError` if it is missing or broken."""
-    return read_json(path.with_suffix(".json"), Predictions, expected="a record of predictions")
-
-
-def _record(scores: PredictionScores, task: Target, predictions: pathlib.Path, agrees: dict[str, Any]) -> ScoresRecord:
-    """What is written of a stage's scores, for reports; `agrees` is what plots show."""
-    predicted = predictions_record(predictions)
-    by_metric: dict[str, Any] = {name: {"all": score} for name, score in vars(scores).items() if score is not None}
-    task_scores = TaskScores(
-        title=task_title(task.name),
-        metric="auc" if "auc" in by_metric else "spearman",
-        split=task.split,
-        source=str(task.folder),
-        pairs=predicted.pairs,
-        agreement=Agreement(**agrees),
-        **by_metric,
-    )
-    return ScoresRecord(made_by=made_by("recipe"), model=predicted.model, tasks={task.name: task_scores})
-
-
-def table(results: Sequence[tuple[Stamp, bool]]) -> Table:
-    """Each stage's Pearson and Spearman x100 and its seconds, of its stamp and whether it was done before."""
-    scores = {stamp.title: stamp.spearman for stamp, _ in results}
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """Return a table of each stage's scores x100 and its seconds."""
+    scores = {one.stage.title: one.scores for one in outcomes if one.scores is not None}
+    is_auc = any(one.metric == "auc" for one in scores.values())
+    names = ("auc",) if is_auc else ("pearson", "spearman")
     rows: list[list[Entry]] = []
     changes = []
-    for stamp, was_done in results:
-        plain = scores.get(stamp.title.removesuffix(_WITH_FLOW)) if stamp.title.endswith(_WITH_FLOW) else None
-        off = None if plain is None or stamp.spearman is None else 100 * (stamp.spearman - plain)
-        if off is not None:
-            changes.append(f"{off:+.2f} {stamp.title.removesuffix(_WITH_FLOW)}")
-        marks = filter(None, (fall(off), "done before" if was_done else ""))
-        scored = map(x100, (stamp.pearson, stamp.spearman))
-        rows.append([stamp.title, *scored, number(stamp.seconds, 1), ", ".join(marks)])
-    notes = (f"Spearman with the flow: {'; '.join(changes)}.", *WHY_FLOW) if changes else ()
-    total = ["total", None, None, number(sum(stamp.seconds for stamp, _ in results), 1), ""]
-    return Table(("stage", "Pearson", "Spearman", "seconds", ""), [*rows, total], notes=notes, has_total=True)
+    for stage, seconds, scored in outcomes:
+        plain, off = stage.title.removesuffix(_WITH_FLOW), None
+        if plain != stage.title and plain in scores:
+            off = 100 * (scores[stage.title].by_protocol["all"] - scores[plain].by_protocol["all"])
+            changes.append(f"{off:+.2f} {plain}")
+        marks = filter(None, (fall(off), "done before" if seconds is None else ""))
+        cells = [x100(getattr(scored, name)["all"] if scored else None) for name in names]
+        rows.append([stage.title, *cells, number(seconds, 1), ", ".join(marks)])
+    metric = METRIC_NAMES[names[-1]]
+    notes = (f"{metric} with the flow: {'; '.join(changes)}.", *WHY_FLOW) if changes else ()
+    total = ["total", *(None for _ in names), number(sum(one.seconds or 0.0 for one in outcomes), 1), ""]
+    columns = ("stage", *(METRIC_NAMES[name] for name in names), "seconds", "")
+    return Table(columns, [*rows, total], notes=notes, has_total=True)
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Exit status of the recipe; see `exit_status_of`."""
+    """Run the recipe's command line and return its exit status."""
 
     def work(overwrite: bool, verbose: bool) -> None:
         recipe = read_environment(environ)
         print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
         print(f"data: {recipe.glue_dir}, task {recipe.target.name}, seed {recipe.seed}")
         print(f"output: {recipe.output_dir}", flush=True)
-        stages = stages_of(recipe)
-        results = run(stages, recipe.output_dir, overwrite=overwrite, verbose=verbose)
-        print(f"\n{table(results).to_text()}")
-        print(f"\nSavedModel: {stages[-1].run_dir}")
+        stages = recipe_stages(recipe)
+        print(f"\n{table(run(stages, overwrite=overwrite, verbose=verbose)).to_text()}")
+        exported = [stage.out for stage in stages if isinstance(stage, Export)]
+        print(f"\nSavedModel: {exported[0]}")
 
-    return exit_status_of(work, __doc__, sys.argv[1:] if arguments is None else arguments)
-
-
-def exit_status_of(work: Callable[[bool, bool], None], help_text: str, arguments: Sequence[str]) -> int:
-    """0; 2 after one `error:` line; a failed stage's own; 128 + the signal's number if interrupted.
-
-    Args:
-      work: runs stages; its arguments are whether `--overwrite` and `--verbose` are given.
-      help_text: what `--help` prints instead.
-      arguments: of the command line.
-    """
-    return exit_status(_status, work, help_text, list(arguments))
+    return command_line(work, __doc__, sys.argv[1:] if arguments is None else arguments)
 
 
-def _status(work: Callable[[bool, bool], None], help_text: str, arguments: list[str]) -> int:
-    if set(arguments) & {"--help", "-h"}:
-        print(help_text.strip())
+def command_line(work: Callable[[bool, bool], None], help_text: str, arguments: Sequence[str]) -> int:
+    """Return the exit status of `work`, called with the values of `--overwrite` and `--verbose`; print `--help`."""
+
+    def status() -> int:
+        if {"--help", "-h"} & {*arguments}:
+            print(help_text.strip())
+            return 0
+        if unknown := [argument for argument in arguments if argument not in ("--overwrite", "--verbose")]:
+            raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite, --verbose or --help")
+        try:
+            work("--overwrite" in arguments, "--verbose" in arguments)
+        except KeyboardInterrupt:
+            print("interrupted; rerun the same command to resume", file=sys.stderr)
+            return 130
         return 0
-    if unknown := [argument for argument in arguments if argument not in ("--overwrite", "--verbose")]:
-        raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite, --verbose or --help")
-    try:
-        work("--overwrite" in arguments, "--verbose" in arguments)
-    except StageFailed as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.status
-    except KeyboardInterrupt as interrupt:
-        print("interrupted; rerun the same command to resume", file=sys.stderr)
-        return 128 + (interrupt.args or (signal.SIGINT,))[0]
-    return 0
+
+    quiet_libraries()
+    return exit_status(status)

@@ -1,284 +1,275 @@
-"""The stages of the recipe: what each one runs, and what its result depends on."""
+"""The stages of the recipe, and the environment variables that describe them."""
 
 import dataclasses
-import hashlib
-import json
+import os
 import pathlib
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+import re
+import shutil
+from collections.abc import Mapping
+from typing import Any
 
-from bert_flow_tf.encoder.handles import ENCODER_NAMES
+import msgspec
+
+from bert_flow_tf.data import tasks
+from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
+from bert_flow_tf.encoder.handles import HUB_HANDLES
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.evaluation.predicted import score_predictions_of
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.remote import refuse_address
 from bert_flow_tf.paper.presets import FLOW_FLAGS, NLI_FLAGS, Preset
-from glow.config import DEFAULT_CONFIG
+from bert_flow_tf.results.records import SCORES_FILE, Predictions, Scores, TaskScores
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
+from bert_flow_tf.runs.record import BERT_NAMES, made_by
+from bert_flow_tf.runs.settings import FLAGS, Settings
+from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.training.run import run
 
 EMBEDDING_TYPES = ("avg", "avg-last-2")
 EXPORTED_TYPE = "avg-last-2"  # The paper's best on STS-B.
+# No label is used and nothing is trained: the original's README scores an encoder as it is in this way.
+_NO_FLOW = {"num_examples": 0, "num_train_epochs": 1e-10}
+_PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
+_TRIO = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
 
-# No label is used and nothing is trained: the way the original's README scores an encoder as it is.
-_NO_FLOW_FLAGS = {"flow": "0", "flow_loss": "0", "num_examples": "0", "num_train_epochs": "1e-10"}
-_FLOW_FLAGS = {"flow": "1", "flow_model_config": DEFAULT_CONFIG, **FLOW_FLAGS}
-_TRAIN = {"do_train": "true", "do_eval": "true"}
-_PREDICT = {"test": {"do_predict": "true"}, "dev": {"do_predict": "true", "do_predict_on_dev": "true"}}
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A stage that trains a run, or predicts with it; a task's predictions are scored."""
+
+    title: str
+    settings: Settings
+    task: SimilarityTask | None = None
+
+    @property
+    def command(self) -> str:
+        """A command line that does the same."""
+        changed = (item for item in self.settings.flags().items() if item[1] != FLAGS[item[0]].default)
+        return " ".join(["python -m bert_flow_tf.run_siamese", *(f"--{name}={value}" for name, value in changed)])
+
+    def check(self) -> None:
+        """Raise `UserError` for a mistake in the settings or a missing folder of data."""
+        self.settings.check()
+        tasks.task_folder(tasks.get_task(self.settings.data.task_name), self.settings.data.data_dir)
+
+    def run(self) -> bool:
+        """Do the stage's work, or resume it; return False if it was finished before."""
+        if self.task is not None and self._is_predicted():
+            return False
+        try:
+            run(self.settings)
+        except FinishedRun:
+            return False
+        if self.task is not None:
+            scores = Scores(made_by=made_by("recipe"), model=self.predicted().model, tasks=self.scores())
+            write_json(self.settings.output_dir / SCORES_FILE, scores)
+        return True
+
+    def _is_predicted(self) -> bool:
+        if not self.settings.prediction_path.exists():
+            return False
+        encoder = self.settings.encoder
+        named = os.path.dirname(encoder.bert_config_file or "") or str(encoder.bert_hub)
+        found = self.predicted().model.encoder.handle
+        return os.path.realpath(found) == os.path.realpath(HUB_HANDLES.get(named, named))
+
+    def predicted(self) -> Predictions:
+        """Read the record of the predictions."""
+        path = self.settings.prediction_path.with_suffix(".json")
+        return read_json(path, Predictions, expected="a record of predictions")
+
+    def scores(self) -> dict[str, TaskScores]:
+        """Return the scores of the predictions by the task's name; empty for a stage that trains."""
+        if self.task is None:
+            return {}
+        scores = score_predictions_of(self.task, self.settings.prediction_path)
+        return {self.task.name: msgspec.convert(scores, TaskScores)}
+
+    def clear(self) -> None:
+        """Delete what the stage makes."""
+        clear_run(self.settings.output_dir)
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """A stage that writes version 1 of a run's SavedModel; see `Run`."""
+
+    title: str
+    run_dir: pathlib.Path
+    out: pathlib.Path
+
+    @property
+    def command(self) -> str:
+        return f"bert-flow export --model {self.run_dir} --out {self.out} --version 1"
+
+    def check(self) -> None:
+        pass
+
+    def run(self) -> bool:
+        trained, version = self.run_dir / TRAIN_RESULTS_FILE, self.out / "1"
+        if version.exists() and version.stat().st_mtime > trained.stat().st_mtime:
+            return False
+        from bert_flow_tf.api import BertFlow
+
+        BertFlow.from_pretrained(self.run_dir).export(self.out, version=1)
+        return True
+
+    def scores(self) -> dict[str, TaskScores]:
+        return {}
+
+    def clear(self) -> None:
+        shutil.rmtree(self.out / "1", ignore_errors=True)
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """The task that a flow is learned on and that everything is scored on."""
+    """Data that a run learns on, and the task in it that is scored."""
 
-    name: str  # Of its folder in GLUE's layout, also the `--task_name`.
+    name: str  # `--task_name`
     folder: pathlib.Path
-    split: str = "test"  # That is predicted; "dev" where the test labels are not public.
-    has_gold: bool = True  # Whether the folder's files hold the gold scores of the split.
+    task: SimilarityTask | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What the environment asks for."""
+    """The environment's variables."""
 
-    encoder_name: str  # The encoder's part of the directory names.
+    encoder_name: str  # The encoder's part of the folders' names.
     encoder_flags: Mapping[str, str]  # Flags of `run_siamese` that name the encoder and its own weights.
-    init_checkpoint: str | None  # Checkpoint to begin with instead of them.
     glue_dir: pathlib.Path
     target: Target
     output_dir: pathlib.Path
     cached_dir: pathlib.Path
-    seed: str  # Of every stage, a whole number in digits.
-    with_nli: bool  # Whether to fine-tune on NLI first.
+    seed: int
+    with_nli: bool
 
     @property
-    def nli_name(self) -> str:
-        """Name of the directory of the NLI run."""
-        return f"nli_{self.encoder_name}_{self.seed}"
+    def _name(self) -> str:
+        return f"{'nli_' if self.with_nli else ''}{self.encoder_name}_{self.seed}"
 
-    def run_name(self, embedding_type: str, flow: bool, task_name: str | None = None) -> str:
-        """Name of the directory of a run, on the target unless another task is named."""
-        encoder = self.nli_name if self.with_nli else f"{self.encoder_name}_{self.seed}"
-        return f"{encoder}_{task_name or self.target.name}_{embedding_type}{'_flow' if flow else ''}"
+    def nli(self) -> list[Run]:
+        """Return the stage that fine-tunes the encoder on NLI, if the recipe has one."""
+        flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
+        run = Run("NLI fine-tuning", self._settings(self._name, self._nli_data(), flags, train=True))
+        return [run] if self.with_nli else []
 
+    def encoder_scores(self, pooling: str, title: str) -> Run:
+        """Return the stage that scores the encoder as it is."""
+        flags, name = {**_NO_FLOW, "sentence_embedding_type": pooling}, f"{self._name}_{self.target.name}_{pooling}"
+        return Run(title, self._settings(name, self.target, flags), self.target.task)
 
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """One row of the table."""
+    def flow(self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any) -> tuple[Run, Run]:
+        """Return the stages, of these titles, that learn a flow and score it; `changes` are flags of both."""
+        flags = {"flow": 1, **FLOW_FLAGS, "sentence_embedding_type": pooling, **changes}
+        name = f"{self._name}_{self.target.name}_{pooling}_flow{suffix}"
+        learned, scored = (self._settings(name, self.target, flags, train=train) for train in (True, False))
+        return Run(learn, learned), Run(score, scored, self.target.task)
 
-    name: str  # Of its stamp, and of its directory unless that of another stage is used.
-    title: str  # What it does, for the table and the progress line.
-    module: str
-    flags: tuple[str, ...]  # The command is `python -m MODULE FLAGS`.
-    settings: Mapping[str, str]  # All that its result depends on: another value of one gives another result.
-    run_dir: pathlib.Path  # Of the run that it belongs to.
-    makes: pathlib.Path | None = None  # Deleted under --overwrite; None if it adds to another stage's directory.
-    resumes: bool = True  # Whether the command resumes what an interrupted one left.
-    whole: pathlib.Path | None = None  # What is there as soon as the command has done all, and not before.
-    begins_with: pathlib.Path | None = None  # Run whose last checkpoint it begins with; None for the recipe's own.
-    trains_encoder: bool = False
-    predicts: Target | None = None  # Whose cosines it writes, into `prediction_path`.
-
-    @property
-    def prediction_path(self) -> pathlib.Path | None:
-        """The file with a cosine per line, as the original names it; None if there is none."""
-        return None if self.predicts is None else self.run_dir / f"{self.predicts.split}_results.tsv"
-
-
-def stages_of(recipe: Recipe) -> list[Stage]:
-    """The stages of `siamese_then_flow.sh` in the order they are run in.
-
-    Raises:
-      UserError: a folder of data is missing.
-    """
-    builder = StageBuilder(recipe)
-    task = recipe.target.name
-    stages = [builder.nli] if builder.nli is not None else []
-    stages += [builder.scores(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES]
-    learned = {kind: builder.learns_flow(kind, f"flow on {task}, {kind}") for kind in EMBEDDING_TYPES}
-    stages += learned.values()
-    stages += [builder.scores_flow(flow, f"{task}, {kind} + flow") for kind, flow in learned.items()]
-    return [*stages, builder.exports(learned[EXPORTED_TYPE], f"SavedModel of {EXPORTED_TYPE} + flow")]
-
-
-class PresetStages(NamedTuple):
-    """The stages of one row on one task: what learns the flow, if any, and what predicts the task's cosines."""
-
-    learned: Stage | None
-    scored: Stage
-
-
-def stages_of_presets(recipe: Recipe, presets: Sequence[Preset]) -> tuple[list[Stage], dict[str, PresetStages]]:
-    """All stages in the order they are run in, and those of each preset by its name.
-
-    Raises:
-      UserError: a folder of data is missing.
-    """
-    builder = StageBuilder(recipe)
-    stages = [builder.nli] if builder.nli is not None else []
-    of_preset = {}
-    for preset in presets:
-        title = f"{recipe.target.name}, {preset.name}"
+    def preset(self, preset: Preset) -> tuple[Run, ...]:
+        """Return the stages of one row of the paper's tables; the last one scores it."""
+        title = f"{self.target.name}, {preset.name}"
         if preset.flow is None:
-            made = PresetStages(None, builder.scores(preset.pooling, title))
-        elif preset.on_nli:
-            # Learned once, whatever it is scored on.
-            learned = builder.learns_flow(preset.pooling, f"{preset.name}: learn", on_nli=True, **preset.flow)
-            made = PresetStages(learned, builder.scores_flow(learned, title, elsewhere="_nli"))
-        else:
-            # The directory of the recipe's own flow is the target's.
-            suffix = "" if preset.name == "flow-target" else f"_{preset.name.removeprefix('flow-')}"
-            learned = builder.learns_flow(preset.pooling, f"{title}: learn", suffix=suffix, **preset.flow)
-            made = PresetStages(learned, builder.scores_flow(learned, title))
-        stages += filter(None, made)
-        of_preset[preset.name] = made
-    return stages, of_preset
+            return (self.encoder_scores(preset.pooling, title),)
+        if preset.on_nli:
+            # It is learned once and scored on every target, each in a folder of its own.
+            on_nli = dataclasses.replace(self, target=self._nli_data())
+            learned, _ = on_nli.flow(preset.pooling, f"{preset.name}: learn", "", **preset.flow)
+            begins = {"init_checkpoint": str(learned.settings.output_dir)}
+            return learned, self.flow(preset.pooling, "", title, "_nli", **preset.flow, **begins)[1]
+        suffix = "" if preset.name == "flow-target" else f"_{preset.name.removeprefix('flow-')}"
+        return self.flow(preset.pooling, f"{title}: learn", title, suffix, **preset.flow)
 
+    def _nli_data(self) -> Target:
+        return Target("ALLNLI", self.glue_dir / "ALLNLI", None)
 
-class StageBuilder:
-    """Stages of one recipe; `nli` fine-tunes what the others begin with, and is None where the recipe skips it.
-
-    `encoder_made_by` is the stage that makes the recipe's encoder, None for an encoder that is there. A folder of data
-    that is missing is a `UserError`.
-    """
-
-    def __init__(self, recipe: Recipe, encoder_made_by: Stage | None = None):
-        self._recipe = recipe
-        self._common = {"max_seq_length": "64", "seed": recipe.seed}
-        self._weights = encoder_settings(recipe)
-        if encoder_made_by is not None:
-            self._weights = {encoder_made_by.name: _digest(encoder_made_by.settings)}
-        self._target_data = {"data": _digest_of_data(recipe.target.folder)}
-        self.nli: Stage | None = None
-        if recipe.with_nli:
-            nli = self._siamese("NLI fine-tuning", recipe.nli_name, NLI_FLAGS, on_nli=True)
-            self.nli = dataclasses.replace(nli, trains_encoder=True)
-            self._weights = {"NLI fine-tuning": _digest(self.nli.settings)}
-
-    def scores(self, kind: str, title: str) -> Stage:
-        """The stage that scores the encoder as it is, under the pooling `kind`."""
-        flags = {**_NO_FLOW_FLAGS, "sentence_embedding_type": kind}
-        return self._siamese(title, self._recipe.run_name(kind, flow=False), flags, predicts=True)
-
-    def learns_flow(self, kind: str, title: str, *, suffix: str = "", on_nli: bool = False, **changes: str) -> Stage:
-        """The stage that learns a flow over the pooling `kind`, on the target task or on ALLNLI.
-
-        `suffix` tells its directory from that of another flow, `changes` are flags other than the recipe's.
-        """
-        flags = {**_FLOW_FLAGS, **changes, "sentence_embedding_type": kind}
-        name = f"{self._recipe.run_name(kind, True, 'ALLNLI' if on_nli else None)}{suffix}"
-        return self._siamese(title, name, flags, on_nli=on_nli)
-
-    def scores_flow(self, learned: Stage, title: str, *, elsewhere: str | None = None) -> Stage:
-        """The stage that scores a flow on the target task.
-
-        It does so in the directory of `learned`, or in one whose name ends in `elsewhere`, for a flow that was learned
-        on another task's sentences and may be scored on many tasks.
-        """
-        flags = {name: learned.settings[name] for name in (*_FLOW_FLAGS, "sentence_embedding_type")}
-        where: dict[str, Any] = {"name": f"{learned.name}_scores"}
-        run_name = learned.name
-        if elsewhere is not None:
-            run_name = f"{self._recipe.run_name(flags['sentence_embedding_type'], flow=True)}{elsewhere}"
-            where = {"begins_with": learned.run_dir}
-        data = {**learned.settings, **self._target_data}
-        return self._siamese(title, run_name, flags, data=data, predicts=True, **where)
-
-    def exports(self, learned: Stage, title: str) -> Stage:
-        """The stage that writes the SavedModel of a flow."""
-        out = self._recipe.output_dir / "export" / learned.name
-        return Stage(
-            name=f"{learned.name}_export",
-            title=title,
-            module="bert_flow_tf.cli",
-            flags=("export", f"--model={learned.run_dir}", f"--out={out}", "--version=1"),
-            settings=learned.settings,
-            run_dir=out,
-            makes=out / "1",
-            resumes=False,
-        )
-
-    def _siamese(
-        self,
-        title: str,
-        run_name: str,
-        flags: Mapping[str, str],
-        *,
-        on_nli: bool = False,
-        predicts: bool = False,
-        data: Mapping[str, str] | None = None,
-        name: str | None = None,
-        begins_with: pathlib.Path | None = None,
-    ) -> Stage:
-        """A stage of `run_siamese`, whose result depends on its flags, weights and data.
-
-        With a `name` of its own, it adds to the directory of another stage.
-        """
-        recipe, task = self._recipe, self._recipe.target
-        if on_nli:
-            task = Target("ALLNLI", recipe.glue_dir / "ALLNLI")
-            data = {f"data of {part}": _digest_of_data(recipe.glue_dir / part) for part in ("MNLI", "SNLI")}
-        all_flags: dict[str, str | pathlib.Path] = {
-            "task_name": task.name,
-            "data_dir": task.folder,
-            "output_parent_dir": recipe.output_dir,
-            "exp_name": run_name,
-            "cached_dir": recipe.cached_dir,
-            **recipe.encoder_flags,
-            **(_PREDICT[task.split] if predicts else _TRAIN),
-            **self._common,
-            **flags,
-            **({} if self.nli else _checkpoint(recipe)),
-        }
-        run_dir = recipe.output_dir / run_name
-        return Stage(
-            name=name or run_name,
-            title=title,
-            module="bert_flow_tf.run_siamese",
-            flags=tuple(f"--{flag}={value}" for flag, value in all_flags.items()),
-            settings={**self._weights, **self._common, **flags, **(data or self._target_data)},
-            run_dir=run_dir,
-            makes=None if name else run_dir,
-            begins_with=begins_with or (self.nli.run_dir if self.nli else None),
-            predicts=task if predicts else None,
+    def _settings(self, name: str, data: Target, flags: Mapping[str, Any], *, train: bool = False) -> Settings:
+        begins = {"init_checkpoint": str(self.output_dir / self._name)} if self.with_nli else {}
+        does = {"do_train": True, "do_eval": True} if train else {"do_predict": True}
+        split = data.task.split if data.task else None
+        return Settings.of(
+            **{**self.encoder_flags, **begins, **does, **flags},
+            task_name=data.name,
+            data_dir=str(data.folder),
+            do_predict_on_dev=split == "dev" and not train,
+            output_parent_dir=str(self.output_dir),
+            exp_name=name,
+            cached_dir=str(self.cached_dir),
+            max_seq_length=64,
+            seed=self.seed,
         )
 
 
-def _checkpoint(recipe: Recipe) -> dict[str, str]:
-    return {"init_checkpoint": recipe.init_checkpoint} if recipe.init_checkpoint else {}
+def recipe_stages(recipe: Recipe) -> list[Run | Export]:
+    """Return the stages of `siamese_then_flow.sh` in their order."""
+    task = recipe.target.name
+    flows = {kind: recipe.flow(kind, f"flow on {task}, {kind}", f"{task}, {kind} + flow") for kind in EMBEDDING_TYPES}
+    run_dir = flows[EXPORTED_TYPE][0].settings.output_dir
+    return [
+        *recipe.nli(),
+        *(recipe.encoder_scores(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES),
+        *(learned for learned, _ in flows.values()),
+        *(scored for _, scored in flows.values()),
+        Export(f"SavedModel of {EXPORTED_TYPE} + flow", run_dir, recipe.output_dir / "export" / run_dir.name),
+    ]
 
 
-def encoder_settings(recipe: Recipe) -> dict[str, str]:
-    """What the encoder's numbers depend on: handles as they are, files and folders by their content.
+def read_environment(environ: Mapping[str, str], target: Target | None = None) -> Recipe:
+    """Read the recipe from environment variables; `target` overrides TASK_NAME.
 
-    A TF checkpoint is known by its `.index`, which holds a checksum of every tensor: no gigabytes to read.
+    Raises:
+      UserError: a variable has an invalid value, or a folder is missing.
     """
-    settings = {**recipe.encoder_flags, **_checkpoint(recipe)}
-    for name, value in settings.items():
-        path, index = pathlib.Path(value), pathlib.Path(f"{value}.index")
-        if name == "bert_hub" and value in ENCODER_NAMES:
-            continue
-        if path.is_dir():
-            # Of `X/encoder` the vocabulary is in `X/preprocess`.
-            beside = path.absolute().parent / "preprocess"
-            roots = [path, *([beside] if (path / "saved_model.pb").is_file() and beside.is_dir() else [])]
-            files = ((root, file) for root in roots for file in sorted(root.rglob("*")))
-            settings[name] = _digest(
-                {
-                    f"{'' if root == path else 'preprocess/'}{file.relative_to(root)}": file_digest(file)
-                    for root, file in files
-                    if file.is_file() and ".data-" not in file.name
-                }
-            )
-        elif path.is_file() or index.is_file():
-            settings[name] = file_digest(path if path.is_file() else index)
-    return settings
+    values = {name: value for name, value in environ.items() if value}
+    name, flags = encoder_of(values)
+    if checkpoint := values.get("INIT_CKPT"):
+        flags["init_checkpoint"] = checkpoint
+    seed, skip_nli = values.get("RANDOM_SEED", "1234"), values.get("SKIP_NLI", "0")
+    if not re.fullmatch(r"[0-9]{1,9}", seed):
+        raise UserError(f"RANDOM_SEED: found {seed!r}, expected a whole number from 0 to 999999999")
+    if skip_nli not in ("0", "1"):
+        raise UserError(f"SKIP_NLI: found {skip_nli!r}, expected 0 or 1")
+    for variable in ("OUTPUT_PARENT_DIR", "CACHED_DIR"):
+        refuse_address(values.get(variable, ""), variable)
+    output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
+    glue_dir = pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir())
+    if target is None:
+        task = tasks.get_task(values.get("TASK_NAME", "STS-B"))
+        if task.gold_test is None:
+            scored = ", ".join(known.directory for known in tasks.TASKS.values() if known.gold_test)
+            raise UserError(f"TASK_NAME: {task.name} has no gold scores for its test split, expected one of {scored}")
+        target = Target(task.directory, glue_dir / task.directory, read_task(task.name, glue_dir=glue_dir))
+    return Recipe(
+        encoder_name=name,
+        encoder_flags=flags,
+        glue_dir=glue_dir,
+        target=target,
+        output_dir=output_dir,
+        cached_dir=pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data"),
+        seed=int(seed),
+        with_nli=skip_nli == "0",
+    )
 
 
-def _digest_of_data(folder: pathlib.Path) -> str:
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder, expected the data of {folder.name} (GLUE_DIR, --glue_dir)")
-    # `prepare` writes into prepared.json where the data came from.
-    left_out = (".", "prepared.json")
-    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(left_out))
-    return _digest({file.name: file_digest(file) for file in files})
+def encoder_of(values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the name and the `run_siamese` flags of the encoder that the variables name.
 
-
-def _digest(settings: Mapping[str, str]) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    Raises:
+      UserError: a variable has an invalid value, or a folder is missing.
+    """
+    hub, bert_name, premodels = (values.get(name) for name in ("BERT_HUB", "BERT_NAME", "BERT_PREMODELS"))
+    if bert_name is not None and bert_name not in _PREMODELS:
+        raise UserError(f"BERT_NAME: found {bert_name!r}, expected base, large or large-wwm")
+    if hub is None and premodels is not None:
+        bert_name = bert_name or "base"
+        folder = pathlib.Path(premodels) / _PREMODELS[bert_name]
+        if not folder.is_dir():
+            raise UserError(f"BERT_PREMODELS: no folder {folder}, expected the TF1 checkpoint of BERT {bert_name}")
+        return bert_name, {flag: str(folder / file) for flag, file in _TRIO.items()}
+    hub = hub or bert_name or "demo"
+    if hub == "large-wwm":
+        raise UserError("BERT_NAME: large-wwm is not on TF-Hub, expected BERT_PREMODELS with its checkpoint")
+    flags = {"bert_hub": hub} | ({"preprocess_hub": values["PREPROCESS_HUB"]} if "PREPROCESS_HUB" in values else {})
+    # https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4 -> bert_en_uncased_L-12_H-768_A-12_4
+    last_parts = os.path.abspath(hub).split("?")[0].split("/")[-2:]
+    is_version = "://" in hub and last_parts[-1].isdigit()
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join(last_parts if is_version else last_parts[-1:])), flags

@@ -47,6 +47,10 @@ _RESULT = re.compile(
 _UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*")
 
 
+class FinishedRun(UserError):
+    """A finished run of the same settings is in the folder, and nothing that was asked for is missing."""
+
+
 @contextlib.contextmanager
 def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
     """A context in which no other process works on the run; what killed ones left in its directory is removed first.
@@ -113,13 +117,12 @@ def open_run(
     `config` decides whether it is the same. `named_by` is the flag that names the directory.
 
     Raises:
-      UserError: the directory holds a finished run, a run with other settings, or something else, and `overwrite` is
-        false; or it holds something that is not a run.
+      FinishedRun: the directory holds a finished run of these settings, and `overwrite` is false.
+      UserError: it holds a run with other settings and `overwrite` is false, or something that is not a run.
     """
-    if overwrite and is_run(run_dir):
-        remove_run(run_dir)
+    if overwrite:
+        clear_run(run_dir)
     old = read_config(run_dir)
-    left = _contents(run_dir)
     if old is not None:
         differing = differences(old.identity, config.identity)
         if differing:
@@ -128,29 +131,32 @@ def open_run(
                 f"(use another {named_by}, or --overwrite to delete it)"
             )
         if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
-            raise UserError(
+            raise FinishedRun(
                 f"{run_dir}: found a finished run of these settings, expected none (use --overwrite to train again)"
             )
         return True
-    if left and not (overwrite and all(path.is_file() and _RESULT.fullmatch(path.name) for path in left)):
+    if _contents(run_dir):
         raise UserError(
             f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a new one"
         )
-    for path in left:
-        path.unlink()
     run_dir.mkdir(parents=True, exist_ok=True)
     write_json(run_dir / CONFIG_FILE, config)
     return False
 
 
-def remove_run(run_dir: pathlib.Path) -> None:
-    """Removes what is in a run's directory; the directory stays, and so does a link to it.
+def clear_run(run_dir: pathlib.Path) -> None:
+    """Remove a run, or results of an encoder as it is, from a directory; the directory stays, and so does a link to it.
 
-    What says that the run is finished goes first, and what says that it is one last: killed here, a command leaves an
-    unfinished run.
+    `train_results.json` goes first and `config.json` last: killed here, a command leaves an unfinished run.
+
+    Raises:
+      UserError: the directory holds something else.
     """
+    left = _contents(run_dir)
+    if left and not is_run(run_dir) and not all(path.is_file() and _RESULT.fullmatch(path.name) for path in left):
+        raise UserError(f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a run")
     order = {TRAIN_RESULTS_FILE: -1, CONFIG_FILE: 1}
-    for path in sorted(_contents(run_dir), key=lambda path: order.get(path.name, 0)):
+    for path in sorted(left, key=lambda path: order.get(path.name, 0)):
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 

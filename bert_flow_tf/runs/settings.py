@@ -266,6 +266,11 @@ class Settings:
         return self.output_dir / f"{prefix}{split}_{'pooled' if scoring.predict_pool else 'results'}.tsv"
 
     @property
+    def trains(self) -> bool:
+        """True if the command trains; the original's README scores an encoder as it is by 1e-10 epochs."""
+        return self.output.do_train and self.training.num_train_epochs > 1e-6
+
+    @property
     def scores(self) -> bool:
         """Whether the command writes more than what training leaves."""
         return self.output.do_eval or self.output.do_predict or self.scoring.do_senteval

@@ -1,10 +1,8 @@
 """Stands in for the commands that `reproduce` runs: tasks of four pairs, the same cosines from every run."""
 
-import functools
 import shutil
 
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
-from bert_flow_tf.recipe import run
 from tests.bert_flow_tf.recipe.workplace import Workplace
 from tests.bert_flow_tf.small_runs import write_tsv
 
@@ -16,12 +14,12 @@ class ReproductionWorkplace(Workplace):
     """`Workplace` with tasks of four pairs, and NLI data in name only; every run is a copy of a finished one.
 
     Args:
-      root: folder to work in.
+      root, monkeypatch: as of `Workplace`.
       finished_run: folder of a run of `run_siamese`.
     """
 
-    def __init__(self, root, finished_run):
-        super().__init__(root)
+    def __init__(self, root, monkeypatch, finished_run):
+        super().__init__(root, monkeypatch)
         self.finished_run = finished_run
         sentences = [f"Boat {i}." for i in range(len(GOLD))]
         rows = [["-"] * 7 + pair for pair in (["sentence1", "sentence2"], *([s, s] for s in sentences))]
@@ -37,17 +35,7 @@ class ReproductionWorkplace(Workplace):
             write_tsv(folder / f"STS.gs.{name}.txt", [[str(gold)] for gold in GOLD])
         self.cosines = {"STS-B": COSINES, "QNLI-Regression": COSINES, "STS-12": COSINES * 5}
 
-    def leave_results(self, settings):
-        if settings.output.do_train:
-            shutil.copytree(self.finished_run, settings.output_dir, dirs_exist_ok=True)
-        super().leave_results(settings)
-
-    def leave_checkpoint(self, run_dir):
-        """Nothing: the finished run has its own."""
-
-
-def stand_in_workplace(tmp_path, monkeypatch, finished_run):
-    """`ReproductionWorkplace`, whose `execute` runs the commands."""
-    workplace = ReproductionWorkplace(tmp_path, finished_run)
-    monkeypatch.setattr(run, "run", functools.partial(run.run, execute=workplace.execute))
-    return workplace
+    def leave_run(self, run_dir):
+        shutil.copytree(self.finished_run, run_dir, dirs_exist_ok=True)
+        for path in run_dir.glob("test_*"):
+            path.unlink()
