@@ -102,11 +102,10 @@ def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
 def _write_senteval(output_dir: pathlib.Path, scorer: "Scorer", tasks: "Sequence[AnyTask]") -> None:
     """Prints the scores of the tasks, and writes them into the run's directory as `bert-flow evaluate` does."""
     from bert_flow_tf.api import BertFlow
-    from bert_flow_tf.evaluation.transfer import FOLDS
 
     assert scorer.record is not None, "a scorer without a record evaluates alone"
     model = BertFlow(scorer.model, scorer.model.encoder.source, record=scorer.record)
-    results = msgspec.structs.replace(scores_of(model, tasks, folds=FOLDS), made_by=made_by("run_siamese"))
+    results = msgspec.structs.replace(scores_of(model, tasks), made_by=made_by("run_siamese"))
     print(evaluation_table(results.tasks, results.without_flow).to_text())
     write_json(output_dir / EVALUATION_FILE, results)
 

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from bert_flow_tf.commands.options import FLOW_OPTION, ModelOptions, model_options, name_list, seed_list, task_option
-from bert_flow_tf.commands.outputs import made_result, own_file, pooled_embeddings, write_results
+from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import read_split
 from bert_flow_tf.errors import UserError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@model_options(or_instead="embeddings")
+@model_options("model", "bert_hub", "embeddings")
 @click.option("--embeddings", metavar="FILE.npy|DIR", help="Or embeddings made elsewhere, see above.")
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
@@ -76,7 +76,7 @@ def calibrate(
     if matrix is None:
         loaded = model.load()
         # A run's own flow is none of the calibrations.
-        matrix = pooled_embeddings(loaded, sentences)
+        matrix = loaded.encode_pooled(sentences)
         record = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
     from bert_flow_tf.evaluation import compare
     from bert_flow_tf.results.comparisons import table5_row
@@ -140,7 +140,4 @@ def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     matrix = Parts(path).matrix() if os.path.isdir(path) else read_array(path, expected, name=name)
     if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating) or len(matrix) != rows:
         raise UserError(f"{name}: found {matrix.dtype} {matrix.shape}, expected {expected}")
-    from glow.embeddings import check_finite
-
-    check_finite(matrix, name, UserError)
     return matrix

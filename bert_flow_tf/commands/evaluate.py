@@ -1,10 +1,10 @@
 """`bert-flow evaluate`: a model on similarity tasks, by every protocol."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
@@ -12,8 +12,6 @@ from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fal
 from bert_flow_tf.runs.folder import EVALUATION_FILE, owned_run
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.data.sts_sets import SimilarityTask
     from bert_flow_tf.data.transfer_sets import TransferTask
@@ -34,13 +32,6 @@ _PROTOCOLS = ("wmean", "mean", "all")
     type=click.Choice(["train", "dev", "test"]),
     help="Split of every task.  [default: test; dev for qnli, qqp and tfds, whose test labels are not public]",
 )
-@click.option(
-    "--folds",
-    type=click.IntRange(2, 1000),
-    default=10,
-    metavar="N",
-    help="Of the cross-validation of classes; SentEval's quick settings take 5.",
-)
 @click.option("--out", metavar="FILE", help=f"File for the results.  [default: {EVALUATION_FILE} in the run's folder]")
 @click.option("--overwrite", is_flag=True, help="Replace the results that are there.")
 def evaluate(
@@ -49,7 +40,6 @@ def evaluate(
     glue_dir: str | None,
     senteval_dir: str | None,
     split: str | None,
-    folds: int,
     out: str | None,
     overwrite: bool,
 ) -> None:
@@ -78,7 +68,7 @@ def evaluate(
         out = str(model.run_dir / EVALUATION_FILE)
     path = own_file(out, overwrite=overwrite) if out else None
     tasks = read_all(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
-    results = scores_of(model.load(), tasks, folds=folds)
+    results = scores_of(model.load(), tasks)
     click.echo(evaluation_table(results.tasks, results.without_flow).to_text())
     if path:
         write_results(path, results)
@@ -94,24 +84,23 @@ def read_all(names: Sequence[str], *, senteval_dir: str | None, split: str | Non
     return [read_transfer_task(name, senteval_dir, split) if name.startswith(PREFIX) else next(tasks) for name in names]
 
 
-def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", *, folds: int) -> "Scores":
+def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]") -> "Scores":
     """Return the record of a model's scores, and of those without its flow."""
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 
-    if loaded.flow is None:
-        encode = functools.partial(loaded.encode, show_progress_bar=False)
-        return made_result(Scores, "evaluate", model=loaded.record, tasks=score_tasks(encode, tasks, folds=folds))
     before: list[np.ndarray] = []
 
-    def after(sentences: list[str]) -> "np.ndarray":
-        u = loaded.encode_pooled(sentences)
-        before.append(u)
-        return loaded.after_flow(u)
+    def encode(sentences: list[str]) -> np.ndarray:
+        if loaded.flow is None:
+            return loaded.encode(sentences, show_progress_bar=False)
+        before.append(loaded.encode_pooled(sentences))
+        return loaded.after_flow(before[-1])
 
-    scored = {"tasks": score_tasks(after, tasks, folds=folds)}
-    # The same sentences again, in the same parts.
-    scored["without_flow"] = score_tasks(lambda sentences: before.pop(0), tasks, folds=folds)
+    scored = {"tasks": score_tasks(encode, tasks)}
+    if loaded.flow is not None:
+        # The same sentences again, in the same parts.
+        scored["without_flow"] = score_tasks(lambda sentences: before.pop(0), tasks)
     return made_result(Scores, "evaluate", model=loaded.record, **scored)
 
 

@@ -48,7 +48,7 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     (sentence_a and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding
     before the flow).
     """
-    check_model(model, "a finished run or a saved model")
+    check_model(model)
     options["overwrite"] = overwrite
     kind = FORMATS[format].folder
     if kind is None:

@@ -7,14 +7,13 @@ import click
 
 from bert_flow_tf.commands.options import (
     COUNT,
-    ENCODER_OPTIONS,
     FLOW_OPTION,
     POSITIVE,
     WHOLE,
     ModelOptions,
     check_one_of,
+    model_options,
     sentence_options,
-    with_options,
 )
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
@@ -30,30 +29,27 @@ _FEW = 100
 
 
 @click.command()
-@click.option(
-    "--bert_hub", required=True, metavar="HANDLE|DIR", help="Encoder: demo, base, large, a TF-Hub handle, a folder."
-)
-@with_options(ENCODER_OPTIONS)
+@model_options("bert_hub")
 @sentence_options(required=False)
 @click.option("--embeddings", metavar="DIR", help="In place of --input: what `encode --bert_hub … --out DIR` wrote.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @FLOW_OPTION
-@click.option("--num_train_epochs", type=POSITIVE, metavar="X", help="Epochs.  [default: 1, or enough for 300 steps]")
-@click.option("--train_batch_size", type=COUNT, default=64, metavar="N", help="Sentences per step.")
-@click.option("--flow_learning_rate", type=POSITIVE, default=1e-3, metavar="X", help="Learning rate, constant.")
+@click.option(
+    "--num_train_epochs", "epochs", type=POSITIVE, metavar="X", help="Epochs.  [default: 1, or enough for 300 steps]"
+)
+@click.option("--train_batch_size", "batch_size", type=COUNT, default=64, metavar="N", help="Sentences per step.")
+@click.option(
+    "--flow_learning_rate", "learning_rate", type=POSITIVE, default=1e-3, metavar="X", help="Learning rate, constant."
+)
 @click.option("--seed", type=WHOLE, default=1234, metavar="N", help="Seed of weights and order.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
+    model: ModelOptions,
     sentences: Iterator[str] | None,
     embeddings: str | None,
     out: str,
-    flow_model_config: str,
-    num_train_epochs: float | None,
-    train_batch_size: int,
-    flow_learning_rate: float,
-    seed: int,
     overwrite: bool,
-    **encoder: Any,
+    **settings: Any,
 ) -> None:
     """Learn a flow on sentences, without labels, and save it with its encoder.
 
@@ -70,32 +66,23 @@ def fit(
     The encoder does not change. The folder holds all that `encode`, `similarity` and `project` need, and a model card.
     """
     check_one_of({"input": sentences, "embeddings": embeddings})
-    options = ModelOptions(**encoder)
-    options.check()
     path = own_folder(out, SAVED_MODEL, overwrite=overwrite)
     texts = list(sentences or ())
     count = Parts(embeddings).rows if embeddings else len(texts)
-    if count < train_batch_size:
-        raise UserError(f"--train_batch_size: found {train_batch_size}, expected at most the {count} sentences")
-    model = options.load()
-    settings: dict[str, Any] = {
-        "flow_model_config": flow_model_config,
-        "epochs": num_train_epochs,
-        "batch_size": train_batch_size,
-        "learning_rate": flow_learning_rate,
-        "seed": seed,
-    }
+    if count < settings["batch_size"]:
+        raise UserError(f"--train_batch_size: found {settings['batch_size']}, expected at most the {count} sentences")
+    loaded = model.load()
     if embeddings:
-        model.fit_dataset(embeddings, **settings)
+        loaded.fit_dataset(embeddings, **settings)
     else:
-        model.fit(texts, **settings)
-    model.save(path, overwrite=overwrite)
-    assert model.record.flow is not None and model.history_ is not None  # `fit` has just learned it
-    learned = model.record.flow.training.settings
-    if num_train_epochs is None and learned["epochs"] != 1:
+        loaded.fit(texts, **settings)
+    loaded.save(path, overwrite=overwrite)
+    assert loaded.record.flow is not None and loaded.history_ is not None  # `fit` has just learned it
+    learned = loaded.record.flow.training.settings
+    if settings["epochs"] is None and learned["epochs"] != 1:
         click.echo(f"{learned['epochs']:g} epochs, as one would be fewer than 300 steps (--num_train_epochs)")
-    if model.history_.change is not None:
-        click.echo(change_table(model.history_.change).to_text())
+    if loaded.history_.change is not None:
+        click.echo(change_table(loaded.history_.change).to_text())
     click.echo(f"model written: {out} ({count} sentences, {learned['steps']} steps)")
 
 

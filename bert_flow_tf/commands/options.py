@@ -26,31 +26,14 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 
-_LARGEST = 2**32 - 1
-_MOST_SEEDS = 1000
-COUNT = click.IntRange(1, _LARGEST)
-WHOLE = click.IntRange(0, _LARGEST)
-LENGTH = click.IntRange(3, _LARGEST)
+_LARGEST, _MOST_SEEDS = 2**32 - 1, 1000
+COUNT, WHOLE, LENGTH = (click.IntRange(least, _LARGEST) for least in (1, 0, 3))
 POSITIVE = click.FloatRange(0, _LARGEST, min_open=True)
 
 HELP_OF_MODEL = "Finished run, one of its checkpoints, or a saved model, also one of the Hugging Face Hub by its name."
 SENTEVAL_OPTION = click.option(
     "--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on."
 )
-ENCODER_OPTIONS = [
-    click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name it."),
-    click.option(
-        "--sentence_embedding_type",
-        metavar="NAME",
-        help="Pooling, with --bert_hub: avg, cls, avg-last-2, …  [default: its own, or avg]",
-    ),
-    click.option(
-        "--max_seq_length",
-        type=LENGTH,
-        metavar="N",
-        help="Cut sentences at N word pieces, with --bert_hub.  [default: its own (demo: 256), or 64]",
-    ),
-]
 FORMAT_OPTIONS = [
     click.option(
         "--input_format", type=click.Choice(sorted(set(FORMATS.values()))), help="If the file's ending does not say it."
@@ -61,15 +44,30 @@ FORMAT_OPTIONS = [
         help="Column of the sentences; in TSV and CSV without a line of names, its number.  [default: sentence]",
     ),
 ]
+# Name -> metavar, type and help.
+_MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
+    "model": ("RUN", click.STRING, HELP_OF_MODEL),
+    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder without a flow: demo, base, large, a handle, a folder."),
+    "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model, if --bert_hub does not name it."),
+    "sentence_embedding_type": ("NAME", click.STRING, "Pooling: avg, cls, avg-last-2, …  [default: its own, or avg]"),
+    "max_seq_length": ("N", LENGTH, "Cut sentences at N word pieces.  [default: its own (demo: 256), or 64]"),
+}
+_OF_ENCODERS = ("preprocess_hub", "sentence_embedding_type", "max_seq_length")
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:
     """Return a decorator that adds options, in the order of the list."""
+    return lambda function: functools.reduce(lambda command, option: option(command), reversed(options), function)
 
-    def decorate(function: Function) -> Function:
-        return functools.reduce(lambda command, option: option(command), reversed(options), function)
 
-    return decorate
+def options_of(table: Mapping[str, tuple[str, click.ParamType, str]], **defaults: object) -> Decorator:
+    """Return a decorator that adds an option for each name, from its metavar, type and help."""
+    return with_options(
+        [
+            click.option(f"--{name}", metavar=metavar, type=kind, help=text, default=defaults.get(name))
+            for name, (metavar, kind, text) in table.items()
+        ]
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,14 +83,12 @@ class ModelOptions:
     @property
     def run_dir(self) -> pathlib.Path | None:
         """Folder of the run; None for an encoder, and for a model of the Hugging Face Hub."""
-        path = pathlib.Path(self.model or "")
-        if self.model and path.is_dir():
-            return path
-        return path.parent if self.model and pathlib.Path(f"{path}.index").is_file() else None
+        path = pathlib.Path(self.model or os.devnull)
+        return path if path.is_dir() else path.parent if pathlib.Path(f"{path}.index").is_file() else None
 
     def check(self) -> None:
         """Raise `UserError` for a name that is unknown, or options of an encoder without one."""
-        for name in ("preprocess_hub", "sentence_embedding_type", "max_seq_length"):
+        for name in _OF_ENCODERS:
             if getattr(self, name) is not None and not self.bert_hub:
                 raise UserError(f"--{name}: missing --bert_hub, the only option that it applies to")
         check_handle(self.bert_hub, "bert_hub")
@@ -108,44 +104,31 @@ class ModelOptions:
 
         if self.model:
             return BertFlow.from_pretrained(self.model, dtype=dtype)
-        assert self.bert_hub is not None  # `model_options` lets only one of the two be missing
-        return BertFlow.from_hub(
-            self.bert_hub,
-            preprocess_hub=self.preprocess_hub,
-            pooling=self.sentence_embedding_type,
-            max_seq_length=self.max_seq_length,
-            dtype=dtype,
-        )
+        options: dict[str, Any] = {**dataclasses.asdict(self), "dtype": dtype}
+        del options["model"]
+        return BertFlow.from_hub(**options)
 
 
-def model_options(*, pooling: bool = True, or_instead: str | None = None) -> Decorator:
+def model_options(*sources: str, pooling: bool = True) -> Decorator:
     """Return a decorator for the options of a model; the command's function gets one `model`, a `ModelOptions`.
 
     Args:
+      *sources: names of options of which one must be given: `model` and `bert_hub` by default, also options of the
+        command that replace a model.
       pooling: whether the command embeds sentences, and so has `--sentence_embedding_type` and `--max_seq_length`.
-      or_instead: name of an option of the command that can replace the model.
     """
-    options = [
-        click.option("--model", metavar="RUN", help=HELP_OF_MODEL),
-        click.option(
-            "--bert_hub",
-            metavar="HANDLE|DIR",
-            help="Or an encoder without a flow: demo, base, large, a TF-Hub handle, a folder.",
-        ),
-        *(ENCODER_OPTIONS if pooling else ENCODER_OPTIONS[:1]),
-    ]
+    sources = sources or ("model", "bert_hub")
+    names = [name for name in _MODEL_OPTIONS if name in (*sources, *_OF_ENCODERS[: None if pooling else 1])]
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def command(**values: Any) -> Any:
-            names = [field.name for field in dataclasses.fields(ModelOptions) if field.name in values]
-            chosen = ModelOptions(**{name: values.pop(name) for name in names})
-            sources = {"model": chosen.model, "bert_hub": chosen.bert_hub}
-            check_one_of(sources | ({or_instead: values[or_instead]} if or_instead else {}))
-            chosen.check()
-            return function(model=chosen, **values)
+            check_one_of({name: values[name] for name in sources})
+            model = ModelOptions(**{name: values.pop(name) for name in names})
+            model.check()
+            return function(model=model, **values)
 
-        return with_options(options)(command)
+        return options_of({name: _MODEL_OPTIONS[name] for name in names})(command)
 
     return decorate
 
@@ -157,7 +140,7 @@ def check_one_of(options: Mapping[str, Any]) -> None:
         raise click.UsageError(f"found {' and '.join(given) or 'none'}, expected one of --{', --'.join(options)}")
 
 
-def check_model(model: str, expected: str = "") -> None:
+def check_model(model: str) -> None:
     """Raise `UserError` unless `--model` is a model's folder or checkpoint; download one of the Hugging Face Hub."""
     try:
         path = model_folder(model)
@@ -170,10 +153,7 @@ def check_model(model: str, expected: str = "") -> None:
 
 
 def sentence_options(*, required: bool = True) -> Decorator:
-    """Return a decorator for a file of sentences; the command's function gets an iterator, `sentences`.
-
-    It is None where the option is not required and not given.
-    """
+    """Return a decorator for a file of sentences; the command's function gets an iterator, `sentences`, or None."""
     help_of_input = "Sentences: .txt, .tsv, .csv, .jsonl, .parquet; - is stdin."
     options = [click.option("--input", "path", required=required, metavar="FILE", help=help_of_input), *FORMAT_OPTIONS]
 
@@ -194,22 +174,19 @@ def name_list(known: Collection[str] = ()) -> Function:
     """Return a callback for comma-separated names, each taken once; an unknown one is a `click.BadParameter`."""
 
     def convert(ctx: click.Context, option: click.Option, text: str | None) -> list[str] | None:
-        if text is None:
-            return None
-        names = list(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
-        if not names:
+        names = list(dict.fromkeys(filter(None, map(str.strip, (text or "").split(",")))))
+        if text is not None and not names:
             raise click.BadParameter("found none, expected names with commas between")
         for name in names if known else ():
             if name not in known:
                 raise click.BadParameter(f"found {name}, expected some of {', '.join(known)}{nearest(name, known)}")
-        return names
+        return names or None
 
     return convert
 
 
 def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
     """Return the seeds 1 to N for a number, the numbers themselves for a list (`7,` for one)."""
-    expected = f"expected a number of seeds up to {_MOST_SEEDS}, or a list of different seeds: 7,8,9 (7, for one)"
     try:
         seeds = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -217,6 +194,7 @@ def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
     if "," not in text:
         seeds = list(range(1, seeds[0] + 1)) if seeds and seeds[0] <= _MOST_SEEDS else []
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > _LARGEST:
+        expected = f"expected a number of seeds up to {_MOST_SEEDS}, or a list of different seeds: 7,8,9 (7, for one)"
         raise click.BadParameter(f"found {text[:40]!r}, {expected}")
     return seeds
 
@@ -239,10 +217,10 @@ def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
     from bert_flow_tf.data.sts_sets import task_key
     from bert_flow_tf.data.tasks import TASKS
 
-    found = next((task for name, task in TASKS.items() if task_key(name) == task_key(text)), None)
-    if found is None:
+    found = [task for name, task in TASKS.items() if task_key(name) == task_key(text)]
+    if not found:
         raise click.BadParameter(f"unknown task {text!r}, expected one of {', '.join(TASKS)}{nearest(text, TASKS)}")
-    return found
+    return found[0]
 
 
 def task_option(help_of_task: str) -> Decorator:

@@ -2,32 +2,23 @@
 
 import os
 import pathlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import FolderKind, check_writable, output_file, output_folder
+from bert_flow_tf.files.atomic import FolderKind, output_file, output_folder
 from bert_flow_tf.files.locks import locked
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from bert_flow_tf.api import BertFlow
     from bert_flow_tf.runs.record import Result
 
     T = TypeVar("T", bound=Result)
 
 
 def own(path: str | os.PathLike, flag: str) -> None:
-    """Lock a file or folder until the command ends; `flag` is for errors, `--out=DIR`.
-
-    Raises:
-      UserError: another process has the lock, or the path cannot be written to.
-    """
-    check_writable(path, flag)
+    """Lock a file or folder until the command ends; `flag`, such as `--out=DIR`, begins the error."""
     try:
         click.get_current_context().with_resource(locked(path))
     except UserError as error:
@@ -60,13 +51,3 @@ def made_result(kind: type["T"], command: str, **measured: Any) -> "T":
 
     values = {"kind": kind.__struct_config__.tag, "made_by": made_by(f"bert-flow {command}"), **measured}
     return msgspec.convert(msgspec.to_builtins(values), kind)
-
-
-def pooled_embeddings(loaded: "BertFlow", sentences: Sequence[str], *, distinct: bool = False) -> "np.ndarray":
-    """Return embeddings, float32 [n, D], before the flow; of `distinct` word pieces one row."""
-    from bert_flow_tf.encoder import stream
-
-    pieces = stream.tokenize(loaded.tokenizer, sentences, loaded.max_seq_length)
-    if distinct:
-        pieces, _ = stream.distinct(pieces)
-    return stream.embed(loaded.encoder, loaded.tokenizer, pieces, loaded.max_seq_length)

@@ -4,7 +4,17 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import COUNT, FORMAT_OPTIONS, LENGTH, POSITIVE, WHOLE, ModelOptions, with_options
+from bert_flow_tf.commands.options import (
+    COUNT,
+    FORMAT_OPTIONS,
+    LENGTH,
+    POSITIVE,
+    WHOLE,
+    ModelOptions,
+    model_options,
+    options_of,
+    with_options,
+)
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError
@@ -13,12 +23,22 @@ from bert_flow_tf.runs.pretraining import PretrainingSettings
 from bert_flow_tf.runs.settings import DeviceSettings
 from bert_flow_tf.training.pretrained import remove_needless_checkpoints
 
-_DEFAULTS = PretrainingSettings()
+_SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
+    "steps": ("N", COUNT, "Number of steps."),
+    "minutes": ("M", POSITIVE, "Or the minutes that the steps take."),
+    "train_batch_size": ("N", COUNT, "Sentences per step."),
+    "learning_rate": ("X", POSITIVE, "Its peak."),
+    "num_warmup_steps": ("N", WHOLE, "Steps until the peak."),
+    "max_seq_length": ("N", LENGTH, "Word pieces of a sentence."),
+    "masked_lm_prob": ("X", click.FloatRange(0, 1, min_open=True), "Share of the word pieces that is predicted."),
+    "dev_fraction": ("X", click.FloatRange(0, 1, max_open=True), "Share of the sentences that is held out."),
+    "save_checkpoints_steps": ("N", COUNT, "Steps from a checkpoint and dev loss to the next."),
+    "seed": ("N", WHOLE, "Seed of everything random."),
+}
 
 
 @click.command()
-@click.option("--bert_hub", required=True, metavar="HANDLE|DIR", help="Encoder to begin with: demo, base, large, …")
-@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name one.")
+@model_options("bert_hub", pooling=False)
 @click.option(
     "--text",
     required=True,
@@ -29,44 +49,16 @@ _DEFAULTS = PretrainingSettings()
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
 @with_options(FORMAT_OPTIONS)
 @click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
-@click.option("--steps", type=COUNT, metavar="N", help="Number of steps.")
-@click.option("--minutes", type=POSITIVE, metavar="M", help="Or the minutes that the steps take.")
-@click.option(
-    "--train_batch_size", type=COUNT, default=_DEFAULTS.train_batch_size, metavar="N", help="Sentences per step."
-)
-@click.option("--learning_rate", type=POSITIVE, default=_DEFAULTS.learning_rate, metavar="X", help="Its peak.")
-@click.option("--num_warmup_steps", type=WHOLE, default=_DEFAULTS.num_warmup_steps, metavar="N")
-@click.option("--max_seq_length", type=LENGTH, default=_DEFAULTS.max_seq_length, metavar="N")
-@click.option(
-    "--masked_lm_prob", type=click.FloatRange(0, 1, min_open=True), default=_DEFAULTS.masked_lm_prob, metavar="X"
-)
+@options_of(_SETTINGS, **vars(PretrainingSettings()))
 @click.option("--do_whole_word_mask", is_flag=True, help="Predict all pieces of a word or none.")
-@click.option(
-    "--dev_fraction",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=_DEFAULTS.dev_fraction,
-    metavar="X",
-    help="Share of the sentences, of at most 1,000, that is held out for the dev loss.",
-)
-@click.option(
-    "--save_checkpoints_steps",
-    type=COUNT,
-    default=_DEFAULTS.save_checkpoints_steps,
-    metavar="N",
-    help="Steps from a checkpoint and dev loss to the next.",
-)
-@click.option("--seed", type=WHOLE, default=_DEFAULTS.seed, metavar="N")
-@click.option("--num_logical_cpus", type=WHOLE, default=0, metavar="N", help="Replicas on that many virtual CPUs.")
 @click.option("--overwrite", is_flag=True, help="Replace an encoder folder, and a run of other settings beside it.")
 def pretrain(
-    bert_hub: str,
-    preprocess_hub: str | None,
+    model: ModelOptions,
     text: tuple[str, ...],
     texts: tuple[str, ...],
     input_format: str | None,
     column: str | None,
     out: str,
-    num_logical_cpus: int,
     overwrite: bool,
     **values: Any,
 ) -> None:
@@ -83,7 +75,6 @@ def pretrain(
     """
     settings = PretrainingSettings(**values)
     settings.check()
-    ModelOptions(bert_hub=bert_hub, preprocess_hub=preprocess_hub).check()
     remove_needless_checkpoints(out)
     own_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences: list[str] = []
@@ -96,10 +87,10 @@ def pretrain(
 
     results = pretrain(
         sentences,
-        resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub),
+        resolve_encoder(bert_hub=model.bert_hub, preprocess_hub=model.preprocess_hub),
         out,
         settings,
-        devices=DeviceSettings(num_logical_cpus=num_logical_cpus),
+        devices=DeviceSettings(),
         overwrite=overwrite,
         report=report_line,
         show_progress_bar=None,

@@ -104,7 +104,7 @@ MISTAKES = {
     f"{CALIBRATE} --task sts-12": "sts-12",
     f"{CALIBRATE} --task sts-17": "expected one of sts-b, sick-r",
     f"{CALIBRATE} --seeds 0": "'--seeds'",
-    f"{CALIBRATE} --out /proc/none/results.json": "/proc cannot be written to",
+    f"{CALIBRATE} --out /proc/none/results.json": "cannot be written to",
     f"{LEXICAL} --task mnli": "mnli",
     f"{LEXICAL} --split all": "'--split': 'all' is not one of",
     "analyze isotropy --bert_hub demo --out o": "found none, expected one of --glue_dir, --embeddings",

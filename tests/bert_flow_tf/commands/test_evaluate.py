@@ -148,7 +148,7 @@ def test_sentevals_classes_are_scored_beside_similarities_with_the_flow_and_with
     finished_run, senteval_dir, tmp_path
 ):
     out = tmp_path / "scores.json"
-    arguments = ("--tasks", "senteval:cr,sts12", "--senteval_dir", senteval_dir, "--folds", 3, "--out", out)
+    arguments = ("--tasks", "senteval:cr,sts12", "--senteval_dir", senteval_dir, "--out", out)
     outcome = invoke("--model", finished_run, *arguments)
     assert outcome.exit_code == 0, outcome.exception
     record = json.loads(out.read_text())

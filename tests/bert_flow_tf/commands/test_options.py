@@ -17,7 +17,7 @@ from bert_flow_tf.data.tasks import TASKS, get_task
 
 
 @click.command("measure")
-@model_options(or_instead="vectors")
+@model_options("model", "bert_hub", "vectors")
 @click.option("--vectors")
 def measure(model, vectors):
     """Stands for a command that takes a model, or vectors instead."""
