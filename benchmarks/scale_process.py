@@ -18,10 +18,11 @@ from bert_flow_tf.commands.options import ModelOptions
 from bert_flow_tf.errors import quiet_libraries
 from bert_flow_tf.files.embedding_files import embedding_writer
 from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.scale.bulk import Job, Settings, in_this_process
-from bert_flow_tf.scale.shards import cut
+from bert_flow_tf.scale.on_ray import RayEngine, connected
+from bert_flow_tf.scale.parts import PartSettings
+from bert_flow_tf.scale.shards import Job, ThisProcess, input_files
 
-_SETTINGS = Settings(shard_rows=SHARD_ROWS)
+_SETTINGS = PartSettings(shard_rows=SHARD_ROWS)
 
 
 def main(arguments: list[str]) -> None:
@@ -34,13 +35,10 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder)
         if way == "ray":
-            from bert_flow_tf.scale.on_ray import on_ray
-
-            with on_ray(load, out, _SETTINGS, workers=len(files)) as engine:
-                # Of each worker.
-                for shard, _ in engine((shard, None) for shard in cut([warm_up] * len(files)).shards):
-                    (out / shard.name).unlink()
-                seconds = seconds_of(lambda: _job(files, out, engine, engine.model, engine.embedding_size))
+            with connected(None, len(files), 1):
+                engine = RayEngine(load, out, _SETTINGS, workers=len(files), threads=1)
+                _job([warm_up], out / "warm_up", engine)
+                seconds = seconds_of(lambda: _job(files, out, engine))
         else:
             model = load()
             for _ in model.encode_parts(read_sentences(warm_up)):
@@ -51,14 +49,12 @@ def main(arguments: list[str]) -> None:
             if way == "encode":
                 seconds = seconds_of(lambda: _encode(model, files[0], out / "e.parquet"))
             else:
-                engine = in_this_process(model, out, _SETTINGS)
-                seconds = seconds_of(lambda: _job(files, out, engine, model.fingerprint, model.embedding_size))
+                seconds = seconds_of(lambda: _job(files, out, ThisProcess(model, out, _SETTINGS)))
     print(json.dumps({"encode_seconds": seconds}))
 
 
-def _job(files, out, engine, model, embedding_size) -> None:
-    given = cut(files, shard_rows=_SETTINGS.shard_rows)
-    Job(given, out, _SETTINGS).run(engine, model, embedding_size, show_progress_bar=False)
+def _job(files, out, engine) -> None:
+    Job(input_files(files), out, _SETTINGS, overwrite=True).run(engine, show_progress_bar=False)
 
 
 def _encode(model, file, out) -> None:

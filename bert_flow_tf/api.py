@@ -23,16 +23,14 @@ from bert_flow_tf.errors import ArgumentError, UserError, refusing_unusable_name
 from bert_flow_tf.evaluation.flow_checks import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, embeddings_of, similarities
 from bert_flow_tf.files.digest import update_with_arrays
-from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, encoder_record, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Model, Training, flow_record, model_at
-from bert_flow_tf.scale.bulk import PRECISIONS, Job, Manifest, Settings, in_this_process
-from bert_flow_tf.scale.parts import Parts
-from bert_flow_tf.scale.shards import cut, input_paths
+from bert_flow_tf.scale.parts import PART_PRECISIONS, Manifest, Parts, PartSettings
+from bert_flow_tf.scale.shards import Job, ThisProcess, input_files
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.formats import exporter
 from bert_flow_tf.training.fitting import (
@@ -419,7 +417,7 @@ class BertFlow:
         column: str | None = None,
         keep: Sequence[str] | None = None,
         shard_rows: int = PART,
-        precision: str = PRECISIONS[0],
+        precision: str = PART_PRECISIONS[0],
         normalize_embeddings: bool = False,
         batch_size: int | None = None,
         show_progress_bar: bool | None = None,
@@ -427,8 +425,8 @@ class BertFlow:
     ) -> Manifest:
         """Writes the embeddings of files into a folder, `part-FILE-SHARD.parquet` for each shard, and its manifest.
 
-        A call that was interrupted is made again: it keeps the parts whose input, model and digest are the recorded
-        ones. The parts in their names' order have the rows in the input's order. No more than a shard is in memory.
+        A call that was interrupted is made again: it keeps the parts of the same input, model and settings. The parts
+        in their names' order have the rows in the input's order. No more than a shard is in memory.
 
         Args:
           inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
@@ -445,20 +443,18 @@ class BertFlow:
           overwrite: replace what another model, other input or other settings gave.
 
         Raises:
-          scale.bulk.ShardsError: shards cannot be read, and all others are done.
+          scale.shards.ShardsError: files cannot be read, and all others are done.
           UserError: an argument is invalid, or the folder holds something else and is not to be overwritten.
         """
-        given = cut(input_paths(inputs), file_format=input_format, column=column, keep=keep, shard_rows=shard_rows)
-        settings = Settings(
+        files = input_files(inputs, file_format=input_format, column=column, keep=keep)
+        settings = PartSettings(
             shard_rows=shard_rows,
             precision=precision,
             normalize_embeddings=normalize_embeddings,
             batch_size=batch_size,
         )
-        engine = in_this_process(self, out, settings)
-        with locked(out):
-            job = Job(given, out, settings, overwrite=overwrite)
-            return job.run(engine, self.fingerprint, self.embedding_size, show_progress_bar=show_progress_bar)
+        job = Job(files, out, settings, overwrite=overwrite)
+        return job.run(ThisProcess(self, out, settings), show_progress_bar=show_progress_bar)
 
     def log_prob(
         self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None

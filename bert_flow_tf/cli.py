@@ -10,10 +10,11 @@ import click
 from bert_flow_tf import __version__
 from bert_flow_tf.errors import UserError, exit_status, nearest, plain_interrupts, quiet_libraries
 
-# Each command is the function of its own name in the module of its own name; what `bert-flow --help` says of it.
+# Each command is the function of its name, in the module of its name up to the hyphen; its line in `--help`.
 _COMMANDS = {
     "fit": "Learn a flow on your sentences.",
     "encode": "Write the embeddings of sentences.",
+    "encode-folder": "Write the embeddings of many files.",
     "similarity": "Print the cosine of two sentences, or of pairs.",
     "evaluate": "Score embeddings on similarity tasks.",
     "calibrate": "Compare the flow with other calibrations.",
@@ -43,7 +44,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _COMMANDS:
             return None
-        return getattr(importlib.import_module(f"bert_flow_tf.commands.{name}"), name)
+        module = importlib.import_module(f"bert_flow_tf.commands.{name.partition('-')[0]}")
+        return getattr(module, name.replace("-", "_"))
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         sys.exit(exit_status(lambda: super(_Commands, self).main(*arguments, **options)))

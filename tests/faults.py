@@ -93,7 +93,7 @@ COMMANDS: dict[str, Run] = {
         "--train_batch_size 8 --save_checkpoints_steps 2"
     ),
     "encode": _bert_flow(f"encode {_MODEL} --input sentences.txt --out out/e.npy"),
-    "encode_folder": _bert_flow(f"encode {_MODEL} --input sentences.txt --out embeddings --shard_rows 15"),
+    "encode_folder": _bert_flow(f"encode-folder {_MODEL} --input sentences.txt --out embeddings --shard_rows 15"),
     "project": _bert_flow(f"project {_MODEL} --input sentences.txt --out projection"),
     "convert": _bert_flow("convert --tf1_checkpoint tf1 --out converted"),
     "to_tf1": _bert_flow("convert --run runs/finished --to_tf1 --out to_tf1"),

@@ -1,42 +1,51 @@
 """`bert-flow launch`: one training in several processes, of this machine or of a Ray cluster."""
 
-import re
-import sys
+import importlib
+import os
 from collections.abc import Sequence
-from typing import Any
 
 import click
+from absl import flags
 
-from bert_flow_tf.commands.options import WholeNumber
+from bert_flow_tf.commands.options import COUNT, WHOLE
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.scale.local_workers import train_on_workers
-from bert_flow_tf.scale.train_on_ray import train_on_ray
+from bert_flow_tf.runs.settings import FLAGS, Settings
+from bert_flow_tf.scale.on_ray import train_on_ray
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.option("--workers", type=WholeNumber(1), required=True, metavar="N", help="Processes that train together.")
+@click.option("--workers", type=COUNT, required=True, metavar="N", help="Processes that train together.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster whose machines train.  [default: this machine]")
-@click.option("--worker_threads", type=WholeNumber(1), metavar="N", help="Of each.  [default: the processors' share]")
 @click.option(
-    "--max_restarts", type=WholeNumber(0), default=3, metavar="N", help="How often all start again when one has died."
+    "--worker_threads",
+    type=COUNT,
+    metavar="N",
+    help="Of each.  [default: the processors' share; 1 with --ray]",
 )
-@click.argument("flags", nargs=-1, required=True, type=click.UNPROCESSED)
-def launch(workers: int, ray: str | None, worker_threads: int | None, max_restarts: int, flags: Sequence[str]) -> None:
+@click.option("--max_restarts", type=WHOLE, default=3, metavar="N", help="How often all start again when one has died.")
+@click.argument("run_flags", metavar="FLAGS...", nargs=-1, required=True, type=click.UNPROCESSED)
+def launch(
+    workers: int, ray: str | None, worker_threads: int | None, max_restarts: int, run_flags: Sequence[str]
+) -> None:
     """Train one run in several processes, FLAGS being those of run_siamese.
 
     \b
     bert-flow launch --workers 2 -- --task_name=STS-B --data_dir=glue_data/STS-B --bert_hub=demo --do_train=true \\
         --flow=1 --flow_loss=1 --num_examples=0 --output_parent_dir=runs --exp_name=stsb_flow
 
-    Each takes its part of every batch, so that the run is that of one process. When one dies, all go on from the last
-    checkpoint (docs/scale.md).
+    Each takes its part of every batch, so that the run is that of one process. When one dies, Ray starts all again, and
+    the run resumes from its last checkpoint (docs/scale.md).
     """
-    if any(re.fullmatch(r"--?overwrite(=.*)?", flag) for flag in flags):
-        raise UserError(
-            "--overwrite: found it in a launch, expected none: a restart would begin again (remove the run)"
-        )
-    options: dict[str, Any] = {"max_restarts": max_restarts, "threads": worker_threads}
-    if ray is None:
-        command = [sys.executable, "-m", "bert_flow_tf.run_siamese", *flags]
-        sys.exit(train_on_workers(command, workers, **options))
-    sys.exit(train_on_ray(flags, workers, ray, **options))
+    # A door above this room: it reads the flags, and the workers run it.
+    door = importlib.import_module("bert_flow_tf.run_siamese")
+    values = flags.FlagValues()
+    door.define_flags(values)
+    if extra := door.parse(["run_siamese", *run_flags], values)[1:]:
+        raise UserError(f"found the argument {extra[0]}, expected flags only (--name=value)")
+    settings = Settings.of(**{name: getattr(values, name) for name in FLAGS})
+    if settings.output.overwrite:
+        raise UserError("--overwrite: found it in a launch, where a restart would begin again; remove the run")
+    settings.check()
+    threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
+    click.echo(f"Starting {workers} workers with Ray", err=True)
+    train_on_ray(door.run, settings, workers=workers, threads=threads, address=ray, max_restarts=max_restarts)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -226,19 +226,3 @@ def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
 def task_option(help_of_task: str) -> Decorator:
     """Return a decorator that adds `--task`, a `tasks.Task` by any of its names: STS-B, stsb, QNLI-Regression, …"""
     return click.option("--task", default="STS-B", callback=_task, metavar="NAME", help=help_of_task)
-
-
-WholeNumber, Number = click.IntRange, click.FloatRange
-
-
-@dataclasses.dataclass(frozen=True)
-class SentenceInput:
-    """The sentences that a command line names; `-` is standard input."""
-
-    path: str
-    file_format: str | None = None
-    column: str | None = None
-
-    def read(self) -> Iterator[str]:
-        """Return an iterator over the sentences; the file's format is checked at once."""
-        return read_sentences(self.path, file_format=self.file_format, columns=self.column and [self.column])

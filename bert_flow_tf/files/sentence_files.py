@@ -135,7 +135,7 @@ def open_sentences(path: Path) -> BinaryIO:
 
 
 def read_lines(
-    path: Path, *, file_format: str, column: str | None, kept: Sequence[str], span: Span
+    path: Path, *, file_format: str, column: str | None, kept: Sequence[str], span: Span | None
 ) -> Iterator[list[str]]:
     """Yields [sentence, a value for each kept column] of each row of a part of a file of lines: any format but Parquet.
 

@@ -1,1 +1,1 @@
-"""Sentences by the million: shards, what is embedded of each, and the workers that do it."""
+"""Sentences by the million: a folder of embeddings, and the workers that Ray starts."""

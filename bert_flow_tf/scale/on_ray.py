@@ -1,265 +1,231 @@
-"""Shards to workers that Ray starts, here or in a cluster: each loads the model once, and embeds one at a time."""
+"""Ray's workers: an actor pool that embeds shards, and Ray Train's `TensorflowTrainer` for one training."""
 
-import collections
 import contextlib
 import importlib.util
 import logging
-import math
 import os
 import secrets
-import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from bert_flow_tf.errors import ArgumentError, UserError, pip_install
-from bert_flow_tf.scale.bulk import Embedder, Outcome, Part, Settings, ShardError, Task, embed_if_missing
-from bert_flow_tf.scale.local_workers import thread_variables
-from bert_flow_tf.scale.shards import Shard
+from absl import logging as absl_logging
 
-# How often a shard is tried, and how often all workers may die before one has loaded the model: with a node, all do.
-_ATTEMPTS = 3
-# A shard whose worker was taken for stalled may be a longer one.
-_MORE_PATIENCE = 4
-# Bytes; Ray would take a third of the memory for what is none of its objects.
-_OBJECT_STORE = 100 << 20
+from bert_flow_tf.errors import ArgumentError, UserError, pip_install
+from bert_flow_tf.scale.parts import PartSettings
+from bert_flow_tf.scale.shards import Embedder, Path, Shard, ShardError, write_part
+
+# Attempts at a shard after its worker has died.
+_RETRIES = 3
+# Bytes; Ray's default is a third of the memory.
+_OBJECT_STORE = 200 << 20
+# Ray's workers have a niceness of 15 by default, and so little of a busy machine. The others shorten Ray's timeouts:
+# seconds until a lost cluster ends the command, and until an address without a cluster is an error.
+_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
+    "RAY_gcs_server_port_wait_time_s": "1",
+    "RAY_py_gcs_connect_timeout_s": "8",
+}
 
 
 class _Worker:
-    """The actor; it returns errors, which then need not be pickled, and whatever it raises is a bug."""
+    """The actor, which loads the model at its first call: a worker that dies of loading has its retries counted."""
 
-    def __init__(self, load: Callable[[], Embedder], folder: str, settings: Settings, threads: int, cwd: str) -> None:
+    def __init__(self, load: Callable[[], Embedder], folder: Path, settings: PartSettings, cwd: str) -> None:
         os.chdir(cwd)
-        # Before TensorFlow is loaded.
-        os.environ |= thread_variables(threads)
         self._load, self._folder, self._settings = load, folder, settings
+        self._model: Embedder | None = None
 
-    def identity(self) -> tuple[str, Any]:
-        """The fingerprint of the model, which it loads, and its width."""
-        try:
+    def identity(self) -> tuple[str, int]:
+        """The model's fingerprint and width."""
+        if self._model is None:
             self._model = self._load()
-        except UserError as error:
-            return "error", (str(error), error.arguments)
-        self._fingerprint = self._model.fingerprint
-        return "model", (self._fingerprint, self._model.embedding_size)
+            self._fingerprint = self._model.fingerprint
+        return self._fingerprint, self._model.embedding_size
 
-    def embed(self, shard: Shard, known: Part | None) -> tuple[str, Any]:
-        try:
-            return "part", embed_if_missing(self._model, shard, self._folder, self._settings, known)
-        except ShardError as error:
-            return "shard", (str(error), error.arguments)
-        except UserError as error:
-            return "error", (str(error), error.arguments)
+    def embed(self, shard: Shard, fingerprint: str) -> tuple[str, int]:
+        """Write the part of a shard, if the model has this fingerprint."""
+        found, _ = self.identity()
+        if found != fingerprint:
+            raise UserError(f"model: found {found[:12]}… on a worker, expected {fingerprint[:12]}…, as on others")
+        assert self._model is not None
+        return write_part(self._model, shard, self._folder, self._settings)
 
 
 class RayEngine:
-    """The engine of a `Job` whose workers are actors; `on_ray` makes one.
+    """The engine of a `shards.Job` whose workers are actors, which Ray restarts.
 
-    A worker that dies, or takes for a shard five times as long as any shard took so far and more than `patience`
-    seconds, is replaced, and its shard goes to the next one that is free, which has four times as long; after three
-    times it cannot be embedded.
+    Args:
+      load: returns the model, in each worker; it is pickled.
+      folder, settings: of the job.
+      workers: number of actors.
+      threads: of each actor's model.
 
-    Attributes:
-      model, embedding_size: fingerprint and width of the workers' model, which all must have.
+    Raises:
+      UserError: the model cannot be loaded.
     """
 
-    def __init__(self, start: Callable[[], Any], workers: int, patience: float) -> None:
-        self._start, self._workers, self._patience = start, workers, patience
-        self._longest = 0.0
-        self._deaths = 0
-        self._idle: list[Any] = []
-        # What is awaited of which worker, for which task, since when.
-        self._running: dict[Any, tuple[Any, Task | None, float]] = {}
-        self._again: collections.deque[Task] = collections.deque()
-        self._failures: collections.Counter[str] = collections.Counter()
-        self.model, self.embedding_size = "", 0
-        for _ in range(workers):
-            self._add_worker()
-        while not self.model:
-            collections.deque(self._finished(), maxlen=0)
-
-    def __call__(self, tasks: Iterable[Task]) -> Iterator[Outcome]:
-        following = iter(tasks)
-        while True:
-            while self._idle and (task := self._again.popleft() if self._again else next(following, None)):
-                worker = self._idle.pop()
-                self._running[worker.embed.remote(*task)] = worker, task, time.monotonic()
-            # A worker that is idle now has found no task; without one, those that start have not looked yet.
-            if self._idle and not any(task for _, task, _ in self._running.values()):
-                return
-            yield from self._finished()
-
-    def _add_worker(self) -> None:
-        worker = self._start()
-        self._running[worker.identity.remote()] = worker, None, time.monotonic()
-
-    def _finished(self) -> Iterator[Outcome]:
-        """Yields outcomes, after a second at most; a task whose worker died is put aside, to be tried again."""
+    def __init__(
+        self, load: Callable[[], Embedder], folder: Path, settings: PartSettings, *, workers: int, threads: int
+    ) -> None:
         import ray
 
-        ready, _ = ray.wait(list(self._running), timeout=1)
-        now = time.monotonic()
-        for ref in ready:
-            worker, task, begun = self._running.pop(ref)
+        actor = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_RETRIES)(_Worker)
+        self._actors = [actor.remote(load, os.path.abspath(folder), settings, os.getcwd()) for _ in range(workers)]
+        self.fingerprint, self.embedding_size = ray.get(self._actors[0].identity.remote())
+
+    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
+        """As `shards.Engine.embed`."""
+        import ray
+
+        pool, begun = ray.util.ActorPool(self._actors), dict.fromkeys(())
+
+        def next_one() -> Iterator[tuple[str, int]]:
             try:
-                kind, value = ray.get(ref)
-            except ray.exceptions.RayTaskError:
-                # A bug.
-                raise
-            except ray.exceptions.RayError as error:
-                # It died, with its machine or without, was killed for its memory, or cannot be reached.
-                yield from self._replaced(worker, task, str(error).partition("\n")[0])
-                continue
-            if kind == "error":
-                raise UserError(*value)
-            self._idle.append(worker)
-            if task is None:
-                self._deaths = 0
-                self._check_model(*value)
-            elif kind == "shard":
-                yield task[0], ShardError(*value)
+                name, rows = pool.get_next_unordered()
+            except ray.exceptions.RayActorError:
+                # The pool does not say which shard it was. Without a living node no other shard can be embedded.
+                if not any(node["Alive"] for node in ray.nodes()):
+                    raise
             else:
-                if value is not None:
-                    self._longest = max(self._longest, now - begun)
-                yield task[0], value
-        # Without a shard that was embedded nobody knows how long one takes.
-        limit = max(self._patience, 5 * self._longest) if self._longest else math.inf
-        for ref, (worker, task, begun) in list(self._running.items()):
-            if task is not None and now - begun > limit * _MORE_PATIENCE ** self._failures[task[0].name]:
-                del self._running[ref]
-                yield from self._replaced(worker, task, "stalled")
+                begun.pop(name)
+                yield name, rows
 
-    def _replaced(self, worker: Any, task: Task | None, reason: str) -> Iterator[Outcome]:
-        import ray
-
-        ray.kill(worker)
-        self._add_worker()
-        if task is None:
-            self._deaths += 1
-            if self._deaths >= _ATTEMPTS * self._workers:
-                raise UserError(
-                    f"workers: {self._deaths} died before they had loaded the model, expected memory for it ({reason})"
-                )
-            return
-        shard, _ = task
-        self._failures[shard.name] += 1
-        if self._failures[shard.name] < _ATTEMPTS:
-            self._again.append(task)
-        else:
-            yield shard, ShardError(f"{shard.name}: its worker died or stalled {_ATTEMPTS} times ({reason})")
-
-    def _check_model(self, model: str, embedding_size: int) -> None:
-        if self.model and model != self.model:
-            raise UserError(
-                f"model: found {model[:12]}… on a worker, expected {self.model[:12]}…, as on others: files differ"
-            )
-        self.model, self.embedding_size = model, embedding_size
+        for shard in shards:
+            begun[shard.part] = None
+            pool.submit(lambda actor, shard: actor.embed.remote(shard, self.fingerprint), shard)
+            if not pool.has_free():
+                yield from next_one()
+        while pool.has_next():
+            yield from next_one()
+        for part in begun:
+            yield ShardError(f"{part}: its worker died {_RETRIES + 1} times")
 
 
-@contextlib.contextmanager
-def on_ray(
-    load: Callable[[], Embedder],
-    folder: str | os.PathLike,
-    settings: Settings,
-    *,
-    workers: int,
-    address: str | None = None,
-    threads: int = 1,
-    patience: float = 120.0,
-) -> Iterator[RayEngine]:
-    """A context with a `RayEngine`; at its end the workers have ended, and a Ray that it started.
+def train_on_ray(
+    run: Callable[[Any], None], settings: object, *, workers: int, threads: int, address: str | None, max_restarts: int
+) -> None:
+    """Call `run(settings)` in workers that train together, under the TF_CONFIG that Ray Train sets.
 
-    Args:
-      load: gives the model, in each worker; it must pickle.
-      folder, settings: of the `Job`.
-      workers: how many.
-      address: of a cluster, `host:port`, whose machines see the files under the same names; None starts Ray on
-        127.0.0.1, without a dashboard, with a token of its own that every connection must show.
-      threads: of each worker's model.
-      patience: see `RayEngine`.
+    Ray Train starts all workers again when one has died or failed, at most `max_restarts` times; the run resumes from
+    its last checkpoint. The workers' output goes to standard error.
 
     Raises:
-      UserError: Ray is not installed, there is no such cluster, or the model cannot be loaded.
+      UserError: `run` raised it; Ray is not installed or there is no such cluster; or the restarts are used up.
     """
-    with connected(address, cpus=workers * threads):
+    with connected(address, workers, threads, log_to_driver=True), tempfile.TemporaryDirectory() as folder:
         import ray
+        from ray.train import FailureConfig, LoggingConfig, RunConfig, ScalingConfig, TrainingFailedError
+        from ray.train.tensorflow import TensorflowTrainer
+        from ray.util.queue import Queue
 
+        mistakes = Queue(actor_options={"num_cpus": 0})
+        trainer = TensorflowTrainer(
+            _train,
+            train_loop_config={"run": run, "settings": settings, "folder": os.getcwd(), "mistakes": mistakes},
+            scaling_config=ScalingConfig(
+                num_workers=workers,
+                use_gpu="GPU" in ray.cluster_resources(),
+                resources_per_worker={"CPU": threads},
+            ),
+            run_config=RunConfig(
+                # The run's checkpoints are its own, so Ray stores nothing here that is needed later.
+                storage_path=folder,
+                failure_config=FailureConfig(max_failures=max_restarts),
+                logging_config=LoggingConfig(log_level="CRITICAL"),
+            ),
+        )
         try:
-            # The workers' place, also of what they leave when they are killed.
-            os.makedirs(folder, exist_ok=True)
-            actor = ray.remote(num_cpus=threads, max_restarts=0)(_Worker)
-            arguments = load, os.fspath(folder), settings, threads, os.getcwd()
-            yield RayEngine(lambda: actor.remote(*arguments), workers, patience)
-        finally:
-            # Ends the workers, which else would still write.
-            ray.shutdown()
+            trainer.fit()
+        except SystemExit as end:
+            # Ray Train's handler of SIGINT ends the process with status 0.
+            raise KeyboardInterrupt from end
+        except TrainingFailedError as error:
+            reason = str(error).strip().rpartition("\n")[2]
+            raise UserError(f"the training failed after {max_restarts} restarts ({reason}); rerun to resume") from error
+        if not mistakes.empty():
+            raise mistakes.get()
+
+
+def _train(given: Mapping[str, Any]) -> None:
+    """A worker of `train_on_ray`."""
+    os.chdir(given["folder"])
+    absl_logging.use_absl_handler()
+    absl_logging.set_verbosity(absl_logging.INFO)
+    # A restart does not correct a mistake.
+    if given["mistakes"].empty():
+        try:
+            given["run"](given["settings"])
+        except UserError as error:
+            if error.status == UserError.status:
+                given["mistakes"].put(error)
+            raise
 
 
 @contextlib.contextmanager
-def connected(address: str | None, *, cpus: int) -> Iterator[None]:
-    """A context in which Ray can be used.
+def connected(address: str | None, workers: int, threads: int, *, log_to_driver: bool = False) -> Iterator[None]:
+    """A context in which Ray can be used for so many workers of so many threads.
 
     Args:
-      address: as of `on_ray`.
-      cpus: of a Ray that is started here.
+      address: of a cluster, `host:port`, whose machines see the files under the same names; None starts Ray on
+        127.0.0.1, without a dashboard.
+      log_to_driver: True to show the workers' output.
 
     Raises:
-      UserError: Ray is not installed, does not start here, or there is no such cluster.
+      UserError: Ray is not installed, does not start here or ends, or there is no such cluster, or it is too small.
     """
     if importlib.util.find_spec("ray") is None:
         argument = "workers" if address is None else "ray"
         raise ArgumentError(f"{argument}: Ray is not installed: {pip_install('scale')}")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's default is 15, with which workers get next to nothing of a machine that others use.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    temporary = None
+    for name, value in _VARIABLES.items():
+        os.environ.setdefault(name, value)
+    variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
+    variables |= {name: os.environ[name] for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS") if name in os.environ}
     options: dict[str, Any] = {"address": address}
-    if address is None:
-        # Some of Ray's ports listen on all interfaces, whatever address it is given.
-        os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        temporary = tempfile.mkdtemp(prefix="bert_flow_ray_")
-        options = {
-            "num_cpus": cpus,
-            "include_dashboard": False,
-            "_node_ip_address": "127.0.0.1",
-            "_temp_dir": temporary,
-            "object_store_memory": _OBJECT_STORE,
-        }
-    else:
-        # Where no cluster answers, Ray tries 20 times for 40 seconds each by default: here once, for 18.
-        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "1")
-        os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "8")
-    import ray
+    with tempfile.TemporaryDirectory(prefix="bert_flow_ray_", ignore_cleanup_errors=True) as temporary:
+        if address is None:
+            # Some of Ray's ports listen on all interfaces.
+            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+            options = {
+                "num_cpus": workers * threads,
+                "include_dashboard": False,
+                "_node_ip_address": "127.0.0.1",
+                "_temp_dir": temporary,
+                "object_store_memory": _OBJECT_STORE,
+            }
+        import ray
 
-    try:
         try:
-            with _without_stderr():
-                ray.init(**options, logging_level=logging.ERROR, log_to_driver=False)
+            ray.init(
+                **options,
+                runtime_env={"env_vars": variables},
+                logging_level=logging.ERROR,
+                logging_config=ray.LoggingConfig(log_level="ERROR"),
+                log_to_driver=log_to_driver,
+            )
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             reason = str(error).partition("\n")[0]
             if address is None:
-                raise ArgumentError(
-                    f"workers: found that Ray does not start here ({reason}), expected it to"
-                ) from error
+                raise ArgumentError(f"workers: Ray does not start here ({reason})") from error
             raise ArgumentError(
                 f"ray: found no cluster at {address} ({reason}), expected host:port of one (and its RAY_AUTH_MODE)"
             ) from error
-        yield
-    finally:
-        ray.shutdown()
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _without_stderr() -> Iterator[None]:
-    """A context in which native code says nothing there: Ray's does so before it raises."""
-    stderr = os.dup(2)
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
+        try:
+            if (room := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
+                raise ArgumentError(
+                    f"workers: found {workers} of {threads} threads, but {address} has {room} processors"
+                )
+            yield
+        except ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, UserError):
+                raise error.cause from None
+            raise
+        except ray.exceptions.RayError as error:
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"ray: ended or lost all workers ({reason}); run the same command to resume") from error
+        finally:
+            # Ends the workers, which would otherwise still write.
+            ray.shutdown()

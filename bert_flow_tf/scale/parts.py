@@ -1,51 +1,77 @@
-"""What `scale.bulk` wrote, read back block by block in a random order: of all embeddings, a block is in memory."""
+"""A folder of embeddings: its manifest, and its parts read block by block in a random order."""
 
-import hashlib
-import io
 import os
 import pathlib
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.embedding_files import EMBEDDING
-from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.reading import read_file
-from bert_flow_tf.scale.bulk import MANIFEST, Manifest
+from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
 
-# Of a block, at least; of width 768 they take 200 MB.
+# Readers of Parquet folders skip names that begin with an underscore.
+MANIFEST = "_manifest.json"
+PART_PRECISIONS = ("float32", "float16")
+# Rows of a block, at least; of width 768 they take 200 MB.
 BLOCK_ROWS = 65_536
-_EXPECTED = "a folder of embeddings, as `encode` writes it"
+_EXPECTED = "a folder of embeddings, as `encode-folder` writes it"
+
+
+class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that a part's bytes depend on; arguments of `BertFlow.encode_dataset`."""
+
+    shard_rows: int
+    precision: str = PART_PRECISIONS[0]
+    normalize_embeddings: bool = False
+    batch_size: int | None = None
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """The `_manifest.json` of a folder of embeddings.
+
+    Attributes:
+      model: a `BertFlow.fingerprint`.
+      embedding_size: the width of the embeddings.
+      settings: of all parts.
+      is_complete: True once every row of the input is in a part.
+      parts: the rows of each part, by file name and in the input's order; empty until the folder is complete.
+    """
+
+    format_version: int = FORMAT_VERSION
+    model: str
+    embedding_size: int
+    settings: PartSettings
+    is_complete: bool = False
+    parts: dict[str, int] = {}
 
 
 class Parts:
-    """The parts of a folder of embeddings that nothing is missing of.
+    """The parts of a complete folder of embeddings.
 
     Attributes:
       manifest: the folder's.
       rows: of all parts.
 
     Raises:
-      UserError: the folder is none of embeddings, parts are missing, or there are no rows.
+      UserError: the folder holds no embeddings, or parts are missing.
     """
 
     def __init__(self, folder: str | os.PathLike) -> None:
         self._folder = pathlib.Path(folder)
         self.manifest = read_json(self._folder / MANIFEST, Manifest, expected=_EXPECTED)
-        self.rows = sum(part.rows for part in self.manifest.parts.values())
-        if missing := self.manifest.shards - len(self.manifest.parts):
-            raise UserError(
-                f"{folder}: found {missing} of {self.manifest.shards} parts missing, expected all (run `encode` again)"
-            )
+        self.rows = sum(self.manifest.parts.values())
+        if not self.manifest.is_complete:
+            raise UserError(f"{folder}: parts are missing; run `encode-folder` again")
         if not self.rows:
-            raise UserError(f"{folder}: found embeddings of no sentence, expected some")
+            raise UserError(f"{folder}: found no embeddings, expected some")
 
     def blocks(self, generator: np.random.Generator, least: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
-        """Yields all rows once: float32 [n, D] of whole parts in a random order, n at least `least` where there are.
+        """Yield all rows once, float32 [n, D], from whole parts in a random order; n is at least `least` if possible.
 
         Raises:
-          UserError: a part is not the one that was written.
+          UserError: a part is missing or damaged.
         """
         names = list(self.manifest.parts)
         block: list[np.ndarray] = []
@@ -53,7 +79,7 @@ class Parts:
         for i in generator.permutation(len(names)):
             block.append(self._read(names[i]))
             held += len(block[-1])
-            # So that the last one is no small rest.
+            # The last block would otherwise be a small rest.
             if held >= least and left - held >= least:
                 yield np.concatenate(block)
                 left -= held
@@ -62,20 +88,22 @@ class Parts:
             yield np.concatenate(block)
 
     def matrix(self) -> np.ndarray:
-        """All rows in the input's order, float32 [n, D].
-
-        Raises:
-          UserError: a part is not the one that was written.
-        """
+        """All rows in the input's order, float32 [n, D]; raises as `blocks`."""
         return np.concatenate([self._read(name) for name in self.manifest.parts])
 
     def _read(self, name: str) -> np.ndarray:
         import pyarrow.parquet
 
-        path, part = self._folder / name, self.manifest.parts[name]
-        data = read_file(path, _EXPECTED)
-        if hashlib.sha256(data).hexdigest() != part.output:
-            raise UserError(f"{path}: found other bytes than {MANIFEST} says, expected these (run `encode` again)")
-        column = pyarrow.parquet.read_table(io.BytesIO(data), columns=[EMBEDDING]).column(EMBEDDING)
-        values = column.combine_chunks().flatten().to_numpy()
-        return values.astype(np.float32, copy=False).reshape(part.rows, self.manifest.embedding_size)
+        path, rows = self._folder / name, self.manifest.parts[name]
+        try:
+            with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+                column = file.read([EMBEDDING]).column(EMBEDDING)
+        except (OSError, pyarrow.ArrowException) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(
+                f"{path}: missing or damaged ({reason}); remove it and run `encode-folder` again"
+            ) from error
+        values = column.combine_chunks().flatten().to_numpy().astype(np.float32, copy=False)
+        if values.size != rows * self.manifest.embedding_size:
+            raise UserError(f"{path}: found {len(column)} rows, expected {rows}; run `encode-folder` again")
+        return values.reshape(rows, -1)

@@ -1,268 +1,339 @@
-"""Shards: files of sentences cut into parts of so many rows, each read by itself, on whatever machine."""
+"""Embed files of sentences into a folder of Parquet files, and resume where that was interrupted.
 
+Each part of the folder has the embeddings of a shard: up to `shard_rows` rows of one input file. Its metadata holds a
+digest of the shard, the model and the settings, so that a resumed job keeps the parts whose digest is the same.
+"""
+
+import dataclasses
 import glob
 import hashlib
 import itertools
 import os
+import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
+import numpy as np
+from tqdm import tqdm
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.embedding_files import EMBEDDING
-from bert_flow_tf.files.reading import cannot_be_read, open_file
-from bert_flow_tf.files.remote import is_remote, matching, version_of
+from bert_flow_tf.files.atomic import FolderKind, new_file, output_folder
+from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.locks import locked
+from bert_flow_tf.files.remote import is_remote, matching
 from bert_flow_tf.files.sentence_files import (
     FORMATS,
-    PART,
     STDIN,
-    Row,
     Span,
-    column_positions,
-    csv_rows,
     format_of_ending,
-    has_names,
     open_parquet,
-    open_sentences,
     read_lines,
     read_parquet_rows,
 )
+from bert_flow_tf.scale.parts import MANIFEST, PART_PRECISIONS, Manifest, PartSettings
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Path = str | os.PathLike[str]
 
-# What a record of 100,000 parts takes is what `files.json_files` reads at most.
-_MOST_SHARDS = 100_000
-_EXPECTED = "a file of sentences"
+_PARTS = "part-*.parquet"
+PARTS_FOLDER = FolderKind("a folder of embeddings", MANIFEST, (_PARTS, MANIFEST))
+# The key of the digest in a part's metadata.
+_DIGEST = b"bert_flow_tf"
 
 
-class Shard(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of one file that are embedded together, and all that is needed to read them.
+@dataclasses.dataclass(frozen=True)
+class InputFile:
+    """A file of sentences.
 
     Attributes:
-      name: of the file that its embeddings go to; the order of names is that of the input.
-      path, file_format, column, kept, span: as of `files.sentence_files.read_lines`.
-      digest: SHA-256 of its bytes and of how they are read; of Parquet, of the file's and of the rows' numbers.
-      stamp: `_stamp` of the file when it was cut.
+      path: the file or address.
+      file_format, column: see `files.sentence_files.read_sentences`.
+      kept: names of the columns that are written beside the embeddings.
     """
 
-    name: str
     path: str
     file_format: str
     column: str | None
     kept: tuple[str, ...]
-    span: Span
-    digest: str
-    stamp: str
+
+    def shards(self, rows: int) -> "Iterator[tuple[list[str], pyarrow.Table]]":
+        """Yield the sentences and kept columns of each shard of so many rows.
+
+        Raises:
+          UserError: the file or a row cannot be read.
+        """
+        if self.file_format == "parquet":
+            column = self.column or "sentence"
+            with open_parquet(self.path, self.path, [column], self.kept) as file:
+                total = file.metadata.num_rows
+            for start in range(0, total, rows):
+                span = Span(start + 1, min(rows, total - start))
+                yield read_parquet_rows(self.path, column=self.column, kept=self.kept, span=span)
+            return
+        import pyarrow
+
+        lines = read_lines(self.path, file_format=self.file_format, column=self.column, kept=self.kept, span=None)
+        while shard := list(itertools.islice(lines, rows)):
+            sentences, *values = map(list, zip(*shard, strict=True))
+            yield sentences, pyarrow.table([pyarrow.array(one, pyarrow.string()) for one in values], list(self.kept))
 
 
-class Input(msgspec.Struct, frozen=True, kw_only=True):
-    """What a set of files was cut into.
-
-    Attributes:
-      shards: in the order of the files and their rows.
-      refused: for each file that cannot be cut, the name that the parts of it begin with, and its error.
-    """
-
-    shards: list[Shard]
-    refused: dict[str, UserError]
-
-
-def input_paths(inputs: Path | Iterable[Path]) -> list[str]:
-    """Paths of the files that one path or pattern, as of `glob`, or several name; a pattern's in their names' order.
-
-    Each may be an address, see `files.remote`.
-
-    Raises:
-      UserError: there is no such file, no file fits a pattern, or one is named twice.
-    """
-    inputs = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
-    paths: list[str] = []
-    for name in (os.fspath(path) for path in inputs):
-        if os.path.lexists(name) or name == STDIN or not glob.has_magic(name):
-            paths.append(name)
-            continue
-        if is_remote(name):
-            found = matching(name)
-        else:
-            found = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
-        if not found:
-            raise UserError(f"{name}: found no file of such a name, expected files of sentences")
-        paths += found
-    if len(set(paths)) < len(paths):
-        twice = next(path for i, path in enumerate(paths) if path in paths[:i])
-        raise UserError(f"{twice}: found it twice, expected each file once")
-    return paths
-
-
-def cut(
-    paths: Sequence[str],
+def input_files(
+    inputs: Path | Iterable[Path],
     *,
     file_format: str | None = None,
     column: str | None = None,
     keep: Sequence[str] | None = None,
-    shard_rows: int = PART,
-) -> Input:
-    """`Input` of files, each of which is read once for its digest; rows are not kept.
+) -> list[InputFile]:
+    """Files that paths, addresses or patterns as of `glob` name; those of a pattern in the order of their names.
 
     Args:
-      paths: the files, in their order.
-      file_format, column: as of `files.sentence_files.read_sentences`.
-      keep: names of the columns that go with the embeddings, in any of these formats; None for the sentences' own.
-      shard_rows: how many rows a shard has; the last one of a file has what is left.
+      inputs: one or several.
+      file_format: None for what each file's ending says.
+      column: of the sentences; None for `sentence`.
+      keep: names of the columns that are written beside the embeddings; None for the sentences' own.
 
     Raises:
-      UserError: an argument is invalid, a file does not exist, or none of the files can be cut.
+      UserError: an argument is invalid, or a file does not exist or is named twice.
     """
-    if isinstance(shard_rows, bool) or not isinstance(shard_rows, int) or shard_rows < 1:
-        raise ArgumentError(f"shard_rows: found {shard_rows!r}, expected a whole number of 1 or more")
-    shards: list[Shard] = []
-    refused: dict[str, UserError] = {}
-    kinds: dict[str, str] = {}
-    for number, path in enumerate(paths):
-        if path == STDIN:
-            raise ArgumentError("input: found standard input, expected files, which can be cut")
-        if not is_remote(path) and not os.path.exists(path):
-            raise UserError(f"{path}: no such file, expected {_EXPECTED}")
+    paths: list[str] = []
+    for name in map(os.fspath, [inputs] if isinstance(inputs, str | os.PathLike) else inputs):
+        if name == STDIN:
+            raise ArgumentError("input: found standard input, expected files")
+        if os.path.lexists(name) or not glob.has_magic(name):
+            found = [name] if is_remote(name) or os.path.exists(name) else []
+        elif is_remote(name):
+            found = matching(name)
+        else:
+            found = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
+        if not found:
+            raise UserError(f"{name}: no such file, expected a file of sentences")
+        paths += found
+    if len(set(paths)) < len(paths):
+        twice = next(path for i, path in enumerate(paths) if path in paths[:i])
+        raise UserError(f"{twice}: found twice, expected each file once")
+    kept = tuple(keep or [column or "sentence"])
+    if EMBEDDING in kept:
+        raise ArgumentError(f"keep: found {EMBEDDING}, the name of the embeddings' column, expected others")
+    files = []
+    for path in paths:
         kind = file_format or format_of_ending(path, FORMATS, "input_format")
-        if kind == "text" and column is not None:
-            raise ArgumentError(f"column: found {column} for text, which has no columns, expected none")
-        kept = tuple(keep or [column or "sentence"])
-        if EMBEDDING in kept:
-            raise ArgumentError(f"keep: found {EMBEDDING}, expected other names than that of the embeddings' column")
-        if kind == "text" and kept != ("sentence",):
-            raise ArgumentError(f"keep: found {','.join(kept)} for text, which has no columns, expected none")
-        try:
-            stamp = _stamp(path)
-            if not is_remote(path):
-                # A pipe cannot be read a second time.
-                open_file(path, _EXPECTED).close()
-            columns = list(dict.fromkeys([column or "sentence", *kept]))
-            if kind == "parquet":
-                found = _cut_parquet(path, columns, kept, shard_rows, kinds)
-            elif kind == "csv":
-                found = _cut_csv(path, columns, shard_rows)
-            else:
-                found = _cut_lines(path, kind, columns, shard_rows)
-            how = f"{kind} {columns} {kept}\n"
-            made = [
-                Shard(
-                    name=f"part-{number:05d}-{i:05d}.parquet",
-                    path=path,
-                    file_format=kind,
-                    column=column,
-                    kept=kept,
-                    span=span,
-                    digest=hashlib.sha256(f"{how}{digest}".encode()).hexdigest(),
-                    stamp=stamp,
-                )
-                for i, (span, digest) in enumerate(found)
-            ]
-        except UserError as error:
-            refused[f"part-{number:05d}"] = error
-            continue
-        shards += made
-        if len(shards) > _MOST_SHARDS:
-            raise ArgumentError(
-                f"shard_rows: found {shard_rows}, with which there are more than {_MOST_SHARDS:,} shards, expected a "
-                "larger number"
-            )
-    if refused and not shards:
-        raise next(iter(refused.values()))
-    return Input(shards=shards, refused=refused)
+        for argument, value in (("column", column), ("keep", keep and ",".join(keep))):
+            if kind == "text" and value not in (None, "sentence"):
+                raise ArgumentError(f"{argument}: found {value} for text, which has no columns, expected none")
+        files.append(InputFile(path, kind, column, kept))
+    return files
 
 
-def _cut_lines(path: str, kind: str, columns: Sequence[str], shard_rows: int) -> Iterator[tuple[Span, str]]:
-    """Yields each span of a file of lines, and a digest of what is read there."""
-    first, where = 1, "[]"
-    if kind == "tsv" and has_names(columns):
-        header = next(read_lines(path, file_format="text", column=None, kept=(), span=Span(1, 1)), [""])
-        where, first = str(column_positions(columns[:1], path, header[0].split("\t"), columns[1:])), 2
-    with open_sentences(path) as stream:
-        try:
-            for _ in range(1, first):
-                stream.readline()
-            while True:
-                offset = stream.tell()
-                if not (lines := list(itertools.islice(_readlines(stream), shard_rows))):
-                    return
-                yield Span(first, len(lines), offset), hashlib.sha256(b"".join([where.encode(), *lines])).hexdigest()
-                first += len(lines)
-        except OSError as error:
-            raise cannot_be_read(path, error, _EXPECTED) from error
+class Shard(NamedTuple):
+    """Rows of a file that are embedded together, with the name of their part and the digest for its metadata."""
+
+    part: str
+    sentences: list[str]
+    kept: "pyarrow.Table"
+    digest: str
 
 
-def _cut_csv(path: str, columns: Sequence[str], shard_rows: int) -> Iterator[tuple[Span, str]]:
-    """As `_cut_lines`; no row is cut, whatever newlines its quotes hold."""
-    rows = csv_rows(path, path)
-    header = next(rows, Row([], 1, 0)).fields if has_names(columns) else []
-    where = str(column_positions(columns[:1], path, header, columns[1:]))
-    while part := list(itertools.islice(rows, shard_rows)):
-        digest = hashlib.sha256(msgspec.json.encode([where, *(row.fields for row in part)]))
-        yield Span(part[0].line, len(part), part[0].offset), digest.hexdigest()
+class ShardError(UserError):
+    """An unreadable file, or a shard whose workers died; the other shards are not affected."""
 
 
-def _readlines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines of a file, whose `tell` stays right: iteration over the file reads ahead of it."""
-    return iter(stream.readline, b"")
+class Embedder(Protocol):
+    """The part of `api.BertFlow` that shards need."""
+
+    embedding_size: int
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of everything that embeddings depend on."""
+        ...
+
+    def encode_parts(
+        self,
+        sentences: Iterable[str],
+        batch_size: int | None,
+        show_progress_bar: bool | None,
+        normalize_embeddings: bool,
+    ) -> Iterator[tuple[list[str], np.ndarray]]:
+        """Yield sentences and their embeddings, float32 [k, embedding_size]."""
+        ...
 
 
-def _cut_parquet(
-    path: str, columns: Sequence[str], kept: Sequence[str], shard_rows: int, kinds: dict[str, str]
-) -> Iterator[tuple[Span, str]]:
-    """As `_cut_lines`; `kinds` gets the types of kept columns from the first file, which those of others must have."""
-    with open_parquet(path, path, columns[:1], columns[1:]) as file:
-        # The sentences are written as strings, whatever kind of string they are.
-        found = {name: str(file.schema_arrow.field(name).type) for name in kept if name != columns[0]}
-        rows = file.metadata.num_rows
-    for name, kind in found.items():
-        if kinds.get(name, kind) != kind:
-            raise UserError(f"{path}: {name}: found {kind}, expected {kinds[name]}, as in the first file")
-    kinds.update(found)
-    digest = hashlib.sha256()
-    with open_sentences(path) as stream:
-        try:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-        except OSError as error:
-            raise cannot_be_read(path, error, _EXPECTED) from error
-    for start in range(0, rows, shard_rows):
-        span = Span(start + 1, min(shard_rows, rows - start))
-        yield span, f"{digest.hexdigest()} {span.first} {span.rows}"
+class Engine(Protocol):
+    """A way to embed shards: here, or on Ray's workers."""
+
+    fingerprint: str
+    embedding_size: int
+
+    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
+        """Write the part of each shard; yield its name and rows, in any order, or why there is none."""
+        ...
 
 
-def _stamp(path: str) -> str:
-    """What tells a file from one that replaces it: size and time, or what the file system of an address has."""
-    if is_remote(path):
-        return version_of(path)
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise cannot_be_read(path, error, _EXPECTED) from error
-    return f"{status.st_size} {status.st_mtime_ns}"
-
-
-def read_shard(shard: Shard) -> tuple[list[str], Any]:
-    """The sentences of a shard, and a `pyarrow.Table` of its kept columns: strings, but for those of Parquet.
+def write_part(model: Embedder, shard: Shard, folder: Path, settings: PartSettings) -> tuple[str, int]:
+    """Write a shard's kept columns and its column `embedding`; return the part's name and rows.
 
     Raises:
-      UserError: a row cannot be read, or the file was changed since it was cut.
+      UserError: the file cannot be written, or an embedding is not finite.
     """
-    if _stamp(shard.path) != shard.stamp:
-        raise UserError(f"{shard.path}: found another file than when the command began, expected the same")
-    import pyarrow
+    import pyarrow.parquet
 
-    text = pyarrow.string()
-    column = shard.column or "sentence"
-    if shard.file_format == "parquet":
-        sentences, table = read_parquet_rows(shard.path, column=shard.column, kept=shard.kept, span=shard.span)
-        columns = {name: table.column(name) for name in shard.kept}
-    else:
-        rows = read_lines(
-            shard.path, file_format=shard.file_format, column=shard.column, kept=shard.kept, span=shard.span
+    path = pathlib.Path(folder) / shard.part
+    embedded = model.encode_parts(shard.sentences, settings.batch_size, False, settings.normalize_embeddings)
+    with np.errstate(over="ignore"):
+        stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(settings.precision)
+    if not np.isfinite(stored).all():
+        raise UserError(f"{path}: found an embedding that is not finite in {settings.precision}, expected numbers")
+    table = shard.kept.append_column(EMBEDDING, embedding_column(stored, settings.precision))
+    table = table.replace_schema_metadata({_DIGEST: shard.digest})
+    # A worker that Ray has given up may still be writing.
+    with new_file(path, wait=True) as temporary:
+        pyarrow.parquet.write_table(table, temporary, use_dictionary=shard.kept.column_names, write_page_checksum=True)
+    return shard.part, len(stored)
+
+
+class ThisProcess:
+    """The engine that embeds one shard after the other here."""
+
+    def __init__(self, model: Embedder, folder: Path, settings: PartSettings) -> None:
+        self._model, self._folder, self._settings = model, folder, settings
+        self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
+
+    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
+        """As `Engine.embed`, in the order of the shards."""
+        return (write_part(self._model, shard, self._folder, self._settings) for shard in shards)
+
+
+class ShardsError(UserError):
+    """Shards that could not be embedded, after all others were.
+
+    Attributes:
+      problems: an error for each of them.
+    """
+
+    def __init__(self, problems: Sequence[UserError]) -> None:
+        self.problems = problems
+        first = str(problems[0]) if len(problems) == 1 else f"{len(problems)} files or shards cannot be embedded"
+        super().__init__(f"{first}; all others are done, correct it and run the same command", problems[0].arguments)
+
+
+class Job:
+    """The embedding of files into a folder.
+
+    Args:
+      files: the input.
+      out: the folder.
+      settings: of all parts.
+      overwrite: True to replace parts of another model, other input or other settings.
+
+    Attributes:
+      made: number of parts that `run` wrote.
+
+    Raises:
+      UserError: no file can be read; or the folder holds something else, or parts of other settings.
+    """
+
+    def __init__(self, files: Sequence[InputFile], out: Path, settings: PartSettings, *, overwrite: bool) -> None:
+        if settings.precision not in PART_PRECISIONS:
+            raise ArgumentError(f"precision: found {settings.precision!r}, expected {' or '.join(PART_PRECISIONS)}")
+        if isinstance(settings.shard_rows, bool) or not isinstance(settings.shard_rows, int) or settings.shard_rows < 1:
+            raise ArgumentError(f"shard_rows: found {settings.shard_rows!r}, expected a whole number of 1 or more")
+        self.files, self.out, self.settings, self.overwrite = files, pathlib.Path(out), settings, overwrite
+        self.made = 0
+        if any(self.out.resolve() in pathlib.Path(file.path).resolve().parents for file in files):
+            raise ArgumentError(f"input: found files in {out}, which gets the embeddings, expected them elsewhere")
+        with locked(self.out):
+            if self.out.exists():
+                output_folder(self.out, PARTS_FOLDER, overwrite=True)
+            path = self.out / MANIFEST
+            self._known = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
+        if self._known is not None:
+            self._check_same(self._known.settings, self.settings)
+        errors = []
+        for file in files:
+            try:
+                next(file.shards(1), None)
+                return
+            except UserError as error:
+                errors.append(error)
+        raise errors[0]
+
+    def _check_same(self, found: PartSettings, expected: PartSettings) -> None:
+        for name in () if self.overwrite else PartSettings.__struct_fields__:
+            if getattr(found, name) != getattr(expected, name):
+                raise self._exists(f"{name}: found {getattr(expected, name)}, its parts have {getattr(found, name)}")
+
+    def _exists(self, reason: str) -> UserError:
+        return UserError(f"{self.out}: exists, {reason} (or `overwrite`)", ["overwrite"])
+
+    def run(self, engine: Engine, *, show_progress_bar: bool | None = None) -> Manifest:
+        """Return the folder's manifest after the engine has made the missing parts.
+
+        Args:
+          engine: makes the parts; whatever it raises ends the job, and the parts that are done stay.
+          show_progress_bar: None shows it on a terminal only.
+
+        Raises:
+          ShardsError: files cannot be read, and all others are done.
+          UserError: the folder's parts are of another model or input, or parts cannot be written.
+        """
+        if self._known is not None and not self.overwrite and self._known.model != engine.fingerprint:
+            raise self._exists(f"model: found {engine.fingerprint[:12]}…, its parts have {self._known.model[:12]}…")
+        manifest = Manifest(
+            model=engine.fingerprint, embedding_size=engine.embedding_size, settings=self.settings, parts={}
         )
-        sentences, *values = map(list, zip(*rows, strict=True))
-        columns = {name: pyarrow.array(kept, text) for name, kept in zip(shard.kept, values, strict=True)}
-    if column in columns:
-        columns[column] = pyarrow.array(sentences, text)
-    return sentences, pyarrow.table(columns)
+        problems: list[UserError] = []
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        with locked(self.out), tqdm(desc="encode", unit=" sentences", disable=hidden) as progress:
+            write_json(self.out / MANIFEST, manifest)
+            for outcome in engine.embed(self._missing(manifest, problems)):
+                if isinstance(outcome, ShardError):
+                    problems.append(outcome)
+                else:
+                    name, rows = outcome
+                    manifest.parts[name] = rows
+                    self.made += 1
+                    progress.update(rows)
+            if problems:
+                raise ShardsError(problems)
+            for path in self.out.glob(_PARTS):
+                if path.name not in manifest.parts:
+                    if not self.overwrite:
+                        raise self._exists(f"holds {path.name}, which is not from this input")
+                    path.unlink()
+            manifest = msgspec.structs.replace(manifest, parts=dict(sorted(manifest.parts.items())), is_complete=True)
+            write_json(self.out / MANIFEST, manifest)
+        return manifest
+
+    def _missing(self, manifest: Manifest, problems: list[UserError]) -> Iterator[Shard]:
+        """Yield the shards without a part; the others go into the manifest, and unreadable files into `problems`."""
+        basis = msgspec.json.encode([manifest.model, self.settings])
+        for number, file in enumerate(self.files):
+            try:
+                for i, (sentences, kept) in enumerate(file.shards(self.settings.shard_rows)):
+                    name = f"part-{number:05d}-{i:05d}.parquet"
+                    rows = repr([sentences, kept.to_pydict()]).encode()
+                    digest = hashlib.sha256(basis + rows).hexdigest()
+                    found = _digest_of(self.out / name)
+                    if found == digest:
+                        manifest.parts[name] = len(sentences)
+                    elif found is None or self.overwrite:
+                        yield Shard(name, sentences, kept, digest)
+                    else:
+                        raise self._exists(f"{name}: found it made from other input")
+            except UserError as error:
+                problems.append(error)
+
+
+def _digest_of(path: pathlib.Path) -> str | None:
+    """The digest in a part's metadata; None if the part is missing or damaged."""
+    import pyarrow.parquet
+
+    try:
+        return (pyarrow.parquet.read_schema(path).metadata or {}).get(_DIGEST, b"").decode()
+    except (OSError, pyarrow.ArrowException):
+        return None

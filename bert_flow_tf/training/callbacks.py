@@ -5,6 +5,7 @@ import contextlib
 import pathlib
 import signal
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, NoReturn
@@ -237,6 +238,9 @@ class StopOnSignal(tf_keras.callbacks.Callback):
         self._pipe: tuple[socket.socket, ...] = ()
 
     def __enter__(self) -> "StopOnSignal":
+        # Ray's workers train in another thread, which gets no signals.
+        if threading.current_thread() is not threading.main_thread():
+            return self
         self._handlers = {number: signal.signal(number, self._note) for number in _SIGNALS}
         self._pipe = socket.socketpair()
         for end in self._pipe:
@@ -245,6 +249,8 @@ class StopOnSignal(tf_keras.callbacks.Callback):
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if not self._pipe:
+            return
         signal.set_wakeup_fd(self._descriptor)
         for end in self._pipe:
             end.close()

@@ -58,6 +58,7 @@ COMMANDS = {
         Command("calibrate", DEMO, "--glue_dir", "file.json"),
         Command("convert", (), "--tf1_checkpoint", "folder"),
         Command("encode", DEMO, "--input", "file.npy"),
+        Command("encode-folder", DEMO, "--input", None, out="folder"),
         Command("evaluate", (*DEMO, "--tasks", "stsb"), "--glue_dir", "file.json"),
         Command("export", ("--version", "1"), "--model", "folder/1", out="folder"),
         Command("fit", DEMO, "--input", "folder"),

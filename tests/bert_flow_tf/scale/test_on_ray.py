@@ -1,64 +1,32 @@
-"""Workers, driver and all may be killed or stopped: every row once, in the same bytes, and no process is left."""
+"""Ray's workers, the command and Ray itself may be killed: every row once, and a run has the same bits."""
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
+import re
+import shlex
 import signal
-import socket
-import threading
+import subprocess
+import sys
 import time
 
 import pytest
 
 from bert_flow_tf import BertFlow
-from tests.bert_flow_tf.scale.ray_cluster import descendants, workers
+from tests.bert_flow_tf import small_runs
 from tests.refusals import refusal, refused
 
-# The functions that are pickled are in modules, as BertFlow's is.
-_EMBEDDER = """
-import os, signal, time
-import numpy as np
-
-class Slow:
-    fingerprint, embedding_size = "slow", 2
-
-    def encode_parts(self, sentences, *settings):
-        time.sleep(1)
-        if "deadly" in sentences:
-            os.kill(os.getpid(), signal.SIGKILL)
-        yield sentences, np.ones([len(sentences), 2], np.float32)
-"""
-_DRIVER = """
-import functools, sys
-import embedder
-from bert_flow_tf.errors import exit_status, quiet_libraries
-from bert_flow_tf.commands.options import ModelOptions
-from bert_flow_tf.scale.bulk import Job, Settings
-from bert_flow_tf.scale.on_ray import on_ray
-from bert_flow_tf.scale.shards import cut, input_paths
-
-def run():
-    encoder, inputs, out, rows, workers, patience = sys.argv[1:]
-    settings = Settings(shard_rows=int(rows))
-    job = Job(cut(input_paths(inputs), shard_rows=int(rows)), out, settings)
-    load = functools.partial(ModelOptions(bert_hub=encoder, max_seq_length=8).load, "float32")
-    load = embedder.Slow if encoder == "slow" else load
-    with on_ray(load, out, settings, workers=int(workers), patience=float(patience)) as engine:
-        job.run(engine, engine.model, engine.embedding_size)
-
-if __name__ == "__main__":
-    quiet_libraries()
-    raise SystemExit(exit_status(run))
-"""
+_GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "scale.md"
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """Folder of two files with 3,000 sentences in all."""
+    """Folder of two files with 2,000 sentences in all."""
     folder = tmp_path_factory.mktemp("texts")
     for name in "ab":
-        lines = [{"sentence": f"w{i % 50} w{i % 7} {name}"} for i in range(1500)]
+        lines = [{"sentence": f"w{i % 50} w{i % 7} {name}"} for i in range(1000)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder
 
@@ -67,12 +35,45 @@ def texts(tmp_path_factory):
 def expected(tiny_encoder_dir, texts, tmp_path_factory):
     """The bytes of each file that one process writes."""
     out = tmp_path_factory.mktemp("expected") / "out"
-    BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode_dataset(f"{texts}/*.jsonl", out, shard_rows=10)
+    BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).encode_dataset(f"{texts}/*.jsonl", out, shard_rows=1)
     return _files(out)
+
+
+@pytest.fixture
+def encode(require, start, tiny_encoder_dir, texts, tmp_path):
+    """Function (further options) that starts the command that writes the same with two workers into `out`."""
+    require("ray")
+    command = ("encode-folder", "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--shard_rows", 1)
+    command = (*command, "--input", f"{texts}/*.jsonl", "--out", tmp_path / "out", "--workers", 2)
+    return lambda *options: start(*command, *options)
+
+
+@pytest.fixture
+def start():
+    """Function (arguments of `bert-flow`) that starts it as a process, which has ended when the test has."""
+    started = []
+
+    def run(*arguments):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-m", "bert_flow_tf.cli", *map(str, arguments)]
+        pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+        # A shell ignores SIGINT for its background processes, as these tests may be.
+        heard = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        started.append(subprocess.Popen(command, env=environment, **pipes, text=True, preexec_fn=heard))
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def _files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def _parts(out):
+    return len(list(out.glob("part-*")))
 
 
 def _wait(condition, process=None):
@@ -84,144 +85,108 @@ def _wait(condition, process=None):
     raise TimeoutError
 
 
-@pytest.fixture
-def driver(start, tmp_path):
-    """Function (arguments of `_DRIVER`) that starts it."""
-    (tmp_path / "driver.py").write_text(_DRIVER)
-    (tmp_path / "embedder.py").write_text(_EMBEDDER)
-    return lambda *arguments: start(tmp_path / "driver.py", *arguments)
+def _descendants(pid, pattern=""):
+    """Numbers of the processes below this one whose command line begins with the pattern."""
+    parents, commands = {}, {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            commands[int(path.name)] = (path / "cmdline").read_bytes().decode()
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(child for child in found - {pid} if re.match(pattern, commands.get(child, "")))
 
 
-def _parts(out):
-    return len(list(out.glob("part-*")))
-
-
-def test_shards_of_a_killed_and_of_a_stalled_worker_go_to_others(
-    require, driver, tiny_encoder_dir, texts, expected, tmp_path
-):
-    require("ray")
-    for path in texts.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "c.jsonl").write_text('{"sentence": 1}\n')
-    out = tmp_path / "out"
-    process = driver(tiny_encoder_dir, f"{tmp_path}/*.jsonl", out, 10, 2, 2.0)
+def test_shards_of_a_killed_worker_go_to_others(encode, expected, tmp_path):
+    process, out = encode(), tmp_path / "out"
     _wait(lambda: _parts(out) > 10, process)
-    killed, stopped = workers(process.pid)
-    os.kill(killed, signal.SIGKILL)
-    os.kill(stopped, signal.SIGSTOP)
-    _, said = process.communicate(timeout=300)
-    refusal(process.returncode, said, "part-00002-00000.parquet: ", "c.jsonl, line 1: sentence: found 1")
-    # That of the third file is a shard more.
-    manifest = json.loads(expected["_manifest.json"]) | {"shards": 301}
-    assert json.loads((out / "_manifest.json").read_text()) == manifest
-    (out / "_manifest.json").write_bytes(expected["_manifest.json"])
+    os.kill(_descendants(process.pid, "ray::_Worker")[0], signal.SIGKILL)
+    said, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    assert "(2000 of width 32, 2000 parts, 2000 of them now)" in said
     assert _files(out) == expected
 
 
-def test_a_shard_that_its_workers_die_of_is_named_and_those_after_it_are_embedded(require, driver, tmp_path):
-    require("ray")
-    out = tmp_path / "out"
-    (tmp_path / "a.txt").write_text("a\n")
-    assert driver("slow", f"{tmp_path}/*.txt", out, 1, 1, 0.1).wait(timeout=300) == 0
-    (tmp_path / "b.txt").write_text("b\ndeadly\nc\n")
-    # The first part is there: how fast that is known says nothing of how long a shard takes.
-    process = driver("slow", f"{tmp_path}/*.txt", out, 1, 1, 0.1)
-    _, said = process.communicate(timeout=300)
-    refusal(process.returncode, said, "part-00001-00001.parquet: its worker died or stalled 3 times")
-    names = [f"part-{name}.parquet" for name in ("00000-00000", "00001-00000", "00001-00002")]
-    assert sorted(path.name for path in out.glob("part-*")) == names
-
-
-def test_a_command_that_is_killed_or_interrupted_leaves_no_process_and_goes_on(
-    require, start, tiny_encoder_dir, texts, expected, tmp_path
-):
-    require("ray")
-    out = tmp_path / "out"
-    command = ("-m", "bert_flow_tf.cli", "encode", "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8)
-    command = (*command, "--input", f"{texts}/*.jsonl", "--out", out, "--shard_rows", 10, "--workers", 2)
-    for number, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
-        before = _parts(out)
-        process = start(*command)
-        _wait(lambda before=before: _parts(out) > before + 20, process)
-        # Of a killed driver, two of Ray's own processes take a minute or two to end.
-        others = workers(process.pid) if number == signal.SIGKILL else descendants(process.pid)
-        assert len(workers(process.pid)) == 2
+@pytest.mark.parametrize("killed", ["command", "command interrupted", "raylet", "gcs_server"])
+def test_a_killed_command_or_ray_resumes(encode, expected, tmp_path, killed):
+    process, out = encode(), tmp_path / "out"
+    _wait(lambda: _parts(out) > 10, process)
+    below = _descendants(process.pid)
+    if killed.startswith("command"):
+        number = signal.SIGINT if "interrupted" in killed else signal.SIGKILL
         process.send_signal(number)
-        process.communicate(timeout=300)
-        assert process.returncode == status
-        _wait(lambda others=others: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in others))
-        assert _parts(out) < len(expected) - 1
-    # What the interrupted command had done is recorded, but for what each worker was about to report.
-    assert 0 <= _parts(out) - len(json.loads((out / "_manifest.json").read_text())["parts"]) <= 2
-    process = start(*command)
-    said, _ = process.communicate(timeout=300)
-    assert f"embeddings written: {out} (3000 of width 32, 300 parts, " in said
+    else:
+        os.kill(_descendants(process.pid, f"[^\0]*/{killed}\0")[0], signal.SIGKILL)
+    _, error = process.communicate(timeout=70)
+    if killed == "raylet":
+        assert "run the same command" in refusal(process.returncode, error, after_log=True)
+    elif killed != "gcs_server":
+        assert process.returncode == (130 if "interrupted" in killed else -signal.SIGKILL), error
+    print(killed, process.returncode, error)
+    _wait(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in below))
+    if _parts(out) == 2000:
+        return
+    process = encode()
+    said, error = process.communicate(timeout=300)
+    assert process.returncode == 0, error
+    assert "(2000 of width 32, 2000 parts, 2000 of them now)" not in said
     assert _files(out) == expected
 
 
-def test_a_cluster_is_found_and_its_token_is_needed(start, cluster, tiny_encoder_dir, texts, expected, tmp_path):
-    address, variables = cluster
-    command = (
-        "-m",
-        "bert_flow_tf.cli",
-        "encode",
-        "--bert_hub",
-        tiny_encoder_dir,
-        "--max_seq_length",
-        8,
-        "--workers",
-        2,
-    )
-    command = (*command, "--ray", address, "--input", f"{texts}/*.jsonl", "--out", tmp_path / "out", "--shard_rows", 10)
-    process = start(*command, **variables | {"RAY_AUTH_TOKEN": "1" * 64})
-    _, said = process.communicate(timeout=300)
-    refusal(process.returncode, said, f"--ray: found no cluster at {address} (", "RAY_AUTH_MODE")
-    assert list(tmp_path.iterdir()) == []
-    process = start(*command, **variables)
-    _, said = process.communicate(timeout=300)
-    assert process.returncode == 0, said
-    assert _files(tmp_path / "out") == expected
-
-
-@pytest.mark.parametrize("answer", [None, b"HTTP/1.1 200 OK\r\n\r\n"])
-def test_a_port_that_is_not_rays_is_one_line_soon(require, start, answer, tiny_encoder_dir, texts, tmp_path):
+@pytest.fixture
+def launch(require, start, small_encoder_dir, tmp_path):
+    """Function (name of the run, further settings) that starts the guide's command with these settings."""
     require("ray")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1] if answer else 1
-        threading.Thread(target=_answer, args=(server, answer), daemon=True).start()
-        encode = ("encode", "--bert_hub", tiny_encoder_dir, "--input", texts / "a.jsonl", "--out", tmp_path / "out")
-        for command in (encode, ("launch", "--task_name=STS-B")):
-            begun = time.monotonic()
-            process = start("-m", "bert_flow_tf.cli", *command, "--workers", 1, "--ray", f"127.0.0.1:{port}")
-            _, said = process.communicate(timeout=300)
-            refusal(process.returncode, said, f"--ray: found no cluster at 127.0.0.1:{port} (")
-            assert time.monotonic() - begun < 40
-    assert list(tmp_path.iterdir()) == []
+    command = re.search(r"<!-- snippet: launch -->\n```bash\n(.+?)```", _GUIDE.read_text(), re.DOTALL)[1]
+    _, *arguments = shlex.split(command.replace("\\\n", " "))
+    values = small_runs.flow_values(tmp_path, small_encoder_dir, save_checkpoints_steps=60, do_eval=True)
+    return lambda name, **changes: start(*arguments, *small_runs.as_flags(values | changes, exp_name=name))
 
 
-def _answer(server, answer):
-    with contextlib.suppress(OSError):
-        while True:
-            connection, _ = server.accept()
-            connection.sendall(answer)
+def _last_step(run_dir):
+    return max((int(path.stem.rpartition("-")[2]) for path in run_dir.glob("model.ckpt-*.index")), default=-1)
 
 
-def test_a_ray_that_does_not_start_is_one_line(require, start, tmp_path):
-    require("ray")
-    texts, folder = tmp_path / "a.txt", tmp_path / ("long" * 20)
-    texts.write_text("a\n")
-    folder.mkdir()
-    command = ("-m", "bert_flow_tf.cli", "encode", "--bert_hub", "demo", "--input", texts, "--out", tmp_path / "out")
-    process = start(*command, "--workers", 1, TMPDIR=str(folder))
-    _, said = process.communicate(timeout=300)
-    # The names of its sockets are too long.
-    refusal(process.returncode, said, "--workers: found that Ray does not start here (")
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", folder.name]
+def test_a_launch_whose_worker_is_killed_ends_in_the_same_bits(launch, tmp_path):
+    whole, killed = tmp_path / "out" / "whole", tmp_path / "out" / "killed"
+    status, error = small_runs.finish(launch("whole", num_train_epochs=300.0))
+    assert status == 0 and "Running training" in error, error
+    process = launch("killed", num_train_epochs=300.0)
+    _wait(lambda: _last_step(killed) >= 60, process)
+    os.kill(_descendants(process.pid, "ray::RayTrainWorker")[1], signal.SIGKILL)
+    stopped = _last_step(killed)
+    _wait(lambda: _last_step(killed) >= stopped + 60, process)
+    process.send_signal(signal.SIGINT)
+    status, error = small_runs.finish(process)
+    assert status == 130 and not (killed / "train_results.json").exists(), error
+    status, error = small_runs.finish(launch("killed", num_train_epochs=300.0))
+    assert status == 0, error
+    small_runs.assert_same_bits(killed, whole)
+    assert (killed / "eval_results.txt").read_bytes() == (whole / "eval_results.txt").read_bytes()
 
 
-def test_workers_without_ray_are_refused(texts, tmp_path, monkeypatch):
+def test_a_mistake_in_a_launch_is_one_line_and_not_tried_again(launch):
+    status, error = small_runs.finish(launch("run", train_batch_size=1))
+    assert "--train_batch_size: found 1" in refusal(status, error, after_log=True)
+    assert error.count("train_batch_size: found 1") < 4
+
+
+def test_a_launch_that_would_begin_again_with_every_restart_is_an_error():
+    assert "--overwrite" in refused("launch", "--workers", 2, "--", "--task_name=STS-B", "--overwrite")
+
+
+def test_workers_without_ray_are_one_line(texts, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    options = ("--bert_hub", "demo", "--input", texts / "a.jsonl", "--out", tmp_path / "out")
-    line = refused("encode", *options, "--workers", 2, unchanged=tmp_path)
-    assert line == "--workers: Ray is not installed: pip install 'bert-flow-tf[scale]', or '.[scale]' in a clone"
-    assert "--ray: found no --workers" in refused("encode", *options, "--ray", "h:1")
+    options = ("--bert_hub", "demo", "--input", texts / "a.jsonl", "--out", tmp_path / "out", "--workers", 2)
+    assert refused("encode-folder", *options, unchanged=tmp_path).startswith("--workers: Ray is not installed: pip")
+
+
+def test_an_address_without_a_cluster_is_one_line(require, start, texts, tmp_path):
+    require("ray")
+    encode = ("encode-folder", "--bert_hub", "demo", "--input", texts / "a.jsonl", "--out", tmp_path / "out")
+    begun = time.monotonic()
+    process = start(*encode, "--workers", 1, "--ray", "127.0.0.1:1")
+    _, error = process.communicate(timeout=300)
+    assert "--ray: found no cluster at 127.0.0.1:1 (" in refusal(process.returncode, error, after_log=True)
+    assert time.monotonic() - begun < 60 and list(tmp_path.iterdir()) == []

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.scale.bulk import MANIFEST
-from bert_flow_tf.scale.parts import Parts
+from bert_flow_tf.scale.parts import MANIFEST, Parts
 from tests.refusals import files_below, refused, succeeds, user_error
 
 SENTENCES = [f"w{i % 50} w{i % 7} w{i % 13}" for i in range(300)]
@@ -81,12 +80,12 @@ def test_what_is_not_this_encoders_is_refused(tiny_encoder_dir, model, folder, t
         model.fit_dataset(folder, epochs=float("inf"))
     (tmp_path / "none.txt").write_text("")
     model.encode_dataset(tmp_path / "none.txt", tmp_path / "none")
-    with user_error("none: found embeddings of no sentence"):
+    with user_error("none: found no embeddings"):
         model.fit_dataset(tmp_path / "none")
     altered = shutil.copytree(folder, tmp_path / "altered")
     part = altered / "part-00000-00003.parquet"
     part.write_bytes(part.read_bytes()[:-1] + b"x")
-    with user_error(f"{part}: found other bytes than {MANIFEST} says"):
+    with user_error(f"{part}: missing or damaged"):
         model.fit_dataset(altered)
     assert model.flow is None
 
@@ -101,16 +100,14 @@ def test_the_command_learns_from_a_folder_and_refuses_what_is_incomplete(tiny_en
     out = ("--out", tmp_path / "new")
     partial = shutil.copytree(folder, tmp_path / "partial")
     manifest = json.loads((partial / MANIFEST).read_text())
-    del manifest["parts"]["part-00000-00002.parquet"]
+    manifest["is_complete"] = False
     (partial / MANIFEST).write_text(json.dumps(manifest))
     line = refused(*learning, "--embeddings", partial, *out)
-    assert line == f"{partial}: found 1 of 6 parts missing, expected all (run `encode` again)"
+    assert line.startswith(f"{partial}: parts are missing")
     shutil.rmtree(partial)
     assert f"{tmp_path / MANIFEST}: no such file" in refused(*learning, "--embeddings", tmp_path, *out)
-    too_few = refused(*command, "--train_batch_size", 301, "--embeddings", folder, *out)
-    assert too_few.startswith(f"--embeddings={folder}: found 300 sentences, expected at least 301")
+    assert "301" in refused(*command, "--train_batch_size", 301, "--embeddings", folder, *out)
     both = ("--embeddings", folder, "--input", folder.parent / "x.txt")
-    assert "--input: found --embeddings, too" in refused(*learning, *both, *out)
-    assert "--input: found none" in refused(*learning, *out)
-    assert "--column: found no --input" in refused(*learning, "--embeddings", folder, "--column", "x", *out)
+    for options in (both, (), ("--embeddings", folder, "--column", "x")):
+        assert "--input" in refused(*learning, *options, *out)
     assert files_below(tmp_path) == before

@@ -1,162 +1,244 @@
-"""Shards have every row of the files once and in order, know what they are of, and name what cannot be read."""
+"""A folder of embeddings: every row once, the same bytes again, and complete but for unreadable files."""
 
-import csv
 import json
 import os
+import resource
+import shutil
 
+import numpy as np
 import pyarrow.parquet
 import pytest
 
-from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.scale.shards import cut, input_paths, read_shard
-from tests.refusals import user_error
+from bert_flow_tf import BertFlow
+from bert_flow_tf.scale.parts import MANIFEST
+from bert_flow_tf.scale.shards import ShardsError, input_files
+from tests.refusals import bert_flow, files_below, refused, succeeds, user_error
 
-SENTENCES = ["A boat.", "", "東京 – x", 'a "quote", so', *(f"Sentence {i}." for i in range(20))]
-
-
-def _write(folder):
-    """A file of each format with the sentences; dict of path -> column."""
-    lines = "".join(f"{sentence}\n" for sentence in SENTENCES)
-    (folder / "bom.txt").write_bytes(b"\xef\xbb\xbf" + lines.replace("\n", "\r\n").encode())
-    (folder / "open.txt").write_text(lines.removesuffix("\n"), encoding="utf-8")
-    rows = [f"{i}\t{sentence}\tend" for i, sentence in enumerate(SENTENCES)]
-    (folder / "names.tsv").write_text("\n".join(["id\ttext\tx", *rows]), encoding="utf-8")
-    (folder / "numbers.tsv").write_text("\n".join(rows), encoding="utf-8")
-    with open(folder / "quoted.csv", "w", encoding="utf-8", newline="") as file:
-        file.write("\ufeff")
-        csv.writer(file).writerows([("id", "text", "x"), *((f"{i}\n\n", s, "end") for i, s in enumerate(SENTENCES))])
-    records = [json.dumps({"text": sentence, "id": i, "tags": ["é", i]}) for i, sentence in enumerate(SENTENCES)]
-    (folder / "rows.jsonl").write_text("\n".join(records))
-    table = pyarrow.table({"id": range(len(SENTENCES)), "text": SENTENCES})
-    for rows in (4, 100):
-        pyarrow.parquet.write_table(table, folder / f"groups_of_{rows}.parquet", row_group_size=rows)
-    columns = {"bom.txt": None, "open.txt": None, "numbers.tsv": "2"}
-    return {str(path): columns.get(path.name, "text") for path in sorted(folder.iterdir())}
+SENTENCES = [f"w{i} w{i % 7} w3" for i in range(30)]
 
 
-@pytest.mark.parametrize("shard_rows", [1, 7, 23, 1000])
-def test_shards_have_every_row_once_and_in_order(tmp_path, shard_rows):
-    for path, column in _write(tmp_path).items():
-        shards = cut([path], column=column, shard_rows=shard_rows).shards
-        found = [read_shard(shard) for shard in shards]
-        assert [len(sentences) for sentences, _ in found[:-1]] == [shard_rows] * (len(shards) - 1)
-        sentences = [sentence for part, _ in found for sentence in part]
-        assert sentences == SENTENCES == list(read_sentences(path, columns=column and [column])), path
-        (name,) = found[0][1].column_names
-        assert name == (column or "sentence")
-        assert pyarrow.concat_tables([table for _, table in found]).column(name).to_pylist() == SENTENCES
-        assert [shard.name for shard in shards] == [f"part-00000-{i:05d}.parquet" for i in range(len(shards))]
+@pytest.fixture(scope="module")
+def model(tiny_encoder_dir):
+    return BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
 
 
-def test_kept_columns_are_strings_and_parquets_keep_their_types(tmp_path):
-    _write(tmp_path)
-    for name, column, keep, expected in (
-        ("names.tsv", "text", ["x", "id"], {"x": ["end"] * 2, "id": ["7", "8"]}),
-        ("numbers.tsv", "2", ["1", "2"], {"1": ["7", "8"], "2": SENTENCES[7:9]}),
-        ("quoted.csv", "text", ["x", "id"], {"x": ["end"] * 2, "id": ["7\n\n", "8\n\n"]}),
-        ("rows.jsonl", "text", ["id", "tags"], {"id": ["7", "8"], "tags": ['["é", 7]', '["é", 8]']}),
-        ("groups_of_4.parquet", "text", ["id"], {"id": [7, 8]}),
-    ):
-        given = cut([str(tmp_path / name)], column=column, keep=keep, shard_rows=7)
-        sentences, table = read_shard(given.shards[1])
-        assert sentences == SENTENCES[7:14]
-        assert table.slice(0, 2).to_pydict() == expected
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """Folder of three Parquet files with the sentences."""
+    folder = tmp_path_factory.mktemp("tables")
+    for i in range(3):
+        rows = range(10 * i, 10 * i + 10)
+        table = pyarrow.table({"id": rows, "sentence": [SENTENCES[row] for row in rows]})
+        pyarrow.parquet.write_table(table, folder / f"{i}.parquet", row_group_size=4)
+    return folder
 
 
-def test_a_digest_is_of_the_rows_and_of_how_they_are_read(tmp_path):
-    def digests(text, column="a", **options):
-        (tmp_path / "x.tsv").write_text(text)
-        return [shard.digest for shard in cut([str(tmp_path / "x.tsv")], column=column, shard_rows=1, **options).shards]
-
-    before = digests("a\tb\n1\t2\n3\t4\n")
-    assert len(set(before)) == 2
-    assert digests("a\tb\n1\t2\n3\t5\n")[0] == before[0] != before[1]
-    assert digests("a\tb\n1\t2\n3\t5\n")[1] != before[1]
-    # Nothing of a row has changed, and all of what is read of it.
-    assert {*digests("b\ta\n1\t2\n3\t4\n")}.isdisjoint(before)
-    assert {*digests("a\tb\n1\t2\n3\t4\n", keep=["b"])}.isdisjoint(before)
-    assert {*digests("a\tb\n1\t2\n3\t4\n", column="b")}.isdisjoint(before)
-    (tmp_path / "x.jsonl").write_text('{"a": "1", "b": "2"}\n')
-    one, other = (cut([str(tmp_path / "x.jsonl")], column=column).shards[0].digest for column in "ab")
-    assert one != other
+@pytest.fixture(scope="module")
+def made(model, tables, tmp_path_factory):
+    """A folder of six parts: of every file one of 7 rows and one of 3."""
+    out = tmp_path_factory.mktemp("made") / "embeddings"
+    model.encode_dataset(f"{tables}/*.parquet", out, keep=["id"], shard_rows=7)
+    return out
 
 
-def test_a_file_that_changes_after_it_was_cut_is_refused(tmp_path):
-    path = tmp_path / "x.txt"
-    path.write_text("a\nb\n")
-    (shard,) = cut([str(path)]).shards
-    path.write_text("a\nc\n")
-    os.utime(path, ns=(0, 0))
-    with user_error(f"{path}: found another file than when the command began"):
-        read_shard(shard)
+@pytest.fixture
+def again(model, tables):
+    """Function (folder, …) that makes the call of `made` again for another folder."""
+    return lambda out, **changes: model.encode_dataset(
+        f"{tables}/*.parquet", out, **{"keep": ["id"], "shard_rows": 7} | changes
+    )
 
 
-@pytest.mark.parametrize("ending", ["txt", "tsv", "csv", "jsonl", "parquet"])
-def test_a_pipe_is_refused(tmp_path, ending):
-    path = tmp_path / f"pipe.{ending}"
-    os.mkfifo(path)
-    with user_error(f"{path}: found a pipe or a device, expected a file of sentences"):
-        cut([str(path)])
+@pytest.fixture
+def copy(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "embeddings")
 
 
-def test_a_column_that_is_missing_is_named_with_its_argument(tmp_path):
-    pyarrow.parquet.write_table(pyarrow.table({"a": ["1"], "b": ["2"]}), tmp_path / "x.parquet")
-    (tmp_path / "x.tsv").write_text("a\tb\n1\t2\n")
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    for name in ("x.parquet", "x.tsv", "x.csv"):
-        for column, keep, missing, argument in (("c", None, "c", "column"), ("a", ["c"], "c", "keep")):
-            with user_error(f"found the columns a, b, expected {missing}", f"(see `{argument}`)"):
-                cut([str(tmp_path / name)], column=column, keep=keep)
-    (tmp_path / "x.jsonl").write_text('{"a": "1"}\n')
-    with user_error("x.jsonl, line 1: found the columns a, expected c (see `keep`)"):
-        read_shard(cut([str(tmp_path / "x.jsonl")], column="a", keep=["c"]).shards[0])
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_a_file_that_cannot_be_cut_is_named_and_the_others_are_cut(tmp_path):
-    good, missing, kind, broken = (tmp_path / f"{i}.parquet" for i in range(4))
-    pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"], "id": [1]}), good)
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["a"], "id": [1]}), missing)
-    pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a"], "id": ["one"]}), kind)
-    broken.write_text("PAR1")
-    given = cut([str(path) for path in (good, missing, kind, broken)], keep=["id"])
-    assert [shard.name for shard in given.shards] == ["part-00000-00000.parquet"]
-    assert list(given.refused) == ["part-00001", "part-00002", "part-00003"]
-    assert f"{missing}: found the columns text, id, expected sentence" in str(given.refused["part-00001"])
-    assert f"{kind}: id: found string, expected int64" in str(given.refused["part-00002"])
-    assert f"{broken}: cannot be read as Parquet" in str(given.refused["part-00003"])
-    with user_error(f"{missing}: found the columns"):
-        cut([str(missing), str(broken)])
+def inodes(folder):
+    return {path.name: path.stat().st_ino for path in folder.glob("part-*")}
 
 
-def test_a_line_that_cannot_be_read_is_named_by_its_number_in_the_file(tmp_path):
-    (tmp_path / "x.txt").write_bytes(b"a\nb\nc\n\xff\n")
-    records = [json.dumps({"sentence": sentence}) for sentence in ("a", "b", "c", "\ud800")]
-    (tmp_path / "x.jsonl").write_text("\n".join(records))
-    (tmp_path / "x.tsv").write_text("id\tsentence\n1\ta\n2\tb\n3\n")
-    (tmp_path / "comma.csv").write_text("sentence\na\nb\nHello, world\n")
-    (tmp_path / "x.csv").write_text('id,sentence\n1,a\n"2\n",b\n3\n')
-    pyarrow.parquet.write_table(pyarrow.table({"sentence": ["a", "b", "c", None]}), tmp_path / "x.parquet")
-    for name, message in (
-        ("x.txt", "line 4: byte 0 is not UTF-8"),
-        ("x.jsonl", r"line 4: sentence: found '\ud800', expected text that UTF-8 can hold"),
-        ("x.tsv", "line 4: number of fields: found 1, expected 2"),
-        ("comma.csv", "line 4: number of fields: found 2, expected 1, one for each name"),
-        ("x.csv", "line 5: number of fields: found 1, expected 2"),
-        ("x.parquet", "row 4: sentence: found None, expected a string"),
-    ):
-        shards = cut([str(tmp_path / name)], shard_rows=2).shards
-        assert read_shard(shards[0])[0] == ["a", "b"]
-        with user_error(f"{name}, {message}"):
-            read_shard(shards[1])
+def test_parts_hold_every_key_once_with_the_embeddings_of_encode(model, made):
+    table = pyarrow.parquet.read_table(made)
+    assert table.column("id").to_pylist() == list(range(30))
+    assert str(table.schema.field("embedding").type) == "fixed_size_list<element: float>[32]"
+    found = np.array(table.column("embedding").to_pylist(), np.float32)
+    np.testing.assert_allclose(found, model.encode(SENTENCES), rtol=0, atol=1e-6)
+    names = [f"part-{i:05d}-{j:05d}.parquet" for i in range(3) for j in range(2)]
+    assert sorted(path.name for path in made.iterdir()) == [MANIFEST, *names]
+    assert json.loads((made / MANIFEST).read_text())["parts"] == dict(zip(names, [7, 3] * 3, strict=True))
+
+
+def test_a_part_is_float16_and_normalized_if_asked(model, again, tmp_path):
+    again(tmp_path / "half", precision="float16", normalize_embeddings=True, keep=None)
+    table = pyarrow.parquet.read_table(tmp_path / "half" / "part-00000-00000.parquet")
+    assert str(table.schema.field("embedding").type) == "fixed_size_list<element: halffloat>[32]"
+    assert table.column("sentence").to_pylist() == SENTENCES[:7]
+    expected = model.encode(SENTENCES[:7], normalize_embeddings=True)
+    np.testing.assert_allclose(np.array(table.column("embedding").to_pylist()), expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("ending", ["txt", "tsv", "csv", "jsonl"])
+def test_files_of_lines_give_every_row_once(model, made, tmp_path, ending):
+    rows = [f"{i}\t{sentence}" for i, sentence in enumerate(SENTENCES)]
+    lines = {
+        "txt": SENTENCES,
+        "tsv": ["id\tsentence", *rows],
+        "csv": ["id,sentence", *(f'{i},"{sentence}"' for i, sentence in enumerate(SENTENCES))],
+        "jsonl": [json.dumps({"id": str(i), "sentence": sentence}) for i, sentence in enumerate(SENTENCES)],
+    }[ending]
+    (tmp_path / f"x.{ending}").write_text("".join(f"{line}\n" for line in lines))
+    keep = None if ending == "txt" else ["id", "sentence"]
+    model.encode_dataset(tmp_path / f"x.{ending}", tmp_path / "out", keep=keep, shard_rows=7)
+    table = pyarrow.parquet.read_table(tmp_path / "out")
+    assert table.column("sentence").to_pylist() == SENTENCES
+    assert keep is None or table.column("id").to_pylist() == [str(i) for i in range(30)]
+    assert len(list((tmp_path / "out").glob("part-*"))) == 5
+
+
+def test_a_second_call_makes_only_missing_and_damaged_parts(again, made, copy):
+    damaged, missing, torn, *others = sorted(copy.glob("part-*"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    missing.unlink()
+    torn.write_bytes(b"")
+    (copy / f".{torn.name}.tmp").touch()
+    kept = inodes(copy)
+    again(copy)
+    assert {path.name: path.stat().st_ino for path in others} == {path.name: kept[path.name] for path in others}
+    assert contents(copy) == contents(made)
+
+
+def test_parts_of_another_model_or_input_need_overwrite(model, tiny_encoder_dir, tables, again, copy, tmp_path):
+    other = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=5)
+    before = files_below(copy)
+    arguments = {"keep": ["id"], "shard_rows": 7}
+    with user_error(f"{copy}: exists, model: found {other.fingerprint[:12]}"):
+        other.encode_dataset(f"{tables}/*.parquet", copy, **arguments)
+    with user_error("normalize_embeddings: found True"):
+        again(copy, normalize_embeddings=True)
+    assert files_below(copy) == before
+    with user_error("3 files", "cannot be embedded"):
+        again(copy, keep=None)
+    with user_error("holds part-00002-00000.parquet"):
+        model.encode_dataset(f"{tables}/[01].parquet", copy, **arguments)
+    parts = inodes(copy)
+    assert len(parts) == 6
+    model.encode_dataset(f"{tables}/[01].parquet", copy, **arguments, overwrite=True)
+    assert inodes(copy) == {name: inode for name, inode in parts.items() if not name.startswith("part-00002")}
+    other.encode_dataset(f"{tables}/*.parquet", copy, **arguments, overwrite=True)
+    other.encode_dataset(f"{tables}/*.parquet", tmp_path / "new", **arguments)
+    assert contents(copy) == contents(tmp_path / "new")
+
+
+def test_parts_are_no_input_of_a_second_call(model, tmp_path):
+    pyarrow.parquet.write_table(pyarrow.table({"sentence": ["w1"]}), tmp_path / "a.parquet")
+    pattern, out = f"{tmp_path}/**/*.parquet", tmp_path / "out"
+    model.encode_dataset(pattern, out)
+    before = files_below(tmp_path)
+    with user_error(f"input: found files in {out}"):
+        model.encode_dataset(pattern, out)
+    assert files_below(tmp_path) == before
+
+
+def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, tables, tmp_path):
+    folder, out = shutil.copytree(tables, tmp_path / "tables"), tmp_path / "out"
+    rows = pyarrow.parquet.read_table(folder / "2.parquet").to_pylist()
+    rows[8]["sentence"] = None
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "2.parquet")
+    arguments = ("--bert_hub", tiny_encoder_dir, "--max_seq_length", 8, "--keep", "id", "--shard_rows", 7, "--out", out)
+    command = ("encode-folder", *arguments, "--input", f"{folder}/*.parquet")
+    assert refused(*command).startswith(f"{folder}/2.parquet, row 9: sentence: found None")
+    names = sorted(path.name for path in out.glob("part-*"))
+    assert names == [path.name for path in sorted(made.glob("part-*"))[:5]]
+    (folder / "1.parquet").write_bytes(b"no Parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"id": [1], "text": ["w1"]}), folder / "3.parquet")
+    outcome = bert_flow(*command)
+    assert outcome.exit_code == 2
+    first, second, third, last = outcome.stderr.splitlines()
+    assert first.startswith(f"error: {folder}/1.parquet: ")
+    assert second.startswith(f"error: {folder}/2.parquet, row 9: ")
+    assert third.startswith(f"error: {folder}/3.parquet: ") and "--column" in third
+    assert last.startswith("error: 3 files or shards cannot be embedded; all others are done")
+    assert sorted(path.name for path in out.glob("part-*")) == names
+    (folder / "3.parquet").unlink()
+    for name in ("1.parquet", "2.parquet"):
+        shutil.copy(tables / name, folder)
+    assert succeeds(*command) == f"embeddings written: {out} (30 of width 32, 6 parts, 1 of them now)\n"
+    assert contents(out) == contents(made)
+
+
+def test_on_a_full_disk_the_part_is_named_and_those_before_it_stay(model, tmp_path):
+    out = tmp_path / "out"
+    for i in range(4):
+        (tmp_path / f"{i:02d}.txt").write_text("w1\n")
+    (tmp_path / "40.txt").write_text("".join(f"w{i} w{j}\n" for i in range(20) for j in range(20)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, limits[1]))
+    try:
+        with user_error(f"{out}/part-00004-00000.parquet: no space left"):
+            model.encode_dataset(tmp_path / "*.txt", out)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(list(out.glob("part-*"))) == 4
+
+
+def test_a_corrected_line_leaves_the_parts_before_it(model, tmp_path):
+    source, out = tmp_path / "x.jsonl", tmp_path / "out"
+    lines = [json.dumps({"sentence": sentence}) for sentence in SENTENCES]
+    source.write_text("\n".join([*lines[:12], "{", *lines[13:]]))
+    with pytest.raises(ShardsError, match=r"x\.jsonl, line 13: "):
+        model.encode_dataset(source, out, shard_rows=10)
+    parts = inodes(out)
+    assert list(parts) == ["part-00000-00000.parquet"]
+    source.write_text("\n".join(lines))
+    model.encode_dataset(source, out, shard_rows=10)
+    assert parts.items() < inodes(out).items()
+    assert pyarrow.parquet.read_table(out).column("sentence").to_pylist() == SENTENCES
+
+
+def test_an_embedding_that_float16_cannot_hold_is_an_error(model, tables, tmp_path, monkeypatch):
+    encode_parts = model.encode_parts
+
+    def scaled(*arguments):
+        for part, embeddings in encode_parts(*arguments):
+            yield part, embeddings * 1e6
+
+    monkeypatch.setattr(model, "encode_parts", scaled)
+    with user_error("part-00000-00000.parquet: found an embedding that is not finite in float16"):
+        model.encode_dataset(tables / "0.parquet", tmp_path / "out", precision="float16")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--input", "x.tsv", "--column", "c"), "--column"),
+        (("--input", "x.tsv", "--keep", "c"), "--keep"),
+        (("--input", "x.tsv", "--keep", "embedding"), "--keep: found embedding"),
+        (("--input", "x.txt", "--column", "c"), "--column: found c for text"),
+        (("--input", "-"), "--input: found standard input"),
+        (("--input", "y.tsv"), "y.tsv: no such file"),
+        (("--input", "*.jsonl"), "*.jsonl: no such file"),
+        (("--input", "x.*", "--input", "x.txt"), "x.txt: found twice"),
+        (("--input", "x.npy"), "x.npy: found the ending '.npy'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(arguments, message, tmp_path, monkeypatch):
+    (tmp_path / "x.tsv").write_text("a\tsentence\n1\tw2\n")
+    (tmp_path / "x.txt").write_text("w1\n")
+    if arguments[1] == "x.npy":
+        (tmp_path / "x.npy").touch()
+    monkeypatch.chdir(tmp_path)
+    line = refused("encode-folder", "--bert_hub", "demo", *arguments, "--out", "out", unchanged=tmp_path)
+    assert message in line
 
 
 def test_patterns_name_files_in_order(tmp_path):
     for name in ("b.txt", "a.txt", "[x].txt", "c.tsv"):
         (tmp_path / name).touch()
     (tmp_path / "folder.txt").mkdir()
-    found = input_paths([tmp_path / "c.tsv", f"{tmp_path}/?.txt", f"{tmp_path}/[x].txt"])
-    assert found == [str(tmp_path / name) for name in ("c.tsv", "a.txt", "b.txt", "[x].txt")]
-    with user_error("found no file of such a name"):
-        input_paths(f"{tmp_path}/*.jsonl")
-    with user_error("a.txt: found it twice"):
-        input_paths([f"{tmp_path}/*.txt", tmp_path / "a.txt"])
+    found = input_files([tmp_path / "c.tsv", f"{tmp_path}/?.txt", f"{tmp_path}/[x].txt"])
+    assert [os.path.basename(file.path) for file in found] == ["c.tsv", "a.txt", "b.txt", "[x].txt"]
