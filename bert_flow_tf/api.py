@@ -19,7 +19,7 @@ from bert_flow_tf.encoder.precision import check_precision, quantized
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import ArgumentError, UserError, refusing_unusable_names
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.flow_checks import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, embeddings_of, similarities
 from bert_flow_tf.files.digest import update_with_arrays
@@ -139,7 +139,6 @@ class BertFlow:
         return SentenceBatcher(encode, self.tokenizer, shape=shape, max_seq_length=self.max_seq_length)
 
     @classmethod
-    @refusing_unusable_names()
     def from_hub(
         cls,
         bert_hub: str | os.PathLike,
@@ -192,7 +191,6 @@ class BertFlow:
         return cls.from_hub("demo", **options)
 
     @classmethod
-    @refusing_unusable_names()
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a folder that `save` wrote, or of a finished run of `run_siamese` (see `load`).
 
@@ -213,7 +211,6 @@ class BertFlow:
         return loaded
 
     @classmethod
-    @refusing_unusable_names()
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a finished run of `run_siamese`, or of a folder that `save` wrote.
 
@@ -665,7 +662,6 @@ class BertFlow:
         self.history_ = History(calibrator.losses_, change)
         return self
 
-    @refusing_unusable_names()
     def pretrain(
         self,
         sentences: Iterable[str],

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from bert_flow_tf import __version__
-from bert_flow_tf.errors import UserError, exit_status, nearest, plain_interrupts, quiet_libraries
+from bert_flow_tf.errors import UserError, exit_status, nearest, quiet_libraries
 
 # Each command is the function of its name, in the module of its name up to the hyphen; its line in `--help`.
 _COMMANDS = {
@@ -52,8 +52,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with plain_interrupts():
-                return super().invoke(ctx)
+            return super().invoke(ctx)
         except KeyboardInterrupt:
             # Which click would say otherwise.
             click.echo("interrupted", err=True)

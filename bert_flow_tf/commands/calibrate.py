@@ -133,11 +133,12 @@ def calibrations_table(result: "Calibrations", paper: Mapping[str, dict]) -> Tab
 def _read_embeddings(path: str, rows: int) -> "np.ndarray":
     import numpy as np
 
-    from bert_flow_tf.files.reading import read_array
+    from bert_flow_tf.files.reading import reading
     from bert_flow_tf.scale.parts import Parts
 
     name, expected = f"--embeddings={path}", f"a matrix of floating-point numbers of the task's {rows} sentences"
-    matrix = Parts(path).matrix() if os.path.isdir(path) else read_array(path, expected, name=name)
+    with reading(name, expected):
+        matrix = Parts(path).matrix() if os.path.isdir(path) else np.load(path)
     if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating) or len(matrix) != rows:
         raise UserError(f"{name}: found {matrix.dtype} {matrix.shape}, expected {expected}")
     return matrix

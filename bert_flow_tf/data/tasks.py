@@ -262,18 +262,15 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
     return np.asarray(_labels(task, layout.columns[-1], path, rows), np.float64)
 
 
-def read_lines(
-    path: str | os.PathLike, expected: str = "a text file", *, keeps_empty_end: bool = False, is_stream: bool = False
-) -> list[str]:
+def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keeps_empty_end: bool = False) -> list[str]:
     """The lines of a UTF-8 text file, without line ends (LF or CRLF), byte order mark and empty lines at the end.
 
-    With `keeps_empty_end` empty lines at the end stay, for a file in which an empty line says something. For
-    `is_stream` see `files.reading.open_file`.
+    With `keeps_empty_end` empty lines at the end stay, for a file in which an empty line says something.
 
     Raises:
       UserError: no such file, a folder, an unreadable file, or bytes that are not UTF-8.
     """
-    data = read_file(path, expected, is_stream=is_stream)
+    data = read_file(path, expected)
     try:
         lines = [line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n")]
     except UnicodeDecodeError as error:

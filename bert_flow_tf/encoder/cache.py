@@ -14,12 +14,11 @@ from absl import logging
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.stream import distinct, embed, row_keys
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.embedding_files import write_array
 from bert_flow_tf.files.locks import locked
-from bert_flow_tf.files.reading import array_in, read_file
+from bert_flow_tf.files.reading import read_file
 
 _CACHE_VERSION = 4
 _DIGEST_SIZE = hashlib.sha256().digest_size
@@ -89,8 +88,8 @@ def _read(path: pathlib.Path, shape: tuple[int, int]) -> np.ndarray | None:
     data = read_file(path, "a cache's file")
     embeddings = None
     if hashlib.sha256(memoryview(data)[:-_DIGEST_SIZE]).digest() == data[-_DIGEST_SIZE:]:
-        with contextlib.suppress(UserError):
-            embeddings = array_in(io.BytesIO(data), str(path), "embeddings")
+        with contextlib.suppress(ValueError):
+            embeddings = np.load(io.BytesIO(data))
     if embeddings is None or embeddings.shape != shape or embeddings.dtype != np.float32:
         logging.warning("%s is damaged and is recomputed", path)
         return None

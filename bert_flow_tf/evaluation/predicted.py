@@ -38,7 +38,7 @@ def read_predictions(path: str | os.PathLike) -> np.ndarray:
     Raises:
       UserError: no such file, a line that is not one finite number, or an empty file.
     """
-    lines = tasks.read_lines(path, "a file of predictions", is_stream=True)
+    lines = tasks.read_lines(path, "a file of predictions")
     if not lines:
         raise UserError(f"{path}: no predictions found, expected one number per line")
     return np.asarray([tasks.parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from bert_flow_tf.errors import FULL, UserError
 from bert_flow_tf.files.locks import is_temporary, locked, output_path, remove, replaced, temporary
-from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.files.reading import refuse_address
 
 # What TensorFlow's errors say instead of a number.
 _FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")

@@ -11,15 +11,12 @@ import numpy as np
 from absl import logging
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import full_disk_as_error, sync, write_atomically
-from bert_flow_tf.files.reading import blocks_of, open_file, read_text
+from bert_flow_tf.files.atomic import full_disk_as_error, sync
+from bert_flow_tf.files.reading import read_text, reading
 
 # TensorFlow takes seconds to load: not for a mistake in a prefix.
 if TYPE_CHECKING:
     import tensorflow as tf
-
-# What TensorFlow says of files that can be read and are not what it wrote; its reader has one exception for everything.
-_DAMAGE = re.compile(r"checksum|sstable|Unable to read file|No such file|Read less bytes", re.IGNORECASE)
 
 
 class Checkpoint:
@@ -33,13 +30,8 @@ class Checkpoint:
         import tensorflow as tf
 
         self.prefix = pathlib.Path(prefix)
-        for path in checkpoint_files(prefix).values() if self.prefix.parent.is_dir() else ():
-            # TensorFlow would wait for a pipe.
-            open_file(path, "a checkpoint's file").close()
-        try:
+        with reading(prefix, "a checkpoint"):
             self._reader = tf.train.load_checkpoint(str(prefix))
-        except (tf.errors.OpError, ValueError, IndexError) as error:
-            raise UserError(f"{prefix}: checkpoint cannot be read: {str(error).splitlines()[0]}") from error
         self.shapes: dict[str, list[int]] = self._reader.get_variable_to_shape_map()
         self.dtypes: dict[str, tf.DType] = self._reader.get_variable_to_dtype_map()
 
@@ -47,13 +39,9 @@ class Checkpoint:
         return name in self.shapes
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Value of the variable; a `UserError` where the checkpoint's files do not belong together."""
-        import tensorflow as tf
-
-        try:
+        """Return the value of a variable; a `UserError` where the checkpoint's files do not belong together."""
+        with reading(self.prefix, "a checkpoint"):
             return self._reader.get_tensor(name)
-        except (tf.errors.OpError, IndexError) as error:
-            raise UserError(f"{self.prefix}: its data file does not fit its index, expected a whole one") from error
 
     def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
         """dict of name -> value of these variables."""
@@ -85,20 +73,18 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
 
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
-    """Prefix of the checkpoint that TensorFlow's file `checkpoint` in the folder names; None where it names none.
+    """Prefix of the checkpoint that TensorFlow's file `checkpoint` in the folder names; None without that file.
 
     Raises:
-      UserError: the file cannot be read.
+      UserError: the file cannot be read, or names none.
     """
-    if (folder / "checkpoint").exists():
-        # TensorFlow would wait for a pipe, and takes other bytes for text.
-        read_text(folder / "checkpoint", "TensorFlow's list of checkpoints")
-    import tensorflow as tf
-
-    try:
-        return tf.train.latest_checkpoint(str(folder))
-    except ValueError as error:
-        raise UserError(f"{folder / 'checkpoint'}: {error}, expected TensorFlow's list of checkpoints") from error
+    path, expected = folder / "checkpoint", "TensorFlow's list of checkpoints"
+    if not path.exists():
+        return None
+    found = re.search(r'^model_checkpoint_path: "(.+)"$', read_text(path, expected), re.MULTILINE)
+    if not found:
+        raise UserError(f"{path}: found no model_checkpoint_path, expected {expected}")
+    return str(folder / found[1])
 
 
 def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
@@ -109,68 +95,46 @@ def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
 
 
 def whole_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
-    """Prefix of the last checkpoint `name-STEP` in the folder, if it is whole, else None.
+    """Prefix of the last checkpoint `name-STEP` in the folder, if it can be read, else None.
 
-    With `remove` it is the last one that is whole: those after it are removed, and all but the last `kept`. Afterwards
-    TensorFlow's file `checkpoint` names it and those before it.
-
-    Raises:
-      UserError: a file cannot be read, which says nothing of its contents.
+    With `remove` it is the last one that can be read; damaged ones after it are skipped with a warning, to be replaced
+    by training. All but the last `kept` are removed, and TensorFlow's file `checkpoint` lists them.
     """
-    numbered = re.compile(rf"{re.escape(name)}-(\d+)\.index")
-    steps = sorted(int(match[1]) for path in folder.iterdir() if (match := numbered.fullmatch(path.name)))
+    steps = sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{name}-*.index"))
     prefixes = [folder / f"{name}-{step}" for step in steps]
     while prefixes and not _is_whole(prefixes[-1]):
         if not remove:
             return None
-        _remove(prefixes.pop())
+        prefixes.pop()
     if not prefixes:
         return None
     if remove:
         for old in prefixes[:-kept]:
-            _remove(old)
-    prefixes = prefixes[-kept:]
-    lines = [f'model_checkpoint_path: "{prefixes[-1].name}"']
-    state = folder / "checkpoint"
-    if not state.is_file() or state.read_text(encoding="utf-8", errors="replace").splitlines()[:1] != lines:
-        logging.warning("The last whole checkpoint is %s", prefixes[-1])
-        lines += [f'all_model_checkpoint_paths: "{prefix.name}"' for prefix in prefixes]
+            for path in checkpoint_files(old).values():
+                path.unlink()
+        from tensorflow.compat.v1 import train
+
+        paths = [str(prefix) for prefix in prefixes[-kept:]]
         # Without times TensorFlow forgets all but the last.
-        times = [prefix.with_name(f"{prefix.name}.index").stat().st_mtime for prefix in prefixes]
-        lines += [f"all_model_checkpoint_timestamps: {time}" for time in times]
-        write_atomically(state, "".join(f"{line}\n" for line in lines))
+        times = [os.stat(f"{path}.index").st_mtime for path in paths]
+        train.update_checkpoint_state(str(folder), paths[-1], paths, all_model_checkpoint_timestamps=times)
     return str(prefixes[-1])
 
 
 def _is_whole(prefix: pathlib.Path) -> bool:
-    """Whether all variables of a checkpoint, whose files can be read, have the checksums that TensorFlow wrote."""
-    for path in checkpoint_files(prefix).values():
-        # A disk that fails raises here.
-        for _ in blocks_of(path, "a checkpoint's file"):
-            pass
-    import tensorflow as tf
-
+    """True if all variables of a checkpoint have the checksums that TensorFlow wrote."""
     try:
-        reader = tf.train.load_checkpoint(str(prefix))
-        for name in reader.get_variable_to_shape_map():
-            reader.get_tensor(name)
-    except (tf.errors.OpError, IndexError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        if not _DAMAGE.search(reason):
-            raise UserError(f"{prefix}: cannot be read ({reason}), expected a checkpoint") from error
-        logging.warning("%s is damaged: %s", prefix, reason)
+        checkpoint = Checkpoint(prefix)
+        for name in checkpoint.shapes:
+            checkpoint[name]
+    except UserError as error:
+        logging.warning("%s; it is skipped", error)
         return False
     return True
 
 
-def _remove(prefix: pathlib.Path) -> None:
-    logging.warning("%s is removed", prefix)
-    for path in checkpoint_files(prefix).values():
-        path.unlink()
-
-
 def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
-    """Saves a checkpoint, whole or not at all, that survives a loss of power.
+    """Save a checkpoint, whole or not at all, that survives a loss of power.
 
     Raises:
       UserError: the disk is full.

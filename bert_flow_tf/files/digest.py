@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bert_flow_tf.files.reading import blocks_of
+from bert_flow_tf.files.reading import reading
 
 
 def file_digest(path: str | os.PathLike) -> str:
@@ -16,8 +16,9 @@ def file_digest(path: str | os.PathLike) -> str:
       UserError: the file cannot be read.
     """
     digest = hashlib.sha256()
-    for block in blocks_of(path, "a file"):
-        digest.update(block)
+    with reading(path, "a file"), open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
     return digest.hexdigest()
 
 

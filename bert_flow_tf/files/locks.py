@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from filelock import FileLock, Timeout
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.files.reading import refuse_address
 
 
 def output_path(path: str | os.PathLike) -> pathlib.Path:

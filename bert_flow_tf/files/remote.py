@@ -2,26 +2,14 @@
 
 import io
 import os
-import re
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from bert_flow_tf.errors import UserError, pip_install
+from bert_flow_tf.files.reading import is_remote  # noqa: F401
 
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 # Bytes that are asked of fsspec at once. Its own files take a block of megabytes from their cache for every line.
 _BUFFER = 1 << 20
-
-
-def is_remote(path: str | os.PathLike) -> bool:
-    """Whether a path is an address, which fsspec opens."""
-    return _ADDRESS.match(os.fspath(path)) is not None
-
-
-def refuse_address(path: str | os.PathLike, name: str) -> None:
-    """Raises `UserError`, beginning with the name, for an address, where something is to be written."""
-    if is_remote(path):
-        raise UserError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
 
 
 def open_remote(address: str) -> BinaryIO:

@@ -16,8 +16,7 @@ from bert_flow_tf.encoder.handles import EncoderSource, downloaded_model, hub_er
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.reading import read_arrays
-from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.files.reading import reading, refuse_address
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
@@ -206,7 +205,8 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Sav
     source = resolve_encoder(bert_hub=handle, recorded=recorded)
     model = build_model(source, config.model)
     if model.flow is not None:
-        arrays = read_arrays(path / FLOW_FILE, "the flow's arrays")
+        with reading(path / FLOW_FILE, "the flow's arrays"):
+            arrays = dict(np.load(path / FLOW_FILE))
         variables = model.flow.variables_by_path
         check_arrays(arrays, variables, path / FLOW_FILE, "the flow")
         for name, variable in variables.items():

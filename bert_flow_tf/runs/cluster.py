@@ -6,7 +6,7 @@ import os
 import msgspec
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.json_files import decode_json
+from bert_flow_tf.files.reading import reading
 
 VARIABLE = "TF_CONFIG"
 _EXPECTED = '{"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": N}}'
@@ -54,7 +54,8 @@ class Cluster:
         text = os.environ.get(VARIABLE)
         if not text:
             return None
-        config = decode_json(text, _Config, place=VARIABLE, expected=_EXPECTED)
+        with reading(VARIABLE, _EXPECTED):
+            config = msgspec.json.decode(text, type=_Config)
         other = sorted(config.cluster.keys() - {"chief", "worker"})
         if other:
             raise UserError(f"{VARIABLE}: cluster: found tasks of type {other[0]}, expected chief and worker alone")

@@ -8,7 +8,7 @@ import pathlib
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
-from bert_flow_tf.files.remote import is_remote
+from bert_flow_tf.files.reading import is_remote
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 

@@ -12,7 +12,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_folder
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.locks import locked
-from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.files.reading import refuse_address
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.exported import (

