@@ -1,1 +1,1 @@
-"""The paper's figures, the presets that its tables need, and runs of the original code."""
+"""The paper's figures and settings, and the results of the original code."""

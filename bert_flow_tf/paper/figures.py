@@ -1,63 +1,112 @@
-"""The figures that stand beside those of a run: the paper's tables, and what the authors' TensorFlow 1 code gives."""
+"""Published figures: the paper's tables, and scores of the authors' TensorFlow 1 code, all in `figures.json`."""
 
 import functools
 import importlib.resources
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from bert_flow_tf.data.sts_sets import task_title
+from bert_flow_tf.paper.presets import FLOW_FLAGS, NLI_FLAGS, PRESETS
+from bert_flow_tf.runs.pretraining import MASKED_LM
+from bert_flow_tf.runs.record import BERT_NAMES, Encoder, Flow, Training
+
+NLI, OTHER, UNKNOWN = "NLI", "other", "unknown"
+# The code's default, which the authors' commands train, and the paper's Table 7.
+PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
+_FLOW = FLOW_FLAGS | {"flow_ddi": "0"}
+_NLI = NLI_FLAGS | {"flow": "0", "num_examples": "-1", "max_seq_length": "64"}
 
 
-def _read(name: str) -> dict:
-    return json.loads(importlib.resources.files("bert_flow_tf.paper").joinpath(name).read_text(encoding="utf-8"))
+class Published(NamedTuple):
+    """What the paper and the original code have for one score, times 100."""
+
+    row: str | None = None  # The paper's row.
+    paper: float | None = None
+    seeds: Mapping[str, float] | None = None  # Table 8's `mean`, `std` and `median`.
+    original: tuple[float, ...] = ()  # One for each run of the original code.
 
 
 @functools.cache
 def paper_tables() -> dict:
-    """The figures of Li et al. 2020, as a dict from table to its rows; scores are times 100, as printed.
-
-    The keys name the tables: `table1_word_embeddings`, `table2_no_nli_supervision`, `table3_nli_supervision`,
-    `table4_qnli`, `table5_calibration_baselines`, `table6_lexical`, `table7_flow_hyperparameters`, `table8_seeds`; then
-    `repository_readme_stsb`, figures of the authors' README, and `training`, the hyperparameters. One object is shared
-    by all callers: it is to be read, not changed.
-    """
-    return _read("paper.json")
+    """Return the figures of Li et al. 2020 and of the original code; shared, so not to be changed."""
+    return json.loads(importlib.resources.files("bert_flow_tf.paper").joinpath("figures.json").read_text("utf-8"))
 
 
-@functools.cache
-def original_runs() -> dict:
-    """The runs of the original on the demo encoder's weights, on CPUs; correlations are fractions, as it prints them.
-
-    `code`, `commit` and `versions` say what was run; `encoder`, `max_seq_length`, `task`, `split`, `pairs` and
-    `flow_training` on what and how; `runs` is a list of dicts of `sentence_embedding_type`, `flow_model_config` (None
-    without a flow), `seed` (None where nothing is drawn), `pearson`, `spearman` (None where the run ended in NaN), and
-    `changed`: what was changed in the code for this run, None for the code as it was released. One object is shared by
-    all callers: it is to be read, not changed.
-    """
-    return _read("original_runs.json")
-
-
-def original_figure(pooling: str, flow_model_config: str | None, seeds: Sequence[int]) -> dict | None:
-    """The released code's Spearman's correlation x100 on the test split of the STS Benchmark; None where there is none.
+def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published | None:
+    """Return the figures that a score of all pairs of a task can be compared with; None without any.
 
     Args:
+      task: its title, as the paper prints it. QNLI is compared by AUC on dev, the others by Spearman's correlation on
+        test, and STS-12 to STS-16 by the mean over their sets, weighted by size.
       pooling: `sentence_embedding_type`.
-      flow_model_config: name of the flow's configuration; None without a flow.
-      seeds: of the run to compare. Where that is one seed which the original was run with too, its runs with that seed
-        alone are taken, else all of them. The two codes draw from other generators: one seed gives them other numbers,
-        and the original's runs with one seed differ.
-
-    Returns:
-      dict of `mean_x100`, `values_x100` and `seeds`, the latter empty without a flow.
     """
-    wanted = (None, pooling, flow_model_config)
-    keys = ("changed", "sentence_embedding_type", "flow_model_config")
-    found = [run for run in original_runs()["runs"] if tuple(run[key] for key in keys) == wanted]
-    if len(seeds) == 1:
-        found = [run for run in found if run["seed"] == seeds[0]] or found
-    if not found:
+    tables, tuned = paper_tables(), fine_tuning_of(encoder)
+    if split != ("dev" if task == "QNLI" else "test"):
         return None
-    values = [100 * run["spearman"] for run in found]
-    return {
-        "mean_x100": sum(values) / len(values),
-        "values_x100": values,
-        "seeds": [run["seed"] for run in found if run["seed"] is not None],
-    }
+    found = Published()
+    title = _row_title(task, pooling, flow)
+    if title is not None and encoder.name in BERT_NAMES and tuned in (None, NLI):
+        row = f"BERT-{encoder.name}{'-NLI' if tuned else ''}{title}"
+        seeds = tables["table8_seeds"]["rows"].get(row) if task == "STS-B" else None
+        found = Published(row, tables["scores"].get(row, {}).get(task), seeds)
+    if flow is None or _learned_as(flow.training, _FLOW, task):
+        found = found._replace(original=original_scores(task, pooling, flow and flow.name, encoder))
+    return found if found.paper is not None or found.original else None
+
+
+def original_scores(task: str, pooling: str, config: str | None, encoder: Encoder) -> tuple[float, ...]:
+    """Return the original code's scores times 100 on an encoder's weights, by its runs with a flow's configuration."""
+    ran, keys = paper_tables()["original"], ("changed", "sentence_embedding_type", "flow_model_config")
+    if (task, encoder.name, encoder.fine_tuning) != (ran["task"], ran["encoder"]["bert_hub"], None):
+        return ()
+    runs = [run for run in ran["runs"] if tuple(run[key] for key in keys) == (None, pooling, config)]
+    return tuple(100 * run["spearman"] for run in runs)
+
+
+def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None:
+    """Return Table 5's row and figure for a calibration that is fitted on all of a task; None without."""
+    table = paper_tables()["table5_calibration_baselines"]
+    row = table["methods"].get(method)
+    if row is None or task != "STS-B" or (method == "flow" and flow_config not in PAPER_FLOWS):
+        return None
+    return row, table["rows"][row]
+
+
+def fine_tuning_of(encoder: Encoder) -> str | None:
+    """Return None for an encoder as it was published, else `NLI` (as the paper), `MASKED_LM`, `OTHER` or `UNKNOWN`."""
+    training = encoder.fine_tuning
+    if training is None:
+        return None
+    if not training.settings:
+        return UNKNOWN
+    if training.settings.get("objective") == MASKED_LM:
+        return MASKED_LM
+    return NLI if _learned_as(training, _NLI, "ALLNLI") else OTHER
+
+
+def is_whole(task: str, split: str, pairs: int | None) -> bool:
+    """True if so many pairs are all of a task's split, which may also be `all` of its splits."""
+    fewest, most = paper_tables()["pairs"].get(f"{task} {split}", (1, 0))
+    return fewest <= (pairs or 0) <= most
+
+
+def _row_title(task: str, pooling: str, flow: Flow | None) -> str | None:
+    for preset in PRESETS.values():
+        if preset.pooling == pooling and (preset.flow is None) == (flow is None):
+            on = "ALLNLI" if preset.on_nli else task
+            if flow is None or (
+                flow.name in PAPER_FLOWS and _learned_as(flow.training, _FLOW | (preset.flow or {}), on)
+            ):
+                return preset.title
+    return None
+
+
+def _learned_as(training: Training, flags: Mapping[str, str], task: str) -> bool:
+    """True if a training began with published weights and had all pairs of a task and these flags of `run_siamese`."""
+    split = "all" if flags.get("use_full_for_training") == "1" else "train"
+    if training.began_with is not None or task_title(training.task or "") != task:
+        return False
+    wanted = {"dupe_factor": "1", "l2_penalty": "-1", **flags}
+    agrees = all(training.settings.get(name) == float(value) for name, value in wanted.items())
+    return agrees and is_whole(task, split, training.pairs)

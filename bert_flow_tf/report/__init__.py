@@ -1,1 +1,1 @@
-"""One page of results."""
+"""The page of a report, and the tables that commands print."""

@@ -1,230 +1,203 @@
-"""The tables of a report, and of the commands that print the same results: which figure stands where, without words.
+"""Tables of results, which commands print and a report shows."""
 
-Their arguments are parts of the dict that `bert_flow_tf.results.collect.collect` gives.
-"""
-
+import pathlib
+import re
 from collections.abc import Sequence
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.results.table import NOT_COMPARABLE, Cell, Entry, Table, count, difference, fall, number
+from bert_flow_tf.files.reading import read_text
+from bert_flow_tf.paper.figures import fine_tuning_of, is_whole, original_scores, paper_tables, table5
+from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Words, summarize
+from bert_flow_tf.results.rows import ScoreRow
+from bert_flow_tf.results.sources import Source
+from bert_flow_tf.results.table import (
+    METRIC_NAMES,
+    NOT_COMPARABLE,
+    WHY_FLOW,
+    Cell,
+    Entry,
+    Table,
+    count,
+    fall,
+    number,
+    x100,
+)
+from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
+from bert_flow_tf.runs.record import Encoder, TrainingResults
 from glow.config import DEFAULT_CONFIG
 
-# Words, key of the measure, decimals.
-_ISOTROPY_MEASURES = (
-    ("constant channels", "constant_channels", 0),
-    ("mean pairwise cosine", "mean_cosine", 4),
-    ("share of the mean vector", "mean_share", 4),
-    ("share of the top direction", "top_share", 4),
-    ("share of the top direction, mean subtracted", "centred_top_share", 4),
-    ("participation ratio", "participation_ratio", 1),
-    ("effective rank", "effective_rank", 1),
-    ("partition ratio, min Z / max Z", "partition_ratio", 4),
-)
-# What a run's evaluation on dev holds beside its measures: the loss that counts is that of the whole split.
-_NOT_MEASURED = ("global_step", "loss", "eval_loss_total")
+# Field of `evaluation.isotropy.Isotropy` -> words, decimals.
+_ISOTROPY = {
+    "constant_channels": ("constant channels", 0),
+    "mean_cosine": ("mean pairwise cosine", 4),
+    "mean_share": ("share of the mean vector", 4),
+    "top_share": ("share of the top direction", 4),
+    "centred_top_share": ("share of the top direction, mean subtracted", 4),
+    "participation_ratio": ("participation ratio", 1),
+    "effective_rank": ("effective rank", 1),
+    "partition_ratio": ("partition ratio, min Z / max Z", 4),
+}
+# Encoder, its fine-tuning, pooling and word pieces.
+_OF_TABLE_5 = ("base", None, "avg", 64)
+# The gold scores' correlation with edit distance is a fact of the data.
+_WITHOUT_ENCODER = ("Gold similarity", "edit distance")
 
 
-def scores_table(rows: Sequence[dict]) -> Table:
-    """A score per row, beside its baseline, the paper's and the original's."""
-    columns = ["Embedding", "Task", "Split", "Protocol", "Pairs", "This run"]
-    columns += ["Baseline", "Δ baseline", "Paper", "Δ paper", "TF1 code", "Δ TF1"]
-    return Table(
-        columns,
-        [
-            (
-                *(_embedding(row), row["task"], row["split"], row["protocol"] or "", count(row["pairs"])),
-                *(_score(row["this_run"]), _score(row["baseline"]), _difference(row, "baseline")),
-                *(_published(row["paper"]), _difference(row, "paper")),
-                *(_original(row["original"]), _difference(row, "original")),
-            )
-            for row in rows
-        ],
-    )
-
-
-def subsets_table(rows: Sequence[dict], encoders: Sequence[str]) -> Table:
-    """The scores of one task of several sets, a column per set; each row's encoder in words."""
-    names = list(rows[0]["subsets"])
-    cells: list[Sequence[Entry]] = []
-    for row, encoder in zip(rows, encoders, strict=True):
-        scores = [*(row["subsets"][name] for name in names), row["this_run"]["mean_x100"]]
-        cells.append((_embedding(row), encoder, *map(number, scores)))
-    return Table(("Embedding", "Encoder", *names, "wmean"), cells)
-
-
-def seeds_table(rows: Sequence[dict]) -> Table:
-    """Mean, deviation, median and range over seeds; the paper's Table 8 beside them where it is comparable."""
-    cells = []
+def rows_table(rows: Sequence[ScoreRow], *, title: str = "") -> Table:
+    """Return a score per row, beside that of the same embeddings without the flow, the paper's and the original's."""
+    cells, falls = [], False
     for row in rows:
-        this, paper = row["this_run"], row["paper_seeds"] or {}
-        cells.append(
-            (
-                _embedding(row),
-                f"{row['task']} {row['split']}",
-                row["protocol"] or "",
-                listed(row["seeds"]),
-                number(this["n"], 0),
-                *(number(this[f"{key}_x100"]) for key in ("mean", "std", "median")),
-                *(number(end(this["values_x100"])) for end in (min, max)),
-                paper.get("row"),
-                *(number(paper.get(f"{key}_x100")) for key in ("mean", "std", "median")),
-            )
-        )
-    columns = ["Embedding", "Task", "Protocol", "Seeds", "n", "Mean", "Std", "Median", "Smallest", "Largest"]
-    return Table([*columns, "Table 8", "Its mean", "Its std", "Its median"], cells).without_empty_columns()
+        summary, published, plain = summarize(row.values_x100), row.published, row.baseline
+        median = f"median {summary['median']:.2f}, n = {len(row.values_x100)}" if len(row.values_x100) > 1 else ""
+        off = None if plain is None else row.mean_x100 - plain.mean_x100
+        falls = falls or bool(fall(off))
+        one: list[Entry] = [row.name, _embedding(row), encoder_in_words(row.model.encoder), row.task, row.split]
+        one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), count(row.pairs)]
+        one += [number(summary["mean"], spread=summary["std"], note=median)]
+        one += [number(plain and plain.mean_x100), number(off, sign="+", note=fall(off))]
+        one += [number(published.paper, note=published.row or "") if published.paper is not None else None]
+        one += [number(published.seeds["mean"], spread=published.seeds["std"]) if published.seeds and median else None]
+        cells.append([*one, _mean(published.original)])
+    columns = ("name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "without flow", "change")
+    table = Table((*columns, "paper", "Table 8", "TF1 code"), cells, title=title, notes=WHY_FLOW if falls else ())
+    return table.without_empty_columns()
 
 
-def calibration_table(record: dict) -> Table:
-    """A calibration per row, beside Table 5 and the original."""
-    columns = ["Calibration", "k", "Dev", "Test", "Δ none"]
-    columns += ["Table 5: BERT-base", "Its row", "Δ Table 5", "TF1 code", "Δ TF1"]
+def _mean(original: Sequence[float]) -> Cell:
+    if not original:
+        return number(None)
+    return number(summarize(original)["mean"], note=f"{len(original)} runs" if len(original) > 1 else "")
+
+
+def calibration_table(result: Calibrations) -> Table:
+    """Return a calibration per row, scores times 100, beside Table 5 and the original code."""
+    model, task, pairs = result.model, task_title(result.data.task), result.data.pairs.get("test", 0)
+    of_model = model and (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
+    scores = {row.method: 100 * (getattr(row, result.metric) or 0) for row in result.rows}
+    is_whole_task = is_whole(task, "test", pairs) and result.fit_on == "all"
+    flows = {"none": None, "flow": result.flow_model_config}
     rows = []
-    for row in record["rows"]:
-        paper = row["paper"] or {}
-        flow = f"{record['flow_config']}; seeds {listed(row['seeds'])}" if row["seeds"] else ""
-        rows.append(
-            (
-                Cell(row["method"], note=flow),
-                number(row["k"], 0),
-                number(row["dev_x100"]),
-                _score(row),
-                _difference(row, "none"),
-                _papers(paper.get("mean_x100"), row["difference_from_paper_x100"]),
-                paper.get("row", ""),
-                _difference(row, "paper"),
-                _original(row["original"]),
-                _difference(row, "original"),
-            )
-        )
-    return Table(columns, rows)
+    for row in result.rows:
+        name, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
+        off = scores[row.method] - scores["none"] if "none" in scores and row.method != "none" else None
+        cells: list[Entry] = [row.method, number(row.k, 0), x100(row.dev)]
+        cells += [number(scores[row.method], spread=row.std and 100 * row.std), x100(row.pearson)]
+        cells += [number(off, sign="+"), number(row.seconds, 1)]
+        cells += [number(paper, note="" if of_model == _OF_TABLE_5 or paper is None else NOT_COMPARABLE), name]
+        original: Sequence[float] = ()
+        if model is not None and is_whole_task and row.method in flows:
+            original = original_scores(task, model.pooling, flows[row.method], model.encoder)
+        rows.append([*cells, _mean(original)])
+    columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
+    return Table((*columns, "Table 5", "its row", "TF1 code"), rows).without_empty_columns()
 
 
-def lexical_table(record: dict) -> Table:
-    """Correlations with edit distance and gold, of all pairs and then of the close ones; Table 6 beside them."""
-    close = record["close"]
-    within = f"edit distance ≤ {close['max_distance']}, {close['pairs']:,} pairs"
-    rows = []
-    for note, of_pairs in (("", record["rows"]), (within, close["rows"])):
-        for row in of_pairs:
-            cells = [Cell(row["name"], note=note)]
+def lexical_table(result: Lexical) -> Table:
+    """Return correlations with edit distance and gold of all pairs, then of the close ones, beside Table 6."""
+    on_paper = (
+        task_title(result.task) == "STS-B" and is_whole("STS-B", result.split, result.pairs) and result.split == "dev"
+    )
+    paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
+    close, rows = result.close, []
+    within = f", edit distance ≤ {close.max_distance} ({close.pairs:,} pairs)"
+    for words, found, theirs in (("", result.rows, paper), (within, close.rows, {})):
+        for name, row in found.items():
+            cells: list[Entry] = [name + words]
             for column in ("edit distance", "gold"):
-                one = row[column]
-                off = one["difference_x100"]
-                cells += [number(one["value_x100"]), _papers(one["paper_x100"], off), difference(off)]
+                figure = theirs.get(name, {}).get(column)
+                is_same = (name, column) == _WITHOUT_ENCODER or figure in (None, 100.0)
+                cells += [number(row[column]), number(figure, note="" if is_same else NOT_COMPARABLE)]
             rows.append(cells)
-    columns = ("Similarity", "Edit distance", "Table 6", "Δ Table 6", "Gold", "Table 6", "Δ Table 6")
-    notes = [f"Undefined: {reason}." for reason in close["undefined"]]
-    return Table(columns, rows, notes=notes).without_empty_columns()
+    notes = [f"Undefined: {reason}." for reason in close.undefined]
+    return Table(
+        ("similarity", "edit distance", "Table 6", "gold", "Table 6"), rows, notes=notes
+    ).without_empty_columns()
 
 
-def _papers(value: float | None, off: float | None) -> Cell:
-    """A figure of the paper, and that it is of another encoder where nothing is set against it; 100 is of none."""
-    return number(value, note=NOT_COMPARABLE if value not in (None, 100.0) and off is None else "")
+def words_table(result: Words) -> Table:
+    """Return norms and neighbours of word embeddings, a column per range of frequency ranks, beside Table 1."""
+    bins, paper = result.bins, paper_tables()["table1_word_embeddings"]
+    rows: list[list[Entry]] = [["words", "here", *(count(one.words) for one in bins)]]
+    measures = [("mean ℓ2 norm", [one.mean_l2_norm for one in bins], paper["mean_l2_norm"])]
+    for key, title in (("mean_knn_l2_distance", "NN ℓ2 distance"), ("mean_knn_dot_product", "NN dot product")):
+        for k in getattr(bins[0], key):
+            values = [getattr(one, key).get(k) for one in bins]
+            measures.append((f"mean {k}-{title}", values, paper[key].get(str(k), [None] * len(bins))))
+    for measure, ours, theirs in measures:
+        rows += [[measure, "here", *map(number, ours)], [measure, "Table 1", *map(number, theirs)]]
+    return Table(("measure", "of", *(f"{one.first:,} to {one.stop - 1:,}" for one in bins)), rows)
 
 
-def words_table(record: dict) -> Table:
-    """Norms and neighbours of word embeddings, a column per range of frequency ranks; Table 1 below each row."""
-    bins = [f"{one['first']:,} to {one['stop'] - 1:,}" for one in record["bins"]]
-    rows: list[list[Entry]] = [["words", "here", *(count(one["words"]) for one in record["bins"])]]
-    for row in record["rows"]:
-        rows.append([row["measure"], "here", *map(number, row["values"])])
-        rows.append([row["measure"], "Table 1", *map(number, row["paper"])])
-    return Table(("Measure", "Of", *bins), rows)
-
-
-def isotropy_table(record: dict) -> Table:
-    """A measure per row, without the flow, with it, and of a standard normal; then bits per dimension."""
-    measures = record["measures"]
+def isotropy_table(result: IsotropyResults) -> Table:
+    """Return a measure per row, without the flow, with it, and of a standard normal; then bits per dimension."""
+    measures = result.measures | {"standard normal": result.reference}
     rows: list[list[Entry]] = [
-        [words, *(number(one[key], digits) for one in measures.values())] for words, key, digits in _ISOTROPY_MEASURES
+        [words, *(number(getattr(one, key), digits) for one in measures.values())]
+        for key, (words, digits) in _ISOTROPY.items()
     ]
     # The bits are those of the embeddings without the flow, under each density.
     blanks = [None] * (len(measures) - 1)
-    rows += [
-        [f"bits per dimension, {density}", number(bits, 4), *blanks] for density, bits in record["bits_per_dim"].items()
-    ]
-    return Table(("Measure", *measures), rows)
+    rows += [[f"bits per dimension, {name}", number(bits, 4), *blanks] for name, bits in result.bits_per_dim.items()]
+    return Table(("measure", *measures), rows)
 
 
-MEASURED_TABLES = {
-    "calibrations": calibration_table,
-    "lexical": lexical_table,
-    "words": words_table,
-    "isotropy": isotropy_table,
-}
+def analysis_table(result: Lexical | Words | IsotropyResults) -> Table:
+    """Return the table of an analysis."""
+    if isinstance(result, Lexical):
+        return lexical_table(result)
+    return words_table(result) if isinstance(result, Words) else isotropy_table(result)
 
 
-def training_table(records: Sequence[dict]) -> Table:
-    """What each run learned from, how long, and its own evaluation on dev."""
-    measures = list(dict.fromkeys(name for record in records for name in record["on_dev"] if name not in _NOT_MEASURED))
-    return Table(
-        ("Run", "Learned on", "Pairs", "Seed", "Steps", "Seconds", *measures),
-        [
-            (
-                Cell(record["source"], note=record["pooling"] + (" + flow" if record["flow"] else "")),
-                record["learned_on"] or "",
-                count(record["pairs"]),
-                number(record["seed"], 0),
-                count(record["steps"]),
-                number(record["seconds"], 1),
-                *(number(record["on_dev"].get(name), 4) for name in measures),
-            )
-            for record in records
-        ],
-    )
+def training_table(runs: Sequence[Source]) -> Table:
+    """Return the data and steps of each run, and its own evaluation on dev."""
+    rows, on_dev = [], [_evaluation(source.path.with_name(DEV_RESULTS_FILE)) for source in runs]
+    measures = list(dict.fromkeys(name for found in on_dev for name in found))
+    for source, found in zip(runs, on_dev, strict=True):
+        result = source.result
+        assert isinstance(result, TrainingResults)
+        stage, training = result.stages.get("train"), result.model.training
+        row: list[Entry] = [source.label, task_title(training.task) if training and training.task else ""]
+        row += [count(result.data.num_examples), count(result.steps), number(stage and stage.seconds, 1)]
+        rows.append(row + [number(found.get(name), 4) for name in measures])
+    return Table(("run", "learned on", "pairs", "steps", "seconds", *measures), rows)
 
 
-def listed(values: Sequence[int]) -> str:
-    """The numbers, comma-separated."""
-    return ", ".join(map(str, values))
+def _evaluation(path: pathlib.Path) -> dict[str, float]:
+    """Return the measures on dev by name; a correlation without labels is not a number, and left out."""
+    text = read_text(path, "an evaluation of run_siamese") if path.is_file() else ""
+    found = re.findall(r"^(eval_\w+) = (-?[\d.]+(?:e[+-]?\d+)?)$", text, re.MULTILINE)
+    return {name: float(value) for name, value in found if name != "eval_loss_total"}
 
 
-def _difference(row: dict, other: str) -> Cell:
-    off = row[f"difference_from_{other}_x100"]
-    is_news = other in ("baseline", "none")
-    return difference(off, note="a fall" if is_news and fall(off) else "", is_news=is_news)
+def sources_table(sources: Sequence[Source]) -> Table:
+    """Return command, encoder and versions of every source."""
+    rows: list[list[Entry]] = []
+    for source in sources:
+        model, made_by = getattr(source.result, "model", None), source.result.made_by
+        encoder = source.result.encoder if isinstance(source.result, Words) else model and model.encoder
+        versions = {"bert-flow-tf": made_by.version, **made_by.libraries}
+        row: list[Entry] = [source.label, made_by.command, encoder and encoder_in_words(encoder)]
+        row += [encoder and encoder.handle, model and f"{model.pooling}, {model.max_seq_length} word pieces"]
+        rows.append([*row, ", ".join(f"{name} {version}" for name, version in versions.items())])
+    return Table(("source", "command", "encoder", "handle", "pooling", "versions"), rows).without_empty_columns()
 
 
-def _embedding(row: dict) -> Cell:
-    """A row's embedding, and as a note its name and what is not the default."""
-    words, notes, flow = row["pooling"], [row["name"]], row["flow"]
-    if flow is not None:
-        words += " + flow"
-        flags = flow["flags"] or {}
-        if flow["config"] != DEFAULT_CONFIG:
-            notes.append(flow["config"] or "other flow configuration")
-        if flow["learned_on"] and task_title(flow["learned_on"]) != row["task"]:
-            notes.append(f"flow learned on {flow['learned_on']}")
-        elif flags.get("use_full_for_training") == 0:
-            notes.append("train only")
-        if flags.get("flow_ddi"):
-            notes.append("data-dependent initialisation")
-        if len(row["seeds"]) == 1:
-            notes.append(f"seed {row['seeds'][0]}")
-    return Cell(words, note="; ".join(notes))
+def encoder_in_words(encoder: Encoder) -> str:
+    """Return an encoder's name, or the end of its handle, and its fine-tuning."""
+    tuned = fine_tuning_of(encoder)
+    words = encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
+    digest = f" ({encoder.fingerprint[:8]})" if tuned and encoder.fingerprint else ""
+    return f"{words}, fine-tuned: {tuned}{digest}" if tuned else words
 
 
-def _score(summary: dict | None) -> Cell | None:
-    """A mean, with its deviation and median where there are several values."""
-    if summary is None:
-        return None
-    if summary["n"] == 1:
-        return number(summary["mean_x100"])
-    median = number(summary["median_x100"]).text(missing="", minus="−")
-    return number(summary["mean_x100"], spread=summary["std_x100"], note=f"median {median}, n = {summary['n']}")
-
-
-def _published(paper: dict | None) -> Cell | None:
-    """The paper's figure, its row as a note."""
-    if paper is None:
-        return None
-    source = "" if paper["source"] == "paper" else f" ({paper['source']})"
-    return number(paper["mean_x100"], note=f"{paper['row']}{source}")
-
-
-def _original(original: dict | None) -> Cell | None:
-    """The original code's figure, its seeds as a note."""
-    if original is None:
-        return None
-    seeds = original["seeds"]
-    return number(original["mean_x100"], note=f"seed{'s' if len(seeds) > 1 else ''} {listed(seeds)}" if seeds else "")
+def _embedding(row: ScoreRow) -> str:
+    """Return the pooling, and how a flow was learned."""
+    flow = row.model.flow
+    if flow is None:
+        return row.model.pooling
+    notes = [] if flow.name == DEFAULT_CONFIG else [flow.name or "other configuration"]
+    splits = ", train" if flow.training.settings.get("use_full_for_training") == 0 else ""
+    notes += [f"learned on {task_title(flow.training.task)}{splits}"] if flow.training.task else []
+    notes += ["data-dependent initialisation"] if flow.training.settings.get("flow_ddi") else []
+    notes += [f"seed{'s' if len(row.seeds) > 1 else ''} {', '.join(map(str, row.seeds))}"] if row.seeds else []
+    return f"{row.model.pooling} + flow" + (f" ({'; '.join(notes)})" if notes else "")

@@ -1,3 +1,1 @@
-"""Records of results: finding, reading and comparing them."""
-
-REPRODUCTION_FILE = "reproduction.json"
+"""Records of results: the schema, the reader, and the rows and tables that compare them."""

@@ -1,10 +1,12 @@
 """The results that commands write: one schema for all, in which `kind` says what was measured.
 
-The keys of a file are the attributes below; `runs.record` has those that say what was measured of which model.
+The keys of a file are the attributes below; `runs.record` has those that describe the model.
 """
 
 import pathlib
+import statistics
 import typing
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -16,11 +18,10 @@ from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Seconds, TrainingResults
 
-# What the recipe scored, in a run's folder.
+# Scores of the recipe, in a run's folder.
 SCORES_FILE = "recipe_scores.json"
 RESULTS_FILE = "results.json"
-# The kind of a report's own results.json.
-REPORT = "report"
+REPRODUCTION_FILE = "reproduction.json"
 
 # A correlation, or an area under the ROC curve, as a fraction.
 Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]
@@ -28,17 +29,22 @@ Deviation = Annotated[float, msgspec.Meta(ge=0)]
 Metric = Literal["spearman", "auc", "accuracy"]
 
 
-class SubsetScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Number of pairs of one set, and its scores."""
+class PairScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Scores of pairs by metric; None where a task has another one."""
 
-    pairs: Count
     spearman: Score | None = None
     pearson: Score | None = None
     auc: Score | None = None
 
 
+class SubsetScores(PairScores, frozen=True, kw_only=True, omit_defaults=True):
+    """Number of pairs of one set, and its scores."""
+
+    pairs: Count
+
+
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """What plots show of similarities and gold scores, as `evaluation.protocols.agreement` gives it."""
+    """Similarities and gold scores to plot, as `evaluation.protocols.agreement` gives them."""
 
     similarities: Annotated[list[float], msgspec.Meta(min_length=1)]
     gold: list[float]
@@ -46,18 +52,14 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     std: Deviation
     counts: Annotated[list[Count], msgspec.Meta(min_length=1)]
 
-    def __post_init__(self) -> None:
-        if len(self.gold) != len(self.similarities):
-            raise ValueError(f"found {len(self.similarities)} similarities and {len(self.gold)} gold, expected as many")
-
 
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of one task, as `evaluation.protocols.score_task` gives them."""
 
     title: str  # As the paper prints it.
-    metric: Metric  # The one that stands for the task.
+    metric: Metric  # The task's main metric.
     split: str
-    source: str  # Where the pairs were read.
+    source: str  # Folder or data set of the pairs.
     pairs: Count
     # By protocol; "all" alone for a task of one set.
     spearman: dict[str, Score] = {}
@@ -67,7 +69,7 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dev_accuracy: Score | None = None  # Of a classification task, and F1 of MRPC's positive class.
     f1: Score | None = None
     subsets: dict[str, SubsetScores] = {}
-    agreement: Agreement | None = None  # None of results that were written before there was any.
+    agreement: Agreement | None = None
 
     @property
     def by_protocol(self) -> dict[str, float]:
@@ -76,7 +78,7 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
-    """What `bert-flow evaluate` and the recipe measured: cosines' agreement with gold scores, by task.
+    """Cosines' agreement with gold scores by task, of `bert-flow evaluate` and the recipe.
 
     `without_flow` holds the same tasks' scores by the embeddings before the flow; `evaluate` of a flow writes it.
     """
@@ -89,7 +91,7 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
 
 class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
-    """What the file of predictions beside this one holds: cosines of `pairs` pairs of these splits."""
+    """Description of the file of predictions beside this one: cosines of `pairs` pairs of these splits."""
 
     model: Model
     task: str
@@ -116,19 +118,17 @@ class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReproducedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row on one task: every seed's run, scores over seeds by metric, and what they compare with."""
+    """One row on one task: every seed's run, scores over seeds by metric, and figures to compare with."""
 
     runs: Annotated[list[SeedRun], msgspec.Meta(min_length=1)]
     spearman: Summary | None = None
     pearson: Summary | None = None
     auc: Summary | None = None
-    paper: dict | None = None
-    paper_seeds: dict | None = None
-    original: dict | None = None
+    published: dict | None = None
 
 
 class ReproducedTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One task: how it was scored, and its rows by name; `protocol` is None for a task of one set."""
+    """One task: its protocol (None for a task of one set), and its rows by name."""
 
     title: str
     metric: Metric
@@ -140,7 +140,7 @@ class ReproducedTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
-    """What `bert-flow reproduce` measured: rows of the paper's tables, each with several seeds."""
+    """Rows of the paper's tables with several seeds, of `bert-flow reproduce`."""
 
     encoder: str
     encoder_flags: dict[str, str]
@@ -149,25 +149,19 @@ class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
     tasks: dict[str, ReproducedTask]
 
 
-class SeedScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SeedScores(PairScores, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of a flow that was learned with one seed."""
 
     seed: Count
-    spearman: Score | None = None
-    pearson: Score | None = None
-    auc: Score | None = None
     fit_seconds: Seconds
 
 
-class CalibrationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one calibration, as `evaluation.compare.compare_calibrations` gives them."""
+class CalibrationRow(PairScores, frozen=True, kw_only=True, omit_defaults=True):
+    """Scores of one calibration, as `evaluation.compare.compare` gives them."""
 
     method: str
     k: Positive | None = None
     dev: Score | None = None
-    spearman: Score | None = None
-    pearson: Score | None = None
-    auc: Score | None = None
     std: Deviation | None = None
     median: Score | None = None
     by_seed: list[SeedScores] = []
@@ -175,31 +169,23 @@ class CalibrationRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     seconds: Seconds
 
 
-class SplitPairs(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of pairs of each split."""
-
-    train: Count
-    dev: Count
-    test: Count
-
-
 class CalibrationData(msgspec.Struct, frozen=True, kw_only=True):
-    """What was calibrated and scored: the task, its folder, its pairs, and the digest of its sentences."""
+    """The calibrated task, its folder, its pairs, and the digest of its sentences."""
 
     task: str
     glue_dir: str
-    pairs: SplitPairs
+    pairs: dict[Literal["train", "dev", "test"], Count]
     sentences_sha256: str
 
 
 class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
-    """What `bert-flow calibrate` measured; `model` is None for `embeddings` that were made elsewhere."""
+    """Results of `bert-flow calibrate`; `model` is None for `embeddings` from a file."""
 
     model: Model | None
     embeddings: str | None = None
     data: CalibrationData
     flow_model_config: str
-    metric: Metric
+    metric: Literal["spearman", "auc"]
     fit_on: Literal["all", "train"]
     fit_rows: Count
     width: Positive
@@ -208,35 +194,32 @@ class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
     rows: list[CalibrationRow]
 
 
-class LexicalCorrelations(msgspec.Struct, frozen=True, kw_only=True, rename={"edit_distance": "edit distance"}):
-    """Spearman's correlations times 100 of a similarity; None where it is undefined."""
-
-    edit_distance: float | None
-    gold: float | None
+# Spearman's correlations times 100 with "edit distance" and "gold", by similarity; None where one is undefined.
+Correlations = dict[str, dict[Literal["edit distance", "gold"], float | None]]
 
 
 class CloseCorrelations(msgspec.Struct, frozen=True, kw_only=True):
-    """The same of the pairs up to an edit distance, and why some are undefined."""
+    """Correlations of the pairs up to an edit distance, and why some are undefined."""
 
     max_distance: Count
     pairs: Count
-    rows: dict[str, LexicalCorrelations]
+    rows: Correlations
     undefined: list[str]
 
 
 class Lexical(Result, frozen=True, kw_only=True, tag="lexical"):
-    """What `bert-flow analyze lexical` measured."""
+    """Results of `bert-flow analyze lexical`."""
 
     model: Model
     task: str
     split: str
     pairs: Count
-    rows: dict[str, LexicalCorrelations]
+    rows: Correlations
     close: CloseCorrelations
 
 
 class Words(Result, frozen=True, kw_only=True, tag="words"):
-    """What `bert-flow analyze words` measured: word embeddings, which come before the layers and the pooling."""
+    """Results of `bert-flow analyze words`, of word embeddings before the layers and the pooling."""
 
     encoder: Encoder
     pieces: Count
@@ -245,8 +228,8 @@ class Words(Result, frozen=True, kw_only=True, tag="words"):
     bins: Annotated[list[RankBin], msgspec.Meta(min_length=4, max_length=4)]
 
 
-class Isotropy(Result, frozen=True, kw_only=True, tag="isotropy"):
-    """What `bert-flow analyze isotropy` measured; `reference` is of a standard normal."""
+class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
+    """Results of `bert-flow analyze isotropy`; `reference` is of a standard normal."""
 
     model: Model
     task: str
@@ -258,7 +241,7 @@ class Isotropy(Result, frozen=True, kw_only=True, tag="isotropy"):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """A deviation from the TF1 code, or from an equation; beyond its limit where that is not kept."""
+    """A deviation from the TF1 code, or from an equation, and its limit."""
 
     what: str
     found: Deviation | None  # None where it is not finite.
@@ -266,7 +249,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(Result, frozen=True, kw_only=True, tag="verification"):
-    """What `bert-flow verify` checked, by what (`evidence`); in words what failed and what was not run."""
+    """Results of `bert-flow verify`, the source of its checks (`evidence`), and what failed and was not run."""
 
     evidence: str
     deviations: list[Checked]
@@ -274,39 +257,41 @@ class Verification(Result, frozen=True, kw_only=True, tag="verification"):
     not_run: list[str]
 
 
-AnyResult = (
-    Verification | TrainingResults | Scores | Predictions | Reproduction | Calibrations | Lexical | Words | Isotropy
-)
-
-
+_KINDS = Verification | TrainingResults | Scores | Predictions | Reproduction | Calibrations | Lexical | Words
+AnyResult = _KINDS | IsotropyResults
+_TAGS = {kind.__struct_config__.tag for kind in typing.get_args(AnyResult)}
 _EXPECTED = "results of bert-flow"
 
 
-def is_of_kind(path: pathlib.Path, kind: str) -> bool:
-    """Whether a file holds a JSON object of this `kind`; not where it cannot be read."""
-    try:
-        return _values(path).get("kind") == kind
-    except UserError:
-        return False
-
-
-def _values(path: pathlib.Path) -> dict:
-    found = read_json(path, object, expected=_EXPECTED, versioned=False)
-    return found if isinstance(found, dict) else {}
-
-
 def read_result(path: pathlib.Path) -> AnyResult | None:
-    """The result in a JSON file; None where it holds something else.
+    """Return the result in a JSON file; None where it holds something else.
 
     Raises:
       UserError: the file cannot be read, is not JSON, is of another format version, or a value is missing or of
         another type.
     """
-    values = _values(path)
-    for kind in typing.get_args(AnyResult):
-        if kind.__struct_config__.tag == values.get("kind"):
-            return read_json(path, kind, expected=_EXPECTED)
-    if "format_version" in values:
-        # Results of version 1 have no kind.
-        read_json(path, object, expected=_EXPECTED)
-    return None
+    values = read_json(path, object, expected=_EXPECTED, versioned=False)
+    known = isinstance(values, dict) and values.get("kind") in _TAGS
+    # Results of version 1 have no kind.
+    if not known and (not isinstance(values, dict) or "kind" in values or "format_version" not in values):
+        return None
+    return read_json(path, AnyResult, expected=_EXPECTED)  # type: ignore[arg-type]
+
+
+def is_of_kind(path: pathlib.Path, kind: str) -> bool:
+    """True if a file holds a JSON object of this `kind`, and can be read."""
+    try:
+        values = read_json(path, object, expected=_EXPECTED, versioned=False)
+    except UserError:
+        return False
+    return isinstance(values, dict) and values.get("kind") == kind
+
+
+def summarize(values: Sequence[float]) -> dict:
+    """Return mean, sample standard deviation (None of one value), median and the values, as in Table 8."""
+    return {
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "median": statistics.median(values),
+        "values": list(values),
+    }
