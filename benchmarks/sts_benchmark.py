@@ -18,7 +18,7 @@ import tempfile
 from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
 from bert_flow_tf.files.atomic import write_atomically
-from bert_flow_tf.paper.figures import original_figure
+from bert_flow_tf.paper.figures import original_scores
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 
 FLOW_FLAGS = ("--flow=1", "--flow_loss=1", "--use_full_for_training=1", "--num_train_epochs=1.0", "--do_train=true")
@@ -86,7 +86,7 @@ def main() -> None:
         print("\nthe original's runs on these weights")
         for kind in args.types:
             for name, config in (("no flow", None), ("flow", "config_l3_d3_w32")):
-                values = original_figure(kind, config, [])["values_x100"]
+                values = original_scores("STS-B", "demo", kind, config)
                 print(
                     f"{kind:12} {name:14} {mean_and_deviation([value / 100 for value in values])} ({len(values)} runs)"
                 )

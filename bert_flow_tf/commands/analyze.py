@@ -25,7 +25,7 @@ from bert_flow_tf.data.tasks import SPLITS, Task, folder_below, read_split
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.results.records import RESULTS_FILE, Isotropy, Lexical, Words, is_of_kind
+from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, is_of_kind
 from bert_flow_tf.scale.parts import Parts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def analyze() -> None:
     """Lexical similarity, word frequency and isotropy: each writes a table, results.json and plots."""
 
 
-def _analysis(kind: type[Lexical | Words | Isotropy], plot: str) -> Decorator:
+def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> Decorator:
     """Return a decorator that makes a sub-command of a function to headline, figure and the result's values."""
 
     def decorate(function: Function) -> Function:
@@ -60,10 +60,9 @@ def _analysis(kind: type[Lexical | Words | Isotropy], plot: str) -> Decorator:
             headline, figure, values = function(**options)
             result = made_result(kind, f"analyze {name}", **values)
             from bert_flow_tf.evaluation.plots import write_figure
-            from bert_flow_tf.report.tables import MEASURED_TABLES
-            from bert_flow_tf.results.collect import analysis
+            from bert_flow_tf.report.tables import analysis_table
 
-            click.echo(f"{headline}\n{MEASURED_TABLES[name](analysis(result)).to_text()}")
+            click.echo(f"{headline}\n{analysis_table(result).to_text()}")
             with new_folder(folder) as new:
                 write_json(new / RESULTS_FILE, result)
                 write_figure(figure, new, plot)
@@ -139,7 +138,7 @@ def words(model: ModelOptions) -> "Analysis":
     return f"{pieces:,} word pieces, {ranked:,} of them words with a frequency rank", figure, values
 
 
-@_analysis(Isotropy, "spectrum")
+@_analysis(IsotropyResults, "spectrum")
 @model_options()
 @task_option("Task of the sentences, with --glue_dir.")
 @click.option("--glue_dir", metavar="DIR", help="Folder that holds the tasks' folders.")

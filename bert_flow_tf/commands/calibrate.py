@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +13,11 @@ from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import read_split
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.compare import check_name
-from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, Entry, Table, number, x100
 
 if TYPE_CHECKING:
     import numpy as np
 
     from bert_flow_tf.data.tasks import Task
-    from bert_flow_tf.results.records import Calibrations
 
 
 @click.command()
@@ -79,7 +76,7 @@ def calibrate(
         matrix = loaded.encode_pooled(sentences)
         record = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
     from bert_flow_tf.evaluation import compare
-    from bert_flow_tf.results.comparisons import table5_row
+    from bert_flow_tf.report.tables import calibration_table
     from bert_flow_tf.results.records import Calibrations
 
     if methods is None:
@@ -105,29 +102,9 @@ def calibrate(
     }
     measured = {"model": record, "embeddings": embeddings, "data": data, "flow_model_config": flow_model_config}
     calibrations = made_result(Calibrations, "calibrate", **measured, **results)
-    paper = {row.method: found for row in calibrations.rows if (found := table5_row(calibrations, row.method))}
-    click.echo(calibrations_table(calibrations, paper).to_text(missing=""))
-    if paper:
-        click.echo("paper: Table 5, Spearman x100 of BERT-base, mean of the last layer, fitted on its own target data")
+    click.echo(calibration_table(calibrations).to_text(missing=""))
     if path:
         write_results(path, calibrations)
-
-
-def calibrations_table(result: "Calibrations", paper: Mapping[str, dict]) -> Table:
-    """Return a row per calibration, scores times 100, beside Table 5's rows by method, where there are any."""
-    from bert_flow_tf.results.comparisons import is_of_table5
-
-    names = ["auc"] if result.metric == "auc" else ["spearman", "pearson"]
-    note = "" if is_of_table5(result.model) else NOT_COMPARABLE
-    rows = []
-    for row in result.rows:
-        cells: list[Entry] = [row.method, *(x100(getattr(row, name)) for name in names), number(row.k, 0)]
-        cells += [x100(row.dev), x100(row.std), number(row.seconds, 1)]
-        if theirs := paper.get(row.method):
-            cells += [number(theirs["mean_x100"], note=note), theirs["row"]]
-        rows.append(cells + [None, ""] * (bool(paper) and not theirs))
-    columns = ["calibration", *(METRIC_NAMES[name] for name in names), "k", "dev", "std", "seconds"]
-    return Table([*columns, *(["paper", "its row"] if paper else [])], rows)
 
 
 def _read_embeddings(path: str, rows: int) -> "np.ndarray":

@@ -13,13 +13,11 @@ from bert_flow_tf.commands.outputs import own, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError, nearest
 from bert_flow_tf.paper.presets import PRESETS
-from bert_flow_tf.results import REPRODUCTION_FILE
-from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
+from bert_flow_tf.results.records import REPRODUCTION_FILE
 
 if TYPE_CHECKING:
     from bert_flow_tf.data.sts_sets import SimilarityTask
     from bert_flow_tf.recipe.stages import Run, Target
-    from bert_flow_tf.results.records import ReproducedTask, Reproduction
 
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
 
@@ -88,6 +86,8 @@ def reproduce(
     from bert_flow_tf.recipe.reproduction import Row, reproduction_record
     from bert_flow_tf.recipe.run import run
     from bert_flow_tf.recipe.stages import encoder_of, read_environment
+    from bert_flow_tf.report.tables import rows_table
+    from bert_flow_tf.results.rows import beside_baselines, reproduction_rows
 
     for name in names:
         if task_key(name) not in _TASKS:
@@ -116,47 +116,10 @@ def reproduce(
     # NLI fine-tuning and the flow on NLI are those of every task.
     run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)
     record = reproduction_record(recipe, scored)
-    click.echo(f"\n{rows_table(record).to_text()}")
+    nli_note = ", fine-tuned on NLI" if nli else ""
+    title = f"x100, {record.encoder}{nli_note}, seeds {', '.join(map(str, seeds))}"
+    click.echo(f"\n{rows_table(beside_baselines([*reproduction_rows(record)]), title=title).to_text()}")
     write_results(folder / REPRODUCTION_FILE, record)
-
-
-def rows_table(record: "Reproduction") -> Table:
-    """The rows, task by task: mean, deviation and median over seeds of the score x100 on the test split.
-
-    Beside them stand the figures of the paper and of the original's code, each where there is one to compare with.
-    """
-    rows, falls = [], False
-    for task in record.tasks.values():
-        for name, row in task.rows.items():
-            scores = getattr(row, task.metric)
-            seeds, paper, original = row.paper_seeds, row.paper, row.original
-            metric = " ".join(filter(None, (METRIC_NAMES[task.metric], task.protocol)))
-            off = _off(scores.mean, task, name)
-            falls = falls or bool(fall(off))
-            cells: list[Entry] = [task.title, metric, name, number(100 * scores.mean, note=fall(off))]
-            cells += [x100(one) for one in (scores.std, scores.median)]
-            cells += [
-                number(paper["mean_x100"] if paper else None),
-                number(seeds["mean_x100"], spread=seeds["std_x100"]) if seeds else None,
-                number(original["mean_x100"] if original else None),
-            ]
-            rows.append(cells)
-    nli = ", fine-tuned on NLI" if record.with_nli else ""
-    return Table(
-        ("task", "metric", "row", "mean", "std", "median", "paper", "Table 8", "TF1 code"),
-        rows,
-        title=f"x100, {record.encoder}{nli}, seeds {', '.join(map(str, record.seeds))}",
-        notes=WHY_FLOW if falls else (),
-    )
-
-
-def _off(mean: float, task: "ReproducedTask", name: str) -> float | None:
-    """A row's mean, x100, less that of the row of its pooling without a flow; None without one."""
-    of = PRESETS[name]
-    plain = next((row for row in task.rows if (PRESETS[row].flow, PRESETS[row].pooling) == (None, of.pooling)), None)
-    if of.flow is None or plain is None:
-        return None
-    return 100 * (mean - getattr(task.rows[plain], task.metric).mean)
 
 
 def _environment(encoder: Mapping[str, str | None], *, glue_dir: str, out: pathlib.Path, nli: bool) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`bert-flow verify`: is this the same as the original, claim by claim, and how one knows."""
+"""`bert-flow verify`: check that this code gives the original's numbers."""
 
 import importlib.util
 import json
@@ -45,19 +45,18 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
     if more and not runs:
         raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
     from bert_flow_tf.commands.outputs import own_file, write_results
-    from bert_flow_tf.results.comparisons import compared
     from bert_flow_tf.results.rows import score_rows
     from bert_flow_tf.results.sources import find_sources
-    from bert_flow_tf.results.verdict import OTHER, verdict, verdict_table
+    from bert_flow_tf.results.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else own_file(out, overwrite=overwrite)
     sources = find_sources([*runs, *more])[0] if runs else []
     verification = _verification()
-    claims = verdict([verification], compared(score_rows(sources)))
+    claims = verdict([verification], score_rows(sources))
     click.echo(verdict_table(claims).to_text())
     if path is not None:
         write_results(path, verification)
-    if any(claim.mark == OTHER for claim in claims):
+    if any(claim.mark == DIFFERENT for claim in claims):
         sys.exit(1)
 
 
@@ -67,46 +66,34 @@ def _verification() -> "Verification":
     from bert_flow_tf.runs.record import made_by
 
     if (_ROOT / _GOLDEN).is_dir() and importlib.util.find_spec("pytest") is not None:
-        found = _golden()
-        evidence = _GOLDEN.as_posix()
+        found, evidence = _golden(), _GOLDEN.as_posix()
     else:
         from bert_flow_tf.evaluation.flow_checks import self_check
 
         found = {"deviations": self_check(), "failed": [], "not_run": ["the golden values are in the repository"]}
         evidence = SELF_CHECK
-    return Verification(
-        made_by=made_by("bert-flow verify"),
-        evidence=evidence,
-        deviations=[
-            Checked(what=what, found=value if math.isfinite(value) else None, limit=limit)
-            for what, value, limit in found["deviations"]
-        ],
-        failed=found["failed"],
-        not_run=found["not_run"],
-    )
+    deviations = [
+        Checked(what=what, found=value if math.isfinite(value) else None, limit=limit)
+        for what, value, limit in found.pop("deviations")
+    ]
+    return Verification(made_by=made_by("bert-flow verify"), evidence=evidence, deviations=deviations, **found)
 
 
 def _golden() -> dict:
-    """What the golden tests find: `deviations`, lists of what, value and limit, and in words what `failed` and was
-    `not_run`."""
-    if sys.stderr.isatty():
-        click.echo(f"computing the values of {_GOLDEN} again: a minute or two", err=True)
+    """Run the golden tests, a line for each as it ends; return `deviations`, `failed` and `not_run`."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "deviations.json")
         environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
-        options = ("-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=")
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, str(_GOLDEN)],
-            cwd=_ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        options = ("-v", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=")
+        command, lines = [sys.executable, "-m", "pytest", *options, str(_GOLDEN)], []
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        with subprocess.Popen(command, cwd=_ROOT, env=environment, **pipes) as process:
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith(f"{_GOLDEN.as_posix()}/"):
+                    click.echo(line.rstrip(), err=True)
         found = json.loads(path.read_text()) if path.exists() else {"failed": []}
-        # Not 0 without a failure: they did not run to their end, or none of them did.
-        if done.returncode and not found["failed"]:
-            raise UserError(
-                f"{_ROOT / _GOLDEN}: found no outcome of its tests: {done.stdout[-1000:]} {done.stderr[-1000:]}"
-            )
-        return found
+    # Another status without a failure: the tests did not run to their end, or none of them did.
+    if process.returncode and not found["failed"]:
+        raise UserError(f"{_ROOT / _GOLDEN}: found no outcome of its tests: {''.join(lines)[-2000:]}")
+    return found

@@ -51,14 +51,15 @@ def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Enco
         seeds = tables["table8_seeds"]["rows"].get(row) if task == "STS-B" else None
         found = Published(row, tables["scores"].get(row, {}).get(task), seeds)
     if flow is None or _learned_as(flow.training, _FLOW, task):
-        found = found._replace(original=original_scores(task, pooling, flow and flow.name, encoder))
+        name = None if tuned else encoder.name
+        found = found._replace(original=original_scores(task, name, pooling, flow and flow.name))
     return found if found.paper is not None or found.original else None
 
 
-def original_scores(task: str, pooling: str, config: str | None, encoder: Encoder) -> tuple[float, ...]:
-    """Return the original code's scores times 100 on an encoder's weights, by its runs with a flow's configuration."""
+def original_scores(task: str, encoder_name: str | None, pooling: str, config: str | None) -> tuple[float, ...]:
+    """Return the original code's scores times 100 of an encoder as published; `config` is of the flow, None without."""
     ran, keys = paper_tables()["original"], ("changed", "sentence_embedding_type", "flow_model_config")
-    if (task, encoder.name, encoder.fine_tuning) != (ran["task"], ran["encoder"]["bert_hub"], None):
+    if (task, encoder_name) != (ran["task"], ran["encoder"]["bert_hub"]):
         return ()
     runs = [run for run in ran["runs"] if tuple(run[key] for key in keys) == (None, pooling, config)]
     return tuple(100 * run["spearman"] for run in runs)
@@ -104,7 +105,7 @@ def _row_title(task: str, pooling: str, flow: Flow | None) -> str | None:
 
 def _learned_as(training: Training, flags: Mapping[str, str], task: str) -> bool:
     """True if a training began with published weights and had all pairs of a task and these flags of `run_siamese`."""
-    split = "all" if flags.get("use_full_for_training") == "1" else "train"
+    split = "all" if float(flags.get("use_full_for_training", 0)) == 1 else "train"
     if training.began_with is not None or task_title(training.task or "") != task:
         return False
     wanted = {"dupe_factor": "1", "l2_penalty": "-1", **flags}

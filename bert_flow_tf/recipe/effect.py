@@ -136,14 +136,12 @@ def measure(name: str, recipe: Recipe, pooling: str, run_dir: pathlib.Path) -> C
 def paper_columns() -> list[Column]:
     """Return the paper's figures of BERT-base: Table 5 for the last layer, Tables 2 and 6 for the first and last."""
     tables = paper_tables()
-    table5, table2, table6 = (
-        tables[name]["rows"] for name in ("table5_calibration_baselines", "table2_no_nli_supervision", "table6_lexical")
-    )
+    table5, table6 = (tables[name]["rows"] for name in ("table5_calibration_baselines", "table6_lexical"))
     last = {"none": "BERT-base", "sn": "+ SN", "natsv": "+ NATSV (k=10)", "flow": "BERT-base-flow (target)"}
     two = {"none": "BERT-base-last2avg", "flow": "BERT-base-flow (target)"}
     scores = [
         {method: table5[last[method]] if method in last else None for method in METHODS},
-        {method: table2[two[method]]["STS-B"] if method in two else None for method in METHODS},
+        {method: tables["scores"][two[method]]["STS-B"] if method in two else None for method in METHODS},
     ]
     distances = [table6[similarity]["edit distance"] for similarity in (GOLD, BERT, FLOW)]
     found = zip(EMBEDDING_TYPES, scores, ([None] * 3, distances), strict=True)

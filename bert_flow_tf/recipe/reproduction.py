@@ -8,9 +8,7 @@ from msgspec.structs import replace
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.evaluation.protocols import METRICS
 from bert_flow_tf.recipe.stages import Recipe, Run
-from bert_flow_tf.results.comparisons import published
-from bert_flow_tf.results.records import ReproducedRow, ReproducedTask, Reproduction, SeedRun, Summary
-from bert_flow_tf.results.rows import reproduction_rows, summarize
+from bert_flow_tf.results.records import ReproducedRow, ReproducedTask, Reproduction, SeedRun, Summary, summarize
 from bert_flow_tf.runs.record import made_by
 
 
@@ -24,14 +22,14 @@ class Row(NamedTuple):
 
 
 def reproduction_record(recipe: Recipe, rows: Sequence[Row]) -> Reproduction:
-    """Return all results, beside the paper's and the original's where these are of the same; `recipe` is of any seed.
+    """Return all results; `recipe` is of any seed.
 
     Raises:
       UserError: predictions are missing, or do not fit their task.
     """
     seeds = sorted({row.seed for row in rows})
     tasks = {row.task.name: row.task for row in rows}
-    record = Reproduction(
+    return Reproduction(
         made_by=made_by("bert-flow reproduce"),
         encoder=recipe.encoder_name,
         encoder_flags=dict(recipe.encoder_flags),
@@ -39,11 +37,6 @@ def reproduction_record(recipe: Recipe, rows: Sequence[Row]) -> Reproduction:
         seeds=seeds,
         tasks={name: _task(task, [row for row in rows if row.task is task]) for name, task in tasks.items()},
     )
-    for task_name, name, row in list(reproduction_rows(record, recipe.output_dir)):
-        task = record.tasks[task_name]
-        if row.protocol == task.protocol:
-            task.rows[name] = replace(task.rows[name], **published(row))
-    return record
 
 
 def _task(task: SimilarityTask, rows: Sequence[Row]) -> ReproducedTask:

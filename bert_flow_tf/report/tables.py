@@ -78,15 +78,16 @@ def calibration_table(result: Calibrations) -> Table:
     flows = {"none": None, "flow": result.flow_model_config}
     rows = []
     for row in result.rows:
-        name, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
+        their_row, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
         off = scores[row.method] - scores["none"] if "none" in scores and row.method != "none" else None
         cells: list[Entry] = [row.method, number(row.k, 0), x100(row.dev)]
         cells += [number(scores[row.method], spread=row.std and 100 * row.std), x100(row.pearson)]
         cells += [number(off, sign="+"), number(row.seconds, 1)]
-        cells += [number(paper, note="" if of_model == _OF_TABLE_5 or paper is None else NOT_COMPARABLE), name]
+        cells += [number(paper, note="" if of_model == _OF_TABLE_5 or paper is None else NOT_COMPARABLE), their_row]
         original: Sequence[float] = ()
         if model is not None and is_whole_task and row.method in flows:
-            original = original_scores(task, model.pooling, flows[row.method], model.encoder)
+            name = None if model.encoder.fine_tuning else model.encoder.name
+            original = original_scores(task, name, model.pooling, flows[row.method])
         rows.append([*cells, _mean(original)])
     columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
     return Table((*columns, "Table 5", "its row", "TF1 code"), rows).without_empty_columns()

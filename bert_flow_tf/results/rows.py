@@ -52,7 +52,11 @@ def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
             found |= {(row.name, row.place): row for row in reproduction_rows(source.result, f"{source.label}, ")}
         elif isinstance(source.result, Scores):
             found |= {(row.name, row.place): row for row in _evaluation_rows(source.result, source.label)}
-    rows = list(found.values())
+    return beside_baselines(list(found.values()))
+
+
+def beside_baselines(rows: Sequence[ScoreRow]) -> list[ScoreRow]:
+    """Return the rows, each beside the row among them of the same embeddings without a flow."""
     return [dataclasses.replace(row, baseline=_baseline(row, rows) or row.baseline) for row in rows]
 
 

@@ -87,9 +87,9 @@ class Table:
         """Return lines for a terminal: aligned columns, a rule below the headings and above a total."""
         lines = [list(self.columns)]
         for row in self.cells:
-            texts = [missing if cell.text is None else cell.text for cell in row]
+            notes = [f" ({cell.note})" if cell.note else "" for cell in row]
             lines.append(
-                [f"{text} ({cell.note})" if cell.note else text for text, cell in zip(texts, row, strict=True)]
+                [(missing if one.text is None else one.text) + note for one, note in zip(row, notes, strict=True)]
             )
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         pads = [str.rjust if is_number else str.ljust for is_number in self.of_numbers]

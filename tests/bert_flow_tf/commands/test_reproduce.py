@@ -5,9 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from bert_flow_tf.commands.reproduce import rows_table
-from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.results.records import Reproduction
 from tests.bert_flow_tf.commands.reproductions import COSINES, GOLD, ReproductionWorkplace
 from tests.refusals import bert_flow
 
@@ -40,10 +37,8 @@ def test_what_is_trained_is_trained_with_every_seed_and_the_rest_once(workplace)
     assert rows["flow-train"]["spearman"]["std"] == 0
     assert (record["seeds"], record["encoder"], record["tasks"]["stsb"]["pairs"]) == ([1, 2], "base", 4)
     lines = outcome.output.splitlines()
-    assert [line.split() for line in lines if line.startswith("STS-B ")] == [
-        ["STS-B", "Spearman", "avg", "80.00", "-", "80.00", "-", "-", "-"],
-        ["STS-B", "Spearman", "flow-train", "80.00", "0.00", "80.00", "-", "-", "-"],
-    ]
+    assert [line.split()[0] for line in lines if " STS-B " in line and " 80.00 " in f"{line} "] == ["avg", "flow-train"]
+    assert "80.00 ± 0.00 (median 80.00, n = 2)" in outcome.output
 
 
 def test_sts_12_is_scored_set_by_set_and_learned_from_what_is_scored(workplace):
@@ -62,7 +57,7 @@ def test_sts_12_is_scored_set_by_set_and_learned_from_what_is_scored(workplace):
     assert row["spearman"]["values"] == [scores["spearman"]["wmean"]] == [pytest.approx(0.8)]
     assert scores["subsets"]["MSRvid"]["pairs"] == 4
     assert scores["subsets"]["MSRvid"]["pearson"] == pytest.approx(np.corrcoef(COSINES, GOLD)[0, 1])
-    assert "STS-12  Spearman wmean  avg" in outcome.output
+    assert "Spearman wmean" in outcome.output
     (folder / "full.txt").write_text("other\tpairs\n")
     outcome = reproduce(workplace, "--tasks=sts12", "--rows=avg,flow-target", senteval)
     assert outcome.exit_code == 2 and "full.txt: holds other pairs than" in outcome.stderr
@@ -167,24 +162,3 @@ def test_results_of_other_rows_seeds_or_tasks_are_not_lost(workplace):
     assert path.read_text() == "mine"
     assert reproduce(workplace, "--rows=avg", "--overwrite").exit_code == 0
     assert set(record_of(workplace)["tasks"]["stsb"]["rows"]) == {"avg"}
-
-
-def test_folder_that_is_called_like_the_papers_encoder_is_not_compared_with_it(workplace):
-    encoder = workplace.root / "encoders" / "base"
-    encoder.mkdir(parents=True)
-    outcome = reproduce(workplace, "--rows=avg", f"--bert_hub={encoder}")
-    assert outcome.exit_code == 0, outcome.output
-    assert "paper" not in record_of(workplace)["tasks"]["stsb"]["rows"]["avg"]
-
-
-def test_a_fall_by_the_flow_is_marked(workplace):
-    assert reproduce(workplace, "--rows=last2avg,flow-target").exit_code == 0
-    path = workplace.root / "out/reproduction.json"
-    record = read_json(path, Reproduction, expected="a reproduction")
-    assert "falls" not in rows_table(record).to_text()
-    values = json.loads(path.read_text())
-    values["tasks"]["stsb"]["rows"]["last2avg"]["spearman"]["mean"] += 0.006
-    path.write_text(json.dumps(values))
-    lines = rows_table(read_json(path, Reproduction, expected="a reproduction")).to_text().splitlines()
-    assert ["(falls by 0.60)" in line for line in lines if "target" in line or "last2avg" in line] == [False, True]
-    assert "in a cone" in lines[-2]

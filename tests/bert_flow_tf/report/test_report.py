@@ -1,145 +1,147 @@
-"""A report as files: the page loads and runs nothing, says what the Markdown says, and is the same bytes each time."""
-
-import base64
-import json
-import re
+"""A report's page shows every result, and its tables set figures beside the paper's and the original's."""
 
 import pytest
-from hypothesis import given, settings
+import tensorflow as tf
+from msgspec.structs import replace
 
-from bert_flow_tf.report.page import html_page, markdown_page, write_report
-from bert_flow_tf.report.sections import Section, Terms
-from bert_flow_tf.results.collect import analysis_plots
-from tests.bert_flow_tf.markup import ANY_TEXT, Page, markdown_as_html
+from bert_flow_tf.report import tables
+from bert_flow_tf.report.page import write_report
+from bert_flow_tf.report.plots import read_curves
+from bert_flow_tf.results.rows import score_rows
+from bert_flow_tf.results.sources import find_sources
+from bert_flow_tf.runs.record import Training
+from tests.bert_flow_tf import records
+from tests.bert_flow_tf.markup import Page
+from tests.bert_flow_tf.results import written
 
 
-def written(out, report, plots):
-    write_report(out, report, plots)
-    return {path.name: path.read_text(encoding="utf-8") for path in out.iterdir()}
+def lines(table):
+    """The lines of a table with single spaces."""
+    return [" ".join(line.split()) for line in table.to_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
-def plots(sources):
-    return analysis_plots(sources) | {"lexical-1": b"<svg><script>alert(1)</script></svg>"}
+def results(tmp_path_factory):
+    """A folder with every kind of result, and events of its run."""
+    folder = written.write_all(tmp_path_factory.mktemp("shared") / "results")
+    models = lambda name, seed: replace(written.CLS, flow=records.flow(seed=seed))  # noqa: E731 (of two arguments)
+    written.write(folder / "seeds" / "reproduction.json", written.reproduction({"flow": [0.79, 0.8, 0.84]}, models))
+    with tf.summary.create_file_writer(str(folder / "run")).as_default():
+        for step in (10, 20):
+            tf.summary.scalar("flow_loss", 30.0 / step, step=step)
+            tf.summary.scalar("learning_rate", 0.1, step=step)
+    return folder
 
 
-@pytest.fixture(scope="module")
-def files(report, plots, tmp_path_factory):
-    """The text of a report's files by name."""
-    return written(tmp_path_factory.mktemp("report") / "out", report, plots)
+def test_every_result_is_on_the_page(results, tmp_path):
+    sources, _ = find_sources([results])
+    write_report(tmp_path / "report", "<script>alert(1)</script>", sources)
+    page = Page((tmp_path / "report" / "report.html").read_text())
+    assert not page.all("script")
+    assert [one["id"] for one in page.all("h2")] == [f"section-{i}" for i in range(1, 9)]
+    # Cosines, seeds, calibrations, three analyses and a curve.
+    assert len(page.all("img")) == 7
+    assert all(one["src"].startswith("data:image/svg+xml;base64,") for one in page.all("img"))
+    assert {"cls + flow (learned on STS-B; seed 1234)", "sn+natsv", "effective rank"} <= {
+        cell for row in page.rows for cell in row
+    }
 
 
-def test_the_same_results_give_the_same_files(report, plots, files, tmp_path):
-    assert set(files) == {"report.html", "report.md", "results.json"}
-    assert written(tmp_path / "again", report, plots) == files
-    assert json.loads(files["results.json"]) == report
+def test_page_has_the_same_bytes_again(results, tmp_path):
+    sources, _ = find_sources([results])
+    for name in ("one", "two"):
+        write_report(tmp_path / name, "Results", sources)
+    assert (tmp_path / "one" / "report.html").read_bytes() == (tmp_path / "two" / "report.html").read_bytes()
 
 
-def test_page_and_markdown_hold_the_same_tables(files):
-    page, markdown = Page(files["report.html"]), Page(markdown_as_html(files["report.md"]))
-    assert len(page.all("table")) == len(markdown.all("table")) == 9
-    # A note stands in brackets in Markdown, and small on the page.
-    without_notes = [[text.split(" (")[0] for text in row] for row in markdown.rows]
-    assert len(page.rows) == len(without_notes)
-    for row, other in zip(page.rows, without_notes, strict=True):
-        assert all(text.startswith(start) for text, start in zip(row, other, strict=True))
+def test_curves_are_read_from_events(results, tmp_path):
+    assert read_curves(results / "run") == {"flow_loss": [(10, 3.0), (20, 1.5)]}
+    assert read_curves(tmp_path) == {}
 
 
-def _numbers(values):
-    """Every number in nested dicts and lists; of the pairs that a plot draws, the ends alone: among all, any is one."""
-    if isinstance(values, dict | list):
-        for key, value in values.items() if isinstance(values, dict) else enumerate(values):
-            if isinstance(value, list) and key in ("similarities", "gold") and isinstance(value[0], float):
-                yield from (min(value), max(value), len(value))
-            elif key not in ("figures", "alternatives"):
-                yield from _numbers(value)
-    elif isinstance(values, int | float):
-        yield values
+def test_a_score_stands_beside_the_tf1_code_and_the_score_without_flow(results):
+    table = lines(tables.rows_table(score_rows(find_sources([results / "demo.json", results / "run"])[0])))
+    assert table[0].endswith("x100 without flow change TF1 code")
+    assert f"{results}/demo.json cls demo STS-B test Spearman 1,379 73.00 - - 73.08" in table
+    flow = f"{results}/run cls + flow (learned on STS-B; seed 1234) demo STS-B test Spearman 1,379"
+    assert f"{flow} 78.46 73.00 +5.46 78.49 (2 runs)" in table
 
 
-def test_every_number_on_the_page_is_one_of_the_json(files):
-    """Of the tables' figures, and of what is said of the plots that are drawn here."""
-    results = json.loads(files["results.json"])
-    known = [*_numbers(results)]
-    written = re.findall(r'<td[^>]*class="figure[^>]*>(.*?)</td>', files["report.html"])
-    drawn = results["alternatives"].keys()
-    written += [results[words][name] for words in ("figures", "alternatives") for name in drawn]
-    shown = [number for text in written for number in _NUMBER.findall(_TAGS.sub(" ", text).replace("−", "-"))]
-    assert len(shown) > 100
-    for text in shown:
-        value, digits = float(text.replace(",", "")), len(text.partition(".")[2])
-        assert any(abs(value - number) <= 0.5000001 * 10**-digits for number in known), text
+def test_a_fall_by_a_flow_is_marked(tmp_path):
+    before, after = (written.write(tmp_path / f"{name}.json", scores) for name, scores in (
+        ("before", written.scores(stsb=written.task_scores(score=0.8))),
+        ("after", written.scores(written.CLS_FLOW, stsb=written.task_scores(score=0.79))),
+    ))  # fmt: skip
+    assert "-1.00 (falls by 1.00)" in lines(tables.rows_table(score_rows(find_sources([before, after])[0])))[3]
 
 
-# Not those in words such as STS-12.
-_TAGS, _NUMBER = re.compile(r"<[^>]+>"), re.compile(r"(?<![\w.-])[+-]?\d[\d,]*(?:\.\d+)?(?![\w.])")
+def test_calibrations_stand_beside_table_5():
+    assert lines(tables.calibration_table(written.calibrations()))[2:] == [
+        "none - - 73.08 - 0.1 47.29 (BERT-base, not comparable) BERT-base 73.08",
+        "sn+natsv 6 80.00 75.00 +1.92 0.1 63.51 (BERT-base, not comparable) + SN + NATSV (k=6) -",
+        "whitening - - 79.00 +5.92 0.1 - - -",
+        "flow - - 78.45 ± 0.07 +5.37 20.0 65.62 (BERT-base, not comparable) BERT-base-flow (target) 78.49 (2 runs)",
+    ]
 
 
-def test_plots_are_images_within_the_page_with_their_captions(report, plots, files):
-    images = Page(files["report.html"]).all("img")
-    shown = {name: report["alternatives"].get(name, caption) for name, caption in report["figures"].items()}
-    assert sorted(image["alt"] for image in images) == sorted(shown.values())
-    page = Page(files["report.html"])
-    assert all("".join(caption.split()) in page.text for caption in report["figures"].values())
-    (image,) = [image for image in images if image["alt"] == report["figures"]["lexical-1"]]
-    kind, _, data = image["src"].partition(",")
-    assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", plots["lexical-1"])
+@pytest.mark.parametrize("changes", [{"test_pairs": 60}, {"fit_on": "train"}, {"task": "sick-r"}])
+def test_calibrations_of_other_data_stand_alone(changes):
+    assert "Table 5" not in lines(tables.calibration_table(written.calibrations(**changes)))[0]
 
 
-def test_the_page_loads_and_runs_nothing(files):
-    page = Page(files["report.html"])
-    assert not {"script", "link", "iframe", "object", "embed", "base", "svg"} & {tag for tag, _ in page.tags}
-    for tag, attributes in page.tags:
-        assert not any(name.startswith("on") for name in attributes), tag
-        assert attributes.get("src", "data:").startswith("data:")
-        assert attributes.get("href", "#").startswith("#")
-    assert "url(" not in files["report.html"] and "@import" not in files["report.html"]
-    (policy,) = [one["content"] for one in page.all("meta") if "http-equiv" in one]
-    assert policy.startswith("default-src 'none'")
+def test_calibrations_of_the_papers_encoder_are_comparable():
+    papers = records.model(encoder=records.encoder("base"), pooling="avg")
+    text = "\n".join(lines(tables.calibration_table(written.calibrations(papers))))
+    assert "47.29 BERT-base" in text and "TF1 code" not in text
 
 
-def test_the_page_can_be_walked_by_its_headings_and_labels(files):
-    page = Page(files["report.html"])
-    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
-    assert len(set(ids)) == len(ids)
-    named = {attributes["href"][1:] for attributes in page.all("a")}
-    assert len(named) == 10
-    named |= {attributes["aria-labelledby"] for _, attributes in page.tags if "aria-labelledby" in attributes}
-    assert named <= set(ids)
-    assert {attributes.get("scope") for attributes in page.all("th")} == {"col", "row"}
-    assert page.all("html") == [{"lang": "en"}]
+def test_lexical_correlations_stand_beside_table_6():
+    assert lines(tables.lexical_table(written.lexical())) == [
+        "similarity edit distance Table 6 gold Table 6",
+        "-" * len(tables.lexical_table(written.lexical()).to_text().splitlines()[1]),
+        "Gold similarity -24.55 -24.61 100.00 100.00",
+        "BERT-induced similarity -30.00 -50.49 (BERT-base, not comparable) 80.00 59.30 (BERT-base, not comparable)",
+        "Gold similarity, edit distance ≤ 4 (130 pairs) 3.00 - - -",
+        "Undefined: Gold similarity with gold: undefined.",
+    ]
+    for other in (written.lexical("sts-b", "test"), written.lexical("sick-r")):
+        assert "Table 6" not in lines(tables.lexical_table(other))[0]
 
 
-def _luminance(colour):
-    """WCAG 2.2's relative luminance of `#rrggbb`."""
-    shares = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+def test_word_statistics_stand_above_table_1():
+    table = lines(tables.words_table(written.words()))
+    assert table[0] == "measure of 1 to 99 100 to 499 500 to 4,999 5,000 to 9,999"
+    assert table[2:5] == [
+        "words here 99 400 4,500 5,000",
+        "mean ℓ2 norm here 0.90 0.90 0.90 0.90",
+        "mean ℓ2 norm Table 1 0.95 1.04 1.22 1.45",
+    ]
+    assert table[-1] == "mean 7-NN dot product Table 1 0.72 0.90 1.17 1.60"
 
 
-def test_text_has_contrast_in_the_light_and_in_the_dark(files):
-    palettes = [dict(re.findall(r"--(\w+): (#\w{6})", one)) for one in files["report.html"].split("@media", 1)]
-    palettes[1] = dict(re.findall(r"--(\w+): (#\w{6})", files["report.html"].split("prefers-color-scheme: dark")[1]))
-    for palette in palettes:
-        assert set(palette) == {"ink", "muted", "paper", "line", "stripe", "accent", "rise", "fall"}
-        for text in ("ink", "muted", "accent", "rise", "fall"):
-            for ground in ("paper", "stripe"):
-                light, dark = sorted((_luminance(palette[text]), _luminance(palette[ground])), reverse=True)
-                assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ground)
+def test_isotropy_is_a_row_per_measure():
+    table = lines(tables.isotropy_table(written.isotropies()))
+    assert table[0] == "measure without flow standard normal"
+    assert table[3] == "mean pairwise cosine 0.9214 0.0196"
+    assert table[-1] == "bits per dimension, diagonal Gaussian -1.2500 -"
 
 
-@settings(derandomize=True, max_examples=200)
-@given(ANY_TEXT)
-def test_text_never_becomes_markup(text):
-    """Titles, paragraphs, captions and terms; tables have a test of their own."""
+def test_undefined_measures_of_a_run_are_left_out(results, tmp_path):
+    run = written.write_run(tmp_path / "run")
+    (run / "eval_results.txt").write_text("eval_pearsonr = nan\neval_loss_flow = 1e-05\nloss = 2.0\n")
+    header, _, row = lines(tables.training_table(find_sources([run])[0]))
+    assert header == "run learned on pairs steps seconds eval_loss_flow"
+    assert row == f"{run} STS-B 8,628 269 12.5 0.0000"
 
-    def pages(words):
-        terms = [Terms(words, words, [(words, words)])]
-        part = Section("s", words, [words], plots=["p"], panels=["q"], terms=terms)
-        captions = {"p": words, "q": words}
-        page = html_page(words, [words], [part], {"p": b"<svg/>", "q": b"<svg/>"}, captions, {"q": words})
-        return Page(page), Page(markdown_as_html(markdown_page(words, [words], [part])))
 
-    for page, harmless in zip(pages(f"§{text}"), pages("§"), strict=True):
-        assert [tag for tag, _ in page.tags] == [tag for tag, _ in harmless.tags]
-        assert page.text == harmless.text.replace("§", "".join(f"§{text}".split()))
+@pytest.mark.parametrize(
+    ("name", "fine_tuning", "words"),
+    [
+        ("demo", None, "demo"),
+        (None, None, "encoder"),
+        ("base", Training(), "base, fine-tuned: unknown (aaaaaaaa)"),
+    ],
+)
+def test_an_encoder_in_words(name, fine_tuning, words):
+    encoder = records.encoder(name, fine_tuning=fine_tuning, fingerprint=records.DEMO)
+    assert tables.encoder_in_words(encoder) == words

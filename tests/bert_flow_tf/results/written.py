@@ -7,8 +7,8 @@ from bert_flow_tf.evaluation.isotropy import isotropic_reference, measure_isotro
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results import records as results
-from bert_flow_tf.results.rows import summarize
-from bert_flow_tf.runs.record import LearningCurve, StageCost, TrainingData, TrainingResults
+from bert_flow_tf.results.records import summarize
+from bert_flow_tf.runs.record import StageCost, TrainingData, TrainingResults
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.records import MADE_BY
 
@@ -59,7 +59,6 @@ def training(model=CLS_FLOW, pairs=8628):
         steps=269,
         stages={"train": StageCost(seconds=12.5, peak_memory_mib=900)},
         replicas=1,
-        curve=LearningCurve(steps=[100, 200, 269], losses={"flow_loss": [9.5, 1.25, -0.5]}),
     )
 
 
@@ -127,7 +126,7 @@ def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pai
         data=results.CalibrationData(
             task=task,
             glue_dir="glue",
-            pairs=results.SplitPairs(train=5749, dev=1500, test=test_pairs),
+            pairs={"train": 5749, "dev": 1500, "test": test_pairs},
             sentences_sha256="c" * 64,
         ),
         flow_model_config=config,
@@ -143,13 +142,13 @@ def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pai
 
 def lexical(task="sts-b", split="dev"):
     rows = {
-        "Gold similarity": results.LexicalCorrelations(edit_distance=-24.55, gold=100.0),
-        "BERT-induced similarity": results.LexicalCorrelations(edit_distance=-30.0, gold=80.0),
+        "Gold similarity": {"edit distance": -24.55, "gold": 100.0},
+        "BERT-induced similarity": {"edit distance": -30.0, "gold": 80.0},
     }
     close = results.CloseCorrelations(
         max_distance=4,
         pairs=130,
-        rows={"Gold similarity": results.LexicalCorrelations(edit_distance=3.0, gold=None)},
+        rows={"Gold similarity": {"edit distance": 3.0, "gold": None}},
         undefined=["Gold similarity with gold: undefined"],
     )
     return results.Lexical(
@@ -172,8 +171,13 @@ def words():
 
 
 def isotropies():
+<<<<<<< HEAD
     measured = measure_isotropy(np.random.default_rng(1).normal(size=(40, 6)) + 3)
     return results.Isotropy(
+=======
+    measured = isotropy(np.random.default_rng(1).normal(size=(40, 6)) + 3)
+    return results.IsotropyResults(
+>>>>>>> bfa6c1d (Figures of paper and original come from one table by one function, beside; the report is one template over the tables that commands print)
         made_by=MADE_BY,
         model=records.model(),
         task="sts-b",

@@ -1,0 +1,178 @@
+"""A score meets the paper's row and the TF1 code's runs, and nothing that is not comparable."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from bert_flow_tf.paper.figures import beside, fine_tuning_of, original_scores, paper_tables, table5
+from bert_flow_tf.runs.record import Training
+from tests.bert_flow_tf.records import encoder, flow
+
+NLI_SETTINGS = {
+    "num_train_epochs": 1.0,
+    "learning_rate": 2e-5,
+    "train_batch_size": 16,
+    "num_examples": -1,
+    "max_seq_length": 64,
+    "flow": 0,
+    "dupe_factor": 1,
+    "l2_penalty": -1.0,
+}
+
+
+def nli(task="allnli", pairs=961_725, began_with=None, **settings):
+    """The paper's fine-tuning on NLI, but for the changes."""
+    return Training(task=task, pairs=pairs, settings=NLI_SETTINGS | settings, seed=5, began_with=began_with)
+
+
+BASE, TUNED = encoder("base"), encoder("base", fine_tuning=nli())
+LARGE = encoder("large", fine_tuning=nli(pairs=942_069))
+NLI_FLOW = {
+    "task": "allnli",
+    "pairs": 961_725,
+    "use_full_for_training": 0,
+    "num_train_epochs": 0.15,
+    "flow_learning_rate": 2e-5,
+}
+ON_STS12 = {"task": "sts-12", "pairs": 3 * 3108}
+
+
+@pytest.mark.parametrize(
+    ("score", "row", "figure"),
+    [
+        (("STS-B", "test", "avg", None, BASE), "BERT-base", 47.29),
+        (("STS-B", "test", "avg-last-2", None, BASE), "BERT-base-last2avg", 59.04),
+        (("STS-12", "test", "avg-last-2", None, BASE), "BERT-base-last2avg", 57.84),
+        (("SICK-R", "test", "avg-last-2", None, BASE), "BERT-base-last2avg", 63.75),
+        (("STS-B", "test", "avg-last-2", None, LARGE), "BERT-large-NLI-last2avg", 78.45),
+        (("STS-B", "test", "avg-last-2", flow(), BASE), "BERT-base-flow (target)", 70.72),
+        (("STS-B", "test", "avg-last-2", flow("config_l2_d3_w32"), BASE), "BERT-base-flow (target)", 70.72),
+        (("STS-12", "test", "avg-last-2", flow(**ON_STS12), BASE), "BERT-base-flow (target)", 63.48),
+        (("STS-12", "test", "avg-last-2", flow(**NLI_FLOW), BASE), "BERT-base-flow (NLI)", 59.54),
+        (
+            ("STS-B", "test", "avg-last-2", flow(use_full_for_training=0, pairs=5749), LARGE),
+            "BERT-large-NLI-flow (target, train only)",
+            80.54,
+        ),
+        (
+            ("QNLI", "dev", "avg-last-2", flow(task="qnli-regression", pairs=115_669), TUNED),
+            "BERT-base-NLI-flow (target)",
+            76.17,
+        ),
+    ],
+)
+def test_score_meets_its_row_of_the_paper(score, row, figure):
+    found = beside(*score)
+    assert (found.row, found.paper, found.original) == (row, figure, ())
+
+
+def test_seeds_meet_table_8():
+    assert beside("STS-B", "test", "avg-last-2", None, LARGE).seeds == {"mean": 78.07, "std": 1.5, "median": 78.68}
+    assert beside("STS-B", "test", "avg-last-2", flow(), LARGE).seeds["mean"] == 81.1
+    assert beside("STS-B", "test", "avg-last-2", flow(), TUNED).seeds is None
+
+
+def varied(make, **values):
+    return [make(**{key: value}) for key, several in values.items() for value in several]
+
+
+def on_stsb(**change):
+    return {"task": "STS-B", "split": "test", "pooling": "avg-last-2", "flow": flow(), "encoder": TUNED} | change
+
+
+def learned(**change):
+    return on_stsb(flow=flow(**change))
+
+
+def tuned(**change):
+    return on_stsb(encoder=encoder("base", fine_tuning=nli(**change)))
+
+
+# Each differs in one thing from a score that has a figure.
+ONE_THING = [
+    *varied(tuned, task=["mnli"], pairs=[9840, None], num_train_epochs=[2.0], learning_rate=[5e-5], flow=[1]),
+    *varied(tuned, train_batch_size=[32], num_examples=[500], max_seq_length=[128], dupe_factor=[2], l2_penalty=[0.1]),
+    *varied(on_stsb, encoder=[encoder(None), encoder("base", fine_tuning=Training())], pooling=["cls"]),
+    *varied(on_stsb, split=["dev"], task=["SICK-R", "MRPC"]),
+    *varied(learned, config=["config_l2_d3_w16"], task=["sick-r", None], pairs=[5749, None], num_train_epochs=[2.0]),
+    *varied(learned, use_full_for_training=[0], train_batch_size=[16], flow_learning_rate=[1e-4], num_examples=[500]),
+    *varied(learned, dupe_factor=[None], flow_loss=[0], flow_ddi=[True], l2_penalty=[0.1], began_with=[Training()]),
+    on_stsb(flow=replace(flow(), training=Training())),
+]
+
+
+@pytest.mark.parametrize("score", ONE_THING)
+def test_score_that_differs_in_one_thing_has_no_figure(score):
+    assert beside(**on_stsb()).paper == 81.03
+    assert beside(**score) is None
+
+
+DEMO = {"encoder": encoder("demo"), "pooling": "cls"}
+
+
+@pytest.mark.parametrize(
+    ("change", "mean", "runs"),
+    [
+        ({"flow": None}, 73.0831, 1),
+        ({"flow": None, "pooling": "avg"}, 82.0344, 1),
+        ({}, (78.4632 + 78.5091) / 2, 2),
+        ({"flow": flow("config_l2_d3_w32")}, 78.5181, 1),
+        ({"pooling": "avg"}, (80.9533 + 80.8026) / 2, 2),
+        ({"pooling": "avg-last-2"}, 80.32256, 5),
+    ],
+)
+def test_tf1_code_is_met_on_the_demo_encoder(change, mean, runs):
+    found = beside(**on_stsb(**DEMO) | change).original
+    assert (sum(found) / len(found), len(found)) == (pytest.approx(mean, abs=1e-6), runs)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"encoder": encoder("demo", fine_tuning=nli())},
+        {"pooling": "avg-last-3"},
+        {"task": "SICK-R"},
+        {"flow": flow("config_l3_d2_w32")},
+        {"flow": flow(flow_ddi=True)},
+        {"flow": flow(use_full_for_training=0, pairs=5749)},
+    ],
+)
+def test_score_that_differs_from_the_tf1_codes_runs_has_none(change):
+    assert beside(**on_stsb(**DEMO) | change) is None
+
+
+def test_changed_code_has_no_score():
+    # With the initialisation hooked in, this seed gave 78.3984; with dropout off, 78.6351.
+    assert original_scores("STS-B", "demo", "cls", "config_l3_d3_w32") == pytest.approx((78.4632, 78.5091))
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        *((None, None), (Training(), "unknown"), (nli(), "NLI"), (nli(task="sts-b"), "other"), (nli(pairs=3), "other")),
+        (Training(settings={"objective": "masked language model"}), "masked language model"),
+    ],
+)
+def test_fine_tuning_is_the_papers_another_or_unknown(training, words):
+    assert fine_tuning_of(encoder("base", fine_tuning=training)) == words
+
+
+def test_calibrations_have_rows_of_table_5():
+    assert table5("sn+natsv", "STS-B", "config_l3_d2_w32") == ("+ SN + NATSV (k=6)", 63.51)
+    assert table5("flow", "STS-B", "config_l2_d3_w32") == ("BERT-base-flow (target)", 65.62)
+    for missing in (("whitening", "STS-B", ""), ("none", "SICK-R", ""), ("flow", "STS-B", "config_l3_d2_w32")):
+        assert table5(*missing) is None
+
+
+def test_every_run_of_the_original_is_the_references(reference_data):
+    reference = json.loads((reference_data / "reference" / "tf1_runs.json").read_text())["sts_b_test"]
+    runs = paper_tables()["original"]["runs"]
+    assert len(runs) == len(reference) == 17
+    for ours, theirs in zip(runs, reference, strict=True):
+        config = theirs.get("flow_model_config", "config_l3_d3_w32") if theirs["flow"] else None
+        assert (ours["sentence_embedding_type"], ours["flow_model_config"]) == (theirs["embedding"], config)
+        assert [ours[key] for key in ("seed", "pearson", "spearman")] == [
+            theirs.get(key) for key in ("seed", "pearson", "spearman")
+        ]
+        assert (ours["changed"] is None) == ("note" not in theirs or "the same command" in theirs["note"])
