@@ -157,7 +157,7 @@ class SeedScores(PairScores, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CalibrationRow(PairScores, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one calibration, as `evaluation.compare.compare` gives them."""
+    """Scores of one calibration, as `evaluation.compare.compare_calibrations` gives them."""
 
     method: str
     k: Positive | None = None

@@ -171,13 +171,8 @@ def words():
 
 
 def isotropies():
-<<<<<<< HEAD
     measured = measure_isotropy(np.random.default_rng(1).normal(size=(40, 6)) + 3)
-    return results.Isotropy(
-=======
-    measured = isotropy(np.random.default_rng(1).normal(size=(40, 6)) + 3)
     return results.IsotropyResults(
->>>>>>> bfa6c1d (Figures of paper and original come from one table by one function, beside; the report is one template over the tables that commands print)
         made_by=MADE_BY,
         model=records.model(),
         task="sts-b",
