@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.files.atomic import full_disk_as_error, new_file
-from bert_flow_tf.files.sentence_files import format_of_ending, import_pyarrow
+from bert_flow_tf.files.sentence_files import format_of_ending
 
 STDOUT = "-"
 # The column of Parquet.
@@ -51,10 +51,8 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
     Standard output, `-`, gets it at the end.
 
     Raises:
-      UserError: the place cannot be written to, or Parquet's library is missing.
+      UserError: the place cannot be written to.
     """
-    if file_format == "parquet":
-        import_pyarrow(str(path))
     if str(path) != STDOUT:
         with new_file(path) as temporary, _WRITERS[file_format](temporary, width) as write:
             yield write

@@ -5,7 +5,6 @@ import os
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
 
 from bert_flow_tf.errors import UserError
 
@@ -56,14 +55,3 @@ def refuse_address(path: str | os.PathLike, name: str) -> None:
     """Raise `UserError`, beginning with the name, for an address, where something is to be written."""
     if is_remote(path):
         raise UserError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
-
-
-def cannot_be_read(name: str | os.PathLike, error: Exception, expected: str) -> UserError:
-    """The error for a file that the system does not open or read."""
-    return UserError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error}), expected {expected}")
-
-
-def open_file(path: str | os.PathLike, expected: str, *, is_stream: bool = False) -> BinaryIO:
-    """The file, open for reading; errors as of `reading`."""
-    with reading(path, expected):
-        return open(path, "rb")

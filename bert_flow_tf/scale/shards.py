@@ -7,7 +7,6 @@ digest of the shard, the model and the settings, so that a resumed job keeps the
 import dataclasses
 import glob
 import hashlib
-import itertools
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,16 +21,8 @@ from bert_flow_tf.files.atomic import FolderKind, new_file, output_folder
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.locks import locked
-from bert_flow_tf.files.remote import is_remote, matching
-from bert_flow_tf.files.sentence_files import (
-    FORMATS,
-    STDIN,
-    Span,
-    format_of_ending,
-    open_parquet,
-    read_lines,
-    read_parquet_rows,
-)
+from bert_flow_tf.files.reading import is_remote
+from bert_flow_tf.files.sentence_files import STDIN, input_format, matching, read_tables
 from bert_flow_tf.scale.parts import MANIFEST, PART_PRECISIONS, Manifest, PartSettings
 
 if TYPE_CHECKING:
@@ -66,20 +57,7 @@ class InputFile:
         Raises:
           UserError: the file or a row cannot be read.
         """
-        if self.file_format == "parquet":
-            column = self.column or "sentence"
-            with open_parquet(self.path, self.path, [column], self.kept) as file:
-                total = file.metadata.num_rows
-            for start in range(0, total, rows):
-                span = Span(start + 1, min(rows, total - start))
-                yield read_parquet_rows(self.path, column=self.column, kept=self.kept, span=span)
-            return
-        import pyarrow
-
-        lines = read_lines(self.path, file_format=self.file_format, column=self.column, kept=self.kept, span=None)
-        while shard := list(itertools.islice(lines, rows)):
-            sentences, *values = map(list, zip(*shard, strict=True))
-            yield sentences, pyarrow.table([pyarrow.array(one, pyarrow.string()) for one in values], list(self.kept))
+        return read_tables(self.path, file_format=self.file_format, column=self.column, kept=self.kept, rows=rows)
 
 
 def input_files(
@@ -121,7 +99,7 @@ def input_files(
         raise ArgumentError(f"keep: found {EMBEDDING}, the name of the embeddings' column, expected others")
     files = []
     for path in paths:
-        kind = file_format or format_of_ending(path, FORMATS, "input_format")
+        kind = file_format or input_format(path)
         for argument, value in (("column", column), ("keep", keep and ",".join(keep))):
             if kind == "text" and value not in (None, "sentence"):
                 raise ArgumentError(f"{argument}: found {value} for text, which has no columns, expected none")
