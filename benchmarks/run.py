@@ -1,55 +1,80 @@
-"""Runs the benchmarks, prints a table for each and writes its figures as JSON.
+"""Measure this checkout beside its peers, print a table and write it as JSON.
 
-    python -m benchmarks.run --glue_dir GLUE --out_dir results --summary
-    python -m benchmarks.run --only encode,floor
-    python -m benchmarks.run --from_results --out_dir results --summary
+    python -m benchmarks.run --glue_dir GLUE --summary
+    python -m benchmarks.run --only encode,flow_run --beside ../another_checkout --repeats 5
 
-The two sides are measured in turn, on the same CPUs, and compared by the median of the ratios of pairs. The libraries
-to compare with are installed into their own environment in the user's cache. --summary ends with one line that sets all
-figures against their targets; the exit status is 1 if one is missed. A wrong argument is one line, status 2. With all
-of STS-B, the original's way alone takes seven minutes per repeat on two CPUs.
+The sides are measured in turn and compared by the median of the ratios of pairs. PyTorch and sentence-transformers are
+installed into an environment of their own in the user's cache, some 900 MiB, the first time. --summary ends with one
+line that sets all ratios against their targets; the exit status is 1 if one is missed.
 """
 
 import argparse
+import contextlib
+import dataclasses
 import importlib
 import json
 import os
 import pathlib
+import platform
+import statistics
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from benchmarks.cpu import usable_cpus
-from benchmarks.machine import machine
-from benchmarks.options import Options, limit_threads
-from benchmarks.targets import TARGETS, judge, summary
-from benchmarks.timing import in_own_process
-from bert_flow_tf.errors import ArgumentParser, UserError, exit_status, quiet_libraries
-from bert_flow_tf.files.atomic import write_atomically
+from benchmarks.processes import ROOT, Side, in_turn, ratios
+from bert_flow_tf.data.tasks import get_task, read_split
+from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
 from bert_flow_tf.sample_data import sample_glue_dir
 
-# Name -> what it asks, and whether it needs the peers' environment. The module has the benchmark's name.
-BENCHMARKS = {
-    "flow_run": ("the flow on STS-B, then its test set scored, against the original's way and a PyTorch loop", True),
-    "encode": ("encode in float32, against sentence-transformers", True),
-    "encode_bfloat16": ("encode in bfloat16, against sentence-transformers", True),
-    "flow_step": ("one training step of the flow on cached embeddings, against PyTorch", True),
-    "nli_step": ("one step of siamese training on NLI, against PyTorch", True),
-    "mlm_step": ("one step of masked language modelling, against PyTorch", True),
-    "nli_run": ("siamese training on NLI as a process, against a PyTorch loop", True),
-    "recipe": ("the recipe on the sample data, against a process for each of its stages", False),
-    "flow_share": ("the flow's share of encode", False),
-    "floor": ("encode's distance from its matrix products at the machine's rate", True),
-    "encoder_steps": ("what each optimisation of encode gained", False),
-    "start_up": ("time from the start of a process to its first embedding", False),
-    "growth": ("time and memory of encoding 1k, 10k and 100k sentences", False),
-    "scale": ("embedding into a folder: by two workers, beside encode, and its memory", False),
+
+class Row(NamedTuple):
+    """A benchmark: what it does, and the least ratio of each side's seconds to ours."""
+
+    what: str
+    targets: Mapping[str, float]
+    needs_peers: bool = False
+
+
+# Seconds of another checkout are at least this share of ours.
+BESIDE = {"beside": 0.97}
+ROWS = {
+    "encode": Row("encode all sentences of STS-B", {"sentence-transformers": 1.0}, True),
+    "nli_step": Row("ten steps on NLI, 16 pairs each", {"PyTorch": 1.15}, True),
+    "flow_run": Row("learn the flow on STS-B with dropout, score the test set", {"PyTorch": 2.5}, True),
+    "recipe": Row("run the recipe on the sample data", {}),
+    "start_up": Row("start a process, encode one sentence", {}),
+    "scale": Row("encode 20,000 sentences to a folder", {"one file": 0.9}),
 }
-# A machine with a higher load per CPU in use is called busy.
-BUSY = 0.25
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Settings that all benchmarks share.
+
+    Attributes:
+      glue_dir: folder that holds STS-B, and MNLI and SNLI for NLI, in GLUE's layout.
+      bert_hub: encoder, `demo` or an encoder folder.
+      folder: temporary folder of this benchmark.
+      ours: dict of `here`, and `beside` for another checkout -> its side.
+      with_peers: whether PyTorch's side is measured, too.
+    """
+
+    glue_dir: str
+    bert_hub: str
+    folder: pathlib.Path
+    ours: dict[str, Side]
+    with_peers: bool
+
+    def pairs(self, task: str, split: str) -> list[tuple[str, str, float]]:
+        """Read sentences and label of each pair of a task's split."""
+        found = read_split(task, os.path.join(self.glue_dir, get_task(task).directory.replace("ALLNLI", "MNLI")), split)
+        labels = found.labels.tolist() if found.has_labels else [0] * len(found)
+        return list(zip(found.sentences_a, found.sentences_b, labels, strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status of the command line: 0; 1 for a missed target under --summary; 2 after one `error:` line."""
+    """Return the exit status: 0; 1 for a missed target under --summary; 2 after one `error:` line."""
     return exit_status(lambda: _run(_parse(arguments)))
 
 
@@ -57,157 +82,78 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = ArgumentParser(
         prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", metavar="NAME[,NAME]", help="benchmarks to run (default: all)")
-    parser.add_argument("--list", action="store_true", help="print each benchmark's name and question, then end")
+    parser.add_argument("--only", default=",".join(ROWS), metavar="NAME[,NAME]", help="(default: %(default)s)")
     parser.add_argument("--glue_dir", default=sample_glue_dir(), help="folder of GLUE's data (default: the sample)")
     parser.add_argument("--bert_hub", default="demo", help="encoder (default: demo)")
-    parser.add_argument("--out_dir", help="folder for a file NAME.json of each benchmark")
-    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+    parser.add_argument("--beside", metavar="CHECKOUT", help="another checkout of this project, timed in turn")
+    parser.add_argument("--no_peers", action="store_true", help="leave out PyTorch and sentence-transformers")
     parser.add_argument("--repeats", type=int, default=3, help="times that each side is measured (default: 3)")
-    parser.add_argument("--threads", type=int, help="CPUs that each process may use (default: all)")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything works; no results")
-    parser.add_argument(
-        "--sentences", type=int, default=40_000, metavar="N", help="scale's larger number (default: 40000)"
-    )
-    parser.add_argument("--summary", action="store_true", help="judge the figures; exit status 1 if a target is missed")
-    parser.add_argument(
-        "--from_results", action="store_true", help="with --summary: run nothing, read the files in --out_dir"
-    )
+    parser.add_argument("--out", metavar="FILE", help="JSON file of all results")
+    parser.add_argument("--summary", action="store_true", help="judge the ratios; exit status 1 if a target is missed")
     return parser.parse_args(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if arguments.list:
-        for name, (question, needs_peers) in BENCHMARKS.items():
-            print(f"{name:16} {question}{' (installs PyTorch beside it)' if needs_peers else ''}")
-        return 0
-    names = _names(arguments.only)
-    out_dir = None if arguments.out_dir is None else pathlib.Path(arguments.out_dir)
-    if arguments.from_results and not arguments.summary:
-        raise UserError("--from_results: found no --summary, expected it to judge what is read")
-    if arguments.from_results:
-        results = _read_results(out_dir, names)
-    else:
-        results = _measure_all(names, _options(arguments, names), out_dir, arguments.overwrite)
-    if not arguments.summary:
-        return 0
-    line, met = summary(results)
-    print(line)
-    return 0 if met else 1
-
-
-def _names(only: str | None) -> list[str]:
-    names = list(BENCHMARKS) if only is None else [name.strip() for name in only.split(",")]
+    names = arguments.only.split(",")
     for name in names:
-        if name not in BENCHMARKS:
-            raise UserError(f"--only: found {name!r}, expected names out of {', '.join(BENCHMARKS)}")
-    return list(dict.fromkeys(names))
-
-
-def _options(arguments: argparse.Namespace, names: list[str]) -> Options:
+        if name not in ROWS:
+            raise UserError(f"--only: found {name!r}, expected names out of {', '.join(ROWS)}")
     if arguments.repeats < 1:
         raise UserError(f"--repeats: found {arguments.repeats}, expected 1 or more")
-    if arguments.sentences <= 10_000:
-        raise UserError(
-            f"--sentences: found {arguments.sentences}, expected more than 10000, which it is compared with"
-        )
-    threads = usable_cpus() if arguments.threads is None else arguments.threads
-    limit_threads(threads)
-    glue_dir = os.path.abspath(arguments.glue_dir)
-    for folder in dict.fromkeys(folder for name in names for folder in _folders(name)):
-        if not os.path.isdir(os.path.join(glue_dir, folder)):
-            raise UserError(
-                f"--glue_dir={arguments.glue_dir}: found no folder {folder} in it, expected one in GLUE's layout"
-            )
-    # Processes are started from the repository's root.
-    bert_hub = os.path.abspath(arguments.bert_hub) if os.path.isdir(arguments.bert_hub) else arguments.bert_hub
-    return Options(glue_dir, bert_hub, arguments.repeats, threads, arguments.quick, arguments.sentences)
-
-
-def _folders(name: str) -> tuple[str, ...]:
-    """What a benchmark reads of the GLUE folder."""
-    return ("MNLI", "SNLI") if name.startswith("nli_") else ("STS-B",)
-
-
-def _measure_all(names: list[str], options: Options, out_dir: pathlib.Path | None, overwrite: bool) -> dict[str, dict]:
-    """dict of name -> result, each measured in a process of its own and written when it is done."""
-    if out_dir is not None:
-        for name in names:
-            if (out_dir / f"{name}.json").exists() and not overwrite:
-                raise UserError(f"{out_dir / name}.json: exists, expected a new file, or --overwrite")
-        pathlib.Path(out_dir).mkdir(parents=True, exist_ok=True)
-    if _is_sample(options.glue_dir):
-        print(
-            "note: the sample's sentences only show that everything works; --glue_dir names a folder of GLUE's data",
-            file=sys.stderr,
-        )
-    peer_versions = {}
-    if any(BENCHMARKS[name][1] for name in names):
-        from benchmarks import peers
-
-        peer_versions = peers.versions()
-    load = os.getloadavg()[0]
-    if load > BUSY * options.threads:
-        print(f"warning: this machine is busy, its load is {load:.2f}; the figures mean little", file=sys.stderr)
-    results = {}
+    checkouts = {"here": ROOT}
+    if arguments.beside:
+        checkouts["beside"] = pathlib.Path(arguments.beside).resolve()
+        if not (checkouts["beside"] / "bert_flow_tf").is_dir():
+            raise UserError(f"--beside={arguments.beside}: found no bert_flow_tf in it, expected a checkout")
+    results, judged = {}, []
     for name in names:
-        print(f"{name}: {BENCHMARKS[name][0]}", flush=True)
-        head = {
-            "benchmark": name,
-            "quick": options.quick,
-            "machine": machine() | (peer_versions if BENCHMARKS[name][1] else {}),
-            "threads": options.threads,
-            "load_before": load,
-            "bert_hub": options.bert_hub,
-            "glue_dir": "sample" if _is_sample(options.glue_dir) else options.glue_dir,
-            "repeats": options.repeats,
-        }
-        results[name] = head | _measured(name, options)
-        if not options.quick:
-            print(*(f"  {verdict.line}" for verdict in judge({name: results[name]})), sep="\n", flush=True)
-        if out_dir is not None:
-            write_atomically(out_dir / f"{name}.json", json.dumps(results[name], indent=2) + "\n")
-    return results
-
-
-def _is_sample(glue_dir: str) -> bool:
-    return os.path.samefile(glue_dir, sample_glue_dir())
-
-
-def _measured(name: str, options: Options) -> dict:
-    """What the benchmark's `measure` gives, in its own process, so that no benchmark profits from another's set-up."""
-    return in_own_process(name, measure, name, options)
-
-
-def measure(name: str, options: Options) -> dict:
-    """The result of one benchmark; its output is shown line by line."""
-    quiet_libraries()
-    sys.stdout.reconfigure(line_buffering=True)
-    return importlib.import_module(f"benchmarks.{name}").measure(options)
-
-
-def _read_results(out_dir: pathlib.Path | None, names: list[str]) -> dict[str, dict]:
-    if out_dir is None:
-        raise UserError("--from_results: found no --out_dir, expected the folder of the results")
-    results = {}
-    for name in names:
-        path = out_dir / f"{name}.json"
-        if not path.is_file():
-            raise UserError(
-                f"{path}: no such file, expected the results of {', '.join(names)} (--only names those to read)"
-            )
+        print(f"{name}: {ROWS[name].what}", flush=True)
         try:
-            results[name] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UserError(f"{path}: found text that is not JSON ({error}), expected results") from error
-        result = results[name]
-        if not isinstance(result, dict) or "quick" not in result or not isinstance(result.get("figures"), dict):
-            raise UserError(f"{path}: found no figures, expected what this command writes")
-        for target in TARGETS:
-            figure = result["figures"].get(target.figure)
-            if target.benchmark == name and not isinstance(figure, (int, float)):
-                raise UserError(f"{path}: {target.figure}: found {figure!r}, expected a number; measure it again")
-    return results
+            results[name] = _measured(name, arguments, checkouts)
+        except RuntimeError as error:
+            raise UserError(str(error)) from error
+        judged += _table(name, results[name])
+    if arguments.out:
+        machine = {"python": platform.python_version(), "machine": platform.processor(), "cpus": os.cpu_count()}
+        described = {"machine": machine, "glue_dir": arguments.glue_dir, "results": results}
+        pathlib.Path(arguments.out).write_text(json.dumps(described, indent=2) + "\n")
+    if not arguments.summary:
+        return 0
+    missed = [line for line, met in judged if not met]
+    print(f"summary: {len(judged) - len(missed)} of {len(judged)} met; {'; '.join(line for line, _ in judged)}")
+    return 1 if missed else 0
+
+
+def _measured(name: str, arguments: argparse.Namespace, checkouts: Mapping[str, pathlib.Path]) -> dict[str, list[dict]]:
+    with tempfile.TemporaryDirectory() as workspace, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(workspace)
+        modules = folder / "modules"
+        modules.mkdir()
+        # Another checkout's package is measured by these benchmarks.
+        (modules / "benchmarks").symlink_to(ROOT / "benchmarks")
+        ours = {side: Side.of(checkout, modules) for side, checkout in checkouts.items()}
+        with_peers = ROWS[name].needs_peers and not arguments.no_peers
+        options = Options(os.path.abspath(arguments.glue_dir), arguments.bert_hub, folder, ours, with_peers)
+        ways = importlib.import_module(f"benchmarks.{name}").ways(options, stack)
+        return in_turn(ways, arguments.repeats)
+
+
+def _table(name: str, runs: Mapping[str, list[dict]]) -> list[tuple[str, bool]]:
+    """Print a line per side; return a line of each ratio that has a target, and True where it is met."""
+    judged = []
+    for side, each in runs.items():
+        line = f"  {side:22} {statistics.median(run['seconds'] for run in each):9.2f} s"
+        for what, unit, digits in (("peak_memory_mib", " MiB", 0), ("spearman", " Spearman", 4)):
+            if what in each[0]:
+                line += f"  {statistics.fmean(run[what] for run in each):.{digits}f}{unit}"
+        if side != "here":
+            median, least, greatest = ratios(each, runs["here"])
+            line += f"  {median:.2f} x ours ({least:.2f} to {greatest:.2f})"
+            if (target := (ROWS[name].targets | BESIDE).get(side)) is not None:
+                line += f", target {target}"
+                judged.append((f"{name} {side} {median:.2f} >= {target}", median >= target))
+        print(line, flush=True)
+    return judged
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.hugging_face_folder import hugging_face_folder
-from benchmarks.peers import ROOT, Worker
+from benchmarks.peers import peer, write_weights
+from benchmarks.processes import ROOT
 from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
 
 DATA = ROOT / "tests" / "golden" / "data"
@@ -24,7 +24,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as workspace:
         folder = pathlib.Path(workspace)
         encoder = convert_tf1(DATA / "bert_tiny" / "bert_model.ckpt", folder / "encoder")
-        weights = hugging_face_folder(str(encoder), folder / "weights")
+        weights = write_weights(str(encoder), folder / "weights")
         pieces = len((DATA / "bert_tiny" / "vocab.txt").read_text().splitlines())
         lengths = rng.integers(4, _LENGTH + 1, _SENTENCES)
         mask = (np.arange(_LENGTH) < lengths[:, np.newaxis]).astype(np.int64)
@@ -44,18 +44,9 @@ def main() -> None:
             "labels_0": np.where(predicted, rng.integers(0, pieces, mask.shape), -1),
         }
         np.savez(folder / "recorded.npz", **arrays)
-        with Worker("benchmarks.peer_mlm_step") as worker:
-            worker.ask(
-                "load",
-                weights=weights,
-                recorded=str(folder / "recorded.npz"),
-                learning_rate=1.0,
-                steps=1,
-                dropout=False,
-                fused=False,
-                everywhere=True,
-            )
-            loss = worker.ask("gradients", out=str(folder / "gradients.npz"))["loss"]
+        with peer().worker("benchmarks.torch_peers") as ask:
+            paths = {"weights": str(weights), "recorded": str(folder / "recorded.npz")}
+            loss = ask("mlm_gradients", **paths, out=str(folder / "gradients.npz"))["loss"]
         with np.load(folder / "gradients.npz") as gradients:
             found = {f"gradient {name}": gradients[name] for name in gradients.files}
         np.savez_compressed(DATA / "mlm_step.npz", **arrays, **found, loss=np.float32(loss))
