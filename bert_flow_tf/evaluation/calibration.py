@@ -103,11 +103,7 @@ def calibration(name: str, **flow_options: Any) -> BaseEstimator:
     if name == "flow":
         return glow.FlowCalibrator(**flow_options)
     kind, _, number = name.partition("-")
-    if kind == "none":
-        return FunctionTransformer()
-    if kind == "sn":
-        return StandardNormalization()
     if kind == "whitening":
         return Whitening(int(number) if number else None)
-    nulling = NullTopSingularVectors(int(number))
-    return nulling if kind == "natsv" else make_pipeline(StandardNormalization(), nulling)
+    plain = StandardNormalization() if kind.startswith("sn") else FunctionTransformer()
+    return make_pipeline(plain, NullTopSingularVectors(int(number))) if number else plain

@@ -22,17 +22,13 @@ class Isotropy:
       embeddings, channels: n, D.
       constant_channels: channels that vary by rounding only, see `glow.embeddings.negligible_channels`.
       mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
-      mean_share: share of the mean squared norm that the mean vector holds; near 0 when isotropic.
-      top_share: share of the mean squared norm along the top singular vector; 1 / D when isotropic.
-      centred_top_share: the same after the mean is subtracted: share of the variance.
+      mean_share: the mean vector's share of the mean squared norm; near 0 when isotropic.
+      top_share, centred_top_share: the top singular vector's share of it, and of the variance; 1 / D when isotropic.
       participation_ratio: (sum of variances)^2 / sum of squared variances, over principal directions; D when isotropic.
       effective_rank: exp of the entropy of the centred singular values, taken as shares; D when isotropic.
-      partition_ratio: min Z(c) / max Z(c), in (0, 1], where Z(c) is the sum over embeddings x of exp(c . x) and c are
-        the unit singular vectors; 1 when isotropic. It is Mu and Viswanath's measure, with two choices that make it a
-        number of the embeddings alone: they are scaled to a mean squared norm of 1, and each singular vector counts
-        with both signs, since its sign is arbitrary.
-      spectrum, centred_spectrum: singular values over sqrt(n), descending: root mean square along each singular
-        direction; of length min(n, D).
+      partition_ratio: min Z(c) / max Z(c), in (0, 1], where Z(c) is the sum over embeddings x of exp(c . x), scaled to
+        a mean squared norm of 1, and c are the unit singular vectors, with both signs; 1 when isotropic.
+      spectrum, centred_spectrum: singular values over sqrt(n), descending, [min(n, D)].
     """
 
     embeddings: int
@@ -85,10 +81,9 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 
 
 def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
-    """Return the bits per dimension of embeddings [n, D] under a Gaussian with diagonal covariance fitted to them.
+    """Return the bits per dimension of embeddings [n, D] under a diagonal Gaussian fitted to them.
 
-    This is the mean of log2(2 pi e variance) / 2 over the channels that vary; constant ones have no density. Raises as
-    `measure_isotropy`.
+    This is the mean of log2(2 pi e variance) / 2 over the channels that vary. Raises as `measure_isotropy`.
     """
     x = _checked(embeddings)
     variance = x.var(axis=0)[~negligible_channels(x)]
@@ -96,10 +91,7 @@ def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
 
 
 def isotropic_reference(n: int, channels: int) -> Isotropy:
-    """Return the `Isotropy` of n draws from a standard normal in `channels` channels.
-
-    The spectrum of a finite sample is not flat: the participation ratio of n draws, say, is near n D / (n + D), not D.
-    """
+    """Return the `Isotropy` of n draws from a standard normal, whose spectrum is not flat, in `channels` channels."""
     return measure_isotropy(np.random.default_rng(0).normal(size=(n, channels)))
 
 

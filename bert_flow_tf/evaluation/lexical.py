@@ -38,9 +38,6 @@ def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, np
     Returns:
       dict of `pairs` (n); `rows`: name -> {"edit distance", "gold"}; and `close`: the same two of the pairs with a
       distance of at most `CLOSE_DISTANCE`, where an undefined correlation is None and `undefined` holds its reason.
-
-    Raises:
-      UserError: a correlation over all pairs is undefined (see `metrics.spearman`).
     """
     distances, gold = np.asarray(distances), np.asarray(similarities[GOLD], np.float64)
     close = distances <= CLOSE_DISTANCE

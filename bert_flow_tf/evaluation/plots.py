@@ -47,8 +47,7 @@ def lexical_figure(
 
     Args:
       distances: int [n] of words; points are spread by up to 0.35 around them, the same way in every panel.
-      similarities: dict of the axis' label -> [n]; the first is gold, the others are cosines.
-      correlations: dict of the same -> Spearman's correlation x100 with edit distance, printed above each panel.
+      similarities, correlations: dict of the axis' label -> [n], and Spearman's correlation x100 with edit distance.
     """
     spread = distances + np.random.default_rng(0).uniform(-0.35, 0.35, len(distances))
     close = np.asarray(distances) <= CLOSE_DISTANCE
@@ -71,12 +70,7 @@ def lexical_figure(
 
 
 def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str | None = None) -> "Figure":
-    """Draw Figure 1 of Li et al. 2020: word embeddings in two dimensions, coloured by frequency rank.
-
-    Args:
-      points: [n, 2], from `words.svd_projection`.
-      ranks: int [n], from 1.
-    """
+    """Draw Figure 1 of Li et al. 2020: points [n, 2] of words, coloured by frequency rank [n], from 1."""
     from matplotlib.colors import LogNorm
     from matplotlib.ticker import StrMethodFormatter
 
@@ -97,12 +91,7 @@ def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str |
 
 
 def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, title: str | None = None) -> "Figure":
-    """Draw singular spectra, uncentred and centred: mean square along each direction, relative to the mean direction.
-
-    Args:
-      measures: dict of name -> isotropy, without the flow and with it.
-      reference: that of an isotropic sample.
-    """
+    """Draw singular spectra, uncentred and centred, by name, and those of an isotropic sample."""
     with styled_figure(9.6, 4.4, columns=2, sharey=True, title=title) as (figure, panels):
         titles = {"spectrum": "As they are", "centred_spectrum": "Mean subtracted"}
         for panel, (spectrum, words) in zip(panels, titles.items(), strict=True):
@@ -124,9 +113,7 @@ def effect_figure(
 
     Args:
       measures: dict of name -> isotropy: before masked language modelling, after it, and with the flow.
-      reference: that of an isotropic sample.
-      scores: dict of embeddings -> calibration -> Spearman's correlation x100 or None; two rows each of before, after,
-        and the paper.
+      scores: dict of embeddings -> calibration -> Spearman x100 or None; two rows of before, after, and the paper.
     """
     with styled_figure(11.6, 4.8, columns=2, title=title) as (figure, (left, right)):
         _draw_spectra(left, measures, reference, "spectrum")

@@ -35,7 +35,6 @@ def score_transfer(
 
     Args:
       embeddings_of: function from m sentences to an array [m, D].
-      folds: of the cross-validation.
 
     Returns:
       dict of `title`, `metric`, `split`, `source`, `pairs` (examples that are scored), `accuracy` by protocol ("all"),

@@ -2,14 +2,12 @@
 
 Source: Li et al. 2020, section 3 (Table 1 and Figure 1). The paper leaves some choices open; here
 
-- a word's rank, from 1, orders the whole words of the vocabulary by their frequency in English text, which the package
-  `wordfreq` counted; the paper counted a Wikipedia dump. Pieces that are not made of letters alone (`##s`, `[MASK]`,
-  `2010`, punctuation) and words unknown to `wordfreq` have no rank. Equal frequencies keep the vocabulary's order.
+- a rank, from 1, orders the vocabulary's whole words by the package `wordfreq`; the paper counted a Wikipedia dump.
+  Pieces not of letters alone (`##s`, `[MASK]`, `2010`) and words unknown to `wordfreq` have no rank.
 - the neighbours of a word are all other word embeddings of the vocabulary, with or without a rank.
-- distances are to the k nearest neighbours by l2 distance, dot products are with the k neighbours of largest dot
-  product. One set of neighbours for both contradicts the paper's own figures: with a mean norm of 1.45, a 3-NN distance
-  of 1.30 and a dot product of 1.63, the neighbours' mean squared norm would be about
-  1.30^2 - 1.45^2 + 2 * 1.63 = 2.85, far above the words' own 2.10.
+- distances are to the k nearest neighbours, dot products with the k neighbours of largest dot product. One set of
+  neighbours for both contradicts the paper's own figures: with a mean norm of 1.45, a 3-NN distance of 1.30 and a dot
+  product of 1.63, their mean squared norm would be 1.30^2 - 1.45^2 + 2 * 1.63 = 2.85, far above the words' 2.10.
 """
 
 import dataclasses
@@ -27,11 +25,9 @@ _ROWS_PER_BLOCK = 512
 
 @dataclasses.dataclass(frozen=True)
 class RankBin:
-    """Means over the words of ranks first, ..., stop - 1; None where there is no such word.
+    """Number of words of ranks first, ..., stop - 1, and means over them; None where there is no such word.
 
     Attributes:
-      words: number of words.
-      mean_l2_norm: of their embeddings.
       mean_knn_l2_distance, mean_knn_dot_product: dict of k -> mean over words of the mean over the k neighbours.
     """
 
@@ -44,11 +40,7 @@ class RankBin:
 
 
 def english_frequencies() -> dict[str, float]:
-    """Return dict of lower-case word -> its share of all words in English text, from the package `wordfreq`.
-
-    Raises:
-      UserError: the package is not installed.
-    """
+    """Return dict of lower-case word -> its share of all words in English text, from the package `wordfreq`."""
     try:
         import wordfreq
     except ModuleNotFoundError as error:
@@ -59,12 +51,8 @@ def english_frequencies() -> dict[str, float]:
 def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float]) -> np.ndarray:
     """Return each word piece's frequency rank, from 1; 0 for a piece without one: int64 [V].
 
-    Args:
-      vocabulary: V word pieces.
-      frequencies: dict of lower-case word -> frequency.
-
     Raises:
-      UserError: no piece has a rank.
+      UserError: no piece of the vocabulary [V] has a rank.
     """
     ids = [i for i, piece in enumerate(vocabulary) if piece.isalpha() and frequencies.get(piece.lower(), 0) > 0]
     if not ids:
@@ -94,16 +82,9 @@ def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
         # The nearest of all is the word itself.
         distances = search.kneighbors(embeddings[ids])[0][:, 1:] if len(ids) else np.empty((0, most))
         products = _largest_products(embeddings, ids, most)
-        found.append(
-            RankBin(
-                first=first,
-                stop=stop,
-                words=len(ids),
-                mean_l2_norm=_mean(np.linalg.norm(embeddings[ids], axis=1)),
-                mean_knn_l2_distance={k: _mean(distances[:, :k]) for k in NEIGHBORS},
-                mean_knn_dot_product={k: _mean(products[:, :k]) for k in NEIGHBORS},
-            )
-        )
+        norm = _mean(np.linalg.norm(embeddings[ids], axis=1))
+        means = ({k: _mean(values[:, :k]) for k in NEIGHBORS} for values in (distances, products))
+        found.append(RankBin(first, stop, len(ids), norm, *means))
     return found
 
 

@@ -44,23 +44,16 @@ def test_of_equal_scores_on_dev_the_smallest_k_is_chosen():
 
 
 @pytest.mark.parametrize(
-    ("n", "width", "keywords", "message"),
+    ("keywords", "message"),
     [
-        (30, 24, {"methods": []}, "methods: found none"),
-        (30, 24, {"methods": ["none", "zca"]}, "methods: unknown calibration 'zca'"),
-        (30, 24, {"methods": ["flow"], "seeds": []}, "seeds: found none"),
-        (30, 24, "natsv-24", "methods: found natsv-24 for embeddings of 24 dimensions"),
-        (30, 24, "whitening-25", "methods: found whitening-25 for embeddings of 24 dimensions"),
-        (4, 24, "whitening", "methods: found whitening for 24 embeddings, expected 25 or more"),
-        (3, 24, "natsv", "methods: found natsv for 18 embeddings, expected 22 or more"),
-        (3, 24, "sn+natsv-17", r"methods: found sn\+natsv-17 for 18 embeddings, expected 19 or more"),
-        (3, 4, "flow", "methods: found flow for embeddings of 4 dimensions, expected 8 or more"),
+        ({"methods": ["none", "zca"]}, "methods: unknown calibration 'zca'"),
+        ({"methods": ["flow"], "seeds": []}, "seeds: found none"),
+        ({"methods": ["whitening-25"]}, "whitening-25: n_components=25 must be between 0 and"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_before_any_fit(n, width, keywords, message):
-    keywords = {"methods": ["none", keywords]} if isinstance(keywords, str) else keywords
+def test_what_cannot_be_compared_is_refused(keywords, message):
     with pytest.raises(UserError, match=message):
-        compare.compare_calibrations(splits(n, width), **keywords, on_row=pytest.fail)
+        compare.compare_calibrations(splits(), **keywords, on_row=pytest.fail)
 
 
 @pytest.mark.parametrize("name", ["train", "dev", "test"])
