@@ -1,6 +1,7 @@
-"""`bert-flow encode` of 20,000 sentences to a folder: by one process, to one file, and by two of Ray's workers.
+"""`bert-flow encode-folder` of 20,000 sentences: by one process, beside `encode` to a file and two of Ray's workers.
 
-The seconds are those of whole processes, starts included. Ray's two workers are left out where Ray is not installed.
+The seconds are those of whole processes, starts included. Ray's two workers are left out where Ray is not installed,
+and another checkout is not measured.
 """
 
 import contextlib
@@ -9,7 +10,6 @@ import random
 import tempfile
 from collections.abc import Callable
 
-from benchmarks.processes import Side
 from benchmarks.run import Options
 
 ROWS = 20_000
@@ -22,13 +22,17 @@ def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[]
     path = options.folder / "sentences.txt"
     path.write_text("".join(f"{' '.join(rng.choices(words, k=rng.randint(4, 20)))}\n" for _ in range(ROWS)))
 
-    def run(side: Side, out: str, *more: str) -> dict:
-        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            command = ("-m", "bert_flow_tf.cli", "encode", "--bert_hub", options.bert_hub, "--input", path)
-            return side.run(*command, "--out", f"{folder}/{out}", *more)
+    here = options.ours["here"]
 
-    found = {name: lambda side=side: run(side, "folder") for name, side in options.ours.items()}
-    found["one file"] = lambda: run(options.ours["here"], "embeddings.npy")
+    def run(command: str, out: str, *more: str) -> dict:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            given = ("--bert_hub", options.bert_hub, "--input", path, "--out", f"{folder}/{out}")
+            return here.run("-m", "bert_flow_tf.cli", command, *given, *more)
+
+    found = {
+        "here": lambda: run("encode-folder", "folder"),
+        "one file": lambda: run("encode", "embeddings.npy"),
+    }
     if importlib.util.find_spec("ray"):
-        found["two workers"] = lambda: run(options.ours["here"], "folder", "--workers", "2")
+        found["two workers"] = lambda: run("encode-folder", "folder", "--workers", "2")
     return found
