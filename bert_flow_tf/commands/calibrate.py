@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 @click.option("--embeddings", metavar="FILE.npy|DIR", help="Or embeddings made elsewhere, see above.")
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
-@click.option(
-    "--methods", callback=name_list(), metavar="LIST", help="Calibrations, comma-separated.  [default: all of them]"
-)
-@click.option(
-    "--seeds", callback=seed_list, default="3", metavar="N|LIST", help="Seeds of the flow: 1 to N, or a list: 7,8."
-)
+@click.option("--methods", callback=name_list(), metavar="LIST", help="Calibrations, see above.  [default: all]")
+@click.option("--seeds", callback=seed_list, default="3", metavar="N|LIST", help="Of the flow: 1 to N, or a list: 7,8.")
 @click.option("--fit_on", type=click.Choice(["all", "train"]), default="all", help="Splits to fit on.")
 @FLOW_OPTION
 @click.option("--out", metavar="FILE.json", help="File for the results.")
@@ -54,11 +50,10 @@ def calibrate(
         --task STS-B --glue_dir glue_data --out calibrations.json
 
     --methods takes none, sn, natsv-K, natsv, sn+natsv-K, sn+natsv, whitening, whitening-D (D dimensions kept) and flow.
-    natsv and sn+natsv choose K among 1 to 20 by the dev split. Without the flag, whitening-256 runs only for wider
-    embeddings.
+    natsv and sn+natsv choose K among 1 to 20 by the dev split.
 
     --embeddings is a matrix of one row per sentence: train, dev, then test, in file order, each pair's two sentences
-    after one another; or the folder that `encode --out DIR` wrote of a file of these sentences.
+    after one another; or the folder that `encode-folder` wrote of a file of these sentences.
     """
     path = own_file(out, overwrite=overwrite) if out else None
     for name in methods or ():
@@ -66,9 +61,8 @@ def calibrate(
     # Missing gold scores, of dev and test, are found first.
     scored = {split: read_scored_split(task, glue_dir, split, split) for split in ("dev", "test")}
     examples = {"train": read_split(task, os.path.join(glue_dir, task.directory), "train"), **scored}
-    sentences = [
-        s for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True) for s in pair
-    ]
+    pairs = (pair for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True))
+    sentences = [sentence for pair in pairs for sentence in pair]
     record, matrix = None, _read_embeddings(embeddings, len(sentences)) if embeddings else None
     if matrix is None:
         loaded = model.load()

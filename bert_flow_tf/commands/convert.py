@@ -5,45 +5,40 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import LENGTH, WHOLE, check_one_of
+from bert_flow_tf.commands.options import LENGTH, WHOLE, Given, check_one_of, options_of
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from glow.config import DEFAULT_CONFIG
 
+_OF_TF1_FLOW: dict[str, tuple[str, click.ParamType, str]] = {
+    "sentence_embedding_type": ("NAME", click.STRING, "Pooling of the run that wrote --tf1_flow: avg, cls, …"),
+    "flow_model_config": ("NAME|FILE", click.STRING, f"Flow of that run.  [default: {DEFAULT_CONFIG}]"),
+    "max_seq_length": ("N", LENGTH, "Word pieces of that run.  [default: 64]"),
+    "low_dim": ("N", WHOLE, "--low_dim of that run.  [default: -1, none]"),
+    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder of --tf1_flow, where the checkpoint holds none."),
+    "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
+    "bert_config_file": ("FILE", click.STRING, "The BERT's, where it is not beside --tf1_flow."),
+    "vocab_file": ("FILE", click.STRING, "The BERT's, where it is not beside --tf1_flow."),
+}
+
 
 @click.command()
-@click.option(
-    "--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 checkpoint with bert_config.json and vocab.txt beside it."
-)
-@click.option(
-    "--huggingface",
-    type=click.Path(exists=True, file_okay=False),
-    metavar="DIR",
-    help="Folder with config.json, vocab.txt and model.safetensors.",
-)
+@click.option("--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1's, with bert_config.json and vocab.txt beside it.")
+@click.option("--huggingface", metavar="DIR", help="Folder with config.json, vocab.txt and model.safetensors.")
 @click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese that trained its encoder; with --to_tf1, any.")
 @click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original's training, with a flow.")
 @click.option("--to_tf1", is_flag=True, help="With --run: write a checkpoint under TF1's names for the original.")
 @click.option("--out", required=True, metavar="DIR", help="Folder to make.")
-@click.option(
-    "--cased/--uncased", default=None, help="Kind of vocabulary; by default cased when it has pieces with capitals."
-)
-@click.option("--sentence_embedding_type", metavar="NAME", help="Pooling of the run that wrote --tf1_flow: avg, cls, …")
-@click.option("--flow_model_config", metavar="NAME|FILE", help=f"Flow of that run.  [default: {DEFAULT_CONFIG}]")
-@click.option("--max_seq_length", type=LENGTH, metavar="N", help="Word pieces of that run.  [default: 64]")
-@click.option("--low_dim", type=WHOLE, metavar="N", help="--low_dim of that run.  [default: -1, none]")
-@click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder of --tf1_flow, where the checkpoint holds none.")
-@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
-@click.option("--bert_config_file", metavar="FILE", help="The BERT's, where it is not beside --tf1_flow.")
-@click.option("--vocab_file", metavar="FILE", help="The BERT's, where it is not beside --tf1_flow.")
+@click.option("--cased/--uncased", default=None, help="Kind of vocabulary.  [default: cased if pieces have capitals]")
+@options_of(_OF_TF1_FLOW)
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier conversion of the same kind wrote there.")
 def convert(
-    tf1_checkpoint: str | None,
-    huggingface: str | None,
-    run: str | None,
-    tf1_flow: str | None,
+    tf1_checkpoint: Given,
+    huggingface: Given,
+    run: Given,
+    tf1_flow: Given,
     to_tf1: bool,
     out: str,
     cased: bool | None,
@@ -71,16 +66,15 @@ def convert(
         checkpoint_prefix(checkpoint)
     own_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)
     made: pathlib.Path
-    what, do_lower_case = "encoder folder", None if cased is None else not cased
+    how: dict[str, Any] = {"do_lower_case": None if cased is None else not cased, "overwrite": overwrite}
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run
 
-        what = "run"
-        made = convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **of_the_flow)
+        made = convert_tf1_run(tf1_flow, out, **how, **of_the_flow)
     elif run and to_tf1:
         from bert_flow_tf.model.tf1_run import write_tf1_run
 
-        what, made = "TF1 checkpoint", write_tf1_run(run, out, overwrite=overwrite)
+        made = write_tf1_run(run, out, overwrite=overwrite)
     elif run:
         from bert_flow_tf.encoder.convert.from_run import convert_run, run_checkpoint
         from bert_flow_tf.encoder.source import recorded_encoder
@@ -90,9 +84,9 @@ def convert(
     elif huggingface:
         from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
 
-        made = convert_hugging_face(huggingface, out, do_lower_case=do_lower_case, overwrite=overwrite)
+        made = convert_hugging_face(huggingface, out, **how)
     else:
         from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
 
-        made = convert_tf1(str(tf1_checkpoint), out, do_lower_case=do_lower_case, overwrite=overwrite)
-    click.echo(f"{what} written: {made}")
+        made = convert_tf1(str(tf1_checkpoint), out, **how)
+    click.echo(f"written: {made}")

@@ -1,13 +1,14 @@
 """`bert-flow evaluate`: a model on similarity tasks, by every protocol."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, Given, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
+from bert_flow_tf.data.tasks import SPLITS
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import EVALUATION_FILE, owned_run
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     AnyTask = SimilarityTask | TransferTask
 
 _PROTOCOLS = ("wmean", "mean", "all")
+_NOTE = (
+    "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regression. wmean: mean over sub-sets weighted "
+    "by size (SentEval, the paper); mean: plain mean; all: all pairs together."
+)
 
 
 @click.command()
@@ -27,20 +32,16 @@ _PROTOCOLS = ("wmean", "mean", "all")
 @click.option("--tasks", "names", callback=name_list(), required=True, metavar="LIST", help="Tasks, see above.")
 @click.option("--glue_dir", metavar="DIR", help="Folder of the folders STS-B, SICK-R, QNLI-Regression, …")
 @SENTEVAL_OPTION
-@click.option(
-    "--split",
-    type=click.Choice(["train", "dev", "test"]),
-    help="Split of every task.  [default: test; dev for qnli, qqp and tfds, whose test labels are not public]",
-)
+@click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev where test labels are not public]")
 @click.option("--out", metavar="FILE", help=f"File for the results.  [default: {EVALUATION_FILE} in the run's folder]")
 @click.option("--overwrite", is_flag=True, help="Replace the results that are there.")
 def evaluate(
     model: ModelOptions,
     names: list[str],
-    glue_dir: str | None,
-    senteval_dir: str | None,
-    split: str | None,
-    out: str | None,
+    glue_dir: Given,
+    senteval_dir: Given,
+    split: Given,
+    out: Given,
     overwrite: bool,
 ) -> None:
     """Score sentence embeddings on tasks: Spearman, AUC for two labels, or the accuracy of classes, times 100.
@@ -50,37 +51,35 @@ def evaluate(
         --glue_dir glue_data --senteval_dir SentEval/data
     bert-flow evaluate --bert_hub demo --tasks tfds:glue/stsb --out demo.json
 
-    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp, and from TensorFlow Datasets tfds:glue/stsb,
-    tfds:glue/mrpc, tfds:glue/qnli and tfds:glue/qqp. STS-12 to STS-16 are several sets each: wmean is the mean over
-    them weighted by size (SentEval's, the paper's), mean the plain one, all the correlation of all pairs together.
+    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp; tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli and
+    tfds:glue/qqp of TensorFlow Datasets; and senteval:mr, …:cr, …:subj, …:mpqa, …:sst2, …:trec, …:mrpc and …:sicke,
+    classified by a logistic regression on the embeddings.
 
-    SentEval's classes are senteval:mr, senteval:cr, …:subj, …:mpqa, …:sst2, …:trec, …:mrpc and …:sicke: the accuracy of
-    a logistic regression on the embeddings, by its protocol.
-
-    A model with a flow is scored without it too (by wmean, or all for a task of one set); a fall of more than half a
-    point is marked.
-
-    The results' file also has Pearson's correlations and every sub-set. With --bert_hub, only --out writes one.
+    STS-12 to STS-16 are several sets each: wmean is the mean over them weighted by size (SentEval's, the paper's), mean
+    the plain one, all the correlation of all pairs together. A model with a flow is scored without it too, by wmean, or
+    all for a task of one set; a fall of more than half a point is marked. With --bert_hub, only --out writes a file.
     """
     if model.run_dir and not out:
         # The scores are of the run as it is loaded.
         click.get_current_context().with_resource(owned_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = own_file(out, overwrite=overwrite) if out else None
-    tasks = read_all(names, glue_dir=glue_dir, senteval_dir=senteval_dir, split=split)
+    tasks = read_all(names, **where)
     results = scores_of(model.load(), tasks)
     click.echo(evaluation_table(results.tasks, results.without_flow).to_text())
     if path:
         write_results(path, results)
 
 
-def read_all(names: Sequence[str], *, senteval_dir: str | None, split: str | None, **options: Any) -> "list[AnyTask]":
+def read_all(
+    names: Sequence[str], *, senteval_dir: Given, split: Given = None, glue_dir: Given = None
+) -> "list[AnyTask]":
     """Return the named tasks, of similarity and of classes."""
     from bert_flow_tf.data.sts_sets import read_tasks
     from bert_flow_tf.data.transfer_sets import NAMES, PREFIX, read_transfer_task
 
     similar = [name for name in names if not name.startswith(PREFIX)]
-    tasks = iter(read_tasks(similar, senteval_dir=senteval_dir, split=split, others=NAMES, **options))
+    tasks = iter(read_tasks(similar, senteval_dir=senteval_dir, split=split, glue_dir=glue_dir, others=NAMES))
     return [read_transfer_task(name, senteval_dir, split) if name.startswith(PREFIX) else next(tasks) for name in names]
 
 
@@ -111,8 +110,7 @@ def evaluation_table(
 
     The score without the flow stands beside them, where there is one.
     """
-    rows: list[Sequence[Entry]] = []
-    falls = False
+    rows, falls = [], False
     for name, task in tasks.items():
         cells: list[Entry] = [name if ":" in name else task.title, task.split, METRIC_NAMES[task.metric]]
         cells += [number(task.pairs, 0), *(x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS)]
@@ -123,10 +121,5 @@ def evaluation_table(
             falls = falls or bool(mark)
             cells.append(number(baseline, note=mark))
         rows.append(cells)
-    notes = (
-        "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regression. wmean: mean over sub-sets "
-        "weighted by size (SentEval, the paper); mean: plain mean; all: all pairs together.",
-        *(WHY_FLOW if falls else ()),
-    )
     columns = ("task", "split", "metric", "pairs", *_PROTOCOLS, *(["without flow"] if without_flow else []))
-    return Table(columns, rows, notes=notes)
+    return Table(columns, rows, notes=(_NOTE, *(WHY_FLOW if falls else ())))

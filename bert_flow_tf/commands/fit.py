@@ -10,6 +10,7 @@ from bert_flow_tf.commands.options import (
     FLOW_OPTION,
     POSITIVE,
     WHOLE,
+    Given,
     ModelOptions,
     check_one_of,
     model_options,
@@ -34,22 +35,13 @@ _FEW = 100
 @click.option("--embeddings", metavar="DIR", help="In place of --input: what `encode --bert_hub … --out DIR` wrote.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @FLOW_OPTION
-@click.option(
-    "--num_train_epochs", "epochs", type=POSITIVE, metavar="X", help="Epochs.  [default: 1, or enough for 300 steps]"
-)
+@click.option("--num_train_epochs", "epochs", type=POSITIVE, metavar="X", help="[default: 1, or enough for 300 steps]")
 @click.option("--train_batch_size", "batch_size", type=COUNT, default=64, metavar="N", help="Sentences per step.")
-@click.option(
-    "--flow_learning_rate", "learning_rate", type=POSITIVE, default=1e-3, metavar="X", help="Learning rate, constant."
-)
+@click.option("--flow_learning_rate", "learning_rate", type=POSITIVE, default=1e-3, metavar="X", help="It is constant.")
 @click.option("--seed", type=WHOLE, default=1234, metavar="N", help="Seed of weights and order.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
-    model: ModelOptions,
-    sentences: Iterator[str] | None,
-    embeddings: str | None,
-    out: str,
-    overwrite: bool,
-    **settings: Any,
+    model: ModelOptions, sentences: Iterator[str] | None, embeddings: Given, out: str, overwrite: bool, **settings: Any
 ) -> None:
     """Learn a flow on sentences, without labels, and save it with its encoder.
 
@@ -72,10 +64,7 @@ def fit(
     if count < settings["batch_size"]:
         raise UserError(f"--train_batch_size: found {settings['batch_size']}, expected at most the {count} sentences")
     loaded = model.load()
-    if embeddings:
-        loaded.fit_dataset(embeddings, **settings)
-    else:
-        loaded.fit(texts, **settings)
+    loaded.fit_dataset(embeddings, **settings) if embeddings else loaded.fit(texts, **settings)
     loaded.save(path, overwrite=overwrite)
     assert loaded.record.flow is not None and loaded.history_ is not None  # `fit` has just learned it
     learned = loaded.record.flow.training.settings

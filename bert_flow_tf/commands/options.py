@@ -25,25 +25,26 @@ if TYPE_CHECKING:
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
+Given = str | None  # an option that may be missing
 
 _LARGEST, _MOST_SEEDS = 2**32 - 1, 1000
 COUNT, WHOLE, LENGTH = (click.IntRange(least, _LARGEST) for least in (1, 0, 3))
 POSITIVE = click.FloatRange(0, _LARGEST, min_open=True)
 
 HELP_OF_MODEL = "Finished run, one of its checkpoints, or a saved model, also one of the Hugging Face Hub by its name."
-SENTEVAL_OPTION = click.option(
-    "--senteval_dir", metavar="DIR", help="SentEval's folder that holds STS/STS12-en-test and so on."
-)
+SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's folder, which holds STS/… and so on.")
+_FORMATS = click.Choice(sorted(set(FORMATS.values())))
 FORMAT_OPTIONS = [
-    click.option(
-        "--input_format", type=click.Choice(sorted(set(FORMATS.values()))), help="If the file's ending does not say it."
-    ),
-    click.option(
-        "--column",
-        metavar="NAME|N",
-        help="Column of the sentences; in TSV and CSV without a line of names, its number.  [default: sentence]",
-    ),
+    click.option("--input_format", type=_FORMATS, help="If the file's ending does not say it."),
+    click.option("--column", metavar="NAME|N", help="Column of the sentences, or its number.  [default: sentence]"),
 ]
+FLOW_OPTION = click.option(
+    "--flow_model_config",
+    callback=lambda ctx, option, text: flow_config(text) and text,
+    default=DEFAULT_CONFIG,
+    metavar="NAME|FILE",
+    help="Configuration of the flow.",
+)
 # Name -> metavar, type and help.
 _MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "model": ("RUN", click.STRING, HELP_OF_MODEL),
@@ -84,7 +85,7 @@ class ModelOptions:
     def run_dir(self) -> pathlib.Path | None:
         """Folder of the run; None for an encoder, and for a model of the Hugging Face Hub."""
         path = pathlib.Path(self.model or os.devnull)
-        return path if path.is_dir() else path.parent if pathlib.Path(f"{path}.index").is_file() else None
+        return path if path.is_dir() else path.parent if os.path.isfile(f"{path}.index") else None
 
     def check(self) -> None:
         """Raise `UserError` for a name that is unknown, or options of an encoder without one."""
@@ -104,9 +105,9 @@ class ModelOptions:
 
         if self.model:
             return BertFlow.from_pretrained(self.model, dtype=dtype)
-        options: dict[str, Any] = {**dataclasses.asdict(self), "dtype": dtype}
-        del options["model"]
-        return BertFlow.from_hub(**options)
+        assert self.bert_hub is not None  # `model_options` lets only one of the two be missing
+        options: dict[str, Any] = {name: getattr(self, name) for name in _OF_ENCODERS}
+        return BertFlow.from_hub(self.bert_hub, **options, dtype=dtype)
 
 
 def model_options(*sources: str, pooling: bool = True) -> Decorator:
@@ -154,12 +155,12 @@ def check_model(model: str) -> None:
 
 def sentence_options(*, required: bool = True) -> Decorator:
     """Return a decorator for a file of sentences; the command's function gets an iterator, `sentences`, or None."""
-    help_of_input = "Sentences: .txt, .tsv, .csv, .jsonl, .parquet; - is stdin."
-    options = [click.option("--input", "path", required=required, metavar="FILE", help=help_of_input), *FORMAT_OPTIONS]
+    text = "Sentences: .txt, .tsv, .csv, .jsonl, .parquet; - is stdin."
+    options = [click.option("--input", "path", required=required, metavar="FILE", help=text), *FORMAT_OPTIONS]
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
-        def command(*, path: str | None, input_format: str | None, column: str | None, **values: Any) -> Any:
+        def command(*, path: Given, input_format: Given, column: Given, **values: Any) -> Any:
             if path is None and (input_format or column):
                 raise click.UsageError("--input_format and --column: missing --input, the only option they apply to")
             read = functools.partial(read_sentences, file_format=input_format, columns=column and [column])
@@ -197,20 +198,6 @@ def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
         expected = f"expected a number of seeds up to {_MOST_SEEDS}, or a list of different seeds: 7,8,9 (7, for one)"
         raise click.BadParameter(f"found {text[:40]!r}, {expected}")
     return seeds
-
-
-def _flow_config_name(ctx: click.Context, option: click.Option, text: str) -> str:
-    flow_config(text)
-    return text
-
-
-FLOW_OPTION = click.option(
-    "--flow_model_config",
-    callback=_flow_config_name,
-    default=DEFAULT_CONFIG,
-    metavar="NAME|FILE",
-    help="Configuration of the flow.",
-)
 
 
 def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":

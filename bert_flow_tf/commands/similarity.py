@@ -6,7 +6,7 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.options import ModelOptions, model_options
-from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
+from bert_flow_tf.files.sentence_files import STDIN, read_sentences
 
 _PART = 4096
 
@@ -15,20 +15,8 @@ _PART = 4096
 @click.argument("sentences", nargs=-1, metavar="[A B]")
 @model_options()
 @click.option("--pairs", metavar="FILE", help="Pairs instead: .tsv, .csv, .jsonl, .parquet; - is standard input, TSV.")
-@click.option("--input_format", type=click.Choice(sorted({*FORMATS.values()} - {"text"})), help="Of --pairs.")
-@click.option(
-    "--columns",
-    default="sentence1,sentence2",
-    metavar="A,B",
-    help="Names of --pairs' columns; in TSV and CSV without a line of names, numbers: 1,2.",
-)
-def similarity(
-    sentences: tuple[str, ...],
-    model: ModelOptions,
-    pairs: str | None,
-    input_format: str | None,
-    columns: str,
-) -> None:
+@click.option("--columns", default="sentence1,sentence2", metavar="A,B", help="Of --pairs: names, or numbers: 1,2.")
+def similarity(sentences: tuple[str, ...], model: ModelOptions, pairs: str | None, columns: str) -> None:
     """Print the cosine of two sentences, or of each pair of a file, one per line.
 
     \b
@@ -42,7 +30,7 @@ def similarity(
         raise click.BadParameter("expected two names with a comma between", param_hint="--columns")
     rows = iter([list(sentences)])
     if pairs:
-        rows = read_sentences(pairs, file_format=input_format or ("tsv" if pairs == "-" else None), columns=names)
+        rows = read_sentences(pairs, file_format="tsv" if pairs == STDIN else None, columns=names)
     loaded = model.load()
     while part := list(itertools.islice(rows, _PART)):
         both = loaded.encode([sentence for pair in part for sentence in pair], normalize_embeddings=True)
