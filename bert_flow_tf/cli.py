@@ -32,7 +32,7 @@ _COMMANDS = {
 
 
 class _Commands(click.Group):
-    """Group that imports a command when it is used; a `UserError` ends it with one line `error: …` and status 2."""
+    """Group that imports a command when it is used; a mistake ends it with one line `error: …` and status 2."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -41,9 +41,11 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
 
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, name: str) -> click.Command:
         if name not in _COMMANDS:
-            return None
+            raise click.UsageError(
+                f"no command {name}, expected one of {', '.join(_COMMANDS)}{nearest(name, _COMMANDS)}"
+            )
         module = importlib.import_module(f"bert_flow_tf.commands.{name.partition('-')[0]}")
         return getattr(module, name.replace("-", "_"))
 
@@ -54,27 +56,14 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # Which click would say otherwise.
+            # click would print "Aborted!".
             click.echo("interrupted", err=True)
             sys.exit(130)
-        except click.exceptions.NoArgsIsHelpError:
-            # Whose message is the help.
-            raise
         except click.UsageError as error:
-            raise UserError(usage_line(error)) from error
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            raise UserError(
-                f"bert-flow: no command {args[0]}, expected one of {', '.join(sorted(_COMMANDS))}"
-                f"{nearest(args[0], _COMMANDS)}"
-            )
-        return super().resolve_command(ctx, args)
-
-
-def usage_line(error: click.UsageError) -> str:
-    """The line of an error of click's."""
-    return str(UserError(f"{error.ctx.command_path if error.ctx else 'bert-flow'}: {error.format_message()}"))
+            # The message of a group without its command is its help.
+            if isinstance(error, click.exceptions.NoArgsIsHelpError):
+                raise
+            raise UserError(f"{(error.ctx or ctx).command_path}: {error.format_message()}") from error
 
 
 @click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -85,7 +74,7 @@ def main() -> None:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Exit status of `bert-flow` with these arguments."""
+    """Return the exit status of `bert-flow` with these arguments."""
     try:
         main.main([*arguments], prog_name="bert-flow")
     except SystemExit as end:

@@ -143,7 +143,7 @@ def words(model: ModelOptions) -> "Analysis":
 @task_option("Task of the sentences, with --glue_dir.")
 @click.option("--glue_dir", metavar="DIR", help="Folder that holds the tasks' folders.")
 @click.option("--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Of the task.")
-@click.option("--embeddings", metavar="DIR", help="In place of --glue_dir: what `encode --bert_hub … --out DIR` wrote.")
+@click.option("--embeddings", metavar="DIR", help="In place of --glue_dir: a folder of `encode-folder --bert_hub …`.")
 def isotropy(model: ModelOptions, task: Task, glue_dir: str | None, split: str, embeddings: str | None) -> "Analysis":
     """How evenly embeddings fill their space, before and after the flow; bits per dimension.
 

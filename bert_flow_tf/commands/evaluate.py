@@ -35,15 +35,7 @@ _NOTE = (
 @click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev where test labels are not public]")
 @click.option("--out", metavar="FILE", help=f"File for the results.  [default: {EVALUATION_FILE} in the run's folder]")
 @click.option("--overwrite", is_flag=True, help="Replace the results that are there.")
-def evaluate(
-    model: ModelOptions,
-    names: list[str],
-    glue_dir: Given,
-    senteval_dir: Given,
-    split: Given,
-    out: Given,
-    overwrite: bool,
-) -> None:
+def evaluate(model: ModelOptions, names: list[str], out: Given, overwrite: bool, **where: Given) -> None:
     """Score sentence embeddings on tasks: Spearman, AUC for two labels, or the accuracy of classes, times 100.
 
     \b

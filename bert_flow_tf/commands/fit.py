@@ -32,7 +32,7 @@ _FEW = 100
 @click.command()
 @model_options("bert_hub")
 @sentence_options(required=False)
-@click.option("--embeddings", metavar="DIR", help="In place of --input: what `encode --bert_hub … --out DIR` wrote.")
+@click.option("--embeddings", metavar="DIR", help="In place of --input: a folder of `encode-folder --bert_hub …`.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @FLOW_OPTION
 @click.option("--num_train_epochs", "epochs", type=POSITIVE, metavar="X", help="[default: 1, or enough for 300 steps]")
@@ -52,7 +52,7 @@ def fit(
     For more sentences than memory holds, compute embeddings first; `fit` reads them block by block (docs/scale.md):
 
     \b
-    bert-flow encode --bert_hub demo --input 'crawl/*.parquet' --out embeddings
+    bert-flow encode-folder --bert_hub demo --input 'crawl/*.parquet' --out embeddings
     bert-flow fit --bert_hub demo --embeddings embeddings --out my_model
 
     The encoder does not change. The folder holds all that `encode`, `similarity` and `project` need, and a model card.
