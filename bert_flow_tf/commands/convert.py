@@ -26,7 +26,7 @@ _OF_TF1_FLOW: dict[str, tuple[str, click.ParamType, str]] = {
 
 @click.command()
 @click.option("--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1's, with bert_config.json and vocab.txt beside it.")
-@click.option("--huggingface", metavar="DIR", help="Folder with config.json, vocab.txt and model.safetensors.")
+@click.option("--huggingface", type=click.Path(exists=True), metavar="DIR", help="With vocab.txt, model.safetensors, …")
 @click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese that trained its encoder; with --to_tf1, any.")
 @click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original's training, with a flow.")
 @click.option("--to_tf1", is_flag=True, help="With --run: write a checkpoint under TF1's names for the original.")
