@@ -11,9 +11,9 @@ import numpy as np
 
 from bert_flow_tf.data import tasks
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
+from bert_flow_tf.files.reading import reading
 
 _PREFIX = "tfds:"
-_INSTALL = pip_install("datasets")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,30 +29,24 @@ class Dataset:
 
     name: str
     task: str
-    sentence_features: tuple[str, str]
+    sentence_features: tuple[str, str] = ("sentence1", "sentence2")
     label_values: tuple[float, ...] | None = None
     splits: tuple[str, ...] = ("train", "validation", "test")
 
 
 # Classes of NLI: entailment, neutral, contradiction there; contradiction, entailment, neutral here.
-_NLI_VALUES = (1, 2, 0)
-
+_NLI: dict[str, Any] = {"task": "mnli", "sentence_features": ("premise", "hypothesis"), "label_values": (1, 2, 0)}
+_MNLI_SPLITS = ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
 _DATASETS = {
     _PREFIX + dataset.name: dataset
     for dataset in (
-        Dataset("glue/stsb", "sts-b", ("sentence1", "sentence2")),
-        Dataset("glue/mrpc", "mrpc-regression", ("sentence1", "sentence2"), (0.0, 1.0)),
+        Dataset("glue/stsb", "sts-b"),
+        Dataset("glue/mrpc", "mrpc-regression", label_values=(0.0, 1.0)),
         # Entailment comes first there.
         Dataset("glue/qnli", "qnli-regression", ("question", "sentence"), (1.0, 0.0)),
         Dataset("glue/qqp", "qqp", ("question1", "question2"), (0.0, 1.0)),
-        Dataset(
-            "glue/mnli",
-            "mnli",
-            ("premise", "hypothesis"),
-            _NLI_VALUES,
-            ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched"),
-        ),
-        Dataset("snli", "mnli", ("premise", "hypothesis"), _NLI_VALUES),
+        Dataset("glue/mnli", **_NLI, splits=_MNLI_SPLITS),
+        Dataset("snli", **_NLI),
     )
 }
 
@@ -61,6 +55,7 @@ SCORED_NAMES = tuple(name for name, dataset in _DATASETS.items() if tasks.get_ta
 
 
 def is_dataset_name(name: str) -> bool:
+    """True for a name of TensorFlow Datasets, known or not."""
     return name.lower().startswith(_PREFIX)
 
 
@@ -92,46 +87,22 @@ def read_dataset(name: str, split: str) -> tasks.Examples:
     """
     dataset = get_dataset(name)
     split = split_name(dataset, split)
-    feature_a, feature_b = dataset.sentence_features
-    rows = _rows(dataset, split)
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise UserError(f"tfds: tensorflow_datasets is not installed: {pip_install('datasets')}") from error
+    with reading(name, "a data set, from the network or in TFDS_DATA_DIR"):
+        rows = list(tfds.as_numpy(tfds.load(dataset.name, split=split)))
+    if rows and "idx" in rows[0]:
+        # The order of GLUE's files; TensorFlow Datasets' is that of a hash.
+        rows.sort(key=lambda row: row["idx"])
     has_labels = any(row["label"] != -1 for row in rows)
-    if has_labels:
-        rows = [row for row in rows if row["label"] != -1]
+    rows = [row for row in rows if row["label"] != -1 or not has_labels]
     if not rows:
         raise UserError(f"{name}: no examples found in split {split}, expected at least one")
     values = [float(row["label"]) if has_labels else 0.0 for row in rows]
     if has_labels and dataset.label_values is not None:
         values = [dataset.label_values[int(value)] for value in values]
-    return tasks.Examples(
-        sentences_a=[row[feature_a].decode() for row in rows],
-        sentences_b=[row[feature_b].decode() for row in rows],
-        labels=np.asarray(values, np.float32 if tasks.get_task(dataset.task).is_regression else np.int32),
-        has_labels=has_labels,
-    )
-
-
-def _rows(dataset: Dataset, split: str) -> list[dict[str, Any]]:
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError:
-        raise UserError(f"tfds: tensorflow_datasets is not installed ({_INSTALL})") from None
-    # One whose own imports fail logs that and is left without contents.
-    if not hasattr(tfds, "load"):
-        raise UserError(
-            f"tfds: found a tensorflow_datasets that fails to load, expected one that fits the packages installed "
-            f"({_INSTALL})"
-        )
-    # What an altered download raises; TensorFlow Datasets does not export it.
-    from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
-
-    try:
-        rows = list(tfds.as_numpy(tfds.load(dataset.name, split=split)))
-    except ImportError as error:
-        raise UserError(f"{_PREFIX}{dataset.name}: found no package {error.name}, expected one ({_INSTALL})") from error
-    except (OSError, tfds.download.DownloadError, NonMatchingChecksumError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"{_PREFIX}{dataset.name}: cannot be loaded ({reason}), expected network access or a copy in TFDS_DATA_DIR"
-        ) from error
-    # TensorFlow Datasets gives them in the order of a hash; `idx` is the order of GLUE's files.
-    return sorted(rows, key=lambda row: row["idx"]) if rows and "idx" in rows[0] else rows
+    sentences_a, sentences_b = ([row[name].decode() for row in rows] for name in dataset.sentence_features)
+    dtype = np.float32 if tasks.get_task(dataset.task).is_regression else np.int32
+    return tasks.Examples(sentences_a, sentences_b, np.asarray(values, dtype), has_labels)

@@ -4,7 +4,6 @@ STS-12 to STS-16 become a `full.txt` of two columns, which the original's proces
 Datasets' sets become GLUE's files. A folder is there whole or not at all.
 """
 
-import json
 import pathlib
 import re
 from collections.abc import Sequence
@@ -13,9 +12,8 @@ import msgspec
 
 from bert_flow_tf.data import datasets, tasks
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_folder, output_folder
-from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.locks import locked
 
 # Names what the folder was made of, and marks it as one that may be replaced.
@@ -24,27 +22,20 @@ FULL_TEXT_FILE = "full.txt"
 
 
 class _Marker(msgspec.Struct):
-    """What is read back of `MARKER_FILE`: number of rows by the name of each file."""
-
     files: dict[str, int]
 
 
 def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
-    """Raises `UserError`, beginning with `flag`, unless the folder is new, or `overwrite` and made by this module."""
-    kind = FolderKind("a prepared folder", MARKER_FILE, _written_names(folder / MARKER_FILE))
+    """Raise `UserError`, beginning with `flag`, unless the folder is new, or `overwrite` and made by this module."""
+    marker, names = folder / MARKER_FILE, [MARKER_FILE]
+    if marker.is_file():
+        names += read_json(marker, _Marker, expected="a prepared folder's", versioned=False).files
+    kind = FolderKind("a prepared folder", MARKER_FILE, names)
     output_folder(folder, kind, overwrite=overwrite, flag=f"{flag}: {folder}")
 
 
-def _written_names(marker: pathlib.Path) -> list[str]:
-    """Names of what this module wrote, from its marker; empty where that is missing or something else."""
-    try:
-        return [MARKER_FILE, *read_json(marker, _Marker, expected="a prepared folder's", versioned=False).files]
-    except UserError:
-        return []
-
-
 def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str) -> int:
-    """Number of pairs in the `full.txt` that it writes: both sentences of every pair, sub-set after sub-set."""
+    """Write `full.txt`, both sentences of every pair, sub-set after sub-set; return the number of pairs."""
     rows = _full_text_rows(subsets)
     _write(folder, {FULL_TEXT_FILE: rows}, source)
     return len(rows)
@@ -53,23 +44,16 @@ def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source
 def keep_full_text(
     folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str, *, flag: str, overwrite: bool
 ) -> None:
-    """Writes the `full.txt` of `write_full_text` unless the very same is there; `flag` names the folder in errors.
+    """Write the `full.txt` of `write_full_text` unless the very same is there; `flag` names the folder in errors.
 
     Raises:
       UserError: another one is there, and not to `overwrite`, or the folder holds something else.
     """
     path = folder / FULL_TEXT_FILE
-    # Also where there is nothing to write: what a killed process left beside it goes.
     with locked(folder):
-        if path.is_file() and path.read_bytes() == _file_bytes(_full_text_rows(subsets)):
-            return
-        if folder.exists():
-            check_folder(folder, flag, overwrite=True)
-            if not overwrite:
-                raise UserError(
-                    f"{path}: holds other pairs than {source}, expected the same, another {flag}, or --overwrite"
-                )
-        write_full_text(folder, subsets, source)
+        if not path.is_file() or path.read_bytes() != _file_bytes(_full_text_rows(subsets)):
+            check_folder(folder, flag, overwrite)
+            write_full_text(folder, subsets, source)
 
 
 def dataset_folder(name: str) -> str:
@@ -78,7 +62,7 @@ def dataset_folder(name: str) -> str:
 
 
 def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
-    """Number of pairs by split, after writing a dataset of TensorFlow Datasets as GLUE's files.
+    """Write a dataset of TensorFlow Datasets as GLUE's files; return the number of pairs by split.
 
     Test labels are written where the dataset has them and the layout has a file for them. MNLI's label is the gold
     one; GLUE's file has the first annotator's in the column that the original reads.
@@ -117,7 +101,7 @@ def _rows(task: tasks.Task, layout: tasks.FileLayout, examples: tasks.Examples) 
     pairs = zip(examples.sentences_a, examples.sentences_b, labels, strict=True)
     rows = [] if layout.header is None else [layout.header]
     rows += [(_one_field(a), _one_field(b), label) for a, b, label in pairs]
-    # Without a label column the label has no place.
+    # Rows of a file without labels leave theirs out.
     placed = [dict(zip(columns, row, strict=False)) for row in rows]
     return [[cells.get(column, "-") for column in range(width + last)] for cells in placed]
 
@@ -146,8 +130,7 @@ def _write(folder: pathlib.Path, files: dict[str, list[list[str]]], source: str)
     with new_folder(folder) as new:
         for name, rows in files.items():
             (new / name).write_bytes(_file_bytes(rows))
-        marker = {"source": source, "files": {name: len(rows) for name, rows in files.items()}}
-        (new / MARKER_FILE).write_text(json.dumps(marker, indent=2) + "\n", encoding="utf-8")
+        write_json(new / MARKER_FILE, {"source": source, "files": {name: len(rows) for name, rows in files.items()}})
 
 
 def _file_bytes(rows: list[list[str]]) -> bytes:

@@ -107,7 +107,7 @@ def read_task(
     if key in SENTEVAL_SUBSETS:
         if split not in (None, "test"):
             raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
-        return _senteval_task(key, glue_dir, senteval_dir)
+        return _senteval_task(key, senteval_dir)
     if key not in _glue_tasks():
         known = (*scored_names(), *others)
         raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{nearest(name, known)}")
@@ -166,30 +166,22 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
       UserError: a missing file, a line without exactly two columns, a gold score that is no number, different numbers
         of lines, or no scored pair.
     """
-    pairs = []
-    for number, line in enumerate(tasks.read_lines(input_path), start=1):
-        columns = line.split("\t")
+    pairs = [line.split("\t") for line in tasks.read_lines(input_path)]
+    for number, columns in enumerate(pairs, start=1):
         if len(columns) != 2:
-            raise UserError(
-                f"{input_path}, line {number}: {len(columns)} columns found, 2 expected (two sentences, a tab between)"
-            )
-        pairs.append(columns)
+            raise UserError(f"{input_path}, line {number}: found {len(columns)} columns, expected two sentences")
     # The gold lines of the last pairs may be empty, and count.
-    gold_lines = tasks.read_lines(gold_path, keeps_empty_end=True)
-    while len(gold_lines) > len(pairs) and not gold_lines[-1].strip():
-        gold_lines.pop()
-    if len(gold_lines) != len(pairs):
-        raise UserError(f"{gold_path}: {len(gold_lines)} gold lines found for the {len(pairs)} pairs of {input_path}")
-    scored = [
-        (a, b, tasks.parse_number(line.strip(), f"{gold_path}, line {number}"))
-        for number, ((a, b), line) in enumerate(zip(pairs, gold_lines, strict=True), start=1)
-        if line.strip()
-    ]
-    if not scored:
+    gold = tasks.read_lines(gold_path, keeps_empty_end=True)
+    while len(gold) > len(pairs) and not gold[-1].strip():
+        gold.pop()
+    scored = [number for number, line in enumerate(gold) if line.strip()]
+    if len(gold) != len(pairs) or not scored:
         raise UserError(
-            f"{gold_path}: no gold score found for the {len(pairs)} pairs of {input_path}, expected at least one"
+            f"{gold_path}: found {len(gold)} gold lines with {len(scored)} scores for the {len(pairs)} pairs of "
+            f"{input_path}, expected a line for each pair"
         )
-    return ScoredPairs(name, [a for a, _, _ in scored], [b for _, b, _ in scored], np.array([g for _, _, g in scored]))
+    scores = [tasks.parse_number(gold[i].strip(), f"{gold_path}, line {i + 1}") for i in scored]
+    return ScoredPairs(name, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored], np.array(scores))
 
 
 def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str, name: str) -> ScoredPairs:
@@ -209,29 +201,22 @@ def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str,
     return ScoredPairs(name, examples.sentences_a, examples.sentences_b, gold)
 
 
-def _senteval_task(key: str, glue_dir: Folder | None, senteval_dir: Folder | None) -> SimilarityTask:
+def _senteval_task(key: str, senteval_dir: Folder | None) -> SimilarityTask:
     title, name = _TITLES[key], f"STS/{key.upper()}-en-test"
-    folders = [] if senteval_dir is None else [pathlib.Path(senteval_dir, part, name) for part in ("", "downstream")]
-    for folder in folders:
-        if folder.is_dir():
-            pairs = [
-                read_scored_pairs(folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt", subset)
-                for subset in SENTEVAL_SUBSETS[key]
-            ]
-            return SimilarityTask(key, title, "spearman", "test", str(folder), pairs)
-    for directory in (glue_dir, senteval_dir):
-        if directory is not None and (full := pathlib.Path(directory, title, "full.txt")).is_file():
-            raise UserError(
-                f"{full}: two columns without gold scores, only for learning the flow; to score {key}, expected "
-                f"`senteval_dir` with {name}",
-                arguments=["senteval_dir"],
-            )
-    if not folders:
+    if senteval_dir is None:
         raise ArgumentError(f"senteval_dir: missing, expected the folder of {name}, to score {key}")
-    raise UserError(
-        f"{folders[0]}: no such folder, expected SentEval's files of {title} in {senteval_dir}, given as the folder "
-        "that holds STS or downstream"
-    )
+    folders = [pathlib.Path(senteval_dir, part, name) for part in ("", "downstream")]
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    if folder is None:
+        raise UserError(
+            f"{folders[0]}: no such folder, expected SentEval's files of {title} in {senteval_dir}, given as the "
+            "folder that holds STS or downstream"
+        )
+    pairs = [
+        read_scored_pairs(folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt", subset)
+        for subset in SENTEVAL_SUBSETS[key]
+    ]
+    return SimilarityTask(key, title, "spearman", "test", str(folder), pairs)
 
 
 def _dataset_task(name: str, split: str | None) -> SimilarityTask:

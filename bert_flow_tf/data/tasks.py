@@ -16,6 +16,7 @@ import dataclasses
 import logging
 import math
 import os
+import pathlib
 import re
 import types
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_flow_tf.errors import ArgumentError, UserError, is_plain_number, nearest
-from bert_flow_tf.files.reading import read_file
+from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.files.reading import reading
 
 SPLITS = ("train", "dev", "test")
 
@@ -33,6 +34,9 @@ _DIFFERING_PAIRS = 0.1
 _NLI_LABELS = ("contradiction", "entailment", "neutral")
 
 _logger = logging.getLogger(__name__)
+
+# The number of a line, from 1, and its columns.
+Row = tuple[int, list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +47,7 @@ class FileLayout:
       name: the file's name in its task's folder.
       sentence_columns: the two sentences' columns, from 0.
       label_column: the label's column, from 0; -1 is a row's last; None where the file has no label.
-      header: the names of the two sentence columns and of the label column, as in the file's first line; None where the
-        first line is data already.
+      header: names of these columns in the file's first line; None where the first line is data.
     """
 
     name: str
@@ -54,6 +57,7 @@ class FileLayout:
 
     @property
     def columns(self) -> tuple[int, ...]:
+        """The sentences' columns and, where there is one, the label's."""
         return self.sentence_columns if self.label_column is None else (*self.sentence_columns, self.label_column)
 
     @property
@@ -77,8 +81,7 @@ class Task:
       label_scores: the score each label text stands for, where a regression task's labels are words; else None.
       gold_test: file with the test split's gold scores; None where none are public.
       sibling: the folder beside the given data folder to read instead; None to read the given one.
-      skips_incomplete_rows: True where the published files are known to hold broken rows: they are left out, with a
-        warning.
+      skips_incomplete_rows: True to leave out, with a warning, the broken rows that the published files hold.
     """
 
     name: str
@@ -263,32 +266,22 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
 
 
 def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keeps_empty_end: bool = False) -> list[str]:
-    """The lines of a UTF-8 text file, without line ends (LF or CRLF), byte order mark and empty lines at the end.
+    """Return the lines of a text file in UTF-8, without line ends, byte order mark and empty lines at the end.
 
-    With `keeps_empty_end` empty lines at the end stay, for a file in which an empty line says something.
-
-    Raises:
-      UserError: no such file, a folder, an unreadable file, or bytes that are not UTF-8.
+    With `keeps_empty_end` empty lines at the end stay. A file that cannot be read is a `UserError`.
     """
-    data = read_file(path, expected)
-    try:
-        lines = [line.removesuffix("\r") for line in data.decode("utf-8-sig").split("\n")]
-    except UnicodeDecodeError as error:
-        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
-        raise UserError(f"{path}, line {line}: byte 0x{byte:02x} found, expected UTF-8") from None
-    if not lines[-1]:
-        lines.pop()
+    with reading(path, expected):
+        text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
     while lines and not lines[-1] and not keeps_empty_end:
         lines.pop()
     return lines
 
 
 def parse_number(text: str, place: str) -> float:
-    """The finite number that `text` spells; anything else is a `UserError` that begins with `place`."""
-    try:
-        number = float(text if is_plain_number(text) else "")
-    except ValueError:
-        raise UserError(f"{place}: found {text!r}, expected a number") from None
+    """Return the finite number that `text` spells; anything else is a `UserError` that begins with `place`."""
+    with reading(place, "a number"):
+        number = float(text)
     if not math.isfinite(number):
         raise UserError(f"{place}: found {text!r}, expected a finite number")
     return number
@@ -306,25 +299,24 @@ def _gold_layout(task: Task | str, split: str) -> tuple[Task, FileLayout]:
     return task, layout
 
 
-def _check_order(task: Task, path: str, layout: FileLayout, rows: list[tuple[int, list[str]]], split: str) -> None:
-    """Raises `UserError` if the gold file's pairs are not those of the split's own file, where both are there."""
+def _check_order(task: Task, path: str, layout: FileLayout, rows: list[Row], split: str) -> None:
+    """Raise `UserError` if the gold file's pairs are not those of the split's own file, where both are there."""
     own = task.layout(split)
     own_path = os.path.join(os.path.dirname(path), own.name)
     if own.name == layout.name or not os.path.isfile(own_path):
         return
     pairs = _read_rows(own_path, own, task.skips_incomplete_rows)
-    if len(pairs) != len(rows):
-        return  # The caller compares the numbers and names both.
+
+    def letters(row: list[str], of: FileLayout) -> list[str]:
+        return [re.sub(r"\W", "", row[column]) for column in of.sentence_columns]
+
     differing = [
         (line, own_line)
-        for (line, row), (own_line, own_row) in zip(rows, pairs, strict=True)
-        if any(
-            re.sub(r"\W", "", row[column]) != re.sub(r"\W", "", own_row[own_column])
-            for column, own_column in zip(layout.sentence_columns, own.sentence_columns, strict=True)
-        )
+        for (line, row), (own_line, own_row) in zip(rows, pairs, strict=False)
+        if letters(row, layout) != letters(own_row, own)
     ]
-    # A few may be spelled differently; in another order nearly all differ.
-    if len(differing) > _DIFFERING_PAIRS * len(rows):
+    # A few may be spelled differently; in another order nearly all differ. The caller compares the numbers of pairs.
+    if len(pairs) == len(rows) and len(differing) > _DIFFERING_PAIRS * len(rows):
         line, own_line = differing[0]
         raise UserError(
             f"{path}, line {line}: found other sentences than in line {own_line} of {own_path} ({len(differing)} such "
@@ -345,13 +337,10 @@ def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
 
 def folder_below(glue_dir: str | os.PathLike, task: Task) -> str:
     """As `task_folder`, given the folder that holds the tasks' folders."""
-    try:
-        return task_folder(task, os.path.join(os.fspath(glue_dir), task.directory))
-    except UserError as error:
-        raise UserError(f"{error} in {glue_dir}, given as the folder that holds the tasks' folders") from None
+    return task_folder(task, os.path.join(os.fspath(glue_dir), task.directory))
 
 
-def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[tuple[int, list[str]]]:
+def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[Row]:
     """(line number from 1, columns) of each row below the header.
 
     A tab always separates and a quote is an ordinary character, as for `csv.reader(delimiter="\\t", quotechar=None)`.
@@ -374,14 +363,13 @@ def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[tu
 
 def _check_header(path: str, layout: FileLayout, found: list[str]) -> None:
     for column, name in zip(layout.columns, layout.header or (), strict=True):
-        position = column if column >= 0 else len(found) + column
-        if position >= len(found):
-            raise UserError(f"{path}, line 1: {len(found)} columns found, expected {name!r} as column {position + 1}")
-        if found[position].strip().lower() != name.lower():
-            raise UserError(f"{path}, line 1: column {position + 1} is {found[position]!r}, expected {name!r}")
+        text = found[column] if column < len(found) else None
+        if text is None or text.strip().lower() != name.lower():
+            number = column + 1 if column >= 0 else "the last"
+            raise UserError(f"{path}, line 1, column {number}: found {text!r}, expected {name!r}")
 
 
-def _labels(task: Task, column: int, path: str, rows: list[tuple[int, list[str]]]) -> list[float]:
+def _labels(task: Task, column: int, path: str, rows: list[Row]) -> list[float]:
     by_text = task.label_scores or {name: number for number, name in enumerate(task.label_names)}
     labels = []
     for line, row in rows:

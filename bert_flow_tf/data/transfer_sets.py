@@ -10,16 +10,14 @@ Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, s
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
-from bert_flow_tf.files.reading import read_file
+from bert_flow_tf.files.reading import reading
 
 PREFIX = "senteval:"
-_TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
-_SICK_CLASSES = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 
 
 class Example(NamedTuple):
@@ -37,9 +35,9 @@ class TransferTask:
       name: `senteval:mr` and so on.
       title: as SentEval calls it.
       source: the folder that it was read from.
-      reports_f1: whether F1 of class 1 on `test` stands beside the accuracy, as SentEval has it.
       parts: lists of `Example` by their names: `all` of a task that is cross-validated whole, `train` and `test`, or
         `train`, `dev` and `test`. They are sorted by numbers of words and classes, as SentEval sorts them.
+      reports_f1: True if F1 of class 1 on `test` stands beside the accuracy, as SentEval has it.
     """
 
     name: str
@@ -54,97 +52,51 @@ class TransferTask:
         return [sentence for part in self.parts.values() for example in part for sentence in example.sentences]
 
 
-class _Layout(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """Files of a task; without `classes` each of the two files holds one class's sentences, that of class 1 first.
+
+    Columns are separated by tabs. TREC's lines are `CLASS:class question`, as two columns.
+    """
+
     title: str
     folder: str
     parts: Mapping[str, tuple[str, ...]]
-    read: Callable[[pathlib.Path, int], Iterable[Example]]
+    classes: tuple[str, ...] = ()
+    sentence_columns: tuple[int, ...] = (0,)
+    class_column: int = 1
+    min_columns: int = 2
+    has_header: bool = False
+    encoding: str = "utf-8"
     reports_f1: bool = False
 
 
-def _words(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _lines(path: pathlib.Path, encoding: str) -> list[str]:
-    try:
-        # As SentEval reads them: whatever Python takes for the end of a line is one.
-        return read_file(path, "SentEval's data").decode(encoding).splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte 0x{error.object[error.start]:02x} found, expected {encoding}") from None
-
-
-def _columns(path: pathlib.Path, number: int, line: str, count: int) -> list[str]:
-    columns = line.strip().split("\t")
-    if len(columns) < count:
-        raise UserError(
-            f"{path}, line {number}: number of columns: found {len(columns)}, expected {count}, a tab between each"
-        )
-    return columns
-
-
-def _class(path: pathlib.Path, number: int, found: str, known: tuple[str, ...]) -> int:
-    if found not in known:
-        raise UserError(f"{path}, line {number}: found class {found!r}, expected one of {', '.join(known)}")
-    return known.index(found)
-
-
-def _read_polarity(path: pathlib.Path, position: int) -> Iterable[Example]:
-    # The first file's sentences are of class 1.
-    return (Example((_words(line),), 1 - position) for line in _lines(path, "latin-1"))
-
-
-def _read_sst(path: pathlib.Path, position: int) -> Iterable[Example]:
-    for number, line in enumerate(_lines(path, "utf-8"), start=1):
-        sentence, label = _columns(path, number, line, 2)[:2]
-        yield Example((_words(sentence),), _class(path, number, label, ("0", "1")))
-
-
-def _read_trec(path: pathlib.Path, position: int) -> Iterable[Example]:
-    for number, line in enumerate(_lines(path, "latin-1"), start=1):
-        label, colon, rest = line.strip().partition(":")
-        _, space, question = rest.partition(" ")
-        if not colon or not space:
-            raise UserError(f"{path}, line {number}: found {line[:40]!r}, expected CLASS:class question")
-        yield Example((_words(question),), _class(path, number, label, _TREC_CLASSES))
-
-
-def _read_mrpc(path: pathlib.Path, position: int) -> Iterable[Example]:
-    for number, line in enumerate(_lines(path, "utf-8")[1:], start=2):
-        columns = _columns(path, number, line, 5)
-        yield Example((_words(columns[3]), _words(columns[4])), _class(path, number, columns[0], ("0", "1")))
-
-
-def _read_sick(path: pathlib.Path, position: int) -> Iterable[Example]:
-    for number, line in enumerate(_lines(path, "utf-8")[1:], start=2):
-        columns = _columns(path, number, line, 5)
-        yield Example((_words(columns[1]), _words(columns[2])), _class(path, number, columns[4], _SICK_CLASSES))
+def _polarity(title: str, *files: str) -> _Layout:
+    return _Layout(title, title, {"all": files}, encoding="latin-1")
 
 
 _LAYOUTS = {
-    "mr": _Layout("MR", "MR", {"all": ("rt-polarity.pos", "rt-polarity.neg")}, _read_polarity),
-    "cr": _Layout("CR", "CR", {"all": ("custrev.pos", "custrev.neg")}, _read_polarity),
-    "subj": _Layout("SUBJ", "SUBJ", {"all": ("subj.objective", "subj.subjective")}, _read_polarity),
-    "mpqa": _Layout("MPQA", "MPQA", {"all": ("mpqa.pos", "mpqa.neg")}, _read_polarity),
+    "mr": _polarity("MR", "rt-polarity.pos", "rt-polarity.neg"),
+    "cr": _polarity("CR", "custrev.pos", "custrev.neg"),
+    "subj": _polarity("SUBJ", "subj.objective", "subj.subjective"),
+    "mpqa": _polarity("MPQA", "mpqa.pos", "mpqa.neg"),
     "sst2": _Layout(
-        "SST2",
-        "SST/binary",
-        {name: (f"sentiment-{name}",) for name in ("train", "dev", "test")},
-        _read_sst,
+        "SST2", "SST/binary", {name: (f"sentiment-{name}",) for name in ("train", "dev", "test")}, ("0", "1")
     ),
-    "trec": _Layout("TREC", "TREC", {"train": ("train_5500.label",), "test": ("TREC_10.label",)}, _read_trec),
+    "trec": _Layout(
+        *("TREC", "TREC", {"train": ("train_5500.label",), "test": ("TREC_10.label",)}),
+        *(("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"), (1,), 0),
+        encoding="latin-1",
+    ),
     "mrpc": _Layout(
-        "MRPC",
-        "MRPC",
-        {name: (f"msr_paraphrase_{name}.txt",) for name in ("train", "test")},
-        _read_mrpc,
+        *("MRPC", "MRPC", {name: (f"msr_paraphrase_{name}.txt",) for name in ("train", "test")}),
+        *(("0", "1"), (3, 4), 0, 5, True),
         reports_f1=True,
     ),
     "sicke": _Layout(
-        "SICK-E",
-        "SICK",
+        *("SICK-E", "SICK"),
         {"train": ("SICK_train.txt",), "dev": ("SICK_trial.txt",), "test": ("SICK_test_annotated.txt",)},
-        _read_sick,
+        *(("CONTRADICTION", "NEUTRAL", "ENTAILMENT"), (1, 2), 4, 5, True),
     ),
 }
 NAMES = tuple(f"{PREFIX}{name}" for name in _LAYOUTS)
@@ -154,6 +106,33 @@ SENTEVAL_NAMES = {
     **{name.upper(): f"{PREFIX}{name}" for name in _LAYOUTS if name != "sicke"},
     "SICKEntailment": f"{PREFIX}sicke",
 }
+
+
+def _read_file(path: pathlib.Path, layout: _Layout, position: int) -> list[Example]:
+    """The examples of a file, which is at this position among those of its part."""
+    with reading(path, "SentEval's data"):
+        # As SentEval reads them: whatever Python takes for the end of a line is one.
+        lines = path.read_bytes().decode(layout.encoding).splitlines()
+    examples = []
+    for number, line in list(enumerate(lines, start=1))[layout.has_header :]:
+        columns: Sequence[str] = [line]
+        if layout.classes:
+            columns = line.strip().split("\t")
+            if layout.title == "TREC":
+                label, _, question = line.strip().partition(":")
+                columns = [label, question.partition(" ")[2]] if " " in question else []
+            if len(columns) < layout.min_columns:
+                expected = f"{layout.min_columns} columns of {layout.title}"
+                raise UserError(f"{path}, line {number}: found {line[:40]!r}, expected {expected}")
+            if columns[layout.class_column] not in layout.classes:
+                expected = f"expected one of {', '.join(layout.classes)}"
+                raise UserError(f"{path}, line {number}: found class {columns[layout.class_column]!r}, {expected}")
+        label_number = layout.classes.index(columns[layout.class_column]) if layout.classes else 1 - position
+        sentences = tuple(" ".join(columns[column].split()) for column in layout.sentence_columns)
+        examples.append(Example(sentences, label_number))
+    if not examples:
+        raise UserError(f"{path}: found no sentences, expected SentEval's")
+    return examples
 
 
 def read_transfer_task(
@@ -177,12 +156,7 @@ def read_transfer_task(
     folder = next((folder for folder in folders if folder.is_dir()), folders[0])
     parts = {}
     for part, files in layout.parts.items():
-        examples: list[Example] = []
-        for position, file in enumerate(files):
-            found = list(layout.read(folder / file, position))
-            if not found:
-                raise UserError(f"{folder / file}: found no sentences, expected SentEval's")
-            examples += found
+        examples = [one for i, file in enumerate(files) for one in _read_file(folder / file, layout, i)]
         # The classifier is fitted, or chosen, on the other parts.
         if part != "test" and len({example.label for example in examples}) == 1:
             raise UserError(f"{folder / files[0]}: found one class, expected sentences of two or more")

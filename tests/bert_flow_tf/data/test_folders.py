@@ -30,20 +30,19 @@ def test_full_text_of_other_pairs_stays_unless_it_may_go(tmp_path):
     assert (folder / "full.txt").stat().st_mtime_ns == before
     assert [path.name for path in tmp_path.iterdir()] == ["STS-12"]
     others = [subset("one", ("a", "c"))]
-    with pytest.raises(UserError, match=r"full\.txt: holds other pairs than SentEval"):
+    with pytest.raises(UserError, match=r"STS-12: exists, expected a new folder, or --overwrite"):
         folders.keep_full_text(folder, others, "SentEval", flag="--out", overwrite=False)
     assert (folder / "full.txt").read_text() == "a\tb\n"
     folders.keep_full_text(folder, others, "SentEval", flag="--out", overwrite=True)
     assert (folder / "full.txt").read_text() == "a\tc\n"
     (folder / "mine.txt").touch()
-    for overwrite in (False, True):
-        with pytest.raises(UserError, match=r"holds mine\.txt beside a prepared folder"):
-            folders.keep_full_text(folder, sets, "SentEval", flag="--out", overwrite=overwrite)
+    with pytest.raises(UserError, match=r"holds mine\.txt beside a prepared folder"):
+        folders.keep_full_text(folder, sets, "SentEval", flag="--out", overwrite=True)
 
 
 def test_a_marker_of_another_program_protects_its_folder(tmp_path):
     (tmp_path / "prepared.json").write_text('{"files": 3}')
-    with pytest.raises(UserError, match=r"--out=x: .* holds prepared\.json beside a prepared folder"):
+    with pytest.raises(UserError, match=r"prepared\.json: cannot be read"):
         folders.check_folder(tmp_path, "--out=x", True)
 
 

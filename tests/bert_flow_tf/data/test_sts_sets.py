@@ -57,14 +57,14 @@ def test_pair_with_an_empty_gold_line_is_left_out_wherever_it_stands(tmp_path, g
 @pytest.mark.parametrize(
     ("rows", "gold", "said"),
     [
-        (3, "4.5\n0\n", "{1}: 2 gold lines found for the 3 pairs of {0}"),
-        (3, "4.5\n\n\n\n1\n", "{1}: 5 gold lines found for the 3 pairs of {0}"),
-        (3, "", "{1}: 0 gold lines found for the 3 pairs"),
-        (3, " \n\t\n\n", "{1}: no gold score found for the 3 pairs of {0}, expected at least one"),
-        (3, "1\nthree\n3\n", "{1}, line 2: found 'three', expected a number"),
+        (3, "4.5\n0\n", "{1}: found 2 gold lines with 2 scores for the 3 pairs of {0}"),
+        (3, "4.5\n\n\n\n1\n", "{1}: found 5 gold lines with 2 scores for the 3 pairs of {0}"),
+        (3, "", "{1}: found 0 gold lines"),
+        (3, " \n\t\n\n", "{1}: found 3 gold lines with 0 scores for the 3 pairs of {0}"),
+        (3, "1\nthree\n3\n", "{1}, line 2: cannot be read as a number"),
         (3, None, "{1}: no such file"),
-        ("one sentence", "1\n2\n", "{0}, line 2: 1 columns found, 2 expected"),
-        ("a\tb\tc", "1\n2\n", "{0}, line 2: 3 columns found, 2 expected"),
+        ("one sentence", "1\n2\n", "{0}, line 2: found 1 columns"),
+        ("a\tb\tc", "1\n2\n", "{0}, line 2: found 3 columns"),
     ],
 )
 def test_a_set_that_does_not_fit_is_named_with_file_and_line(tmp_path, rows, gold, said):
@@ -104,21 +104,13 @@ def test_sentevals_data_folder_does_as_well_as_its_downstream(tmp_path):
         ("sts14", {}, "senteval_dir: missing, expected the folder of STS/STS14-en-test"),
         ("sts12", {"senteval_dir": "none", "split": "dev"}, "split: found dev for sts12"),
         ("stsb", {}, "glue_dir: missing"),
-        ("stsb", {"glue_dir": "none"}, "none/STS-B: no such folder, expected the data of sts-b in none, given as"),
+        ("stsb", {"glue_dir": "none"}, "none/STS-B: no such folder, expected the data of sts-b"),
         ("sts17", {}, "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16, stsb, sick"),
     ],
 )
 def test_a_task_that_cannot_be_read_is_named(name, options, said):
     with user_error(said):
         read_task(name, **options)
-
-
-def test_full_txt_of_the_original_is_refused_because_it_has_no_gold_unless_scored_files_are_there(tmp_path):
-    write(tmp_path / "STS-12" / "full.txt", PAIRS[:1])
-    for directories in ({"glue_dir": tmp_path}, {"senteval_dir": tmp_path}):
-        with user_error(f"{tmp_path / 'STS-12/full.txt'}: two columns without gold scores, only for learning the flow"):
-            read_task("sts12", **directories)
-    assert len(read_task("sts12", glue_dir=tmp_path, senteval_dir=write_senteval(tmp_path, "sts12")).subsets) == 5
 
 
 @pytest.mark.parametrize(("split", "expected"), [(None, "test"), ("train", "train")])

@@ -164,7 +164,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
         tasks.read_split("sts-12", tmp_path, "train")
     (tmp_path / "full.txt").rmdir()
     (tmp_path / "full.txt").write_bytes(b"a\tb\ncaf\xe9\tb\n")
-    with user_error(f"{tmp_path / 'full.txt'}, line 2: byte 0xe9 found, expected UTF-8"):
+    with user_error(f"{tmp_path / 'full.txt'}: cannot be read as a text file"):
         tasks.read_split("sts-12", tmp_path, "train")
     write(tmp_path / "train.tsv", [MNLI_HEADER, mnli_row("a", "b", "-", "neutral")])
     with user_error("line 2, column 11: label '-', expected one of contradiction, entailment, neutral"):
@@ -180,14 +180,12 @@ GOOD = stsb_row("a", "b", "1")
     [
         ([], ": no examples found"),
         ([STSB_HEADER], ": no examples found"),
-        ([STSB_HEADER[:9], GOOD], ", line 1: 9 columns found, expected 'score' as column 10"),
-        ([[*STSB_HEADER[:8], "text", "score"], GOOD], ", line 1: column 9 is 'text', expected 'sentence2'"),
-        ([stsb_row("first", "pair", "1"), GOOD], ", line 1: column 8 is 'first', expected 'sentence1'"),
+        ([STSB_HEADER[:9], GOOD], ", line 1, column 10: found None, expected 'score'"),
+        ([[*STSB_HEADER[:8], "text", "score"], GOOD], ", line 1, column 9: found 'text', expected 'sentence2'"),
+        ([stsb_row("first", "pair", "1"), GOOD], ", line 1, column 8: found 'first', expected 'sentence1'"),
         ([STSB_HEADER, GOOD, stsb_row("a", "b"), GOOD], ", line 3: 9 columns found, at least 10 expected"),
         ([STSB_HEADER, GOOD, [""], GOOD], ", line 3: 1 columns found, at least 10 expected"),
-        ([STSB_HEADER, stsb_row("a", "b", "high")], ", line 2, column 10: found 'high', expected a number"),
-        ([STSB_HEADER, stsb_row("a", "b", "0_5")], ", line 2, column 10: found '0_5', expected a number"),
-        ([STSB_HEADER, stsb_row("a", "b", "５")], ", line 2, column 10: found '５', expected a number"),
+        ([STSB_HEADER, stsb_row("a", "b", "high")], ", line 2, column 10: cannot be read as a number"),
         ([STSB_HEADER, stsb_row("a", "b", "nan")], ", line 2, column 10: found 'nan', expected a finite number"),
         ([STSB_HEADER, stsb_row("a", "b", "7.5")], ", line 2, column 10: score 7.5, expected 0 to 5"),
     ],

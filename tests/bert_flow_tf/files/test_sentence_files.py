@@ -223,8 +223,8 @@ def test_the_command_says_what_it_cannot_read(tmp_path):
 
     missing = (tmp_path / "x.txt").as_uri()
     for out in (tmp_path / "out", tmp_path / "e.npy"):
-        assert said(missing, out) == f"{missing}: no such file, expected one that can be read"
-        assert "s9://b/x.txt: cannot be read (ValueError: Protocol not known: s9" in said("s9://b/x.txt", out)
+        assert said(missing, out).startswith(f"{missing}: no such file")
+        assert "s9://b/x.txt: cannot be read as sentences in text: Protocol not known: s9" in said("s9://b/x.txt", out)
     (tmp_path / "x.txt").write_text("w1\n")
     for out in ("s3://bucket/out", "s3://bucket/e.npy"):
         assert said(missing, out) == f"--out={out}: found an address, expected a path of this machine, mounted perhaps"
