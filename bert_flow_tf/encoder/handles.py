@@ -1,16 +1,14 @@
 """Names of encoders: short names, TF-Hub handles and models of the Hugging Face Hub. Loads no TensorFlow."""
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest, nearest_file
+from bert_flow_tf.files.reading import reading
 from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
 
 DEMO = "demo"
@@ -60,26 +58,11 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> p
       UserError: the model is neither in the cache nor can it be downloaded.
     """
     # It takes half a second to import.
-    import huggingface_hub
+    from huggingface_hub import constants, snapshot_download
 
     model, _, revision = name.partition("@")
-    with hub_errors(f"{name}: no such folder, and cannot be downloaded from"):
-        return pathlib.Path(
-            huggingface_hub.snapshot_download(model, revision=revision or None, allow_patterns=list(patterns))
-        )
-
-
-@contextlib.contextmanager
-def hub_errors(what: str) -> Iterator[None]:
-    """Turn huggingface_hub's exceptions into one line: `what`, the hub's address, and the exception's own words."""
-    from huggingface_hub.constants import ENDPOINT
-    from huggingface_hub.errors import HfHubHTTPError
-
-    errors: Any = (OSError, ValueError, *HfHubHTTPError.__bases__)
-    try:
-        yield
-    except errors as error:
-        raise UserError(f"{what} {ENDPOINT}: {' '.join(str(error).split()) or type(error).__name__}") from error
+    with reading(name, f"a folder or a model of {constants.ENDPOINT}"):
+        return pathlib.Path(snapshot_download(model, revision=revision or None, allow_patterns=list(patterns)))
 
 
 @dataclasses.dataclass(frozen=True)

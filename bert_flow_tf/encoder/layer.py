@@ -13,12 +13,13 @@ from absl import logging
 
 from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs, bert_of, probe_inputs
 from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
-from bert_flow_tf.encoder.convert.encoder_folder import floating_variables, refusing_damaged_model
+from bert_flow_tf.encoder.convert.encoder_folder import floating_variables
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE
 from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.reading import reading
 
 
 class SentenceEncoder(tf_keras.layers.Layer):
@@ -48,7 +49,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.source = source
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
         self.bert_config: BertConfig | None = read_tf1_config(config_file) if config_file.is_file() else None
-        with refusing_damaged_model(source.bert_hub, "an encoder"):
+        with reading(source.bert_hub, "an encoder"):
             # Given a handle instead, KerasLayer would import Keras 3, which takes two seconds.
             self._hub_layer = hub.KerasLayer(hub.load(str(source.encoder_dir)), trainable=trainable)
         signature = self._hub_layer.resolved_object.__call__.function_spec.fullargspec

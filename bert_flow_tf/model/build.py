@@ -16,22 +16,13 @@ from bert_flow_tf.encoder.convert.weights import check_arrays
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.shared import frozen_encoder
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.reading import reading
 from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.runs.record import (
-    Encoder,
-    Model,
-    RunConfig,
-    Setting,
-    Training,
-    TrainingData,
-    encoder_name,
-    flow_record,
-    made_by,
-    model_at,
-)
+from bert_flow_tf.runs import record
+from bert_flow_tf.runs.record import Encoder, Model, RunConfig, Setting, Training, TrainingData
 from bert_flow_tf.runs.settings import LossSettings, Settings, flow_config
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
@@ -42,12 +33,11 @@ TF1_OUTPUT_WEIGHTS = "loss/output_weights"
 
 def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
     """Return arguments of `resolve_encoder` with absolute paths, which hold in any working directory."""
-    return {
-        name: os.path.abspath(value)
-        if isinstance(value, str) and (os.path.exists(value) or os.path.exists(f"{value}.index"))
-        else value
-        for name, value in flags.items()
-    }
+
+    def is_path(value: Setting) -> bool:
+        return isinstance(value, str) and (os.path.exists(value) or os.path.exists(f"{value}.index"))
+
+    return {name: os.path.abspath(str(value)) if is_path(value) else value for name, value in flags.items()}
 
 
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
@@ -65,7 +55,7 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
         # `convert --run` or `pretrain` wrote it.
         fine_tuning = made.training or Training()
     return Encoder(
-        name=encoder_name(handle, source.preprocess_hub),
+        name=record.encoder_name(handle, source.preprocess_hub),
         handle=handle,
         preprocess_handle=source.preprocess_hub,
         fingerprint=source.fingerprint,
@@ -76,11 +66,9 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
 
 def _model_initialised_with(init_checkpoint: str | None) -> Model | None:
     """Return the model of the bert_flow_tf run of a checkpoint; None for any other checkpoint, and for none."""
-    if not init_checkpoint:
-        return None
-    prefix = checkpoint_prefix(init_checkpoint)
-    config = config_of_checkpoint(prefix)
-    return None if config is None else model_at(config, prefix)
+    prefix = checkpoint_prefix(init_checkpoint) if init_checkpoint else None
+    config = config_of_checkpoint(prefix) if prefix else None
+    return record.model_at(config, prefix) if config and prefix else None
 
 
 def run_config(settings: Settings, task: Task, source: EncoderSource, data: TrainingData | None) -> RunConfig:
@@ -98,14 +86,14 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Trai
     if settings.flow.flow:
         training = _flow_training_of(begins_with)
         training = (training or Training(seed=seed)) if data is None else learned(training)
-        flow = flow_record(flow_config(settings.flow.flow_model_config), training)
+        flow = record.flow_record(flow_config(settings.flow.flow_model_config), training)
     encoder = encoder_record(source, flags)
     encoder_trained = data is not None and not settings.losses.encoder_is_frozen
     if encoder_trained:
         tuning = learned(encoder.fine_tuning)
         encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=tuning)
     return RunConfig(
-        made_by=made_by("run_siamese"),
+        made_by=record.made_by("run_siamese"),
         model=Model(
             encoder=encoder,
             pooling=embedding.sentence_embedding_type,
@@ -130,9 +118,8 @@ def _flow_training_of(init_checkpoint: str | None) -> Training | None:
     initialised = _model_initialised_with(init_checkpoint)
     if initialised is not None:
         return None if initialised.flow is None else initialised.flow.training
-    if init_checkpoint and any(map(is_flow_name, Checkpoint(checkpoint_prefix(init_checkpoint)).shapes)):
-        return Training()
-    return None
+    held = Checkpoint(checkpoint_prefix(init_checkpoint)).shapes if init_checkpoint else ()
+    return Training() if any(map(is_flow_name, held)) else None
 
 
 def build_model(
@@ -159,11 +146,9 @@ def build_model(
     else:
         # Training, or a checkpoint, changes its variables.
         encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
-    most = encoder.max_seq_length or model.max_seq_length
-    if not 3 <= model.max_seq_length <= most:
-        raise ArgumentError(
-            f"max_seq_length: found {model.max_seq_length}, expected 3 to {most}, the positions of {source.bert_hub}"
-        )
+    length, most = model.max_seq_length, encoder.max_seq_length or model.max_seq_length
+    if not 3 <= length <= most:
+        raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {most}, the positions of {source.bert_hub}")
     encoder.seed_dropout(seed)
     flow = None
     if model.flow is not None:
@@ -171,19 +156,15 @@ def build_model(
             flow = Glow(model.flow.config, encoder.embedding_size, seed=seed)
         except ValueError as error:
             raise ArgumentError(f"flow_model_config: {error}") from error
-    return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=model.low_dim or -1, losses=losses, seed=seed)
+    low_dim = model.low_dim or -1
+    return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=low_dim, losses=losses, seed=seed)
 
 
 def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
     """Return keywords of a `tf.train.Checkpoint` of the flow, the classifier and, if trained, the encoder."""
-    parts = {}
-    if model.flow is not None:
-        parts["flow"] = model.flow
-    if model.output_weights is not None:
-        parts["output_weights"] = model.output_weights
-    if with_encoder:
-        parts["encoder"] = model.encoder.variables_by_name
-    return parts
+    encoder = model.encoder.variables_by_name if with_encoder else None
+    parts = {"flow": model.flow, "output_weights": model.output_weights, "encoder": encoder}
+    return {name: part for name, part in parts.items() if part is not None}
 
 
 def restore(model: SiameseBertFlow, checkpoint: str | os.PathLike, with_encoder: bool) -> None:
@@ -198,12 +179,9 @@ def restore(model: SiameseBertFlow, checkpoint: str | os.PathLike, with_encoder:
 def _restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
     if not parts:
         return
-    try:
+    with reading(checkpoint, "a checkpoint of the run that config.json describes"):
         status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
         status.expect_partial().assert_existing_objects_matched()
-    except (ValueError, AssertionError, tf.errors.OpError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{checkpoint}: cannot be restored ({reason}), expected the model of config.json") from error
 
 
 def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]:
@@ -218,23 +196,19 @@ def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]
     if not init_checkpoint:
         return []
     prefix = checkpoint_prefix(init_checkpoint)
-    old = config_of_checkpoint(prefix)
-    initialised = assign_tf1_learned(model, prefix) if old is None else _init_from_run(model, prefix, old)
-    if initialised:
-        logging.info("%s initialised from %s", " and ".join(initialised), prefix)
-    return initialised
-
-
-def _init_from_run(model: SiameseBertFlow, prefix: pathlib.Path, old: RunConfig) -> list[str]:
-    parts = checkpoint_of(model, with_encoder=False)
-    if old.model.flow is None:
+    run = config_of_checkpoint(prefix)
+    if run is None:
+        return assign_tf1_learned(model, prefix)
+    held, parts = run.model.flow, checkpoint_of(model, with_encoder=False)
+    if held is None:
         parts.pop("flow", None)
-    elif model.flow is not None and model.flow.config != old.model.flow.config:
-        found, wanted = old.model.flow.config.to_dict(), model.flow.config.to_dict()
-        raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected one of {wanted}")
-    if not old.num_labels:
+    elif model.flow is not None and model.flow.config != held.config:
+        wanted = model.flow.config.to_dict()
+        raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {held.config.to_dict()}, expected {wanted}")
+    if not run.num_labels:
         parts.pop("output_weights", None)
     _restore(parts, prefix)
+    logging.info("%s initialised from %s", " and ".join(parts) or "nothing", prefix)
     return list(parts)
 
 
@@ -248,15 +222,12 @@ def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) ->
     assigned = []
     flow_names = [name for name in held.shapes if is_flow_name(name)]
     if model.flow is not None and flow_names:
-        try:
+        with reading(checkpoint, "a checkpoint with the flow of flow_model_config"):
             assign_tf1_variables(model.flow, held.read(flow_names))
-        except ValueError as error:
-            raise UserError(f"{checkpoint}: {error}") from error
         assigned.append("flow")
     if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in held:
-        value = held[TF1_OUTPUT_WEIGHTS]
-        variable = {TF1_OUTPUT_WEIGHTS: model.output_weights}
-        check_arrays({TF1_OUTPUT_WEIGHTS: value}, variable, checkpoint, "the classifier")
-        model.output_weights.assign(value)
+        arrays = held.read([TF1_OUTPUT_WEIGHTS])
+        check_arrays(arrays, {TF1_OUTPUT_WEIGHTS: model.output_weights}, checkpoint, "the classifier")
+        model.output_weights.assign(arrays[TF1_OUTPUT_WEIGHTS])
         assigned.append("output_weights")
     return assigned

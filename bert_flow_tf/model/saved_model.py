@@ -5,18 +5,17 @@
 
 import os
 import pathlib
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, SOURCE_FILE, is_hugging_face
-from bert_flow_tf.encoder.handles import EncoderSource, downloaded_model, hub_errors, is_model_name
+from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, is_hugging_face
+from bert_flow_tf.encoder.handles import EncoderSource, downloaded_model, is_model_name
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.reading import reading, refuse_address
+from bert_flow_tf.files.reading import reading
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
@@ -71,11 +70,8 @@ def check_model_folder(path: str | os.PathLike) -> None:
     path = pathlib.Path(path)
     is_run = (path / record.CONFIG_FILE).is_file() and not is_hugging_face(path)
     if path.is_dir() and not is_run and not is_saved_model(path):
-        raise UserError(
-            f"{path}: holds neither {CONFIG_FILE} nor a run's {record.CONFIG_FILE}, expected a folder of save() or a "
-            "run's (encoders are for `bert_hub`, exports for a server)",
-            arguments=["bert_hub"],
-        )
+        expected = "expected a folder of save() or a run's (encoders are for bert_hub)"
+        raise UserError(f"{path}: holds neither {CONFIG_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
 
 
 def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
@@ -84,8 +80,6 @@ def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool 
     Raises:
       UserError: something exists that may not be replaced, or the folder cannot be written.
     """
-    refuse_address(path, str(path))
-    path = pathlib.Path(path).absolute()
     with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
         source = _write_encoder(bert_flow, folder)
         if bert_flow.flow is not None:
@@ -99,8 +93,9 @@ def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool 
             similarity_fn_name=bert_flow.similarity_fn_name,
         )
         write_json(folder / CONFIG_FILE, config)
-        (folder / CARD_FILE).write_text(model_card(path.name, config), encoding="utf-8")
-    return path
+        name = pathlib.Path(os.path.abspath(path)).name
+        (folder / CARD_FILE).write_text(model_card(name, config), encoding="utf-8")
+    return pathlib.Path(path)
 
 
 def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
@@ -118,7 +113,7 @@ def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
         def _save_pretrained(self, save_directory: pathlib.Path) -> None:
             save(bert_flow, save_directory, overwrite=True)
 
-    with hub_errors(f"{repo_id}: cannot be uploaded to"):
+    with reading(repo_id, "a model's name on the Hugging Face Hub"):
         address = Upload().push_to_hub(repo_id, **options)
     downloaded_model.cache_clear()
     return address
@@ -145,27 +140,14 @@ def _rows(training: Training) -> dict[str, Any]:
 def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> EncoderSource:
     """Write the encoder into the folder and return it; its files must be those of when it was loaded."""
     # TensorFlow takes seconds to load, and a command that only looks for a saved model does not need it.
-    from bert_flow_tf.encoder.convert.encoder_folder import (
-        copy_beside_encoder,
-        write_encoder_record,
-        write_with_weights,
-    )
+    from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
     from bert_flow_tf.encoder.source import resolve_encoder
 
-    source = bert_flow.source
-    if bert_flow.encoder_trained:
-        values = {name: variable.numpy() for name, variable in bert_flow.encoder.variables_by_name.items()}
-        write_with_weights(folder, source, values, {"kind": "exported"})
-        return resolve_encoder(bert_hub=str(folder))
-    shutil.copytree(source.encoder_dir, folder / "encoder", copy_function=shutil.copyfile)
-    copy_beside_encoder(source, folder)
-    # The fingerprint depends on how the encoder was made.
-    path = source.encoder_dir.parent / SOURCE_FILE
-    made = read_json(path, dict[str, Any], expected="an encoder folder's record") if path.is_file() else {}
-    # The encoder's own record says nothing of a preprocess model from elsewhere.
-    write_encoder_record(folder, made | {"do_lower_case": source.do_lower_case})
+    source, variables = bert_flow.source, bert_flow.encoder.variables_by_name
+    values = {name: variable.numpy() for name, variable in variables.items()} if bert_flow.encoder_trained else None
+    write_with_weights(folder, source, values, {"kind": "exported"})
     written = resolve_encoder(bert_hub=str(folder))
-    if (written.fingerprint, written.do_lower_case) != (source.fingerprint, source.do_lower_case):
+    if values is None and written.fingerprint != source.fingerprint:
         raise UserError(f"{source.bert_hub}: found other files than when it was loaded, expected the same encoder")
     return written
 

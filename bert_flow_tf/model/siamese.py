@@ -80,20 +80,16 @@ class SiameseBertFlow(tf_keras.Model):
         self.output_size = low_dim if low_dim > 0 else encoder.embedding_size
         self.output_weights = None
         if num_labels:
-            initial = tf.random.stateless_truncated_normal(
-                [num_labels, 3 * self.output_size], seed=[seed, 0], stddev=0.02
-            )
+            shape = [num_labels, 3 * self.output_size]
+            initial = tf.random.stateless_truncated_normal(shape, seed=[seed, 0], stddev=0.02)
             self.output_weights = tf.Variable(initial, name="loss/output_weights")
 
     @property
     def supervised_variables(self) -> list[tf.Variable]:
         """Variables that the supervised loss trains: encoder, classifier, and a flow without its own loss."""
-        variables = [*self.encoder.pooled_variables]
-        if self.output_weights is not None:
-            variables.append(self.output_weights)
-        if self.flow is not None and not self.loss_settings.flow_loss:
-            variables.extend(self.flow.trainable_variables)
-        return variables
+        classifier = [] if self.output_weights is None else [self.output_weights]
+        with_flow = self.flow is not None and not self.loss_settings.flow_loss
+        return [*self.encoder.pooled_variables, *classifier, *(self.flow.trainable_variables if with_flow else ())]
 
     @property
     def flow_variables(self) -> list[tf.Variable]:
@@ -175,12 +171,12 @@ class SiameseBertFlow(tf_keras.Model):
             flow_loss = tf.zeros([])
             if self.flow is not None:
                 flow_loss = share * tf.reduce_sum(outputs["flow_example_loss"])
-        logs = {}
+        total = loss + flow_loss if self.loss_settings.flow_loss else loss
+        logs = {"loss": summed(total), "supervised_loss": summed(loss), "flow_loss": summed(flow_loss)}
         if not self.loss_settings.encoder_is_frozen:
             gradients = tape.gradient(loss, supervised)
             logs["grad_norm"] = apply_clipped(self.optimizer, gradients, supervised)
         if flow_variables:
             gradients = tape.gradient(flow_loss, flow_variables)
             logs["flow_grad_norm"] = apply_clipped(self.flow_optimizer, gradients, flow_variables)
-        total = loss + flow_loss if self.loss_settings.flow_loss else loss
-        return {"loss": summed(total), "supervised_loss": summed(loss), "flow_loss": summed(flow_loss)} | logs
+        return logs

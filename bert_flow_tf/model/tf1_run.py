@@ -9,16 +9,9 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
-from bert_flow_tf.encoder.convert.folders import (
-    BERT_CONFIG_FILE,
-    CONVERTED_KEY,
-    CONVERTED_RUN,
-    TF1_CHECKPOINT,
-    TF1_RECORD_FILE,
-    TF1_RECORD_KEY,
-    VOCAB_FILE,
-)
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, CONVERTED_RUN, TF1_CHECKPOINT, VOCAB_FILE
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint, run_step
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, tf1_arrays
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
@@ -28,23 +21,14 @@ from bert_flow_tf.files.atomic import new_output, output_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.build import (
-    TF1_OUTPUT_WEIGHTS,
-    absolute_flags,
-    assign_tf1_learned,
-    build_model,
-    checkpoint_of,
-    encoder_record,
-    restore,
-)
+from bert_flow_tf.model import build
+from bert_flow_tf.model.build import TF1_OUTPUT_WEIGHTS, build_model
+from bert_flow_tf.runs import record
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import CONFIG_FILE, Model, RunConfig, Training, TrainingResults, flow_record, made_by
+from bert_flow_tf.runs.record import RunConfig, Training
 from bert_flow_tf.runs.settings import flow_config
 from glow.config import DEFAULT_CONFIG
 from glow.tf1_checkpoint import FLOW_SCOPE, tf1_variables
-
-# The original's only GELU is the tanh approximation, which has another name in configurations here.
-_TF1_GELU = {"gelu_tanh": "gelu"}
 
 
 def convert_tf1_run(
@@ -82,36 +66,34 @@ def convert_tf1_run(
     source = resolve_encoder(**flags)
     named_step = re.search(r"-(\d+)$", prefix.name)
     step = int(held["global_step"] if "global_step" in held else named_step[1] if named_step else 0)
-    record = encoder_record(source, flags)
+    made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
     if WORD_EMBEDDINGS in held:
         # The run may have trained the encoder that its checkpoint holds.
-        record = msgspec.structs.replace(record, fine_tuning=Training())
+        encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
     config = RunConfig(
-        made_by=made_by("bert-flow convert"),
-        model=Model(
-            encoder=record,
+        made_by=made_by,
+        model=record.Model(
+            encoder=encoder_record,
             pooling=sentence_embedding_type,
             max_seq_length=max_seq_length,
             low_dim=low_dim if low_dim > 0 else None,
-            flow=flow_record(flow_config(flow_model_config), Training()),
+            flow=record.flow_record(flow_config(flow_model_config), Training()),
         ),
         encoder=source.files,
-        encoder_flags=absolute_flags(flags),
+        encoder_flags=build.absolute_flags(flags),
         # The encoder was converted from this checkpoint, with whatever training it had.
         encoder_trained=False,
         num_labels=held.shapes[TF1_OUTPUT_WEIGHTS][0] if TF1_OUTPUT_WEIGHTS in held else None,
-        flags={CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
+        flags={folders.CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
     )
     model = build_model(source, config.model, num_labels=config.num_labels)
-    assign_tf1_learned(model, prefix)
+    build.assign_tf1_learned(model, prefix)
     with new_output(out_dir, CONVERTED_RUN, overwrite=overwrite) as folder:
-        parts = {"step": tf.Variable(step, dtype=tf.int64), **checkpoint_of(model, with_encoder=False)}
-        manager = tf.train.CheckpointManager(
-            tf.train.Checkpoint(**parts), str(folder), max_to_keep=1, checkpoint_name=CHECKPOINT_NAME
-        )
-        manager.save(checkpoint_number=step)
-        write_json(folder / CONFIG_FILE, config)
-        results = TrainingResults(made_by=config.made_by, model=config.model, steps=step, converted_from=prefix.name)
+        parts = {"step": tf.Variable(step, dtype=tf.int64), **build.checkpoint_of(model, with_encoder=False)}
+        options: Any = {"max_to_keep": 1, "checkpoint_name": CHECKPOINT_NAME}
+        tf.train.CheckpointManager(tf.train.Checkpoint(**parts), str(folder), **options).save(checkpoint_number=step)
+        write_json(folder / record.CONFIG_FILE, config)
+        results = record.TrainingResults(made_by=made_by, model=config.model, steps=step, converted_from=prefix.name)
         write_json(folder / TRAIN_RESULTS_FILE, results)
     return out_dir
 
@@ -129,30 +111,28 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     prefix, config = run_checkpoint(run)
     source = recorded_encoder(config)
     model = build_model(source, config.model, num_labels=config.num_labels)
-    restore(model, prefix, with_encoder=config.encoder_trained)
+    build.restore(model, prefix, with_encoder=config.encoder_trained)
     arrays = tf1_arrays(model.encoder.variables_by_name, source.bert_hub)
     if model.flow is not None:
         arrays |= tf1_variables(model.flow)
     if model.output_weights is not None:
         arrays[TF1_OUTPUT_WEIGHTS] = model.output_weights.numpy()
-    step = run_step(prefix)
-    arrays["global_step"] = np.asarray(step, np.int64)
-    name = f"{CHECKPOINT_NAME}-{step}"
+    arrays["global_step"] = np.asarray(run_step(prefix), np.int64)
+    name = f"{CHECKPOINT_NAME}-{arrays['global_step']}"
     with new_output(out_dir, TF1_CHECKPOINT, overwrite=overwrite) as folder:
+        slices = [""] * len(arrays)
         tf.raw_ops.SaveV2(
-            prefix=str(folder / name),
-            tensor_names=list(arrays),
-            shape_and_slices=[""] * len(arrays),
-            tensors=list(arrays.values()),
+            prefix=f"{folder}/{name}", tensor_names=[*arrays], shape_and_slices=slices, tensors=[*arrays.values()]
         )
         # TensorFlow's own function for it logs a deprecation at each call.
         (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
-        write_json(folder / TF1_RECORD_FILE, {TF1_RECORD_KEY: prefix.name, "encoder": source.files})
+        write_json(folder / folders.TF1_RECORD_FILE, {folders.TF1_RECORD_KEY: prefix.name, "encoder": source.files})
         (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
         if config_file.is_file():
             fields = msgspec.structs.asdict(read_tf1_config(config_file))
-            fields["hidden_act"] = _TF1_GELU.get(fields["hidden_act"], fields["hidden_act"])
+            # The original's only GELU is the tanh approximation.
+            fields["hidden_act"] = fields["hidden_act"].replace("gelu_tanh", "gelu")
             write_json(folder / BERT_CONFIG_FILE, fields)
     return out_dir / name
 
@@ -174,10 +154,8 @@ def _encoder_flags(
         return {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub, "do_lower_case": do_lower_case is not False}
     if bert_hub or preprocess_hub:
         raise ArgumentError(f"bert_hub: found {bert_hub}, expected none: {prefix} holds an encoder")
-    config_file, vocab_file = (
-        str(given or prefix.parent / name)
-        for given, name in ((bert_config_file, BERT_CONFIG_FILE), (vocab_file, VOCAB_FILE))
-    )
+    config_file = bert_config_file or str(prefix.parent / BERT_CONFIG_FILE)
+    vocab_file = vocab_file or str(prefix.parent / VOCAB_FILE)
     if do_lower_case is None:
         do_lower_case = not has_capitals(read_vocabulary(vocab_file))
     trio = {"init_checkpoint": str(prefix), "bert_config_file": config_file, "vocab_file": vocab_file}

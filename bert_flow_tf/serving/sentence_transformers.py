@@ -8,8 +8,7 @@ import numpy as np
 import safetensors.numpy
 
 from bert_flow_tf.encoder.convert.folders import MODULES_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.from_huggingface import read_hugging_face_weights
-from bert_flow_tf.encoder.convert.sentence_transformers import BERT_SETTINGS_FILE
+from bert_flow_tf.encoder.convert.from_huggingface import BERT_SETTINGS_FILE, read_hugging_face_weights
 from bert_flow_tf.encoder.convert.to_huggingface import (
     write_hugging_face_bert,
     write_hugging_face_tokenizer,

@@ -11,11 +11,8 @@ from bert_flow_tf.files.json_files import read_json
 # "gelu" is the tanh approximation in the TF1 code and the exact, erf form at Hugging Face: the names here say which.
 _OTHERS = {name: name for name in ("relu", "tanh", "linear")}
 _TF1_ACTIVATIONS = {"gelu_tanh": "gelu_tanh", "gelu_erf": "gelu_erf", **_OTHERS, "gelu": "gelu_tanh"}
-HUGGING_FACE_ACTIVATIONS = {
-    "gelu": "gelu_erf",
-    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh"),
-    **_OTHERS,
-}
+_TANH_GELUS = dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
+HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_erf", **_TANH_GELUS, **_OTHERS}
 LAYER_NORM_EPS = 1e-12
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
@@ -45,37 +42,27 @@ class BertFile(BertConfig, frozen=True):
 
 
 def read_tf1_config(path: str | os.PathLike) -> BertConfig:
-    """Return the `BertConfig` of the `bert_config.json` of a TF1 checkpoint.
-
-    Raises:
-      UserError: the file cannot be read, or a field is missing or has a value that no BERT here has.
-    """
+    """Return the `BertConfig` of a TF1 `bert_config.json`; raise `UserError` for values that no BERT here has."""
     return checked_config(path, read_bert(path), _TF1_ACTIVATIONS)
 
 
 def read_bert(path: str | os.PathLike, file_type: type[msgspec.Struct] = BertFile) -> BertConfig:
-    """Return the `BertConfig` of a file; its `hidden_act` is as the file has it.
-
-    `file_type` has the attributes of `BertConfig`, under the file's own keys.
-    """
+    """Return the `BertConfig` of a file whose keys `file_type` maps to its attributes; keep the file's activation."""
     file = read_json(path, file_type, expected="a BERT with absolute positions", versioned=False)
-    eps = getattr(file, "layer_norm_eps", LAYER_NORM_EPS)
-    if eps != LAYER_NORM_EPS:
+    if (eps := getattr(file, "layer_norm_eps", LAYER_NORM_EPS)) != LAYER_NORM_EPS:
         raise UserError(f"{path}: layer_norm_eps: found {eps!r}, expected {LAYER_NORM_EPS}")
     return msgspec.convert(file, BertConfig, from_attributes=True)
 
 
 def checked_config(path: str | os.PathLike, config: BertConfig, activations: dict[str, str]) -> BertConfig:
-    """Return the configuration of a file with its activation renamed; `activations` maps the file's names to ours.
+    """Return the configuration with its activation renamed by `activations`, from the file's names to ours.
 
     Raises:
       UserError: the activation is unknown, or the heads do not divide the width.
     """
-    if config.hidden_act not in activations:
-        raise UserError(f"{path}: hidden_act: found {config.hidden_act!r}, expected one of {', '.join(activations)}")
-    if config.hidden_size % config.num_attention_heads:
-        raise UserError(
-            f"{path}: hidden_size: found {config.hidden_size}, expected a multiple of num_attention_heads "
-            f"{config.num_attention_heads}"
-        )
-    return msgspec.structs.replace(config, hidden_act=activations[config.hidden_act])
+    act, width, heads = config.hidden_act, config.hidden_size, config.num_attention_heads
+    if act not in activations:
+        raise UserError(f"{path}: hidden_act: found {act!r}, expected one of {', '.join(activations)}")
+    if width % heads:
+        raise UserError(f"{path}: hidden_size: found {width}, expected a multiple of num_attention_heads {heads}")
+    return msgspec.structs.replace(config, hidden_act=activations[act])

@@ -7,14 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from bert_flow_tf.encoder.convert.bert_config import (
-    HUGGING_FACE_ACTIVATIONS,
-    BertConfig,
-    Count,
-    Rate,
-    checked_config,
-    read_bert,
-)
+from bert_flow_tf.encoder.convert import bert_config
+from bert_flow_tf.encoder.convert.bert_config import BertConfig, Count, Rate, read_bert
 from bert_flow_tf.encoder.convert.weights import LAYER_PARTS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
@@ -82,5 +76,5 @@ def family_of(path: str | os.PathLike) -> Family:
 
 
 def read_hugging_face_config(path: str | os.PathLike) -> BertConfig:
-    """Return the `BertConfig` of a Hugging Face `config.json`; errors are those of `bert_config.read_tf1_config`."""
-    return checked_config(path, family_of(path).config(path), HUGGING_FACE_ACTIVATIONS)
+    """Return the `BertConfig` of a Hugging Face `config.json`; errors are those of `read_tf1_config`."""
+    return bert_config.checked_config(path, family_of(path).config(path), bert_config.HUGGING_FACE_ACTIVATIONS)

@@ -16,6 +16,7 @@ from bert_flow_tf.runs.record import Training
 # In the folders of Hugging Face and sentence-transformers.
 WEIGHTS_FILE, MODULES_FILE = "model.safetensors", "modules.json"
 TOKENIZER_FILE, TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
+_HUGGING_FACE_FILES = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
 # In the config.json of a run that was converted, and in the record beside a TF1 checkpoint that was written here.
@@ -26,25 +27,11 @@ def _has_key(key: str) -> Callable[[pathlib.Path], bool]:
     return lambda path: f'"{key}": '.encode() in path.read_bytes()
 
 
-def is_hugging_face(folder: pathlib.Path) -> bool:
-    """True if a folder is one of Hugging Face or sentence-transformers."""
-    names = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
-    return any((folder / name).is_file() for name in names)
-
-
 ENCODER_FOLDER = FolderKind("an encoder folder", SOURCE_FILE, ENCODER_PARTS)
-CONVERTED_RUN = FolderKind(
-    "a converted run",
-    "config.json",
-    ("*.json", "checkpoint", "model.ckpt-*", "*_results.t*", "*_pooled.tsv", "embeddings-*.npy"),
-    _has_key(CONVERTED_KEY),
-)
-TF1_CHECKPOINT = FolderKind(
-    "a TF1 checkpoint of a run",
-    TF1_RECORD_FILE,
-    (TF1_RECORD_FILE, "checkpoint", "model.ckpt-*", VOCAB_FILE, BERT_CONFIG_FILE),
-    _has_key(TF1_RECORD_KEY),
-)
+_RUN_FILES = ("*.json", "checkpoint", "model.ckpt-*", "*_results.t*", "*_pooled.tsv", "embeddings-*.npy")
+CONVERTED_RUN = FolderKind("a converted run", "config.json", _RUN_FILES, _has_key(CONVERTED_KEY))
+_TF1_FILES = (TF1_RECORD_FILE, "checkpoint", "model.ckpt-*", VOCAB_FILE, BERT_CONFIG_FILE)
+TF1_CHECKPOINT = FolderKind("a TF1 checkpoint of a run", TF1_RECORD_FILE, _TF1_FILES, _has_key(TF1_RECORD_KEY))
 
 
 class EncoderRecord(msgspec.Struct):
@@ -66,12 +53,13 @@ class EncoderRecord(msgspec.Struct):
     digests: dict[str, str] = {}
 
 
-def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
-    """Return the record of an encoder folder; None for a folder without one, such as TF-Hub's.
+def is_hugging_face(folder: pathlib.Path) -> bool:
+    """True if a folder is one of Hugging Face or sentence-transformers."""
+    return any((folder / name).is_file() for name in _HUGGING_FACE_FILES)
 
-    Raises:
-      UserError: the record cannot be read, or has another format version.
-    """
+
+def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
+    """Return the record of an encoder folder; None for a folder without one, such as TF-Hub's."""
     path = folder / SOURCE_FILE
     return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None
 

@@ -1,4 +1,7 @@
-"""From a Hugging Face BERT folder to an encoder folder. Weights come from safetensors only: nothing is unpickled."""
+"""Read the folder of a Hugging Face or sentence-transformers BERT.
+
+Weights come from safetensors only: nothing is unpickled.
+"""
 
 import contextlib
 import os
@@ -11,24 +14,52 @@ import numpy as np
 import safetensors
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
-from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
 from bert_flow_tf.encoder.convert.families import FAMILIES, Family, family_of, read_hugging_face_config
-from bert_flow_tf.encoder.convert.folders import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCAB_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.sentence_transformers import sentence_transformer
+from bert_flow_tf.encoder.convert.folders import (
+    MODULES_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCAB_FILE,
+    WEIGHTS_FILE,
+)
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_shapes, hugging_face_name, variable_shapes
 from bert_flow_tf.encoder.tokenizer import read_vocabulary
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.files.reading import reading
 
+BERT_SETTINGS_FILE = "sentence_bert_config.json"
+# The library's poolings by their names here; its cls is the last layer's state, not BERT's pooled output.
+_POOLINGS = {"mean": "avg", "cls": "paper-cls"}
+_DEFAULT_LENGTH = 512  # of BERT
 _FLOATS = ("F16", "BF16", "F32", "F64")
 
 
-class _Normalizer(msgspec.Struct):
-    """BERT's normalizer in `tokenizer.json`, with the only values that are computed here."""
+class SentenceTransformer(msgspec.Struct, frozen=True):
+    """The settings of a folder.
 
-    type: Literal["BertNormalizer"]
-    lowercase: bool = True
+    Attributes:
+      transformer: path, in the folder, of the folder with BERT.
+      pooling, max_seq_length: settings of the sentence embedding; None for a BERT alone.
+    """
+
+    transformer: str = ""
+    pooling: str | None = None
+    max_seq_length: int | None = None
+
+
+class _Module(msgspec.Struct):
+    type: str
+    path: str = ""
+
+
+class _Normalizer(msgspec.Struct):
+    """BERT's normalizer in `tokenizer.json`, or the same settings in `tokenizer_config.json`."""
+
+    type: Literal["BertNormalizer"] = "BertNormalizer"
+    lowercase: bool | None = None
+    do_lower_case: bool | None = None
     strip_accents: bool | None = None
 
 
@@ -42,97 +73,111 @@ class _Tokenizer(msgspec.Struct):
     normalizer: _Normalizer | None = None
 
 
-class _TokenizerConfig(msgspec.Struct):
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
-
-
 def convert_hugging_face(
-    folder: str | os.PathLike,
-    out_dir: str | os.PathLike,
-    *,
-    do_lower_case: bool | None = None,
-    hidden_act: str | None = None,
-    overwrite: bool = False,
+    folder: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False, **options: Any
 ) -> pathlib.Path:
-    """Convert a Hugging Face or sentence-transformers folder and return the path of the encoder folder.
+    """Convert a Hugging Face folder and return the path of the encoder folder; arguments are `read_hugging_face`'s."""
+    return write_encoder_folder(out_dir, read_hugging_face(pathlib.Path(folder), **options), overwrite=overwrite)
+
+
+def read_hugging_face(
+    folder: pathlib.Path, *, do_lower_case: bool | None = None, hidden_act: str | None = None
+) -> Pretrained:
+    """Read a Hugging Face or sentence-transformers folder.
 
     Args:
       folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or its shards. A
         sentence-transformers folder, which has `modules.json`, also gives its pooling and its length.
-      do_lower_case: True if the vocabulary is uncased; None takes it from the tokenizer's settings, else decides by the
-        vocabulary's capitals.
-      hidden_act: activation instead of the configuration's, such as gelu_tanh to compare with TF1 code on these
-        weights.
+      do_lower_case: True if the vocabulary is uncased; None takes the tokenizer's setting, else looks for capitals.
+      hidden_act: activation instead of the configuration's, such as gelu_tanh to compare with TF1 code.
 
     Raises:
-      UserError: a file is missing, weights, configuration and vocabulary do not fit each other, or it is another
-        architecture.
+      UserError: a file is missing, the files do not fit each other, or it is another architecture.
     """
-    folder = pathlib.Path(folder)
     settings = sentence_transformer(folder)
     bert = folder / settings.transformer
     config = read_hugging_face_config(bert / "config.json")
-    if hidden_act:
-        config = msgspec.structs.replace(config, hidden_act=hidden_act)
     weights = read_hugging_face_weights(bert, config, family_of(bert / "config.json"))
-    pieces, lower_cases = _read_tokenizer(bert)
-    vocab = pieces or read_vocabulary(bert / VOCAB_FILE)
-    if len(vocab) < config.vocab_size:
-        # The other rows belong to no piece: sizes are rounded up for the speed of some accelerators.
-        weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
-        config = msgspec.structs.replace(config, vocab_size=len(vocab))
-    return write_encoder_folder(
-        out_dir,
-        config=config,
-        vocab=vocab,
-        weights=weights,
-        do_lower_case=lower_cases if do_lower_case is None else do_lower_case,
-        source={
-            "kind": "Hugging Face folder",
-            "sha256": hugging_face_digests(folder),
-            "pooling": settings.pooling,
-            "max_seq_length": settings.max_seq_length,
-        },
-        overwrite=overwrite,
-    )
+    vocab, lower_cases = _read_tokenizer(bert)
+    # Further rows belong to no piece: sizes are rounded up for the speed of some accelerators.
+    weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
+    changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
+    source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
+    if do_lower_case is None:
+        do_lower_case = lower_cases
+    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, do_lower_case, source)
 
 
-def hugging_face_digests(folder: pathlib.Path) -> dict[str, str]:
-    """Return the SHA-256 of the files that the encoder depends on, by their names."""
-    names = ("*.json", VOCAB_FILE, "model*.safetensors")
-    paths = sorted(path for name in names for path in (*folder.glob(name), *folder.glob(f"*/{name}")))
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in paths if path.is_file()}
+def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
+    """Return the settings in a folder; those of a BERT alone if it has no `modules.json`.
+
+    With them, the cosines of `BertFlow` are the library's, whether or not a last module scales embeddings to norm 1.
+
+    Raises:
+      UserError: a file cannot be read, or asks for an unknown module or pooling.
+    """
+    path = folder / MODULES_FILE
+    if not path.is_file():
+        return SentenceTransformer()
+    modules = read_json(path, list[_Module], expected="sentence-transformers' modules", versioned=False)
+    # The library has moved its classes between versions; their names stay.
+    kinds = [module.type.rpartition(".")[2] for module in modules]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
+    bert, pooling = (folder / module.path for module in modules[:2])
+    return SentenceTransformer(modules[0].path, _pooling(pooling / "config.json"), _max_seq_length(bert))
+
+
+def _pooling(path: pathlib.Path) -> str:
+    settings = _settings(path)
+    mode = settings.get("pooling_mode")
+    if not isinstance(mode, str):
+        # Older versions have a boolean for each mode, such as pooling_mode_mean_tokens.
+        named = {f"pooling_mode_{name}_token{s}": name for name in _POOLINGS for s in ("", "s")}
+        true = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
+        mode = named.get(true[0]) if len(true) == 1 else " and ".join(true)
+    if mode not in _POOLINGS:
+        raise UserError(f"{path}: pooling_mode: found {mode}, expected {' or '.join(_POOLINGS)}")
+    return _POOLINGS[mode]
+
+
+def _max_seq_length(folder: pathlib.Path) -> int:
+    """Return the length as the library does: the folder's, else the least that tokenizer and positions allow."""
+    names = (BERT_SETTINGS_FILE, TOKENIZER_CONFIG_FILE, "config.json")
+    of_bert, of_tokenizer, config = (_settings(path) if (path := folder / name).is_file() else {} for name in names)
+    if of_bert.get("do_lower_case"):
+        raise UserError(f"{folder / BERT_SETTINGS_FILE}: do_lower_case: found true, expected the tokenizer to do it")
+    found = of_bert.get("max_seq_length")
+    lengths = [found] if found else [of_tokenizer.get("model_max_length"), config.get("max_position_embeddings")]
+    return min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
+
+
+def _settings(path: pathlib.Path) -> dict[str, Any]:
+    return read_json(path, dict[str, Any], expected="a model's settings", versioned=False)
 
 
 def _read_tokenizer(folder: pathlib.Path) -> tuple[list[str], bool | None]:
-    """Return the pieces in `tokenizer.json`, if `vocab.txt` is missing, and whether the tokenizer lower-cases.
-
-    The latter is None if no file has it.
+    """Return the vocabulary and whether the tokenizer lower-cases, None if no file has that setting.
 
     Raises:
       UserError: a file cannot be read, or has settings that TF1 BERT's tokenizer does not have.
     """
-    pieces: list[str] = []
-    settings: _TokenizerConfig | _Normalizer | None = None
-    path = folder / TOKENIZER_CONFIG_FILE
+    path, settings, vocab = folder / TOKENIZER_FILE, None, {}
     if path.is_file():
-        settings = read_json(path, _TokenizerConfig, expected="a tokenizer's settings", versioned=False)
-    if (folder / TOKENIZER_FILE).is_file():
-        path = folder / TOKENIZER_FILE
         tokenizer = read_json(path, _Tokenizer, expected="a WordPiece tokenizer", versioned=False)
-        settings = tokenizer.normalizer or settings
-        vocab = tokenizer.model.vocab
-        if not (folder / VOCAB_FILE).is_file():
-            if sorted(vocab.values()) != list(range(len(vocab))):
-                raise UserError(f"{path}: model.vocab: expected word pieces with the ids from 0 to their number")
-            pieces = sorted(vocab, key=vocab.__getitem__)
-    if settings is None:
-        return pieces, None
-    lower_cases = settings.lowercase if isinstance(settings, _Normalizer) else settings.do_lower_case
+        settings, vocab = tokenizer.normalizer, tokenizer.model.vocab
+    if settings is None and (folder / TOKENIZER_CONFIG_FILE).is_file():
+        path = folder / TOKENIZER_CONFIG_FILE
+        settings = read_json(path, _Normalizer, expected="a tokenizer's settings", versioned=False)
+    settings = settings or _Normalizer()
+    lower_cases = settings.do_lower_case if settings.lowercase is None else settings.lowercase
     if settings.strip_accents not in (None, lower_cases):
         raise UserError(f"{path}: strip_accents: found {settings.strip_accents}, expected {lower_cases}, as TF1 BERT's")
-    return pieces, lower_cases
+    if (folder / VOCAB_FILE).is_file() or not vocab:
+        return read_vocabulary(folder / VOCAB_FILE), lower_cases
+    if sorted(vocab.values()) != list(range(len(vocab))):
+        raise UserError(f"{path}: model.vocab: expected word pieces with the ids from 0 to their number")
+    return sorted(vocab, key=vocab.__getitem__), lower_cases
 
 
 def read_hugging_face_weights(
@@ -146,21 +191,17 @@ def read_hugging_face_weights(
     Raises:
       UserError: a file cannot be read, or a tensor is missing, unexpected, of another shape, or not of floats.
     """
-    folder = pathlib.Path(folder)
-    path = folder / WEIGHTS_FILE
-    files = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
+    path = pathlib.Path(folder) / WEIGHTS_FILE
+    files = [path] if path.is_file() else sorted(path.parent.glob("model-*-of-*.safetensors"))
     if not files:
         raise UserError(f"{path}: missing, expected the weights as safetensors")
     extras = re.compile(rf"({re.escape(family.prefix)})?({family.extras})")
     with contextlib.ExitStack() as stack:
         stored: dict[str, Any] = {}
         for file in files:
-            try:
+            with reading(file, "a safetensors file"):
                 shard = stack.enter_context(safetensors.safe_open(str(file), framework="numpy"))
-                keys = [key for key in shard.keys() if not extras.fullmatch(key)]  # noqa: SIM118 (not a dict)
-                stored |= {key: shard.get_slice(key) for key in keys}
-            except safetensors.SafetensorError as error:
-                raise UserError(f"{file}: not a safetensors file: {' '.join(str(error).split())}") from error
+            stored |= {key: shard.get_slice(key) for key in shard.keys() if not extras.fullmatch(key)}  # noqa: SIM118
         prefix = family.prefix if any(key.startswith(family.prefix) for key in stored) else ""
         weights, keys, expected = {}, {}, {}
         for name, shape in variable_shapes(config).items():

@@ -3,8 +3,6 @@
 import os
 import pathlib
 
-import numpy as np
-
 from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.handles import EncoderSource
@@ -43,14 +41,6 @@ def run_step(prefix: str | os.PathLike) -> int:
     return int(Checkpoint(prefix)[f"step{_SUFFIX}"])
 
 
-def run_variables(prefix: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Return a dict of name -> array of the encoder's variables in a run's checkpoint; empty if it was frozen."""
-    checkpoint = Checkpoint(prefix)
-    keys = [key for key in checkpoint.shapes if key.startswith(_PREFIX) and key.endswith(_SUFFIX)]
-    # tf.train.Checkpoint writes the "/" of a name as ".S".
-    return {key.removeprefix(_PREFIX).removesuffix(_SUFFIX).replace(".S", "/"): checkpoint[key] for key in keys}
-
-
 def convert_run(
     prefix: pathlib.Path, source: EncoderSource, out_dir: str | os.PathLike, *, overwrite: bool = False
 ) -> pathlib.Path:
@@ -59,9 +49,12 @@ def convert_run(
     Raises:
       UserError: the run did not train its encoder, the variables do not fit, or `out_dir` may not be written.
     """
-    variables = run_variables(prefix)
-    if not variables:
+    checkpoint = Checkpoint(prefix)
+    keys = [key for key in checkpoint.shapes if key.startswith(_PREFIX) and key.endswith(_SUFFIX)]
+    if not keys:
         raise UserError(f"{prefix}: the run did not train its encoder; the one it used is {source.bert_hub}")
+    # tf.train.Checkpoint writes the "/" of a name as ".S".
+    variables = {key.removeprefix(_PREFIX).removesuffix(_SUFFIX).replace(".S", "/"): checkpoint[key] for key in keys}
     with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
         write_with_weights(folder, source, variables, {"kind": "run", "name": prefix.name})
     return pathlib.Path(out_dir)

@@ -3,35 +3,38 @@
 import os
 import pathlib
 import re
+from typing import Any
 
 import numpy as np
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
-from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import check_shapes, variable_shapes
 from bert_flow_tf.encoder.tokenizer import read_vocabulary
-from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
-from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from glow.tf1_checkpoint import FLOW_SCOPE
 
+Path = str | os.PathLike
 # What training leaves beside the encoder: heads of pre-training and tasks, the optimiser's moments, BERT-flow's flow.
-_KNOWN_EXTRAS = re.compile(
-    rf"^(cls/.*|{FLOW_SCOPE}.*|loss/.*|output_weights|output_bias|.*/adam_[mv]|.*global_step.*"
-    r"|signal_early_stopping/.*)$"
+_EXTRAS = re.compile(
+    rf"cls/|{FLOW_SCOPE}|loss/|signal_early_stopping/|output_(weights|bias)|.*(/adam_[mv]$|global_step)"
 )
 
 
-def convert_tf1(
-    checkpoint: str | os.PathLike,
-    out_dir: str | os.PathLike,
+def convert_tf1(checkpoint: Path, out_dir: Path, *, overwrite: bool = False, **options: Any) -> pathlib.Path:
+    """Convert a TF1 BERT checkpoint and return the path of the encoder folder; arguments are `read_tf1`'s."""
+    return write_encoder_folder(out_dir, read_tf1(checkpoint, **options), overwrite=overwrite)
+
+
+def read_tf1(
+    checkpoint: Path,
     *,
-    config_file: str | os.PathLike | None = None,
-    vocab_file: str | os.PathLike | None = None,
+    config_file: Path | None = None,
+    vocab_file: Path | None = None,
     do_lower_case: bool | None = None,
-    overwrite: bool = False,
-) -> pathlib.Path:
-    """Convert a TF1 BERT checkpoint and return the path of the encoder folder.
+) -> Pretrained:
+    """Read a TF1 BERT checkpoint.
 
     Args:
       checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or a checkpoint's prefix in such
@@ -43,30 +46,18 @@ def convert_tf1(
       UserError: a file is missing, or the checkpoint, the configuration and the vocabulary do not fit each other.
     """
     prefix = checkpoint_prefix(checkpoint)
-    config_file = config_file or prefix.parent / BERT_CONFIG_FILE
-    vocab_file = vocab_file or prefix.parent / VOCAB_FILE
-    config = read_tf1_config(config_file)
-    weights = read_tf1_weights(prefix, config)
-    digests = {name: file_digest(path) for name, path in checkpoint_files(prefix).items()}
-    digests |= {BERT_CONFIG_FILE: file_digest(config_file), VOCAB_FILE: file_digest(vocab_file)}
-    return write_encoder_folder(
-        out_dir,
-        config=config,
-        vocab=read_vocabulary(vocab_file),
-        weights=weights,
-        do_lower_case=do_lower_case,
-        source={"kind": "TF1 checkpoint", "name": prefix.name, "sha256": digests},
-        overwrite=overwrite,
-    )
+    config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)
+    vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
+    return Pretrained(config, vocab, read_tf1_weights(prefix, config), do_lower_case, {"kind": "TF1 checkpoint"})
 
 
-def read_tf1_weights(prefix: str | os.PathLike, config: BertConfig) -> dict[str, np.ndarray]:
+def read_tf1_weights(prefix: Path, config: BertConfig) -> dict[str, np.ndarray]:
     """Return a dict of TF1 name -> array of the variables in the checkpoint that the configuration asks for.
 
     Raises:
       UserError: the checkpoint cannot be read, or a variable is missing, unexpected or of another shape.
     """
     checkpoint = Checkpoint(prefix)
-    shapes = {name: shape for name, shape in checkpoint.shapes.items() if not _KNOWN_EXTRAS.match(name)}
+    shapes = {name: shape for name, shape in checkpoint.shapes.items() if not _EXTRAS.match(name)}
     check_shapes(shapes, variable_shapes(config), prefix, "this configuration")
     return checkpoint.read(shapes)

@@ -21,10 +21,7 @@ _ACTIVATIONS = {ours: theirs for theirs, ours in HUGGING_FACE_ACTIVATIONS.items(
 def write_hugging_face_bert(
     folder: pathlib.Path, config: BertConfig, weights: dict[str, np.ndarray], **fields: Any
 ) -> None:
-    """Writes `config.json` and `model.safetensors` of the weights, which are by TF1 name and shape, into the folder.
-
-    `fields` are of `config.json`, beside the `BertConfig`'s.
-    """
+    """Write `config.json`, with these further fields, and `model.safetensors` of weights by TF1 name and shape."""
     kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
     shape = msgspec.structs.asdict(config) | {"hidden_act": _ACTIVATIONS[config.hidden_act]}
     write_json(folder / "config.json", kind | shape | fields)
@@ -37,57 +34,41 @@ def write_hugging_face_bert(
 
 
 def write_tensors(path: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
-    """Writes a safetensors file as PyTorch's libraries expect it."""
+    """Write a safetensors file as PyTorch's libraries expect it."""
     safetensors.numpy.save_file(tensors, str(path), metadata={"format": "pt"})
 
 
 def write_hugging_face_tokenizer(
     folder: pathlib.Path, vocab_file: str | os.PathLike, do_lower_case: bool, max_seq_length: int
 ) -> None:
-    """Writes `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` of a vocabulary into the folder."""
+    """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` of a vocabulary into the folder."""
     shutil.copyfile(vocab_file, folder / VOCAB_FILE)
     ids = {piece: i for i, piece in enumerate(read_vocabulary(vocab_file))}
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     cls, sep = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("[CLS]", "[SEP]"))
     first, second = ({"Sequence": {"id": name, "type_id": i}} for i, name in enumerate("AB"))
+    packing = {
+        "type": "TemplateProcessing",
+        "single": [cls, first, sep],
+        "pair": [cls, first, sep, second, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+        "special_tokens": {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in ("[CLS]", "[SEP]")},
+    }
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+    word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
     tokenizer = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [{"id": ids[token], "content": token, **plain} for token in SPECIAL],
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": True,
-            "strip_accents": None,
-            "lowercase": do_lower_case,
-        },
+        "normalizer": normalizer | {"lowercase": do_lower_case},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [cls, first, sep],
-            "pair": [cls, first, sep, second, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
-            "special_tokens": {
-                token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in ("[CLS]", "[SEP]")
-            },
-        },
+        "post_processor": packing,
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": "[UNK]",
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": MAX_WORD_CHARS,
-            "vocab": ids,
-        },
+        "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
     }
     write_json(folder / TOKENIZER_FILE, tokenizer)
-    settings = {
-        # Which takes tokenizer.json as it is; BertTokenizer sets its own limit of a word.
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "do_lower_case": do_lower_case,
-        "strip_accents": None,
-        "tokenize_chinese_chars": True,
-        "model_max_length": max_seq_length,
-    }
-    settings |= {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask")}
-    write_json(folder / TOKENIZER_CONFIG_FILE, settings | {"unk_token": "[UNK]"})
+    # This class takes tokenizer.json as it is; BertTokenizer has its own limit of a word's length.
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": do_lower_case, "strip_accents": None}
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
+    settings |= {"tokenize_chinese_chars": True, "model_max_length": max_seq_length}
+    write_json(folder / TOKENIZER_CONFIG_FILE, settings | names)

@@ -22,7 +22,6 @@ LAYER_PARTS = {
     "output/dense": ("output", "ffn.lin2"),
     "output/LayerNorm": ("output_layer_norm", "output_layer_norm"),
 }
-_MOST_LISTED = 5  # names in an error
 
 
 def keras_names(num_hidden_layers: int) -> dict[str, str]:
@@ -58,18 +57,17 @@ def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Return a dict of TF1 name -> shape of all variables of a BERT of this `BertConfig`."""
     width, inner = config.hidden_size, config.intermediate_size
     rows = {
-        WORD_EMBEDDINGS: config.vocab_size,
-        "bert/embeddings/position_embeddings": config.max_position_embeddings,
-        "bert/embeddings/token_type_embeddings": config.type_vocab_size,
+        "word_embeddings": config.vocab_size,
+        "position_embeddings": config.max_position_embeddings,
+        "token_type_embeddings": config.type_vocab_size,
     }
 
     def shape(name: str) -> tuple[int, ...]:
-        if name in rows:
-            return rows[name], width
+        if name.endswith("_embeddings"):
+            return rows[name.rpartition("/")[2]], width
         outputs = inner if "/intermediate/" in name else width
-        if not name.endswith("/kernel"):
-            return (outputs,)
-        return inner if re.search(r"\d/output/", name) else width, outputs
+        inputs = inner if re.search(r"\d/output/", name) else width
+        return (inputs, outputs) if name.endswith("/kernel") else (outputs,)
 
     return {name: shape(name) for name in keras_names(config.num_hidden_layers)}
 
@@ -85,10 +83,10 @@ def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
 
 
 def tf1_arrays(variables: Mapping[str, Any], holder: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Return a dict of TF1 name -> array of the variables, by name, of tf-models' BERT; `holder` is for errors.
+    """Return a dict of TF1 name -> array of the variables, by name, of tf-models' BERT.
 
     Raises:
-      UserError: a variable is missing or unknown.
+      UserError: a variable of `holder` is missing or unknown.
     """
     names = keras_names(num_layers(variables))
     if different := variables.keys() ^ set(names.values()):
@@ -99,23 +97,14 @@ def tf1_arrays(variables: Mapping[str, Any], holder: str | os.PathLike) -> dict[
 def check_shapes(
     found: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]], source: str | os.PathLike, holder: str
 ) -> None:
-    """Check that arrays have the expected names and shapes; errors name their `source` and what they are for.
-
-    Raises:
-      UserError: an array is missing, unexpected or of another shape; the message names the arrays.
-    """
+    """Raise `UserError`, naming an array, unless the arrays of `source` have the names and shapes of `holder`'s."""
     for what, names in (("missing", expected.keys() - found.keys()), ("unexpected", found.keys() - expected.keys())):
         if names:
-            more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-            raise UserError(
-                f"{source}: {len(names)} variables {what}: {', '.join(sorted(names)[:_MOST_LISTED])}{more}, expected "
-                f"the {len(expected)} variables of {holder}"
-            )
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise UserError(f"{source}: variable {min(names)}{more}: {what}, expected those of {holder}")
     for name, shape in expected.items():
         if list(found[name]) != list(shape):
-            raise UserError(
-                f"{source}: variable {name}: found shape {list(found[name])}, expected {list(shape)} for {holder}"
-            )
+            raise UserError(f"{source}: variable {name}: found shape {list(found[name])}, expected {list(shape)}")
 
 
 def check_arrays(

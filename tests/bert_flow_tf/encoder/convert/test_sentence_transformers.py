@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_flow_tf.encoder.convert.sentence_transformers import SentenceTransformer, sentence_transformer
+from bert_flow_tf.encoder.convert.from_huggingface import SentenceTransformer, sentence_transformer
 from tests.refusals import user_error
 
 OLD = "sentence_transformers.models."
@@ -51,14 +51,14 @@ def test_the_state_at_cls_and_the_least_of_tokenizer_and_positions(tmp_path):
     ("content", "message"),
     [
         (files("Transformer", "Pooling", "Dense"), "modules.json: found modules"),
-        (files(pooling_mode="max"), "pooling_mode: found ['max'], expected mean or cls"),
+        (files(pooling_mode="max"), "pooling_mode: found max, expected mean or cls"),
         (
             files(pooling_mode_cls_token=True, pooling_mode_mean_tokens=True),
-            "pooling_mode: found ['cls', 'mean']",
+            "pooling_mode: found pooling_mode_cls_token and ",
         ),
         (
             files() | {"0_Transformer/sentence_bert_config.json": {"do_lower_case": True}},
-            "do_lower_case: found true, expected false",
+            "do_lower_case: found true",
         ),
     ],
 )
