@@ -32,7 +32,6 @@ from bert_flow_tf.runs.record import Model, Training, flow_record, model_at
 from bert_flow_tf.scale.parts import PART_PRECISIONS, Manifest, Parts, PartSettings
 from bert_flow_tf.scale.shards import Job, ThisProcess, input_files
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.formats import exporter
 from bert_flow_tf.training.fitting import (
     History,
     check_settings,
@@ -748,12 +747,14 @@ class BertFlow:
           out_dir: the model's folder.
           format: "savedmodel", from text to embeddings, for TensorFlow Serving; "sentence-transformers", a folder that
             this library loads; or "onnx".
-          **options: of `serving.export.export`, `serving.sentence_transformers.export` or `serving.onnx.export`.
+          **options: of `serving.export.export_model`.
 
         Raises:
-          UserError: there is no such format, or as these.
+          UserError: as `export_model`.
         """
-        return exporter(format)(self, out_dir, **options)
+        from bert_flow_tf.serving.export import export_model
+
+        return export_model(self, out_dir, format=format, **options)
 
 
 def _arrays(variables: Mapping[str, tf.Variable]) -> Iterator[tuple[str, np.ndarray]]:

@@ -1,15 +1,13 @@
-"""`bert-flow export`: a run as a SavedModel for TensorFlow Serving, or as another format."""
+"""`bert-flow export`: a run as a SavedModel for TensorFlow Serving, or in another format."""
 
 from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import HELP_OF_MODEL, WHOLE, check_model
-from bert_flow_tf.commands.outputs import own, own_folder
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.model.saved_model import check_model_folder
+from bert_flow_tf.commands.options import COUNT, HELP_OF_MODEL, LENGTH, WHOLE, check_model
+from bert_flow_tf.commands.outputs import own
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.formats import FORMATS, check_format, version_folder
+from bert_flow_tf.serving.formats import EXPORT_FORMATS, SAVEDMODEL, export_path
 
 
 @click.command()
@@ -17,9 +15,9 @@ from bert_flow_tf.serving.formats import FORMATS, check_format, version_folder
 @click.option(
     "--out", required=True, metavar="DIR", help="Folder of the model; a SavedModel's version becomes a folder in it."
 )
-@click.option("--format", type=click.Choice(list(FORMATS)), default=next(iter(FORMATS)), help="Of what is written.")
+@click.option("--format", type=click.Choice(list(EXPORT_FORMATS)), default=SAVEDMODEL, help="Of the export.")
 @click.option(
-    "--version", type=WHOLE, metavar="N", help="For TensorFlow Serving.  [default: one above the highest there]"
+    "--version", type=COUNT, metavar="N", help="Of a SavedModel, for TensorFlow Serving.  [default: the next one]"
 )
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
 @click.option(
@@ -28,15 +26,15 @@ from bert_flow_tf.serving.formats import FORMATS, check_format, version_folder
     metavar="D",
     help="Average channels after the flow, down to D.  [default: the run's]",
 )
-@click.option("--max_seq_length", type=WHOLE, metavar="N", help="Cut sentences at N word pieces.  [default: the run's]")
+@click.option("--max_seq_length", type=LENGTH, metavar="N", help="Cut sentences at N pieces.  [default: the run's]")
 @click.option(
     "--dtype",
     type=click.Choice(DTYPES),
     default=DTYPES[0],
     help="Of a SavedModel's encoder: its matrices and their products.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace this version or folder; a server keeps what it has loaded.")
-def export(model: str, out: str, format: str, version: int | None, overwrite: bool, dtype: str, **options: Any) -> None:
+@click.option("--overwrite", is_flag=True, help="Replace this version or folder; a server keeps the loaded one.")
+def export(model: str, out: str, format: str, version: int | None, dtype: str, overwrite: bool, **options: Any) -> None:
     """Write a SavedModel from text to embeddings, or another format, and check it by loading it again.
 
     \b
@@ -49,31 +47,17 @@ def export(model: str, out: str, format: str, version: int | None, overwrite: bo
     before the flow).
     """
     check_model(model)
-    options["overwrite"] = overwrite
-    kind = FORMATS[format].folder
-    if kind is None:
-        own(out, f"--out={out}")
-        version_folder(out, version, overwrite, flag=f"--out={out}")
-        options |= {"version": version, "dtype": dtype}
-    else:
-        for flag, found in (("--version", version), ("--dtype", dtype if dtype != DTYPES[0] else None)):
-            if found is not None:
-                raise UserError(f"{flag}: found {found} with --format {format}, expected it with savedmodel alone")
-        check_format(format)
-        own_folder(out, kind, overwrite=overwrite)
-    check_model_folder(model)
-    # TensorFlow takes seconds to load, and a refusal needs none of it.
+    own(out, f"--out={out}")
+    options |= {"format": format, "version": version, "dtype": dtype, "overwrite": overwrite}
+    export_path(out, format, version=version, dtype=dtype, overwrite=overwrite, flag=f"--out={out}")
     from bert_flow_tf.api import BertFlow
 
-    exported = BertFlow.from_pretrained(model).export(out, format=format, **options)
+    exported = BertFlow.from_pretrained(model).export(out, **options)
     checked = "not checked: onnxruntime is not installed"
     if exported.max_difference is not None:
-        what = "the flow, read again" if format == "sentence-transformers" else "reloaded"
-        checked = f"{what}: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
-    if dtype != DTYPES[0]:
-        checked += f", smallest cosine {exported.min_cosine:.4f}"
-    if kind is None:
+        checked = f"reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
+        checked += f", smallest cosine {exported.min_cosine:.4f}" if dtype != DTYPES[0] else ""
+    if format == SAVEDMODEL:
         click.echo(f"SavedModel written: {out}/{exported.path.name} ({checked})")
     else:
-        of_flow = exported.flow_bytes and f", of which the flow {exported.flow_bytes / 1e6:,.1f} MB"
-        click.echo(f"{format} written: {out} ({exported.size / 1e6:,.1f} MB{of_flow or ''}; {checked})")
+        click.echo(f"{format} written: {out} ({exported.size / 1e6:,.1f} MB; {checked})")

@@ -1,40 +1,84 @@
-"""Writes `<model>/<version>/saved_model.pb`: text in, embedding out, for TensorFlow Serving."""
+"""Export a model in any format, and compare the written files with the model."""
 
+import copy
+import dataclasses
 import os
 import pathlib
+import pkgutil
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_folder
-from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.atomic import new_output
+from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.files.locks import locked
-from bert_flow_tf.files.reading import refuse_address
 from bert_flow_tf.model.embedding_model import EmbeddingModel
+from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.exported import (
-    CHECKED_SENTENCES,
-    Exported,
-    compare,
-    description,
-    differences,
-    live_embeddings,
-)
-from bert_flow_tf.serving.formats import version_folder
-from bert_flow_tf.serving.served_model import ServedBertFlow
-from bert_flow_tf.serving.warmup import write_warmup_requests
+from bert_flow_tf.serving.formats import EXPORT_FORMATS, SAVEDMODEL, export_path
+from glow.flow import Glow
+from glow.folded import FoldedFlow, can_fold
 
-# Measured on MiniLM and on random weights: 0.999. An encoder that loses more than ten times as much is not served.
+# Measured on MiniLM and on random weights: 0.999. An encoder that loses ten times as much is not exported.
 BFLOAT16_MIN_COSINE = 0.99
+# An empty text, one word, mixed case, accents, other scripts, and a text that will be cut.
+CHECKED_SENTENCES = (
+    "",
+    "Rain.",
+    "A small boat crosses the lake at dawn.",
+    "The train to the coast leaves at 7:45 p.m., doesn't it?",
+    "Señora Müller ordered a crème brûlée",
+    "東京 is the capital of Japan",
+    "tab\tand\nline break, and an emoji: 🙂",
+    "word " * 600,
+)
 
 
-def export(
-    bert_flow: EmbeddingModel,
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """The model and options of an export, as its JSON file has them."""
+
+    format_version: int = FORMAT_VERSION
+    encoder_fingerprint: str
+    do_lower_case: bool
+    sentence_embedding_type: str
+    max_seq_length: int
+    embedding_size: int
+    low_dim: int
+    flow_config: dict[str, Any] | None
+    normalized: bool
+    dtype: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """An export, and its difference from the model over the `CHECKED_SENTENCES`.
+
+    Attributes:
+      path: the folder; of a SavedModel, the version's.
+      max_difference, max_value: largest absolute difference, and largest value of the model; None if not checked.
+      min_cosine: smallest cosine of a sentence's embedding with the model's; None likewise.
+    """
+
+    path: pathlib.Path
+    max_difference: float | None = None
+    max_value: float | None = None
+    min_cosine: float | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files in `path`."""
+        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
+
+
+def export_model(
+    model: EmbeddingModel,
     out_dir: str | os.PathLike,
     *,
+    format: str = SAVEDMODEL,
     version: int | None = None,
     normalize: bool = False,
     low_dim: int | None = None,
@@ -42,79 +86,96 @@ def export(
     dtype: str = DTYPES[0],
     overwrite: bool = False,
 ) -> Exported:
-    """`Exported`, after writing `<out_dir>/<version>` and comparing it, loaded again, with the live model.
+    """Write a model for other programs, and compare the written files with it.
 
-    The SavedModel needs nothing beside it; its signatures are those of `served_model.ServedBertFlow`.
-    `assets.extra/config.json` says what it was made of, and `assets.extra/tf_serving_warmup_requests` holds requests
-    that a server makes of it first.
-    Loading it in Python needs `import tensorflow_text` before, which registers the tokenizer's operations.
+    A SavedModel has the signatures of `served_model.ServedBertFlow`; its `assets.extra` has the `Description` and the
+    requests that a server warms up with. Loading it in Python needs `import tensorflow_text` before, which registers
+    the tokenizer's operations.
 
     Args:
-      bert_flow: `api.BertFlow`.
-      out_dir: the model's folder, which TensorFlow Serving calls its base path; its name is the model's.
-      version: positive, the version's folder in it; None for the one after the highest there.
-      normalize: scale every embedding to norm 1 (not those before the flow).
-      low_dim: see `model.reduce_dimension`; None for the model's own.
+      model: an `api.BertFlow`.
+      out_dir: the folder; of SavedModels, TensorFlow Serving's base path, with a folder for each version.
+      format: one of `formats.EXPORT_FORMATS`.
+      version: positive; None for the one after the highest there. SavedModel only.
+      normalize: True to scale every embedding to norm 1 (not those before the flow).
+      low_dim: see `model.siamese.reduce_dimension`; None for the model's own.
       max_seq_length: word pieces that a sentence is cut to; None for the model's own.
-      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, on whatever machine serves it.
-      overwrite: whether this version may be replaced; a server that has loaded it keeps what it loaded.
+      dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel only.
+      overwrite: True to replace this version or folder; a server that has loaded it keeps it.
 
     Raises:
-      UserError: an argument does not fit the model; the version exists, or is not an export where `overwrite`; or the
-        SavedModel cannot be loaded again, or its values are not finite or differ from the live model's by more than
-        1e-4 (of a channel's largest value, where that is above 1), or for bfloat16 to a cosine below 0.99. Nothing is
-        left behind then.
+      UserError: an argument does not fit the model or the format; the folder exists or cannot be written; or the
+        written files cannot be loaded, or give values that are not finite, differ by more than the format's tolerance,
+        or for bfloat16 have a cosine below 0.99. No files are left then.
     """
-    refuse_address(out_dir, str(out_dir))
-    # As the command does: of two that export into one folder the second finds the first one's version.
+    # Of two exports at once into one folder, the second finds the first one's version.
     with locked(out_dir, wait=True):
-        path = version_folder(out_dir, version, overwrite)
-        described = description(
-            bert_flow, normalize=normalize, low_dim=low_dim, max_seq_length=max_seq_length, dtype=dtype
-        )
-        with new_folder(path) as folder:
-            bfloat16 = dtype == "bfloat16"
-            module = ServedBertFlow(
-                bert_flow,
-                normalize=normalize,
-                low_dim=described["low_dim"],
-                max_seq_length=described["max_seq_length"],
-                bfloat16=bfloat16,
-            )
-            with quiet_tensorflow():
-                tf.saved_model.save(
-                    module,
-                    str(folder),
-                    signatures=module.signatures(),
-                    options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
-                )
-            (folder / "assets.extra").mkdir()
-            write_json(folder / "assets.extra" / "config.json", described)
-            found, signatures = _reload_and_compare(folder, path, bert_flow, described)
-            write_warmup_requests(folder, path.parent.name, signatures, described["max_seq_length"])
-    return Exported(path, *found)
+        path = export_path(out_dir, format, version=version, dtype=dtype, overwrite=overwrite)
+        kind = EXPORT_FORMATS[format]
+        described = _described(model, normalize, low_dim, max_seq_length, dtype)
+        with new_output(path, kind.folder, overwrite=overwrite) as folder:
+            found = pkgutil.resolve_name(kind.writer)(model, described, folder)
+            if found is None:
+                return Exported(path)
+            return _checked(path, found, _live_embeddings(model, described), kind.tolerance, dtype)
 
 
-def _reload_and_compare(
-    folder: pathlib.Path, path: pathlib.Path, bert_flow: EmbeddingModel, described: dict[str, Any]
-) -> tuple[tuple[float, float, float], Any]:
-    """(largest difference from the live model, largest value, smallest cosine) and signatures of what was written."""
-    live = live_embeddings(bert_flow, described)
-    try:
-        signatures = tf.saved_model.load(str(folder)).signatures
-        reloaded = signatures["serving_default"](sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
-    except tf.errors.OpError as error:
+def checked_tokens(model: EmbeddingModel, described: Description) -> dict[str, tf.Tensor]:
+    """The encoder's inputs of the `CHECKED_SENTENCES`."""
+    return model.tokenizer(tf.constant(CHECKED_SENTENCES), described.max_seq_length)
+
+
+def latents_of(flow: Glow | None) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The flow's forward pass, folded where that is possible; the identity for None."""
+    if flow is None:
+        return tf.identity
+    return FoldedFlow(flow) if can_fold(flow) else flow.forward
+
+
+def _described(
+    model: EmbeddingModel, normalize: bool, low_dim: int | None, max_seq_length: int | None, dtype: str
+) -> Description:
+    encoder = model.encoder
+    low_dim = model.low_dim if low_dim is None else low_dim
+    max_seq_length = model.max_seq_length if max_seq_length is None else max_seq_length
+    check_low_dim(low_dim, encoder.embedding_size)
+    most = encoder.max_seq_length
+    if max_seq_length < 3 or (most is not None and max_seq_length > most):
+        expected = "3 or more" if most is None else f"3 to {most}, the positions that the encoder has"
+        raise ArgumentError(f"max_seq_length: found {max_seq_length}, expected {expected}")
+    return Description(
+        encoder_fingerprint=model.source.fingerprint,
+        do_lower_case=model.source.do_lower_case,
+        sentence_embedding_type=model.sentence_embedding_type,
+        max_seq_length=max_seq_length,
+        embedding_size=low_dim if low_dim > 0 else encoder.embedding_size,
+        low_dim=low_dim,
+        flow_config=model.flow.config.to_dict() if model.flow is not None else None,
+        normalized=normalize,
+        dtype=dtype,
+    )
+
+
+def _live_embeddings(model: EmbeddingModel, described: Description) -> np.ndarray:
+    # The export may have another dimension than the model, and the model another dtype.
+    live = copy.copy(model)
+    live.low_dim, live.pooled = described.low_dim, model.encoder
+    embeddings = live.embed_tokens(checked_tokens(model, described))
+    return (tf.nn.l2_normalize(embeddings, axis=-1) if described.normalized else embeddings).numpy()
+
+
+def _checked(path: pathlib.Path, found: np.ndarray, live: np.ndarray, tolerance: float, dtype: str) -> Exported:
+    difference, largest = float(np.abs(found - live).max()), float(np.abs(live).max())
+    norms = np.linalg.norm(live, axis=1) * np.linalg.norm(found, axis=1)
+    cosine = float((np.sum(live * found, axis=1) / norms).min())
+    if not np.isfinite(live).all():
+        raise UserError(f"{path}: the model's own embeddings are not finite; nothing was written")
+    # By channel, because a large one would hide errors in the others. NaN and infinity fail both comparisons.
+    is_close = (np.abs(found - live) <= tolerance * np.maximum(1.0, np.abs(live).max(axis=0))).all()
+    if not (cosine >= BFLOAT16_MIN_COSINE if dtype == "bfloat16" else is_close):
         raise UserError(
-            f"{path}: the SavedModel cannot be loaded again ({' '.join(error.message.split())}), expected one that "
-            "can; nothing was written"
-        ) from error
-    if described["dtype"] != "bfloat16":
-        return compare(path, "the SavedModel", reloaded, live), signatures
-    _, largest, cosine = found = differences(reloaded, live)
-    # Such that a NaN or an infinity is refused as well.
-    if not (cosine >= BFLOAT16_MIN_COSINE and largest < np.inf):
-        raise UserError(
-            f"{path}: the SavedModel, loaded again, gives embeddings whose cosine with the model's is as low as "
-            f"{cosine:.4f}, expected {BFLOAT16_MIN_COSINE} or more; nothing was written (float32 is exact)"
+            f"{path}: the written files differ from the model by {difference:.1e}, to a cosine of {cosine:.4f}, "
+            f"expected at most {tolerance:.0e} of {max(1.0, largest):.1e}, or for bfloat16 a cosine of "
+            f"{BFLOAT16_MIN_COSINE} or more; nothing was written"
         )
-    return found, signatures
+    return Exported(path, difference, largest, cosine)

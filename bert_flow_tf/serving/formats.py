@@ -1,47 +1,51 @@
-"""The formats that a model can be exported in."""
+"""The formats of exports and their options, checked before TensorFlow loads."""
 
 import dataclasses
 import importlib.util
 import os
 import pathlib
-import pkgutil
-from collections.abc import Callable
-from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest, pip_install
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
+from bert_flow_tf.serving import DTYPES
 
+SAVEDMODEL = "savedmodel"
 DESCRIPTION_FILE = "export.json"
 ONNX_FILE = "model.onnx"
-_VERSION = FolderKind(
-    what="an export",
-    marker="saved_model.pb",
-    names=("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"),
-)
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 @dataclasses.dataclass(frozen=True)
-class Format:
-    """One format.
+class ExportFormat:
+    """A format of exports.
 
     Attributes:
-      function: name of the function that writes it, for `exporter`.
-      folder: the kind of folder that is written; None for a SavedModel, which is a version in a model's folder.
-      needs: name of the module that writes it, which the extra of the format's name installs; None for none.
+      writer: "module:function" of a function from model, `export.Description` and folder to the embeddings of
+        `export.CHECKED_SENTENCES` by the files that it wrote, or None if they cannot be computed here.
+      folder: the kind of folder that is written.
+      needs: module that the writer needs, which the extra of the format's name installs; None for none.
+      tolerance: largest difference from the model, relative to a channel's largest value where that is above 1.
     """
 
-    function: str
-    folder: FolderKind | None = None
+    writer: str
+    folder: FolderKind
     needs: str | None = None
+    tolerance: float = 1e-4
 
 
 # The first is the default.
-FORMATS = {
-    "savedmodel": Format("bert_flow_tf.serving.export:export"),
-    "sentence-transformers": Format(
-        "bert_flow_tf.serving.sentence_transformers:export",
+EXPORT_FORMATS = {
+    SAVEDMODEL: ExportFormat(
+        "bert_flow_tf.serving.served_model:write_savedmodel",
+        FolderKind(
+            "an export",
+            "saved_model.pb",
+            ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"),
+        ),
+    ),
+    "sentence-transformers": ExportFormat(
+        "bert_flow_tf.serving.sentence_transformers:write_sentence_transformers",
         FolderKind(
             "an export for sentence-transformers",
             "modules.json",
@@ -53,55 +57,55 @@ FORMATS = {
             lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
         ),
     ),
-    "onnx": Format(
-        "bert_flow_tf.serving.onnx:export",
+    "onnx": ExportFormat(
+        "bert_flow_tf.serving.onnx:write_onnx",
         FolderKind("an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, *_TOKENIZER_FILES)),
         needs="tf2onnx",
+        tolerance=1e-5,
     ),
 }
 
 
-def check_format(name: str) -> Format:
-    """The format of that name.
-
-    Raises:
-      UserError: there is no such format, or what writes it is not installed.
-    """
-    if name not in FORMATS:
-        raise ArgumentError(
-            f"format: found {name!r}, expected one of {', '.join(FORMATS)}{nearest(str(name), FORMATS)}"
-        )
-    needs = FORMATS[name].needs
-    if needs is not None and importlib.util.find_spec(needs) is None:
-        raise ArgumentError(f"format: {needs} is not installed: {pip_install(name)}")
-    return FORMATS[name]
-
-
-def exporter(name: str) -> Callable[..., Any]:
-    """The function that writes the format; raises as `check_format`."""
-    return pkgutil.resolve_name(check_format(name).function)
-
-
-def version_folder(
-    out_dir: str | os.PathLike, version: int | None, overwrite: bool, flag: str | None = None
+def export_path(
+    out_dir: str | os.PathLike,
+    format: str,
+    *,
+    version: int | None = None,
+    dtype: str = DTYPES[0],
+    overwrite: bool = False,
+    flag: str | None = None,
 ) -> pathlib.Path:
-    """Path of a SavedModel's version in `out_dir`; without a version, the one after the highest there.
+    """Path of the folder that an export writes: `out_dir`, or its version in it for a SavedModel.
 
-    `flag` is the name of `out_dir` in errors, `--out=DIR`.
+    Args:
+      out_dir, format, version, dtype, overwrite: see `export.export_model`.
+      flag: the name of `out_dir` in errors, such as `--out=DIR`.
 
     Raises:
-      UserError: `version` is not positive; it exists and `overwrite` is false; it is no export; `overwrite` without a
-        version; or the folder cannot be written to.
+      UserError: an option is unknown or does not fit the format, a library is missing, or the folder exists and may
+        not be overwritten.
     """
-    out_dir = pathlib.Path(out_dir).absolute()
-    if is_saved_model(out_dir):
-        raise UserError(f"{flag or out_dir}: holds a saved model, expected a folder of exports, or a new one")
-    if version is None:
-        if overwrite:
-            message = "overwrite: found no `version`, expected that of the one to replace"
-            raise ArgumentError(message, arguments=["version"])
-        found = [path.name for path in out_dir.iterdir()] if out_dir.is_dir() else []
-        version = 1 + max((int(name) for name in found if name.isascii() and name.isdigit()), default=0)
-    if version < 1:
-        raise ArgumentError(f"version: found {version}, expected a positive whole number")
-    return output_folder(out_dir / str(version), _VERSION, overwrite=overwrite, flag=flag and f"{flag}/{version}")
+    if format not in EXPORT_FORMATS:
+        expected = f"one of {', '.join(EXPORT_FORMATS)}{nearest(str(format), EXPORT_FORMATS)}"
+        raise ArgumentError(f"format: found {format!r}, expected {expected}")
+    needs = EXPORT_FORMATS[format].needs
+    if needs is not None and importlib.util.find_spec(needs) is None:
+        raise ArgumentError(f"format: {needs} is not installed: {pip_install(format)}")
+    if dtype not in DTYPES:
+        raise ArgumentError(f"dtype: found {dtype}, expected {' or '.join(DTYPES)}")
+    path = pathlib.Path(out_dir).absolute()
+    if format == SAVEDMODEL:
+        if is_saved_model(path):
+            raise UserError(f"{flag or path}: holds a saved model, expected a folder of exports, or a new one")
+        if version is None and overwrite:
+            raise ArgumentError("overwrite: missing `version`, the one to replace", ["version"])
+        if version is None:
+            names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
+            version = 1 + max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)
+        if version < 1:
+            raise ArgumentError(f"version: found {version}, expected a positive whole number")
+        path, flag = path / str(version), flag and f"{flag}/{version}"
+    elif version is not None or dtype != DTYPES[0]:
+        argument, value = ("dtype", dtype) if version is None else ("version", version)
+        raise ArgumentError(f"{argument}: found {value} with the format {format}, expected it with {SAVEDMODEL} alone")
+    return output_folder(path, EXPORT_FORMATS[format].folder, overwrite=overwrite, flag=flag)

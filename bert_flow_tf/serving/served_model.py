@@ -1,64 +1,80 @@
-"""What an export holds: tokenizer, encoder, flow and pooling as four signatures that any TensorFlow can run."""
+"""A model as a SavedModel: tokenizer, encoder, flow and pooling as four signatures that any TensorFlow can run."""
 
+import pathlib
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
-from glow.flow import Glow
-from glow.folded import FoldedFlow, can_fold
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of
+from bert_flow_tf.serving.warmup import write_warmup_requests
+
+
+def write_savedmodel(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray:
+    """Write a version's folder; return the embeddings of the checked sentences by the SavedModel, loaded again.
+
+    Raises:
+      UserError: it cannot be loaded again.
+    """
+    module = ServedBertFlow(model, described)
+    with quiet_tensorflow():
+        tf.saved_model.save(
+            module,
+            str(folder),
+            signatures=module.signatures(),
+            options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
+        )
+    (folder / "assets.extra").mkdir()
+    write_json(folder / "assets.extra" / "config.json", described)
+    try:
+        signatures = tf.saved_model.load(str(folder)).signatures
+        found = signatures["serving_default"](sentences=tf.constant(CHECKED_SENTENCES))["embedding"].numpy()
+    except tf.errors.OpError as error:
+        reason = " ".join(error.message.split())
+        raise UserError(f"the SavedModel cannot be loaded again ({reason}); nothing was written") from error
+    write_warmup_requests(folder, folder.parent.name, signatures, described.max_seq_length)
+    return found
 
 
 class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel, see `signatures`.
 
-    Every one takes any number of rows, none included, and pads to the longest sentence of the batch. Whatever does not
-    fit a signature (rank, length of one input against another's, an id outside the vocabulary) is an InvalidArgument
-    error that names the input. Bytes that are not UTF-8 are dropped, as in the original; an empty sentence is one of no
-    word pieces.
+    Each takes any number of rows, also none, and pads to the longest sentence of the batch. An input that does not fit
+    its signature (its rank, its length beside another's, an id outside the vocabulary) is an InvalidArgument error that
+    names the input. Bytes that are not UTF-8 are dropped, as in the original; an empty sentence has no word pieces.
 
-    The flow is there as a `FoldedFlow`, where its kind allows: as it was learned, it takes a tenth of the encoder's
-    time for a batch of one sentence. The embeddings differ by the rounding of float32.
-
-    Args:
-      bert_flow: `api.BertFlow`.
-      normalize, low_dim, max_seq_length: as `export.export`'s.
-      bfloat16: whether the encoder multiplies matrices, and keeps them, in bfloat16.
+    The flow is folded where that is possible: for a batch of one sentence, the learned form would take a tenth of the
+    encoder's time. The embeddings differ by the rounding of float32.
     """
 
-    def __init__(
-        self, bert_flow: EmbeddingModel, *, normalize: bool, low_dim: int, max_seq_length: int, bfloat16: bool = False
-    ) -> None:
+    def __init__(self, model: EmbeddingModel, described: Description) -> None:
         super().__init__(name="bert_flow")
-        self.vocabulary = tf.saved_model.Asset(str(vocabulary_asset(bert_flow.source.preprocess_dir)))
-        self.tokenizer = bert_flow.tokenizer
-        encoder = bert_flow.encoder
-        self._use_flow(bert_flow.flow)
-        pooled = encoder.in_bfloat16() if bfloat16 else encoder
-        # The variables and not the layer: Keras would save further functions, with dropout, beside those served.
+        self.vocabulary = tf.saved_model.Asset(str(vocabulary_asset(model.source.preprocess_dir)))
+        self.tokenizer = model.tokenizer
+        encoder, flow = model.encoder, model.flow
+        self._latents = latents_of(flow)
+        if flow is not None:
+            self.flow_variables = list(flow.variables) if self._latents == flow.forward else []
+            # One function, so that the signatures share its constants.
+            self._latents = tf.function(
+                self._latents, input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype)]
+            )
+        pooled = encoder.in_bfloat16() if described.dtype == "bfloat16" else encoder
+        # Keras would save further functions of a layer, with dropout, so this has its variables.
         self.encoder_variables = pooled.graph_variables
         self._pool = pooled.embed
-        self._normalize = normalize
-        self._low_dim = low_dim
-        self._max_seq_length = max_seq_length
+        self._described = described
         self._most_positions = encoder.max_seq_length
         self._num_types = encoder.num_types
 
-    def _use_flow(self, flow: Glow | None) -> None:
-        if flow is not None and can_fold(flow):
-            # One function, so that the signatures share its constants.
-            u = tf.TensorSpec([None, flow.event_size], flow.dtype)
-            self._latents = tf.function(FoldedFlow(flow), input_signature=[u])
-        elif flow is not None:
-            self.flow_variables = list(flow.variables)
-            self._latents = flow.forward
-        else:
-            self._latents = tf.identity
-
     def signatures(self) -> dict[str, Any]:
-        """dict of name -> function, as `tf.saved_model.save` takes it."""
+        """Functions by the names of their signatures, for `tf.saved_model.save`."""
         return {
             "serving_default": self.embed_sentences,
             "similarity": self.similarity,
@@ -81,8 +97,7 @@ class ServedBertFlow(tf.Module):
             tf.equal(n, m), ["sentence_b: found", m, "sentences, expected the number in sentence_a:", n]
         )
         with tf.control_dependencies([check]):
-            sentence_a, sentence_b = tf.identity(sentence_a), tf.identity(sentence_b)
-        both = self._embed(self._tokenize(tf.concat([sentence_a, sentence_b], axis=0)))
+            both = self._embed(self._tokenize(tf.concat([sentence_a, sentence_b], axis=0)))
         return {"cosine": cosine_similarity(both[:n], both[n : 2 * n])}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in TOKEN_INPUTS])
@@ -98,23 +113,23 @@ class ServedBertFlow(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def pool_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`{"embedding": float32 [n, D]}` of `sentences`, string [n], before the flow: what it was learned on."""
+        """`{"embedding": float32 [n, D]}` of `sentences`, string [n], before the flow."""
         sentences = _of_rank(1, sentences, "sentences")
         return {"embedding": self._pool(self._tokenize(sentences))[: tf.size(sentences)]}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Embeddings, float32 [n, D], of `sentences`, string [n]: what makes a `hub.KerasLayer` of an export."""
+        """Embeddings, float32 [n, D], of `sentences`, string [n]; makes an export a `hub.KerasLayer`."""
         return self.embed_sentences(sentences)["embedding"]
 
     def _tokenize(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Tokens of the sentences; of an empty one where there are none, since no encoder takes a batch of nothing."""
+        # No encoder takes a batch of no rows, so it gets an empty sentence then.
         filling = tf.fill([_one_if_empty(tf.size(sentences))], "")
-        return self.tokenizer(tf.concat([sentences, filling], axis=0), self._max_seq_length)
+        return self.tokenizer(tf.concat([sentences, filling], axis=0), self._described.max_seq_length)
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
         shape = tf.shape(tokens["input_word_ids"])
-        # Each a condition, and what the error says where it does not hold.
+        # Each is a condition, and the text of the error if it is false.
         checks = []
         for name in TOKEN_INPUTS[1:]:
             found = tf.shape(tokens[name])
@@ -124,7 +139,7 @@ class ServedBertFlow(tf.Module):
         for name, end in ends.items():
             least, most = tf.reduce_min(tokens[name]), tf.reduce_max(tokens[name])
             expected = "0 or more" if end is None else f"0 to {end - 1}"
-            # Of no ids the least is the largest int32 and the most the smallest.
+            # Without ids, the least is the largest int32 and the most the smallest.
             fits = least >= 0 if end is None else (least >= 0) & (most < end)
             checks.append((fits, [f"{name}: found", least, "to", most, f"expected {expected}"]))
         has_words = tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1))
@@ -135,7 +150,7 @@ class ServedBertFlow(tf.Module):
         return [tf.debugging.Assert(holds, said) for holds, said in checks]
 
     def _pad_empty_batch(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The tokens, and a row of [CLS] where they have none: no encoder takes a batch of nothing."""
+        # As in `_tokenize`: a row of [CLS] if there are no rows.
         shape = tf.shape(tokens["input_word_ids"])
         nothing = _one_if_empty(shape[0])
         width = tf.maximum(shape[1], nothing)
@@ -146,8 +161,8 @@ class ServedBertFlow(tf.Module):
         }
 
     def _embed(self, tokens: dict[str, tf.Tensor]) -> tf.Tensor:
-        embedding = reduce_dimension(self._latents(self._pool(tokens)), self._low_dim)
-        return tf.nn.l2_normalize(embedding, axis=-1) if self._normalize else embedding
+        embedding = reduce_dimension(self._latents(self._pool(tokens)), self._described.low_dim)
+        return tf.nn.l2_normalize(embedding, axis=-1) if self._described.normalized else embedding
 
 
 def _one_if_empty(n: tf.Tensor) -> tf.Tensor:
@@ -155,5 +170,5 @@ def _one_if_empty(n: tf.Tensor) -> tf.Tensor:
 
 
 def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:
-    # The session that a server runs does not compare what it is fed with the signature's shapes.
+    # A server's session does not compare its inputs with the signature's shapes.
     return tf.ensure_shape(value, [None] * rank, name=name)
