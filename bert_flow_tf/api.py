@@ -15,9 +15,8 @@ from absl import logging
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_run import run_checkpoint
-from bert_flow_tf.encoder.precision import check_precision, quantized
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.stream import SentenceBatcher
+from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.flow_checks import change_by
@@ -335,7 +334,7 @@ class BertFlow:
           batch_size: sentences per step; None takes those with up to 2,048 word pieces, which CPUs run fastest.
           show_progress_bar: None shows it on a terminal only.
           output_value: "sentence_embedding".
-          precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `encoder.precision`.
+          precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `stream.quantized`.
           convert_to_numpy: arrays; else a list of one `tf.Tensor` per sentence.
           convert_to_tensor: one `tf.Tensor`; overrides `convert_to_numpy`.
           device: None; TensorFlow computes on the GPU that it sees (CUDA_VISIBLE_DEVICES), else on CPUs.
@@ -349,7 +348,9 @@ class BertFlow:
             raise ArgumentError(f"device: found {device!r}, expected None: TensorFlow takes the GPU that it sees")
         if truncate_dim is not None and not 1 <= truncate_dim <= self.embedding_size:
             raise ArgumentError(f"truncate_dim: found {truncate_dim!r}, expected 1 to {self.embedding_size}")
-        check_precision(precision)
+        if precision not in ENCODE_PRECISIONS:
+            expected = ", ".join(ENCODE_PRECISIONS)
+            raise ArgumentError(f"precision: found {precision!r}, expected one of {expected}")
         prompt = self._prompt(prompt_name, prompt)
         if output_value != "sentence_embedding":
             raise ArgumentError(f"output_value: found {output_value!r}, expected 'sentence_embedding'")

@@ -11,6 +11,7 @@ from bert_flow_tf.encoder.convert.weights import keras_names, num_layers
 from bert_flow_tf.encoder.dropout import Dropout
 
 _MASKED = -1e9
+_TABLES = ("word_embeddings/embeddings", "position_embedding/embeddings", "type_embeddings/embeddings")
 # Largest deviation from the SavedModel's outputs, relative to their largest value. Rounding makes less than 1e-6 in six
 # layers; GELU by the error function instead of tanh makes 2e-4 in the first layer.
 _LARGEST_DEVIATION = 2e-5
@@ -82,7 +83,7 @@ class Bert:
     def _outputs(self, inputs: Inputs, seeds: tf.Tensor | None, training: bool, first_token_only: bool) -> Outputs:
         mask = inputs["input_mask"]
         layout = _Tokens(mask) if training else _Positions(mask)
-        words, positions, types = (self._table(name) for name in ("word", "position", "type"))
+        words, positions, types = (self.variables[name] for name in _TABLES)
         # As in TF1, words have one gradient slice per token and the others dense gradients: the global norm of clipping
         # depends on it.
         rows = tf.cast(tf.gather(words, layout.pick(inputs["input_word_ids"])), tf.float32)
@@ -102,10 +103,6 @@ class Bert:
             layers.append(rows[:, tf.newaxis] if first_only else layout.spread(rows))
         pooled = tf.tanh(self._dense(layers[-1][:, 0], "pooler_transform"))
         return {"encoder_outputs": layers, "sequence_output": layers[-1], "pooled_output": pooled}
-
-    def _table(self, name: str) -> tf.Variable:
-        names = {"word": "word_embeddings", "position": "position_embedding", "type": "type_embeddings"}
-        return self.variables[f"{names[name]}/embeddings"]
 
     def _layer(
         self,
@@ -292,15 +289,15 @@ def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
     """Inputs [2, seq] of many ids and all types, one sentence shorter than the other."""
 
     def rows(name: str, default: int) -> int:
-        return next((v.shape[0] for key, v in variables.items() if f"{name}/embeddings" in key), default)
+        return next((v.shape[0] for key, v in variables.items() if name in key), default)
 
-    length = min(rows("position_embedding", _PROBE_LENGTH), _PROBE_LENGTH)
+    length = min(rows(_TABLES[1], _PROBE_LENGTH), _PROBE_LENGTH)
     positions = tf.range(2 * length)
     inputs = {
         # A prime spreads the ids over the vocabulary.
-        "input_word_ids": positions * 7919 % rows("word_embeddings", 2),
+        "input_word_ids": positions * 7919 % rows(_TABLES[0], 2),
         "input_mask": tf.cast(positions < length + length // 2, tf.int32),
-        "input_type_ids": positions % rows("type_embeddings", 1),
+        "input_type_ids": positions % rows(_TABLES[2], 1),
     }
     return {name: tf.reshape(value, [2, length]) for name, value in inputs.items()}
 
@@ -323,8 +320,7 @@ def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: B
 
 
 def _config_of(variables: Variables, activation: str, recorded: BertConfig | None) -> BertConfig:
-    names = ("word_embeddings", "position_embedding", "type_embeddings")
-    (pieces, width), (positions, _), (types, _) = (variables[f"{name}/embeddings"].shape for name in names)
+    (pieces, width), (positions, _), (types, _) = (variables[name].shape for name in _TABLES)
     return BertConfig(
         vocab_size=pieces,
         hidden_size=width,

@@ -148,7 +148,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return self(inputs, training=False)
 
     def embed_plainly(self, inputs: Inputs) -> tf.Tensor:
-        """`embed` in operations that other formats have, too, for what converts a graph to them."""
+        """`embed` in operations that other formats have, too, such as ONNX."""
         if self._bert is None:
             return self.embed(inputs)
         bert = Bert(self._bert.variables, self._bert.config, portable=True)

@@ -1,39 +1,61 @@
-"""Encodes an iterable of sentences: batched by length, repeats computed once, results in the sentences' order."""
+"""Encode sentences in batches of similar length: repeats computed once, results in the sentences' order."""
 
 import collections
 import concurrent.futures
-import hashlib
 import itertools
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context  # the public API sets a device and does not say which is set
+from tensorflow.python.eager import context  # The public API sets a device but does not tell which is set.
 from tqdm import tqdm
 
-from bert_flow_tf.encoder.batches import length_batches
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import parts
 
-# Sentences that are tokenized at once.
-_TOKENIZE_CHUNK = 4096
-_XLA = threading.Lock()
+ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
+_SENTENCES_PER_TOKENIZATION = 4096
+# Products of so many rows run at full rate, and the rows stay in a cache.
+_TOKENS_PER_BATCH = 2048
+# Length of a batch's shortest sentence relative to its longest.
+_LEAST_LENGTH = 0.8
+
+
+def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
+    """Yield int64 arrays of indices, like lengths together; the longest first.
+
+    Args:
+      lengths: int array [n], the length at each index, with the padding that it needs in any batch.
+      batch_size: indices per batch. None takes up to 2,048 tokens, but at least one index; and once it has a quarter of
+        these tokens, only indices of which none is much shorter than the first.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    descending = lengths[order]
+    start = 0
+    while start < len(order):
+        count = batch_size
+        if count is None:
+            longest = int(descending[start])
+            # Where lengths differ, as in a few sentences, most of a full batch would be padding.
+            alike = int(np.searchsorted(-descending, -_LEAST_LENGTH * longest, side="right")) - start
+            count = max(1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest)))
+        yield order[start : start + count]
+        start += count
 
 
 def tokenize(
     tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int, show_progress: bool = False
 ) -> tf.RaggedTensor:
     """Word-piece ids of each sentence, cut to `max_seq_length` - 2: int32 RaggedTensor [n, (t)]."""
-    starts = range(0, max(len(sentences), 1), _TOKENIZE_CHUNK)
-    chunks = [
-        tokenizer.tokenize(tf.constant(sentences[start : start + _TOKENIZE_CHUNK], tf.string))[:, : max_seq_length - 2]
-        for start in tqdm(starts, desc="tokenize", disable=None if show_progress else True)
-    ]
+    starts = range(0, max(len(sentences), 1), _SENTENCES_PER_TOKENIZATION)
+    chunks = []
+    for start in tqdm(starts, desc="tokenize", disable=None if show_progress else True):
+        chunk = tf.constant(sentences[start : start + _SENTENCES_PER_TOKENIZATION], tf.string)
+        chunks.append(tokenizer.tokenize(chunk)[:, : max_seq_length - 2])
     return tf.concat(chunks, axis=0)
 
 
@@ -44,30 +66,25 @@ def row_keys(pieces: tf.RaggedTensor) -> list[bytes]:
 
 
 def distinct(pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, np.ndarray]:
-    """Each different row of ragged int32 [n, (t)] once, ordered by its ids, and for each row where it is: int64 [n]."""
+    """Each different row of ragged int32 [n, (t)] once, ordered by its ids, and every row's index there, int64 [n]."""
     keys = np.array(row_keys(pieces), object)
     _, first_rows, rows = np.unique(keys, return_index=True, return_inverse=True)
     return tf.gather(pieces, first_rows), rows
 
 
 def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Yields `function(item)` for each item, in order, while up to two are being computed, each in its own thread.
+    """Yield `function(item)` for each item, in order, while two threads compute.
 
     While one batch waits for memory, or for the one thread that does its work, the other one computes. The first item
-    is computed alone, so that a `tf.function` is traced once; the threads work on the caller's device. In a strategy's
-    scope, which threads cannot enter, items are computed one at a time; with XLA, which breaks the process's memory
-    where two threads have it compile at once, one at a time in the whole process.
+    is computed alone, so that a `tf.function` is traced once; the threads work on the caller's device. Threads cannot
+    enter a strategy's scope, and XLA corrupts memory where two threads have it compile at once: there, items are
+    computed one at a time.
     """
-    if tf.config.optimizer.get_jit() or "xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", ""):
-        for item in items:
-            with _XLA:
-                value = function(item)
-            yield value
-        return
-    if tf.distribute.has_strategy():
+    has_xla = tf.config.optimizer.get_jit() or "xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", "")
+    if has_xla or tf.distribute.has_strategy():
         yield from map(function, items)
         return
-    device = context.context().device_name or None  # "" would mean the first CPU
+    device = context.context().device_name or None  # "" would mean the first CPU.
 
     def on_device(item: Any) -> Any:
         with tf.device(device):
@@ -87,19 +104,17 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
 
 
 class SentenceBatcher:
-    """What functions of an encoder give for sentences, batch by batch.
-
-    Sentences of like length share a batch, and one that recurs is computed once.
+    """Encode sentences in batches of similar length.
 
     Args:
-      encode: from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape]: an encoder's `embed`,
-        say; it is traced once, if it is no `tf.function` yet.
+      encode: function from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape], such as an
+        encoder's `embed`; it is traced once, if it is no `tf.function` yet.
       tokenizer: `Tokenizer`.
       shape: of a sentence's value.
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
       pad_to_max: pad every sentence to `max_seq_length`, as the original does.
-      takes_occurrences: whether `encode` takes the sentences' numbers too, `occurrence`, int64 [k], as
-        `SentenceEncoder` does for dropout; `encode_pieces` must then be given them.
+      takes_occurrences: True if `encode` takes the sentences' numbers too, `occurrence`, int64 [k], as
+        `SentenceEncoder` does for dropout; `encode_pieces` then needs them.
     """
 
     def __init__(
@@ -123,45 +138,32 @@ class SentenceBatcher:
     def encode(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> np.ndarray:
-        """float32 [n, *shape] of all sentences of the iterable; one that recurs anywhere is computed once."""
-        values = np.empty((0, *self._shape), np.float32)
-        row_of: dict[bytes, int] = {}
-        for part, pieces, rows in self._parts(sentences, show_progress_bar):
-            digests = [hashlib.blake2b(key, digest_size=16).digest() for key in row_keys(pieces)]
-            known = np.array([digest in row_of for digest in digests], bool)
-            part_values = np.empty((len(digests), *self._shape), np.float32)
-            part_values[known] = values[[row_of[digest] for digest in itertools.compress(digests, known)]]
-            new = np.flatnonzero(~known)
-            part_values[new] = self.encode_pieces(tf.gather(pieces, new), batch_size)
-            first_rows = np.unique(rows, return_index=True)[1]
-            row_of.update((digests[i], len(values) + int(first_rows[i])) for i in new)
-            before = len(values)
-            # In place: a copy would hold everything twice.
-            values.resize((before + len(part), *self._shape), refcheck=False)
-            values[before:] = part_values[rows]
-        return values
+        """float32 [n, *shape] of all sentences of the iterable; a repeated one is computed once."""
+        pieces = [tokenize(self._tokenizer, part, self._max_seq_length) for part in parts(sentences)]
+        if not pieces:
+            return np.empty((0, *self._shape), np.float32)
+        return self.encode_distinct(tf.concat(pieces, axis=0), batch_size, show_progress_bar)
 
     def encode_parts(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yields pairs of a list of up to `PART` sentences and their float32 [k, *shape], and keeps nothing."""
-        for part, pieces, rows in self._parts(sentences, show_progress_bar):
-            yield part, self.encode_pieces(pieces, batch_size)[rows]
-
-    def _parts(
-        self, sentences: Iterable[str], show_progress_bar: bool | None
-    ) -> Iterator[tuple[list[str], tf.RaggedTensor, np.ndarray]]:
-        """Yields each part of the sentences with its `distinct` word pieces; shows when it has been dealt with."""
+        """Yield pairs of a list of up to `PART` sentences and their float32 [k, *shape], and keep nothing."""
         total = len(sentences) if isinstance(sentences, Sized) else None
         hidden = None if show_progress_bar is None else not show_progress_bar
         with tqdm(total=total, desc="encode", unit="sentence", disable=hidden) as progress:
             for part in parts(sentences):
-                yield part, *distinct(tokenize(self._tokenizer, part, self._max_seq_length))
+                different, rows = distinct(tokenize(self._tokenizer, part, self._max_seq_length))
+                yield part, self.encode_pieces(different, batch_size)[rows]
                 progress.update(len(part))
 
-    def _lengths(self, pieces: tf.RaggedTensor) -> np.ndarray:
-        """int64 [n]: number of ids of each sentence, [CLS] and [SEP] included."""
-        return np.minimum(pieces.row_lengths().numpy() + 2, self._max_seq_length)
+    def encode_distinct(
+        self, pieces: tf.RaggedTensor, batch_size: int | None = None, show_progress_bar: bool | None = None
+    ) -> np.ndarray:
+        """`encode_pieces`, with a repeated row computed once, and a progress bar."""
+        different, rows = distinct(pieces)
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        with tqdm(total=int(different.nrows()), desc="encode", unit="sentence", disable=hidden) as progress:
+            return self.encode_pieces(different, batch_size, on_batch=progress.update)[rows]
 
     def encode_pieces(
         self,
@@ -174,16 +176,6 @@ class SentenceBatcher:
 
         `on_batch` is called with the number of sentences of each batch that is done; what it raises ends the work.
         """
-        values = np.empty((pieces.nrows(), *self._shape), np.float32)
-        for batch, computed in self._batches(pieces, batch_size, occurrences):
-            values[batch] = computed
-            on_batch(len(batch))
-        return values
-
-    def _batches(
-        self, pieces: tf.RaggedTensor, batch_size: int | None, occurrences: np.ndarray | None = None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields (indices [k], the function's values of these [k, ...]) for every batch."""
         is_count = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool) and batch_size >= 1
         if not (batch_size is None or is_count):
             raise ArgumentError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
@@ -195,10 +187,14 @@ class SentenceBatcher:
                 tokens["occurrence"] = tf.constant(occurrences[batch], tf.int64)
             return batch, self._function(tokens).numpy()
 
-        lengths = self._lengths(pieces)
+        lengths = np.minimum(pieces.row_lengths().numpy() + 2, self._max_seq_length)
         if self._pad_to_max:
             lengths = np.full_like(lengths, self._max_seq_length)
-        yield from map_concurrently(compute, length_batches(lengths, batch_size))
+        values = np.empty((len(lengths), *self._shape), np.float32)
+        for batch, computed in map_concurrently(compute, length_batches(lengths, batch_size)):
+            values[batch] = computed
+            on_batch(len(batch))
+        return values
 
 
 def embed(
@@ -209,14 +205,30 @@ def embed(
     *,
     pad_to_max: bool = False,
 ) -> np.ndarray:
-    """Embeddings, float32 [n, D], dropout off, of sentences that are word pieces, int32 RaggedTensor [n, (t)].
+    """Embeddings, float32 [n, D], without dropout, of sentences that are word pieces, int32 RaggedTensor [n, (t)].
 
-    A sentence that recurs is computed once; see `SentenceBatcher` for `max_seq_length` and `pad_to_max`.
+    A repeated sentence is computed once; see `SentenceBatcher` for `max_seq_length` and `pad_to_max`.
     """
     shape = (encoder.embedding_size,)
     batcher = SentenceBatcher(
         encoder.traced_embed, tokenizer, shape=shape, max_seq_length=max_seq_length, pad_to_max=pad_to_max
     )
-    sentences, rows = distinct(pieces)
-    with tqdm(total=int(sentences.nrows()), desc="embed", unit="sentence", disable=None) as progress:
-        return batcher.encode_pieces(sentences, on_batch=progress.update)[rows]
+    return batcher.encode_distinct(pieces)
+
+
+def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
+    """Embeddings float32 [n, D] at one of `ENCODE_PRECISIONS`, as sentence-transformers has them.
+
+    `uint8` cuts each channel's range, from its least to its largest value in these n embeddings, into 255 steps; `int8`
+    is that less 128. `ubinary` is uint8 [n, ceil(D / 8)]: 1 for each value above 0, the first channel in the highest
+    bit; `binary`, int8, is that less 128. Only embeddings that were quantized together compare.
+    """
+    if precision == "float32":
+        return embeddings
+    if precision.endswith("binary"):
+        levels = np.packbits(embeddings > 0, axis=-1)
+    else:
+        least, largest = embeddings.min(axis=0, initial=np.inf), embeddings.max(axis=0, initial=-np.inf)
+        steps = (largest - least) / 255
+        levels = np.clip(np.floor((embeddings - least) / np.where(steps == 0, 1, steps)), 0, 255).astype(np.uint8)
+    return levels if precision.startswith("u") else (levels.astype(np.int16) - 128).astype(np.int8)

@@ -8,7 +8,6 @@ from tqdm import tqdm
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.data.transfer_sets import TransferTask
-from bert_flow_tf.encoder.batches import length_batches
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, score_task
 from bert_flow_tf.evaluation.transfer import FOLDS, score_transfer
@@ -51,7 +50,9 @@ def _embed(encode: Callable[[list[str]], npt.ArrayLike], sentences: list[str]) -
     """Return the embeddings [n, D] of n different sentences, in their order."""
     values = np.empty((len(sentences), 0))
     with tqdm(total=len(sentences), desc="embed", unit="sentence", disable=None) as bar:
-        for rows in length_batches(np.array([len(sentence) for sentence in sentences]), _SENTENCES_PER_CALL):
+        longest_first = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
+        for start in range(0, len(sentences), _SENTENCES_PER_CALL):
+            rows = longest_first[start : start + _SENTENCES_PER_CALL]
             embeddings = np.asarray(encode([sentences[i] for i in rows]))
             if embeddings.ndim != 2 or len(embeddings) != len(rows):
                 raise UserError(f"embeddings: found shape {list(embeddings.shape)}, expected [{len(rows)}, D]")

@@ -22,7 +22,6 @@ import tf_keras
 from tqdm import tqdm
 
 from bert_flow_tf.encoder import stream
-from bert_flow_tf.encoder.batches import length_batches
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER
@@ -330,7 +329,7 @@ class _DevLosses(tf_keras.callbacks.Callback):
         self._train_losses: list[float] = []
         self._batches = []
         masking, length = tf.function(run.masking, reduce_retracing=True), run.settings.max_seq_length
-        for rows in length_batches(pieces.row_lengths().numpy()):
+        for rows in stream.length_batches(pieces.row_lengths().numpy()):
             # No sentence of training has a number below 0.
             numbers = tf.constant(-1 - rows, tf.int64)
             self._batches.append(masking(run.tokenizer.pack(tf.gather(pieces, rows), length), numbers))

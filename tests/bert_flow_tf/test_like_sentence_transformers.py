@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.api import BertFlow
-from bert_flow_tf.encoder.precision import PRECISIONS
+from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS
 from bert_flow_tf.evaluation.similarities import FUNCTIONS
 from tests.refusals import user_error
 
@@ -58,9 +58,9 @@ def test_prompts_and_truncation_are_the_librarys(model, expected, texts):
     model.prompts = {}
 
 
-@pytest.mark.parametrize("precision", PRECISIONS[1:])
+@pytest.mark.parametrize("precision", ENCODE_PRECISIONS[1:])
 def test_precisions_are_the_librarys(expected, precision):
-    from bert_flow_tf.encoder.precision import quantized
+    from bert_flow_tf.encoder.stream import quantized
 
     found = quantized(expected["embeddings"], precision)
     assert found.dtype == expected[precision].dtype

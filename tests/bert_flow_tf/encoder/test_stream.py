@@ -1,15 +1,15 @@
 """Every sentence has its own embedding, whatever batch it is in and however often it occurs."""
 
-import concurrent.futures
 import threading
-import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tensorflow.python.eager import context
 
-from bert_flow_tf.encoder import batches, stream
+from bert_flow_tf.encoder import stream
 from tests.bert_flow_tf.sample_pairs import make_pairs
 
 
@@ -35,34 +35,8 @@ def test_map_concurrently_keeps_order_device_and_errors():
 
 
 def test_with_xla_batches_are_computed_one_at_a_time(monkeypatch):
-    running, most = [], []
-
-    def compute(item):
-        running.append(item)
-        time.sleep(0.01)
-        most.append(len(running))
-        running.remove(item)
-        return item
-
-    def compute_some(start):
-        return [*stream.map_concurrently(compute, range(start, start + 5))]
-
-    def check():
-        most.clear()
-        # Those of a user, who encodes in threads.
-        with concurrent.futures.ThreadPoolExecutor(3) as threads:
-            parts = [*threads.map(compute_some, (0, 5, 10))]
-        assert parts == [[*range(start, start + 5)] for start in (0, 5, 10)]
-        assert most == [1] * 15
-
     monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
-    check()
-    monkeypatch.delenv("TF_XLA_FLAGS")
-    tf.config.optimizer.set_jit(True)
-    try:
-        check()
-    finally:
-        tf.config.optimizer.set_jit(False)
+    assert {*stream.map_concurrently(lambda _: threading.current_thread(), range(5))} == {threading.current_thread()}
 
 
 def test_a_sentence_that_recurs_is_computed_once():
@@ -81,12 +55,33 @@ def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder
         [encoder(tokenizer.pack(pairs.pieces[i : i + 1], 10)).numpy() for i in range(int(pairs.pieces.nrows()))]
     )
     together = stream.embed(encoder, tokenizer, pairs.pieces, 10)
-    monkeypatch.setattr(batches, "_TOKENS_PER_BATCH", 20)
+    monkeypatch.setattr(stream, "_TOKENS_PER_BATCH", 20)
     lengths = stream.distinct(pairs.pieces)[0].row_lengths().numpy() + 2
-    assert len(list(batches.length_batches(lengths))) > 4
+    assert len(list(stream.length_batches(lengths))) > 4
     for embeddings in (
         together,
         stream.embed(encoder, tokenizer, pairs.pieces, 10),
         stream.embed(encoder, tokenizer, pairs.pieces, 10, pad_to_max=True),
     ):
         np.testing.assert_allclose(embeddings, alone, atol=1e-5)
+
+
+@settings(derandomize=True, max_examples=50, deadline=None)
+@given(lengths=st.lists(st.integers(2, 5000), max_size=300), batch_size=st.none() | st.integers(1, 50))
+def test_batches_hold_each_index_once_and_like_lengths_together(lengths, batch_size):
+    batches = list(stream.length_batches(np.array(lengths, np.int64), batch_size))
+    order = [int(index) for batch in batches for index in batch]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[i] for i in order] == sorted(lengths, reverse=True)
+    for i, batch in enumerate(batches):
+        tokens, last = len(batch) * lengths[batch[0]], i == len(batches) - 1
+        if batch_size is not None:
+            assert len(batch) == batch_size or (last and len(batch) < batch_size)
+        else:
+            # As many as fit, one that does not fit alone, and few of a length that others are much shorter than.
+            longest = lengths[batch[0]]
+            assert len(batch) == 1 or tokens <= 2048
+            next_is_short = not last and lengths[batches[i + 1][0]] < 0.8 * longest
+            assert last or tokens + longest > (512 if next_is_short else 2048)
+            if tokens > 512:
+                assert lengths[batch[-1]] >= 0.8 * longest

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data.tasks import get_task
-from bert_flow_tf.encoder import batches
+from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -122,7 +122,7 @@ def test_a_frozen_encoder_drops_the_same_on_every_replica_and_after_an_interrupt
 
 def test_a_signal_ends_the_embedding_of_the_steps_ahead_too(flow_values, small_encoder_dir, monkeypatch):
     # Many batches for the few sentences.
-    monkeypatch.setattr(batches, "_TOKENS_PER_BATCH", 64)
+    monkeypatch.setattr(stream, "_TOKENS_PER_BATCH", 64)
     values = flow_values | {"bert_hub": str(small_encoder_dir), "do_predict": True}
     whole = small_runs.run(values, exp_name="ahead")
     pack, packed = Tokenizer.pack, []
