@@ -167,5 +167,3 @@ def test_the_guide_names_all_that_sentence_transformers_has_and_says_what_is_her
     theirs = [name for name in signatures["encode"] if name != "self" and said_of_arguments[name] != "no"]
     assert ours == ["sentences", *theirs[1:]]
     assert ["self", *said_of_upload] == signatures["push_to_hub"]
-    ours = list(inspect.signature(BertFlow.push_to_hub).parameters)
-    assert ours == ["self", *(name for name, here in said_of_upload.items() if here == "yes")]
