@@ -10,7 +10,7 @@ from bert_flow_tf.commands.options import SENTEVAL_OPTION, Given, ModelOptions, 
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.data.tasks import SPLITS
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
-from bert_flow_tf.runs.folder import EVALUATION_FILE, owned_run
+from bert_flow_tf.runs.folder import EVALUATION_FILE, locked_run
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
@@ -53,7 +53,7 @@ def evaluate(model: ModelOptions, names: list[str], out: Given, overwrite: bool,
     """
     if model.run_dir and not out:
         # The scores are of the run as it is loaded.
-        click.get_current_context().with_resource(owned_run(model.run_dir))
+        click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = own_file(out, overwrite=overwrite) if out else None
     tasks = read_all(names, **where)

@@ -21,11 +21,9 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.runs.pretraining import PretrainingSettings
 from bert_flow_tf.runs.settings import DeviceSettings
-from bert_flow_tf.training.pretrained import remove_needless_checkpoints
 
 _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
     "steps": ("N", COUNT, "Number of steps."),
-    "minutes": ("M", POSITIVE, "Or the minutes that the steps take."),
     "train_batch_size": ("N", COUNT, "Sentences per step."),
     "learning_rate": ("X", POSITIVE, "Its peak."),
     "num_warmup_steps": ("N", WHOLE, "Steps until the peak."),
@@ -68,14 +66,13 @@ def pretrain(
     bert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out encoders/mine
     bert-flow fit --bert_hub encoders/mine --input sentences.txt --out my_model
 
-    A line of text is a sentence or a paragraph; what is longer than --max_seq_length is cut into several. With --steps
-    the learning rate decays to 0 after the warm-up, as TF1 BERT's; with --minutes it stays.
+    A line of text is a sentence or a paragraph; what is longer than --max_seq_length is cut into several. After the
+    warm-up the learning rate decays to 0, as TF1 BERT's.
 
     Checkpoints are in DIR.pretraining beside DIR, with TensorBoard's events: rerun the same command to resume.
     """
     settings = PretrainingSettings(**values)
     settings.check()
-    remove_needless_checkpoints(out)
     own_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences: list[str] = []
     for name in (*text, *texts):

@@ -28,6 +28,7 @@ import pathlib
 import re
 import sys
 import tarfile
+import zlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -178,14 +179,18 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
                 raise UserError(f"TEXT_FILES: no file {text}, expected files of text, or wordnet")
         known = {"OUTPUT_PARENT_DIR": "exp/paper_effect"} | {name: values[name] for name in _READ if name in values}
         before = read_environment({**known, "SKIP_NLI": "1"})
-        folder = before.output_dir / f"{before.encoder_name}_mlm"
+        paths = [wordnet() if text == "wordnet" else pathlib.Path(text) for text in texts]
+        sentences = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+        # Another text, number of steps or seed makes another encoder, in a folder of its own.
+        made_of = zlib.crc32("\n".join([steps, str(before.seed), *sentences]).encode())
+        folder = before.output_dir / f"{before.encoder_name}_mlm_{made_of:08x}"
         flags = {"bert_hub": str(folder / "encoder")}
         after = dataclasses.replace(before, encoder_name=folder.name, encoder_flags=flags)
         is_sample = before.glue_dir == pathlib.Path(sample_glue_dir())
         print(f"encoder: {before.encoder_flags['bert_hub']}, text: {' '.join(texts)}")
         print(f"data: {before.glue_dir}, seed {before.seed}")
-        print(f"output: {before.output_dir}\nmasked language modelling, {steps} steps", flush=True)
-        _pretrain(before, texts, int(steps), folder / "encoder", overwrite)
+        print(f"output: {folder.parent}\nmasked language modelling, {steps} steps", flush=True)
+        _pretrain(before, sentences, int(steps), folder / "encoder", overwrite)
         parts = [
             (f"{name}, {kind}", one, kind)
             for name, one in (("before", before), ("MLM", after))
@@ -206,17 +211,14 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     return command_line(work, __doc__, sys.argv[1:] if arguments is None else arguments)
 
 
-def _pretrain(recipe: Recipe, texts: Sequence[str], steps: int, out: pathlib.Path, overwrite: bool) -> None:
-    from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.training.pretrain import pretrain, report_line
-    from bert_flow_tf.training.pretrained import is_written
-
-    if is_written(out) and not overwrite:
+def _pretrain(recipe: Recipe, sentences: Sequence[str], steps: int, out: pathlib.Path, overwrite: bool) -> None:
+    if out.exists() and not overwrite:
         print("  done before", flush=True)
         return
+    from bert_flow_tf.encoder.source import resolve_encoder
+    from bert_flow_tf.training.pretrain import pretrain, report_line
+
     settings = PretrainingSettings(steps=steps, num_warmup_steps=min(100, steps // 2), seed=recipe.seed)
-    paths = [wordnet() if text == "wordnet" else pathlib.Path(text) for text in texts]
-    sentences = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     source = resolve_encoder(**recipe.encoder_flags)
     pretrain(sentences, source, out, settings, overwrite=overwrite, report=report_line, show_progress_bar=None)
 

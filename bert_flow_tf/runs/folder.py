@@ -3,7 +3,6 @@
     config.json                     what the run is: model, data, flags (`runs.record.RunConfig`)
     model.ckpt-N.*, checkpoint      the last three checkpoints, of step N, and TensorFlow's name of the latest
     train_results.json              of a finished run: steps, seconds, memory
-    learning_curve.json             losses so far, of which train_results.json gets all
     early_stopping.json             dev score at each epoch's step, with `--early_stopping`
     events.out.tfevents.*           losses and gradient norms, for TensorBoard
     embeddings-KEY.npy              a frozen encoder's embeddings, unless `--cached_dir` names a place for them
@@ -21,15 +20,14 @@ import contextlib
 import os
 import pathlib
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.locks import is_temporary, locked
-from bert_flow_tf.files.reading import read_file, read_text
+from bert_flow_tf.files.locks import is_temporary, locked, remove
+from bert_flow_tf.files.reading import read_file
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
@@ -38,12 +36,12 @@ TRAIN_RESULTS_FILE = "train_results.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
 
-# What evaluation and prediction write, with a checkpoint's name before it or not, and what a cache leaves.
+# Evaluation, prediction and the cache write these, a checkpoint's name before them or not.
 _RESULT = re.compile(
     r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
     r"|evaluation\.json|embeddings-[0-9a-f]+\.npy)"
 )
-# What TensorFlow leaves of a checkpoint that it was killed in.
+# TensorFlow leaves these of a checkpoint that it was killed in.
 _UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*")
 
 
@@ -52,35 +50,28 @@ class FinishedRun(UserError):
 
 
 @contextlib.contextmanager
-def owned_run(run_dir: pathlib.Path) -> Iterator[None]:
-    """A context in which no other process works on the run; what killed ones left in its directory is removed first.
+def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
+    """Lock a run's directory; remove first what killed processes left in it.
 
     Raises:
-      UserError: another process is using the directory, there is a file, or there is no place for it.
+      UserError: another process is using the directory, it is a file, or it cannot be written to.
     """
     if run_dir.exists() and not run_dir.is_dir():
         raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     run_dir = run_dir.resolve()
-    with locked(place_of(run_dir)):
+    # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
+    is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
+    with locked(run_dir / run_dir.name if is_inside else run_dir):
         if is_run(run_dir):
-            for left in [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]:
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            for data in run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*"):
-                if not data.with_suffix(".index").exists():
-                    data.unlink()
+            left = [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]
+            data = run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*")
+            for path in (*left, *(path for path in data if not path.with_suffix(".index").exists())):
+                remove(path)
         yield
 
 
-def place_of(run_dir: pathlib.Path) -> pathlib.Path:
-    """The place whose lock is a run's."""
-    run_dir = run_dir.resolve()
-    # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
-    is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
-    return run_dir / run_dir.name if is_inside else run_dir
-
-
 def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None) -> None:
-    """Writes a result file, and beside it, as `.json`, what it is of.
+    """Write a result file, and its record beside it, as `.json`.
 
     Raises:
       UserError: the file exists, differs, and `overwrite` is false.
@@ -97,51 +88,52 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Lines that name each setting in which two dictionaries of settings differ, with both values."""
+    """Name each setting in which two dictionaries of settings differ, with both values."""
     keys = sorted(old.keys() | new.keys())
     return [
         f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys if old.get(key) != new.get(key)
     ]
 
 
-def open_run(
+def check_run(
     run_dir: pathlib.Path,
     config: RunConfig,
     overwrite: bool,
     missing_outputs: Sequence[pathlib.Path] = (),
     named_by: str = "--exp_name",
 ) -> bool:
-    """Makes a run's directory ready for training, and says whether it holds an unfinished run of the same settings.
+    """Return True if a run's directory holds an unfinished run of the same settings, False for one to begin.
 
     A run is finished when it is trained and no result that its command asks for is missing; the `identity` of its
-    `config` decides whether it is the same. `named_by` is the flag that names the directory.
+    `config` decides if it is the same. `named_by` is the flag that names the directory.
 
     Raises:
       FinishedRun: the directory holds a finished run of these settings, and `overwrite` is false.
-      UserError: it holds a run with other settings and `overwrite` is false, or something that is not a run.
+      UserError: it holds a run with other settings or something else, and `overwrite` is false.
     """
+    old = None if overwrite else read_config(run_dir)
+    if old is None:
+        if not overwrite and _contents(run_dir):
+            raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected an empty directory or none")
+        return False
+    if differing := differences(old.identity, config.identity):
+        raise UserError(
+            f"{run_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones "
+            f"(use another {named_by}, or --overwrite to delete it)"
+        )
+    if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
+        raise FinishedRun(
+            f"{run_dir}: found a finished run of these settings, expected none (use --overwrite to train again)"
+        )
+    return True
+
+
+def begin_run(run_dir: pathlib.Path, config: RunConfig, overwrite: bool) -> None:
+    """Make a run's directory with its `config.json`; with `overwrite`, `clear_run` comes first."""
     if overwrite:
         clear_run(run_dir)
-    old = read_config(run_dir)
-    if old is not None:
-        differing = differences(old.identity, config.identity)
-        if differing:
-            raise UserError(
-                f"{run_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones "
-                f"(use another {named_by}, or --overwrite to delete it)"
-            )
-        if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
-            raise FinishedRun(
-                f"{run_dir}: found a finished run of these settings, expected none (use --overwrite to train again)"
-            )
-        return True
-    if _contents(run_dir):
-        raise UserError(
-            f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a new one"
-        )
     run_dir.mkdir(parents=True, exist_ok=True)
     write_json(run_dir / CONFIG_FILE, config)
-    return False
 
 
 def clear_run(run_dir: pathlib.Path) -> None:
@@ -154,25 +146,11 @@ def clear_run(run_dir: pathlib.Path) -> None:
     """
     left = _contents(run_dir)
     if left and not is_run(run_dir) and not all(path.is_file() and _RESULT.fullmatch(path.name) for path in left):
-        raise UserError(f"{run_dir}: found a directory that is not empty and holds no {CONFIG_FILE}, expected a run")
+        raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected a run or an empty directory")
     order = {TRAIN_RESULTS_FILE: -1, CONFIG_FILE: 1}
     for path in sorted(left, key=lambda path: order.get(path.name, 0)):
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        remove(path)
 
 
 def _contents(run_dir: pathlib.Path) -> list[pathlib.Path]:
     return [path for path in run_dir.iterdir() if not is_temporary(path.name)] if run_dir.exists() else []
-
-
-def latest_checkpoint(run_dir: pathlib.Path) -> str:
-    """Prefix of a run's last checkpoint, as TensorFlow's `checkpoint` file names it.
-
-    Raises:
-      UserError: the run has none.
-    """
-    path = run_dir / "checkpoint"
-    expected = "that of a finished run; --overwrite trains it again"
-    found = re.search(r'^model_checkpoint_path: "(.+)"$', read_text(path, expected), re.MULTILINE)
-    if not found:
-        raise UserError(f"{path}: no model_checkpoint_path found, expected {expected}")
-    return str(run_dir / found[1])

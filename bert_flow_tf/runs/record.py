@@ -25,17 +25,8 @@ _UNCASED_PREPROCESS = "bert_en_uncased_preprocess"
 # Short name -> name of the BERT authors' checkpoint, of the encoders that the paper is of.
 BERT_NAMES = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
 _LIBRARIES = (
-    "bert-flow-tf",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "tensorflow",
-    "tensorflow-text",
-    "tensorflow-probability",
-    "tf-keras",
-    "rapidfuzz",
-    "wordfreq",
-    "tensorflow-datasets",
+    *("bert-flow-tf", "numpy", "scipy", "scikit-learn", "tensorflow", "tensorflow-text", "tensorflow-probability"),
+    *("tf-keras", "rapidfuzz", "wordfreq", "tensorflow-datasets"),
 )
 
 
@@ -128,7 +119,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     task_name: str | None = None  # None where a checkpoint of the original was converted.
     data: TrainingData = TrainingData()
     begins_with: str | None = None  # Digest of the checkpoint that it begins with.
-    replicas: Positive | None = None  # Number of these where results depend on it.
     flags: dict[str, Setting]  # Settings that training depends on.
 
     @property
@@ -138,7 +128,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.flags | {
             "encoder": self.encoder.fingerprint,
             "data": self.data.fingerprint,
-            "replicas": self.replicas,
             "init_checkpoint": self.begins_with,
             "flow_config": None if flow is None else flow.config.to_dict(),
         }
@@ -158,18 +147,6 @@ class StageCost(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_mib: Count
 
 
-class LearningCurve(msgspec.Struct, frozen=True, kw_only=True):
-    """Losses of a training: each the mean over the steps up to one of `steps`, after the one before."""
-
-    steps: list[Count]
-    losses: dict[str, list[float]]  # By the names in TensorBoard; of those alone that were learned from.
-
-    def __post_init__(self) -> None:
-        for name, values in self.losses.items():
-            if len(values) != len(self.steps):
-                raise ValueError(f"{name}: found {len(values)} losses at {len(self.steps)} steps, expected as many")
-
-
 class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
     """The `train_results.json` of a finished run."""
 
@@ -178,7 +155,6 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
     steps: Count
     stages: dict[str, StageCost] = {}  # "load", "embed" and "train".
     replicas: Positive | None = None  # None of a checkpoint of the original.
-    curve: LearningCurve | None = None  # None of what `run_siamese` did not train, or an earlier version did.
     dev_losses: dict[str, float] = {}  # Of masked language modelling, by step: nats for each predicted word piece.
     converted_from: str | None = None  # The original's checkpoint; None of a run that was trained here.
 

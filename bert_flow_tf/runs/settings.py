@@ -5,6 +5,7 @@ import functools
 import math
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
@@ -13,23 +14,17 @@ from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 
-def _flag(
-    default: Any,
-    help: str,
-    *,
-    least: float | None = None,
-    below: float | None = None,
-    choices: tuple[int, ...] = (),
-    required: bool = False,
-    identifies: bool = True,
-) -> Any:
-    """Field of a flag; runs that differ in one that `identifies` are different runs. `least` is included."""
-    limits = {"least": least, "below": below, "choices": choices, "required": required}
+def _flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> Any:
+    """Field of a flag; runs that differ in one that `identifies` are different runs.
+
+    `limits` are `least` (included), `below`, `choices` and `required`.
+    """
     return dataclasses.field(default=default, metadata={"help": help, "identifies": identifies, **limits})
 
 
-# A flag that what is learned does not depend on.
-_neutral_flag = functools.partial(_flag, identifies=False)
+# A flag that the learned weights do not depend on.
+_neutral = functools.partial(_flag, identifies=False)
+_WITHOUT_EFFECT = "Accepted and without effect"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,29 +36,23 @@ class DataSettings:
         "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression.",
         required=True,
     )
-    data_dir: str = _neutral_flag(None, "Folder of the task's files.", required=True)
+    data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
     use_full_for_training: int = _flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
     dupe_factor: int = _flag(1, "Copies of each example, all but the first with a random token masked.", least=1)
-    label_min: float = _flag(0.0, "Accepted and without effect, as in the original: the task knows its range.")
-    label_max: float = _flag(5.0, "Accepted and without effect, as in the original: the task knows its range.")
+    label_min: float = _flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
+    label_max: float = _flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderSettings:
-    """What names the encoder, as `encoder.source.resolve_encoder` takes it; its fingerprint identifies it."""
+    """The arguments of `encoder.source.resolve_encoder`; the encoder's fingerprint identifies a run."""
 
-    bert_hub: str | None = _neutral_flag(
-        None, "Encoder: demo, base, large, a TF-Hub handle, or a folder of bert-flow convert."
-    )
-    preprocess_hub: str | None = _neutral_flag(
-        None, "Preprocess model of --bert_hub: a TF-Hub handle or folder; known for names and converted folders."
-    )
-    bert_config_file: str | None = _neutral_flag(
-        None, "bert_config.json of the pre-trained BERT, with --vocab_file and --init_checkpoint."
-    )
-    vocab_file: str | None = _neutral_flag(None, "Vocabulary that the BERT model was trained on.")
-    init_checkpoint: str | None = _neutral_flag(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
-    do_lower_case: bool = _neutral_flag(True, "Lower-case the text: true for uncased models, false for cased ones.")
+    bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
+    preprocess_hub: str | None = _neutral(None, "Preprocess model of --bert_hub, where that does not name it.")
+    bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
+    vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
+    init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
+    do_lower_case: bool = _neutral(True, "Lower-case the text: true for uncased models, false for cased ones.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,17 +62,11 @@ class EmbeddingSettings:
     sentence_embedding_type: str = _flag(
         "avg", "avg, cls, avg-last-N, avg-last-last-N (as the original computes them), or paper-…."
     )
-    max_seq_length: int = _flag(
-        128, "Longest input in word pieces, [CLS] and [SEP] included; longer ones are cut.", least=3
-    )
-    pad_to_max_seq_length: bool = _flag(
-        False, "Pad every input to --max_seq_length, as the original does, not to the batch's longest."
-    )
+    max_seq_length: int = _flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
+    pad_to_max_seq_length: bool = _flag(False, "Pad to --max_seq_length, as the original does, not to the longest.")
     low_dim: int = _flag(-1, "Average neighbouring channels down to this many, if positive.")
-    cache_embeddings: bool = _flag(
-        False, "Learn the flow on embeddings without dropout, computed once: faster over several epochs."
-    )
-    cached_dir: str | None = _neutral_flag(None, "Folder for cached embeddings; the run's directory if not given.")
+    cache_embeddings: bool = _flag(False, "Learn the flow on embeddings without dropout, computed once: faster.")
+    cached_dir: str | None = _neutral(None, "Folder for cached embeddings; the run's directory if not given.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,28 +74,24 @@ class FlowSettings:
     """The flow over the embeddings."""
 
     flow: int = _flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
-    # What the name stands for identifies the run, under `flow_config`.
-    flow_model_config: str = _neutral_flag(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
-    flow_ddi: bool = _flag(
-        False, "Initialise the flow from the first batch (the original defines this and never runs it)."
-    )
+    # The configuration of this name identifies the run, under `flow_config`.
+    flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
+    flow_ddi: bool = _flag(False, "Initialise the flow from the first batch (defined and never run in the original).")
 
 
 @dataclasses.dataclass(frozen=True)
 class LossSettings:
     """Which losses count, and so what is learned."""
 
-    num_examples: int = _flag(
-        -1, "-1: all labels; 0: none, BERT stays as it is; n: that many labelled examples.", least=-1
-    )
+    num_examples: int = _flag(-1, "-1: all labels; 0: none, BERT is frozen; n: that many labelled examples.", least=-1)
     l2_penalty: float = _flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
     flow_loss: int = _flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
 
     @property
     def encoder_is_frozen(self) -> bool:
-        """Whether the supervised loss is zero, and changes no variable: no label counts and no penalty applies.
+        """True if the supervised loss is zero and changes no variable: no label counts and no penalty applies.
 
-        That is more than the name says: the classifier, and a flow without a loss of its own, stay as they are too.
+        The classifier, and a flow without a loss of its own, stay as they are too.
         """
         return self.num_examples == 0 and self.l2_penalty <= 0
 
@@ -128,43 +107,38 @@ class TrainingSettings:
     num_train_epochs: float = _flag(3.0, "Epochs, may be a fraction.", least=0)
     warmup_proportion: float = _flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
     early_stopping: bool = _flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
-    save_checkpoints_steps: int = _neutral_flag(
+    save_checkpoints_steps: int = _neutral(
         1000, "Steps between checkpoints; with --early_stopping one is saved every epoch.", least=1
     )
-    log_every_step: int = _neutral_flag(10, "Steps between TensorBoard records.", least=1)
-    start_delay_secs: int = _neutral_flag(120, "Accepted and without effect: evaluation comes after each epoch.")
-    throttle_secs: int = _neutral_flag(600, "Accepted and without effect: evaluation comes after each epoch.")
+    log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
+    start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
+    throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
-    """What the run computes on; a number of replicas that changes what is learned is recorded as such."""
+    """What the run computes on."""
 
     use_xla: bool = _flag(False, "Compile with XLA.")
-    num_logical_cpus: int = _neutral_flag(
-        0, "Replicas on that many virtual CPU devices; 0: all GPUs, or one CPU.", least=0
-    )
-    worker_timeout: int = _neutral_flag(
-        600, "Seconds without a step after which a worker of TF_CONFIG's cluster gives up.", least=1
-    )
+    num_logical_cpus: int = _neutral(0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0)
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoringSettings:
     """What is evaluated and predicted, and how."""
 
-    eval_batch_size: int = _neutral_flag(8, "Batch over which the estimator's mean loss is taken.", least=1)
-    auc: bool = _neutral_flag(False, "Evaluate the area under the ROC curve as well, for tasks with two labels.")
-    predict_batch_size: int = _neutral_flag(8, "Accepted and without effect: batches go by length.", least=1)
-    predict_pool: bool = _neutral_flag(False, "Write embeddings instead of cosines, to test_pooled.tsv.")
-    do_predict_on_dev: bool = _neutral_flag(False, "Predict on dev instead of test.")
-    do_predict_on_full: bool = _neutral_flag(False, "Predict on test, dev and train.")
-    eval_checkpoint_name: str | None = _neutral_flag(None, "Name of the checkpoint to predict with, if not the latest.")
-    do_senteval: bool = _neutral_flag(False, f"Score sentence embeddings on --senteval_tasks, to {EVALUATION_FILE}.")
-    senteval_tasks: str = _neutral_flag(
+    eval_batch_size: int = _neutral(8, "Batch over which the estimator's mean loss is taken.", least=1)
+    auc: bool = _neutral(False, "Evaluate the area under the ROC curve as well, for tasks with two labels.")
+    predict_batch_size: int = _neutral(8, f"{_WITHOUT_EFFECT}: batches go by length.", least=1)
+    predict_pool: bool = _neutral(False, "Write embeddings instead of cosines, to test_pooled.tsv.")
+    do_predict_on_dev: bool = _neutral(False, "Predict on dev instead of test.")
+    do_predict_on_full: bool = _neutral(False, "Predict on test, dev and train.")
+    eval_checkpoint_name: str | None = _neutral(None, "Name of the checkpoint to predict with, if not the latest.")
+    do_senteval: bool = _neutral(False, f"Score sentence embeddings on --senteval_tasks, to {EVALUATION_FILE}.")
+    senteval_tasks: str = _neutral(
         "", "SentEval's names: STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment, comma-separated."
     )
-    senteval_dir: str = _neutral_flag("../SentEval/data", "Folder of SentEval's data.")
+    senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
 
     @property
     def prediction_splits(self) -> tuple[str, ...]:
@@ -178,13 +152,13 @@ class ScoringSettings:
 class OutputSettings:
     """What the command does, and where it writes."""
 
-    do_train: bool = _neutral_flag(False, "Train on the training split.")
-    do_eval: bool = _neutral_flag(False, "Evaluate on dev, to eval_results.txt.")
-    do_predict: bool = _neutral_flag(False, "Write the cosines of the test split, to test_results.tsv.")
-    output_parent_dir: str = _neutral_flag(None, "Folder in which the run's directory is made.", required=True)
-    exp_name: str | None = _neutral_flag(None, "Name of the run's directory.")
-    exp_name_prefix: str | None = _neutral_flag(None, "Prefix of the run's directory; the settings spell the rest.")
-    overwrite: bool = _neutral_flag(False, "Delete a run, or replace results, of the same name.")
+    do_train: bool = _neutral(False, "Train on the training split.")
+    do_eval: bool = _neutral(False, "Evaluate on dev, to eval_results.txt.")
+    do_predict: bool = _neutral(False, "Write the cosines of the test split, to test_results.tsv.")
+    output_parent_dir: str = _neutral(None, "Folder in which the run's directory is made.", required=True)
+    exp_name: str | None = _neutral(None, "Name of the run's directory.")
+    exp_name_prefix: str | None = _neutral(None, "Prefix of the run's directory; the settings spell the rest.")
+    overwrite: bool = _neutral(False, "Delete a run, or replace results, of the same name.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +177,7 @@ class Settings:
 
     @classmethod
     def of(cls, **flags: Any) -> "Settings":
-        """The settings that flags of these names give; the others have their defaults."""
+        """Return the settings that flags of these names give; the others have their defaults."""
         unknown = flags.keys() - FLAGS.keys()
         if unknown:
             raise TypeError(f"found {', '.join(sorted(unknown))}, expected names of flags")
@@ -213,11 +187,11 @@ class Settings:
         return cls(**groups)
 
     def flags(self) -> dict[str, Any]:
-        """The value of every flag, by name."""
+        """Return the value of every flag, by name."""
         return {name: value for group in _GROUPS for name, value in vars(getattr(self, group)).items()}
 
     def what_training_depends_on(self) -> dict[str, Any]:
-        """The flags that a trained model depends on, by name."""
+        """Return the flags that a trained model depends on, by name."""
         return {name: value for name, value in self.flags().items() if FLAGS[name].metadata["identifies"]}
 
     @property
@@ -276,28 +250,25 @@ class Settings:
         return self.output.do_eval or self.output.do_predict or self.scoring.do_senteval
 
     def missing_outputs(self) -> list[pathlib.Path]:
-        """Paths of the result files that this command is to write and that are not there."""
+        """Return the paths of the results that this command writes and that are missing."""
         wanted = [self.output_dir / DEV_RESULTS_FILE] if self.output.do_eval else []
         wanted += [self.prediction_path] if self.output.do_predict else []
         wanted += [self.output_dir / EVALUATION_FILE] if self.scoring.do_senteval else []
         return [path for path in wanted if not path.exists()]
 
     def check(self) -> None:
-        """Raises `UserError` for the first flag whose value makes no sense, before any work is done."""
+        """Raise `UserError` for the first invalid flag, before any work is done."""
         for name, value in self.flags().items():
-            _check_flag(FLAGS[name], value)
+            _check_flag(name, value, FLAGS[name].metadata)
         for name, path in (
             ("output_parent_dir", self.output.output_parent_dir),
             ("cached_dir", self.embedding.cached_dir),
         ):
             if path and is_remote(path):
                 raise ArgumentError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
-        if self.losses.flow_loss and not self.flow.flow:
-            raise ArgumentError("flow_loss: found 1 with --flow=0, expected --flow=1 (there is no flow to learn)")
-        if self.flow.flow_ddi and not self.flow.flow:
-            raise ArgumentError(
-                "flow_ddi: found true with --flow=0, expected --flow=1 (there is no flow to initialise)"
-            )
+        for name, value in (("flow_loss", self.losses.flow_loss), ("flow_ddi", self.flow.flow_ddi)):
+            if value and not self.flow.flow:
+                raise ArgumentError(f"{name}: found {value} with --flow=0, expected --flow=1")
         if self.embedding.cache_embeddings and not self.losses.encoder_is_frozen:
             raise ArgumentError(
                 "cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no "
@@ -305,13 +276,9 @@ class Settings:
             )
         checkpoint = self.scoring.eval_checkpoint_name
         if checkpoint and pathlib.PurePath(checkpoint).name != checkpoint:
-            raise ArgumentError(
-                f"eval_checkpoint_name: found {checkpoint}, expected a name alone, of a checkpoint of this run"
-            )
+            raise ArgumentError(f"eval_checkpoint_name: found {checkpoint}, expected a checkpoint's name, no path")
         if not (self.output.do_train or self.scores):
-            raise UserError(
-                "--do_train, --do_eval, --do_predict, --do_senteval: found none of them, expected at least one"
-            )
+            raise UserError("--do_train, --do_eval, --do_predict, --do_senteval: found none, expected at least one")
 
 
 _GROUPS: dict[str, Any] = {group.name: group.type for group in dataclasses.fields(Settings)}
@@ -321,22 +288,21 @@ FLAGS: dict[str, dataclasses.Field[Any]] = {
 }
 
 
-def _check_flag(field: "dataclasses.Field[Any]", value: Any) -> None:
-    limits = field.metadata
-    least, below, choices = limits["least"], limits["below"], limits["choices"]
-    if limits["required"] and not value:
-        raise ArgumentError(f"{field.name}: found nothing, expected a value ({limits['help']})")
+def _check_flag(name: str, value: Any, limits: Mapping[str, Any]) -> None:
+    least, below, choices = (limits.get(limit) for limit in ("least", "below", "choices"))
+    if limits.get("required") and not value:
+        raise ArgumentError(f"{name}: found nothing, expected a value ({limits['help']})")
     if isinstance(value, float) and not math.isfinite(value):
-        raise ArgumentError(f"{field.name}: found {value}, expected a finite number")
+        raise ArgumentError(f"{name}: found {value}, expected a finite number")
     if choices and value not in choices:
-        raise ArgumentError(f"{field.name}: found {value}, expected {' or '.join(map(str, choices))}")
+        raise ArgumentError(f"{name}: found {value}, expected {' or '.join(map(str, choices))}")
     if (least is not None and value < least) or (below is not None and value >= below):
         most = "" if below is None else f" and less than {below}"
-        raise ArgumentError(f"{field.name}: found {value}, expected at least {least}{most}")
+        raise ArgumentError(f"{name}: found {value}, expected at least {least}{most}")
 
 
 def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
-    """`GlowConfig` of a shipped configuration's name or a file's path; a mistake in it becomes an `ArgumentError`."""
+    """Return the `GlowConfig` of a shipped configuration's name or a file; a mistake in it is an `ArgumentError`."""
     try:
         return GlowConfig.load(name_or_path)
     except (ValueError, OSError) as error:

@@ -1,11 +1,11 @@
-"""The devices that a run computes on, and TensorFlow's seeds."""
+"""The devices and workers that a run computes on, and TensorFlow's seeds."""
 
 import functools
 
 import tensorflow as tf
 import tf_keras
 
-from bert_flow_tf.errors import ArgumentError, LostWorkerError, UserError, native_messages_held_back
+from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.runs.cluster import VARIABLE, Cluster
 from bert_flow_tf.runs.settings import DeviceSettings
 
@@ -13,25 +13,21 @@ from bert_flow_tf.runs.settings import DeviceSettings
 def configure_devices(
     devices: DeviceSettings, seed: int | None, batch_size: int | None = None, cluster: Cluster | None = None
 ) -> tf.distribute.Strategy:
-    """Strategy over all GPUs, `num_logical_cpus` virtual CPU devices, or the one CPU; sets TensorFlow's seeds.
+    """Return a strategy over all GPUs, `num_logical_cpus` virtual CPUs, or the one CPU; set TensorFlow's seeds.
 
-    To be called once, before TensorFlow has touched a device; `seed` is None where nothing depends on those of the
-    process, `batch_size` where nothing is trained. With a cluster it waits until all of its workers have called it,
-    each of which has one replica, on its GPU or CPU.
+    To be called once, before TensorFlow has touched a device. A cluster of several workers gives a
+    `MultiWorkerMirroredStrategy`, which waits for all of them; each has one replica, on its GPU or CPU.
+
+    Args:
+      seed: None where nothing depends on the process's seeds.
+      batch_size: None where nothing is trained.
 
     Raises:
-      UserError: TensorFlow has already set up another number of devices, the replicas cannot share a batch, or this
-        worker cannot listen at its address or join the others.
+      UserError: TensorFlow has already set up another number of devices, the replicas cannot share a batch, or the
+        workers cannot connect.
     """
     gpus = tf.config.list_physical_devices("GPU")
     wanted = devices.num_logical_cpus
-    if cluster is not None and wanted:
-        raise ArgumentError(f"num_logical_cpus: found {wanted} with a cluster in {VARIABLE}, expected 0")
-    if cluster is not None and len(gpus) > 1:
-        raise UserError(
-            f"{cluster.worker(cluster.index)}: found {len(gpus)} GPUs, expected at most one (start a worker for each "
-            "and name its GPU in CUDA_VISIBLE_DEVICES)"
-        )
     try:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
@@ -43,8 +39,15 @@ def configure_devices(
     tf.config.optimizer.set_jit(bool(devices.use_xla))
     if seed is not None:
         tf_keras.utils.set_random_seed(seed)
-    if cluster is not None:
-        return _strategy_of(cluster, batch_size)
+    if cluster is not None and cluster.count > 1:
+        if wanted or len(gpus) > 1:
+            raise UserError(f"{VARIABLE}: found {wanted or len(gpus)} devices, expected one for each worker")
+        if batch_size is not None and batch_size < cluster.count:
+            raise ArgumentError(f"train_batch_size: found {batch_size}, expected at least the {cluster.count} workers")
+        try:
+            return tf.distribute.MultiWorkerMirroredStrategy()
+        except (tf.errors.OpError, ValueError) as error:
+            raise UserError(f"{VARIABLE}: the workers cannot connect: {str(error).splitlines()[0]}") from error
     names = [f"/gpu:{i}" for i in range(len(gpus))] or ["/cpu:0"]
     if wanted:
         names = [f"/cpu:{i}" for i in range(wanted)]
@@ -57,24 +60,23 @@ def configure_devices(
     return _strategy(tuple(names), wanted > 1)
 
 
-def _strategy_of(cluster: Cluster, batch_size: int | None) -> tf.distribute.Strategy:
-    if batch_size is not None and batch_size < len(cluster.addresses):
-        raise ArgumentError(
-            f"train_batch_size: found {batch_size}, expected at least the {len(cluster.addresses)} workers"
-        )
-    here = cluster.worker(cluster.index)
-    try:
-        with native_messages_held_back():
-            return tf.distribute.MultiWorkerMirroredStrategy()
-    except tf.errors.UnknownError as error:
-        raise UserError(f"{VARIABLE}: {here} found its port in use or no such host, expected a free port") from error
-    except tf.errors.OpError as error:
-        reason = str(error).splitlines()[0]
-        raise LostWorkerError(f"{here} cannot join the others ({reason}); start all workers again") from error
-
-
 @functools.cache
 def _strategy(names: tuple[str, ...], on_cpus: bool) -> tf.distribute.Strategy:
-    """The strategy of a process over these devices: variables of one are of no use to another."""
+    """Return the process's one strategy over these devices: variables of one are of no use to another."""
     # On CPUs TensorFlow's collective operations tie a process to the first number of replicas that it trains on.
     return tf.distribute.MirroredStrategy(list(names), tf.distribute.ReductionToOneDevice() if on_cpus else None)
+
+
+def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:
+    """Return the cluster that the strategy trains on; one of this worker alone for a strategy of one process."""
+    is_of_cluster = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
+    return Cluster.of_environment() if is_of_cluster else Cluster()
+
+
+def from_chief(strategy: tf.distribute.Strategy, value: int = 0) -> int:
+    """Return the chief's value in all workers, which all call this and wait for the others."""
+    cluster = cluster_of(strategy)
+    if cluster.count == 1:
+        return value
+    of_chief = tf.constant(value if cluster.is_chief else 0, tf.int64)
+    return int(strategy.reduce(tf.distribute.ReduceOp.SUM, of_chief, axis=None))

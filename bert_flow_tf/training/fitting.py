@@ -1,4 +1,4 @@
-"""How `BertFlow.fit` has a flow learn: on what and how long, by a calibrator, and what is kept of it."""
+"""Learn a flow for `BertFlow.fit`: on which sentences, how long, and what is kept of it."""
 
 import dataclasses
 import math
@@ -18,7 +18,7 @@ from bert_flow_tf.runs.settings import flow_config
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
 
-# What a flow gets where nobody says how long it learns; the original's on the STS Benchmark takes 269.
+# Steps by default, and too few of them; the original takes 269 on the STS Benchmark.
 _ENOUGH_STEPS, _FEW_STEPS = 300, 100
 # Sentences held out to measure what a flow changes; of fewer, measures say little, and of more no more.
 _HELD_OUT = range(10, 1001)
@@ -26,11 +26,11 @@ _HELD_OUT = range(10, 1001)
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """How a flow learned.
+    """The course of a flow's training.
 
     Attributes:
       losses: float32 [steps], each step's loss before it, in bits per dimension.
-      change: what it changes of the space, on sentences that were held out; None without any.
+      change: the flow's change of the space, on held-out sentences; None without any.
     """
 
     losses: np.ndarray
@@ -38,9 +38,9 @@ class History:
 
 
 def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) -> tuple[list[str], list[str]]:
-    """The sentences to learn on, in their order, and those that are held out, each once.
+    """Return the sentences to learn on, in their order, and the held-out ones, each once.
 
-    So much of the different sentences is held out; none where that is few, or leaves less than a step.
+    `fraction` of the different sentences is held out; none where that is few, or leaves less than a step.
 
     Raises:
       ArgumentError: `fraction` is not from 0 to below 1.
@@ -58,14 +58,14 @@ def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) 
 
 
 def flow_settings(epochs: float | None, batch_size: int, learning_rate: float, rows: int) -> dict[str, Any]:
-    """What a `glow.FlowCalibrator` takes for so many rows; None for epochs gives one, or as many as give 300 steps."""
+    """Return `glow.FlowCalibrator`'s arguments; None for epochs is one, or as many as give 300 steps."""
     if epochs is None:
         epochs = float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
     return {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
 
 
 def check_settings(epochs: float | None, **settings: Any) -> None:
-    """Raises `UserError` for a setting that `glow.FlowCalibrator` does not take; None for epochs is as of `fit`."""
+    """Raise `UserError` for a setting that `glow.FlowCalibrator` does not take; None for epochs is as of `fit`."""
     try:
         glow.FlowCalibrator(epochs=1.0 if epochs is None else epochs, **settings).check_settings()
     except ValueError as error:
@@ -80,7 +80,7 @@ def learned_by(
     seed: int,
     show_progress_bar: bool | None,
 ) -> "FlowCalibrator":
-    """A new calibrator after `learn`; `settings` are those of `flow_settings`. Warns after fewer than 100 steps.
+    """Return a new calibrator after `learn`, with `flow_settings`; warn after fewer than 100 steps.
 
     Raises:
       UserError: there is no such configuration, or `learn` raised a `ValueError`.
@@ -109,13 +109,10 @@ def learn_blocks(
     rows: int,
     show_progress_bar: bool | None,
 ) -> None:
-    """Has the calibrator learn its epochs of `rows` embeddings, which come in blocks, float32 [k, D].
-
-    Args:
-      blocks: gives those of one epoch, in an order that it draws.
+    """Learn the epochs of `rows` embeddings in blocks, float32 [k, D]; `blocks` gives one epoch's, in random order.
 
     Raises:
-      ValueError: its epochs have fewer rows than a step takes, or as `partial_fit`.
+      ValueError: the epochs have fewer rows than a step, or as `partial_fit`.
     """
     left = int(rows * calibrator.epochs)
     if left < calibrator.batch_size:

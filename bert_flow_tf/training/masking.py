@@ -9,7 +9,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED
 from bert_flow_tf.training.pairs import for_replicas
 
-# Of the pieces that are predicted: these become [MASK], the next stay, the rest become any piece of the vocabulary.
+# BERT's masking: 80 % [MASK], 10 % unchanged, 10 % random.
 _MASKED, _KEPT = 0.8, 0.9
 
 
@@ -36,10 +36,9 @@ class Masking:
     seed: int
 
     def __call__(self, tokens: dict[str, tf.Tensor], numbers: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """The tokens, a dict of int32 [n, t] as `Tokenizer.pack` gives it, masked, and the labels, int32 [n, t].
+        """Return the masked tokens, a dict of int32 [n, t] as of `Tokenizer.pack`, and the labels, int32 [n, t].
 
-        Args:
-          numbers: int64 [n], of each sentence among all that are met.
+        `numbers`, int64 [n], number each sentence among all that are met.
         """
         ids, length = tokens["input_word_ids"], tf.reduce_sum(tokens["input_mask"], axis=1)
         width = tf.shape(ids)[1]
@@ -58,7 +57,7 @@ class Masking:
         return masked, tf.where(predicted, ids, NOT_PREDICTED)
 
     def _draws(self, number: tf.Tensor) -> tf.Tensor:
-        """Uniform numbers [max_seq_length, 3] for the sentence of this number."""
+        """Draw uniform numbers [max_seq_length, 3] for the sentence of this number."""
         return tf.random.stateless_uniform([self.max_seq_length, 3], [self.seed, number], alg="philox")
 
     def _most(self, length: tf.Tensor) -> tf.Tensor:
@@ -67,7 +66,7 @@ class Masking:
 
     @staticmethod
     def _predicted(can: tf.Tensor, starts: tf.Tensor, order: tf.Tensor, most: tf.Tensor) -> tf.Tensor:
-        """bool [n, t]: the pieces of the words that are taken.
+        """Return bool [n, t]: the pieces of the words that are taken.
 
         Args:
           can, starts: bool [n, t], the pieces that can be taken, and those of them that begin a word.
@@ -91,7 +90,7 @@ class Masking:
 def masked_batches(
     pieces: tf.RaggedTensor, masking: Masking, *, batch_size: int, skip_steps: int = 0
 ) -> tf.data.Dataset:
-    """Endless tf.data batches of `MaskedLanguageModel`'s inputs and labels, from sentences as ragged int32 [n, (t)].
+    """Return endless tf.data batches of `MaskedLanguageModel`'s inputs and labels; sentences are ragged int32 [n, (t)].
 
     Every epoch has an order of its own; epochs follow each other without a break. Order and masks depend on the seed
     alone, so that `skip_steps` resumes exactly where an interrupted run stopped.

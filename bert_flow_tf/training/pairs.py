@@ -38,7 +38,7 @@ class Pairs:
 
 
 def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> tuple[Pairs, int]:
-    """The pairs of a task with masked labels, shuffled and duplicated as in the original; their number before that.
+    """Read the pairs of a task, masked, shuffled and duplicated as in the original; return their number before that.
 
     Raises:
       UserError: a mistake in the files, or too few examples for `early_stopping`.
@@ -54,12 +54,11 @@ def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> 
     if settings.losses.num_examples > 0:
         labels = mask_labels(labels, settings.losses.num_examples, task, seed)
     pairs = tokenize_pairs(tokenizer, examples, labels, settings.embedding.max_seq_length)
-    pairs = duplicated(permuted(pairs, seed), settings.data.dupe_factor, tokenizer.mask_id, seed)
-    return pairs, len(examples)
+    return duplicated(permuted(pairs, seed), settings.data.dupe_factor, tokenizer.mask_id, seed), len(examples)
 
 
 def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
-    """Labels as the model takes them: float32 in [0, 1] for regression, int32 class ids otherwise."""
+    """Return labels as the model takes them: float32 in [0, 1] for regression, int32 class ids otherwise."""
     if not task.is_regression:
         return np.asarray(examples.labels, np.int32)
     span = task.label_max - task.label_min
@@ -67,7 +66,7 @@ def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
 
 
 def mask_labels(labels: np.ndarray, num_examples: int, task: Task, seed: int) -> np.ndarray:
-    """Labels with all but `num_examples` randomly chosen ones masked: -10 before scaling, as in the original."""
+    """Mask all but `num_examples` randomly chosen labels: -10 before scaling, as in the original."""
     masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
     labels = labels.copy()
     labels[masked] = (MASKED_LABEL - task.label_min) / (task.label_max - task.label_min) if task.is_regression else -10
@@ -75,20 +74,20 @@ def mask_labels(labels: np.ndarray, num_examples: int, task: Task, seed: int) ->
 
 
 def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int) -> Pairs:
-    """`Pairs` of the examples, in their order."""
+    """Return `Pairs` of the examples, in their order."""
     sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
     return Pairs(tokenize(tokenizer, sentences, max_seq_length, show_progress=len(sentences) > 50_000), labels)
 
 
 def permuted(pairs: Pairs, seed: int) -> Pairs:
-    """The pairs in a random order drawn with the seed: the original shuffles once, before it writes its records."""
+    """Return the pairs in a random order: the original shuffles once, before it writes its records."""
     order = np.random.default_rng([seed, 0]).permutation(len(pairs))
     rows = np.stack([2 * order, 2 * order + 1], axis=-1).reshape(-1)
     return Pairs(tf.gather(pairs.pieces, rows), pairs.labels[order])
 
 
 def duplicated(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
-    """Each pair `dupe_factor` times in a row, the copies with one random token of each sentence replaced by [MASK].
+    """Repeat each pair `dupe_factor` times in a row; in the copies, one random token of each sentence is [MASK].
 
     A sentence without tokens stays as it is (the original fails on one).
     """
@@ -108,7 +107,7 @@ def duplicated(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs
 
 
 def fingerprint(pairs: Pairs) -> str:
-    """SHA-256, in hex, of the pairs' ids and labels."""
+    """Return the SHA-256, in hex, of the pairs' ids and labels."""
     digest = hashlib.sha256()
     for array in (pairs.pieces.flat_values.numpy(), pairs.pieces.row_lengths().numpy(), pairs.labels):
         digest.update(f"{array.dtype.str}{array.shape}".encode())
@@ -125,10 +124,10 @@ def training_batches(
     skip_steps: int = 0,
     rows: slice = ALL_ROWS,
 ) -> tf.data.Dataset:
-    """Endless tf.data batches of the global batch size, in the original's order.
+    """Return endless tf.data batches of the global batch size, in the original's order.
 
     A buffer of 1,000 shuffles again every epoch, epochs follow each other without a break, and the order depends on the
-    seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped. `rows` are what is taken of each.
+    seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped. `rows` are taken of each batch.
     """
     labels = tf.constant(labels)
     numbers = tf.reshape(tf.range(2 * batch_size, dtype=tf.int64), [batch_size, 2])
@@ -152,10 +151,10 @@ def embedded_batches(
     skip_steps: int = 0,
     rows: slice = ALL_ROWS,
 ) -> tf.data.Dataset:
-    """The first `steps` of `training_batches`, as embeddings [batch, 2, size] that `embed` computes ahead of them.
+    """Return the first `steps` of `training_batches`, as embeddings [batch, 2, size] that `embed` computes ahead.
 
-    It gets the sentences of many steps at once, so that those of like length share a batch; which ones does not depend
-    on `skip_steps`, and so a resumed run has the same bits.
+    `embed` gets the sentences of many steps at once, so that those of like length share a batch; their grouping does
+    not depend on `skip_steps`, and so a resumed run has the same bits.
     """
     group = max(1, SENTENCES_AHEAD // (2 * batch_size))
     groups_done, steps_done = divmod(skip_steps, group)
@@ -181,18 +180,17 @@ def embedded_batches(
 
 
 def _order(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
-    """Endless dataset of each step's number and its indices of pairs, int64 [batch]."""
+    """Return an endless dataset of each step's number and its indices of pairs, int64 [batch]."""
     indices = tf.data.Dataset.range(num_pairs).shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
     return indices.repeat().batch(batch_size, drop_remainder=True).enumerate()
 
 
 def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """The batches, fetched ahead; every replica takes its part of each: no sharding."""
+    """Return the batches, fetched ahead; every replica takes its part of each: no sharding."""
     return batches.prefetch(2).with_options(_options())
 
 
 def _options() -> tf.data.Options:
-    """Options of every dataset here."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     # There is nothing to tune, and the iterator's end would wait for the thread that does it, see `configure_devices`.
@@ -201,7 +199,7 @@ def _options() -> tf.data.Options:
 
 
 def token_features(pairs: Pairs, tokenizer: Tokenizer, max_seq_length: int, pad_to_max: bool) -> Features:
-    """`Features` that are token tensors [batch, 2, t], padded to the longest or to `max_seq_length`."""
+    """Return `Features` that are token tensors [batch, 2, t], padded to the longest or to `max_seq_length`."""
 
     def features(indices: tf.Tensor, occurrences: tf.Tensor) -> dict[str, tf.Tensor]:
         rows = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
@@ -213,6 +211,6 @@ def token_features(pairs: Pairs, tokenizer: Tokenizer, max_seq_length: int, pad_
 
 
 def embedding_features(embeddings: np.ndarray) -> Features:
-    """`Features` that are cached embeddings [batch, 2, D]; `embeddings` is [2n, D]."""
+    """Return `Features` that are cached embeddings [batch, 2, D]; `embeddings` is [2n, D]."""
     pairs = tf.reshape(tf.constant(embeddings), [-1, 2, embeddings.shape[-1]])
     return lambda indices, occurrences: {"embedding": tf.gather(pairs, indices)}

@@ -1,5 +1,6 @@
 """One run: train, evaluate and predict, as `Settings` say; the checks before it load no TensorFlow."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -10,14 +11,22 @@ from absl import logging
 from bert_flow_tf.data.tasks import get_task, task_folder
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_name
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.runs.cluster import Cluster
-from bert_flow_tf.runs.folder import owned_run
+from bert_flow_tf.runs.folder import locked_run
 from bert_flow_tf.runs.settings import Settings, flow_config
 
 if TYPE_CHECKING:
     from bert_flow_tf.model.siamese import SiameseBertFlow
     from bert_flow_tf.training.scoring import Scorer
+
+
+class LostWorker(UserError):
+    """Another worker of the same training has ended: the same command, run again, resumes."""
+
+    # EX_TEMPFAIL of sysexits.h.
+    status = 75
 
 
 def check(settings: Settings) -> None:
@@ -36,64 +45,65 @@ def check(settings: Settings) -> None:
 def run(settings: Settings, score: "Callable[[Scorer], None] | None" = None) -> None:
     """Train, evaluate and predict; `score` is called with the model at the end.
 
-    Workers that TF_CONFIG names train together; the chief alone evaluates and predicts.
+    Workers that TF_CONFIG names train together; the chief alone writes, evaluates and predicts.
 
     Raises:
       UserError: a mistake in settings or files.
+      LostWorker: another worker has ended.
       FinishedRun: the run is there, of the same settings, and nothing is missing.
     """
     check(settings)
-    cluster = Cluster.of_environment()
-    if cluster is not None and not cluster.is_chief:
+    cluster = Cluster.of_environment() if settings.trains else Cluster()
+    if not cluster.is_chief:
         logging.set_verbosity(logging.WARNING)
-        if settings.trains:
-            _run(settings, cluster, None)
-        return
-    with owned_run(settings.output_dir):
-        _run(settings, cluster if settings.trains else None, score)
+    with locked_run(settings.output_dir) if cluster.is_chief else contextlib.nullcontext():
+        _run(settings, cluster, score)
 
 
-def _run(settings: Settings, cluster: Cluster | None, score: "Callable[[Scorer], None] | None") -> None:
+def _run(settings: Settings, cluster: Cluster, score: "Callable[[Scorer], None] | None") -> None:
     import tensorflow as tf
 
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.training import scoring, train
-    from bert_flow_tf.training.devices import configure_devices
-    from bert_flow_tf.training.workers import Workers
+    from bert_flow_tf.training import scoring
+    from bert_flow_tf.training.devices import configure_devices, from_chief
+    from bert_flow_tf.training.train import train
 
-    output, output_dir = settings.output, settings.output_dir
-    task = get_task(settings.data.task_name)
+    output, task = settings.output, get_task(settings.data.task_name)
     scoring.check_results(settings, task)
     batch_size = settings.training.train_batch_size if output.do_train else None
-    with Workers(cluster, settings.devices.worker_timeout) as workers:
-        strategy = configure_devices(settings.devices, settings.training.seed, batch_size, cluster)
-        workers.joined(strategy, output_dir)
-        if settings.trains:
-            source = resolve_encoder(**dataclasses.asdict(settings.encoder))
-            cache_dir = (settings.embedding.cached_dir or output_dir) if settings.losses.encoder_is_frozen else None
+    strategy = configure_devices(settings.devices, settings.training.seed, batch_size, cluster)
+    if settings.trains:
+        source = resolve_encoder(**dataclasses.asdict(settings.encoder))
+        is_frozen = settings.losses.encoder_is_frozen
+        cache_dir = (settings.embedding.cached_dir or settings.output_dir) if is_frozen else None
 
-            def evaluate(model: "SiameseBertFlow") -> dict[str, np.float32]:
-                return scoring.evaluate(scoring.Scorer(model, settings.embedding, cache_dir), task, settings)
+        def evaluate(model: "SiameseBertFlow") -> dict[str, np.float32]:
+            return scoring.evaluate(scoring.Scorer(model, settings.embedding, cache_dir), task, settings)
 
-            model, record, step = train.train(settings, task, source, strategy, evaluate, workers)
-            scorer = scoring.Scorer(model, settings.embedding, cache_dir, record)
-        elif settings.scores:
-            scorer, step = scoring.load_scorer(settings, task, strategy)
-
-        def write_scores() -> None:
-            if output.do_eval:
-                scoring.write_evaluation(settings, task, scorer, step)
-            if output.do_predict:
-                predicting, name = scorer, settings.scoring.eval_checkpoint_name
-                if name:
-                    # A chief predicts alone.
-                    alone = strategy if cluster is None else tf.distribute.get_strategy()
-                    predicting, _ = scoring.load_scorer(settings, task, alone, name)
-                scoring.write_predictions(settings, task, predicting)
-            if score is not None:
-                score(scorer)
-
-        workers.of_chief(write_scores)
-        workers.leave()
-    logging.info("*** output_dir ***")
-    logging.info("%s", output_dir)
+        try:
+            model, record, step = train(settings, task, source, strategy, evaluate)
+        except tf.errors.OpError as error:
+            if cluster.count == 1:
+                raise
+            raise LostWorker(
+                f"worker {cluster.index}: training ended, since another worker has ({str(error).splitlines()[0]}); "
+                "start all workers again to go on from the last checkpoint"
+            ) from error
+        scorer = scoring.Scorer(model, settings.embedding, cache_dir, record)
+    elif settings.scores:
+        scorer, step = scoring.load_scorer(settings, task, strategy)
+    if cluster.is_chief:
+        if output.do_eval:
+            scoring.write_evaluation(settings, task, scorer, step)
+        if output.do_predict:
+            predicting, name = scorer, settings.scoring.eval_checkpoint_name
+            if name:
+                # A chief predicts alone.
+                alone = strategy if cluster.count == 1 else tf.distribute.get_strategy()
+                predicting, _ = scoring.load_scorer(settings, task, alone, name)
+            scoring.write_predictions(settings, task, predicting)
+        if score is not None:
+            score(scorer)
+    # A worker that ends earlier would seem lost.
+    from_chief(strategy)
+    logging.info("*** output_dir ***\n%s", settings.output_dir)

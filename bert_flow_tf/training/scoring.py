@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import os
-import pathlib
 import time
 
 import numpy as np
@@ -44,7 +43,7 @@ class Scorer:
         self.tokenizer = Tokenizer.from_source(self.model.encoder.source)
 
     def outputs(self, examples: Examples, labels: np.ndarray) -> dict[str, np.ndarray]:
-        """Dictionary of arrays [n, ...]: the model's outputs for every pair, and their supervised `example_loss`."""
+        """Return a dict of arrays [n, ...]: the model's outputs for every pair, and their supervised `example_loss`."""
         max_seq_length = self.embedding.max_seq_length
         pieces = pairs.tokenize_pairs(self.tokenizer, examples, labels, max_seq_length).pieces
         embed = functools.partial(cached_embeddings, cache_dir=self.cache_dir) if self.cache_dir else stream.embed
@@ -62,7 +61,7 @@ class Scorer:
 
 
 def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.float32]:
-    """The original's metrics on dev, by their names in `eval_results.txt`."""
+    """Return the original's metrics on dev, by their names in `eval_results.txt`."""
     examples = read_split(task, settings.data.data_dir, "dev")
     labels = pairs.scaled_labels(examples, task)
     outputs = scorer.outputs(examples, labels)
@@ -88,14 +87,14 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
 def load_scorer(
     settings: Settings, task: Task, strategy: tf.distribute.Strategy, checkpoint_name: str | None = None
 ) -> tuple[Scorer, int]:
-    """`Scorer` and step of the run in `settings.output_dir`, or of the encoder that the flags name where no run is.
+    """Return the `Scorer` and step of the run in `settings.output_dir`, or of an encoder alone where no run is.
 
     The step is that of the checkpoint `checkpoint_name`, or of the latest.
 
     Raises:
-      UserError: the run's structure is not what the flags say, or its encoder or checkpoint cannot be found.
+      UserError: the run's structure is not that of the flags, or its encoder or checkpoint is missing.
     """
-    output_dir = settings.output_dir
+    output_dir, named, checkpoint = settings.output_dir, settings.encoder, None
     config = read_config(output_dir)
     if config is None:
         if checkpoints := sorted(output_dir.glob("*.index")):
@@ -103,18 +102,22 @@ def load_scorer(
                 f"{checkpoints[0].with_suffix('')}: found a checkpoint without the {CONFIG_FILE} of a run, expected "
                 "a bert_flow_tf run (bert-flow convert --tf1_flow makes one of a checkpoint of the original)"
             )
-        source = resolve_encoder(**dataclasses.asdict(settings.encoder))
+        source = resolve_encoder(**dataclasses.asdict(named))
         config = build.run_config(settings, task, source, None)
-        checkpoint_path, record = None, config.model
+        record = config.model
     else:
         _check_structure(settings, task, config)
         source = recorded_encoder(config)
-        named = settings.encoder
         given = resolve_encoder(**dataclasses.asdict(named)) if named.bert_hub and not named.init_checkpoint else source
         if given.fingerprint != source.fingerprint:
             raise ArgumentError(f"bert_hub: found {named.bert_hub}, expected the encoder of the run, {source.bert_hub}")
-        checkpoint_path = _checkpoint_path(output_dir, checkpoint_name)
-        record = model_at(config, checkpoint_path)
+        checkpoint = str(output_dir / checkpoint_name) if checkpoint_name else named_checkpoint(output_dir)
+        if checkpoint is None or not os.path.exists(f"{checkpoint}.index"):
+            name = (
+                f"eval_checkpoint_name: found no {checkpoint}.index" if checkpoint_name else f"{output_dir}: found none"
+            )
+            raise UserError(f"{name}, expected a checkpoint of a trained run")
+        record = model_at(config, checkpoint)
     logging.info("Encoder: %s", source.bert_hub)
     with strategy.scope():
         # A run on another kind of task does not lend its classifier, as in the original.
@@ -122,15 +125,15 @@ def load_scorer(
         model = build.build_model(
             source, config.model, num_labels=num_labels, losses=settings.losses, seed=settings.training.seed
         )
-        if checkpoint_path is None:
-            begun = build.begin_with(model, settings.encoder.init_checkpoint)
+        if checkpoint is None:
+            begun = build.begin_with(model, named.init_checkpoint)
             if model.flow is not None and "flow" not in begun:
                 logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir)
     step = 0
-    if checkpoint_path is not None:
-        build.restore(model, checkpoint_path, with_encoder=config.encoder_trained)
-        step = run_step(checkpoint_path)
-        logging.info("Restored %s", checkpoint_path)
+    if checkpoint is not None:
+        build.restore(model, checkpoint, with_encoder=config.encoder_trained)
+        step = run_step(checkpoint)
+        logging.info("Restored %s", checkpoint)
     cache_dir = None if config.encoder_trained else settings.embedding.cached_dir
     return Scorer(model, settings.embedding, cache_dir, record), step
 
@@ -142,65 +145,51 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
             f"{task.name}'s {len(task.label_names)} labels"
         )
     embedding, flow, model = settings.embedding, settings.flow, config.model
-    compared = {
-        "sentence_embedding_type": (model.pooling, embedding.sentence_embedding_type),
-        "max_seq_length": (model.max_seq_length, embedding.max_seq_length),
-        "low_dim": (model.low_dim, embedding.low_dim if embedding.low_dim > 0 else None),
-        "flow": (model.flow is not None, bool(flow.flow)),
-        "flow_model_config": (
-            None if model.flow is None else model.flow.config.to_dict(),
-            flow_config(flow.flow_model_config).to_dict() if flow.flow else None,
-        ),
+    found = {
+        "sentence_embedding_type": model.pooling,
+        "max_seq_length": model.max_seq_length,
+        "low_dim": model.low_dim,
+        "flow_model_config": None if model.flow is None else model.flow.config.to_dict(),
     }
-    found, wanted = ({name: both[i] for name, both in compared.items()} for i in (0, 1))
-    differing = differences(found, wanted)
-    if differing:
+    wanted = {
+        "sentence_embedding_type": embedding.sentence_embedding_type,
+        "max_seq_length": embedding.max_seq_length,
+        "low_dim": embedding.low_dim if embedding.low_dim > 0 else None,
+        "flow_model_config": flow_config(flow.flow_model_config).to_dict() if flow.flow else None,
+    }
+    if differing := differences(found, wanted):
         raise UserError(
             f"{settings.output_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones"
         )
 
 
-def _checkpoint_path(output_dir: pathlib.Path, name: str | None) -> str:
-    if name:
-        path = output_dir / name
-        if not path.with_name(f"{path.name}.index").exists():
-            raise ArgumentError(f"eval_checkpoint_name: found no {path}.index, expected a checkpoint's name")
-        return str(path)
-    latest = named_checkpoint(output_dir)
-    if latest is None:
-        raise UserError(f"{output_dir}: found a run without a checkpoint, expected a trained one")
-    return latest
-
-
 def check_results(settings: Settings, task: Task) -> None:
-    """Refuses, before training, a task or data that evaluation or prediction could only fail on.
+    """Check before training that evaluation and prediction can succeed.
 
     Raises:
       UserError: the task or its data do not fit what is to be scored.
     """
-    output = settings.output
+    output, data_dir = settings.output, settings.data.data_dir
     stops_early = output.do_train and settings.training.early_stopping
     if output.do_predict and not task.is_regression:
         raise ArgumentError(f"do_predict: found task {task.name}, expected one scored by similarity")
     if settings.scoring.auc and task.metric != "auc":
         raise ArgumentError(f"auc: found task {task.name}, expected one with two labels")
     if output.do_eval or stops_early:
-        dev = read_split(task, settings.data.data_dir, "dev")
+        dev = read_split(task, data_dir, "dev")
         if stops_early and not dev.has_labels:
-            raise ArgumentError(
-                f"early_stopping: found task {task.name}, whose dev set has no scores, expected another"
-            )
+            raise ArgumentError(f"early_stopping: found task {task.name}, expected one whose dev set has scores")
         if dev.has_labels and task.is_regression and (len(dev) < 2 or np.ptp(dev.labels) == 0):
             raise UserError(
-                f"{settings.data.data_dir}: found {len(dev)} dev pairs with {len(set(dev.labels))} different scores, "
-                "expected at least two of each for a correlation"
+                f"{data_dir}: found {len(dev)} dev pairs with {len(set(dev.labels))} different scores, expected at "
+                "least two of each for a correlation"
             )
     for split in settings.scoring.prediction_splits if output.do_predict else ():
-        read_split(task, settings.data.data_dir, split)
+        read_split(task, data_dir, split)
 
 
 def write_evaluation(settings: Settings, task: Task, scorer: Scorer, step: int) -> None:
-    """Evaluates on dev and writes `eval_results.txt`, one line `name = value` per metric, in alphabetical order."""
+    """Evaluate on dev and write `eval_results.txt`, one line `name = value` per metric, in alphabetical order."""
     results = evaluate(scorer, task, settings) | {"global_step": step}
     lines = [f"{name} = {results[name]!s}" for name in sorted(results)]
     logging.info("***** Eval results *****")
@@ -210,7 +199,7 @@ def write_evaluation(settings: Settings, task: Task, scorer: Scorer, step: int) 
 
 
 def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
-    """Writes one line per pair: its cosine or, with `predict_pool`, both embeddings as JSON.
+    """Write one line per pair: its cosine or, with `predict_pool`, both embeddings as JSON.
 
     Raises:
       UserError: the file is there with other contents.

@@ -12,7 +12,7 @@ from scipy import stats
 from bert_flow_tf.commands.evaluate import evaluate, evaluation_table
 from bert_flow_tf.data.sts_sets import read_task
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.runs.folder import owned_run
+from bert_flow_tf.runs.folder import locked_run
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.results import written
 
@@ -47,7 +47,7 @@ def test_a_run_that_another_process_works_on_is_not_scored_into_its_folder(finis
     arguments = ("--model", finished_run, "--tasks", "sts12", "--senteval_dir", senteval_dir)
 
     # In another thread, as in another process.
-    with concurrent.futures.ThreadPoolExecutor(1) as thread, owned_run(finished_run):
+    with concurrent.futures.ThreadPoolExecutor(1) as thread, locked_run(finished_run):
         line = thread.submit(refused, *arguments).result()
         elsewhere = thread.submit(invoke, *arguments, "--out", tmp_path / "scores.json").result()
     assert line.startswith(f"{finished_run}: ") and "is using it" in line

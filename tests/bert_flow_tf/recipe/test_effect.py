@@ -73,7 +73,8 @@ def row(printed, words):
 
 
 def test_the_table_holds_what_the_commands_measure_beside_the_papers_figures(root, environment, printed):
-    runs = [f"exp/paper_effect/{name}_1234_STS-B_{kind}_flow" for name in ("small", "small_mlm") for kind in KINDS]
+    (mlm,) = (path.name for path in (root / "exp" / "paper_effect").glob("small_mlm_????????"))
+    runs = [f"exp/paper_effect/{name}_1234_STS-B_{kind}_flow" for name in ("small", mlm) for kind in KINDS]
     found = {run: BertFlow.load(root / run) for run in runs}
     pairs = read_scored_split(get_task("STS-B"), root / "glue", "test", "test")
     scores = []

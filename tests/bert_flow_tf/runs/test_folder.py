@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, open_run, owned_run, write_result
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, begin_run, check_run, locked_run, write_result
 from bert_flow_tf.runs.record import TrainingData, read_config
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
@@ -16,6 +16,14 @@ from tests.bert_flow_tf.records import run_config
 from tests.refusals import user_error
 
 CONFIG = run_config()
+
+
+def open_run(run_dir, config, overwrite, missing_outputs=()):
+    """True for a run that goes on; another one is begun."""
+    if check_run(run_dir, config, overwrite, missing_outputs):
+        return True
+    begin_run(run_dir, config, overwrite)
+    return False
 
 
 def test_a_new_run_starts_and_the_same_settings_go_on(tmp_path):
@@ -73,14 +81,14 @@ def test_overwrite_through_a_link_and_where_nothing_can_be_renamed(tmp_path, mon
     (tmp_path / "run").symlink_to("there")
     # As in a folder that may not be written to: the lock is in the run's own.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with owned_run(tmp_path / "run"):
+    with locked_run(tmp_path / "run"):
         assert open_run(tmp_path / "run", run_config(flags={}), overwrite=True) is False
         names = {path.name for path in (tmp_path / "there").iterdir()}
         assert names == {"config.json", ".there.lock"}
     assert (tmp_path / "run").is_symlink()
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path / "new")
-    with owned_run(pathlib.Path()):
+    with locked_run(pathlib.Path()):
         assert open_run(pathlib.Path(), CONFIG, overwrite=False) is False
 
 
@@ -92,7 +100,7 @@ def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
         "model.ckpt-9.dev_pooled.tsv",
     ):
         (tmp_path / name).write_text("x")
-    with pytest.raises(UserError, match=r"is not empty and holds no config\.json"):
+    with pytest.raises(UserError, match=r"found files and no config\.json"):
         open_run(tmp_path, CONFIG, overwrite=False)
     open_run(tmp_path, CONFIG, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
@@ -114,7 +122,7 @@ def test_a_directory_that_is_no_run_is_never_deleted(tmp_path, contents):
 def test_a_file_in_the_way_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with user_error(str(tmp_path / "file")), owned_run(path):
+        with user_error(str(tmp_path / "file")), locked_run(path):
             pass
     assert (tmp_path / "file").read_text() == "x"
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 import types
 
 import numpy as np
@@ -45,32 +44,6 @@ def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
     assert (tmp_path / "early_stopping.json").read_text().split() == ["{", '"4":', "0.5", "}"]
 
 
-def test_a_learning_curve_is_the_same_where_a_run_was_killed_and_resumed(tmp_path):
-    losses = [2.0**-i for i in range(250)]
-
-    def train(folder, begin, end, save_at):
-        """Steps from one to another on what is kept in the folder, as `Saver` counts and saves them."""
-        step = tf.Variable(begin, dtype=tf.int64)
-        curve = callbacks.Curve(["flow_loss"], step, len(losses), folder)
-        for loss in losses[begin:end]:
-            curve.on_train_batch_end(0, {"flow_loss": np.float32(loss), "loss": 7.0})
-            step.assign_add(1)
-            if int(step) in save_at:
-                curve.save()
-        return curve
-
-    whole = train(tmp_path, 0, 250, []).whole()
-    assert whole.steps == [*range(3, 250, 3), 250]
-    expected = [np.mean(losses[max(0, at - 3) : at]) for at in whole.steps[:-1]]
-    assert whole.losses["flow_loss"][:-1] == pytest.approx(expected, rel=1e-5)
-    assert whole.losses["flow_loss"][-1] == pytest.approx(losses[249], rel=1e-5)
-    # Killed while the checkpoint of step 104 was written: the one of step 100, within a point, is resumed from.
-    killed = tmp_path / "killed"
-    killed.mkdir()
-    train(killed, 0, 110, [50, 100, 104])
-    assert train(killed, 100, 250, [200]).whole() == whole
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_training_after_the_running_step(number):
     before = signal.getsignal(number)
@@ -82,18 +55,3 @@ def test_a_signal_ends_training_after_the_running_step(number):
         stop.on_train_batch_end(1, {})
         assert stop.model.stop_training and stop.signal == number
     assert signal.getsignal(number) is before
-
-
-def test_a_signal_is_seen_by_the_thread_that_the_main_one_waits_for():
-    def numbers():
-        yield stop.has_come()
-        os.kill(os.getpid(), signal.SIGTERM)
-        ends = time.monotonic() + 60
-        while not stop.has_come() and time.monotonic() < ends:
-            time.sleep(0.01)
-        yield stop.has_come()
-
-    dataset = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.bool))
-    with callbacks.StopOnSignal() as stop:
-        assert [bool(come) for come in dataset] == [False, True]
-    assert stop.signal == signal.SIGTERM and signal.set_wakeup_fd(-1) == -1

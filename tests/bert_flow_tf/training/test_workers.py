@@ -1,26 +1,42 @@
-"""Workers, as processes of this machine, train what one process trains, or say why they cannot."""
+"""Workers, as processes of this machine, train what one process trains."""
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from bert_flow_tf.runs.cluster import Cluster
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.training.workers import Workers
 from tests.bert_flow_tf import small_runs
-from tests.refusals import refusal
+from tests.refusals import user_error
 
 
 def test_rows_of_workers_are_all_of_a_batch():
     for size in (8, 9, 11):
-        taken = [Workers(Cluster(("a:1",) * 4, ("",) * 4, i)).rows(size) for i in range(4)]
-        rows = [np.arange(size)[one] for one in taken]
+        rows = [np.arange(size)[Cluster(i, 4).rows(size)] for i in range(4)]
         np.testing.assert_array_equal(np.concatenate(rows), np.arange(size))
         assert max(map(len, rows)) - min(map(len, rows)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", Cluster(0, 1)),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}', Cluster(1, 2)),
+        ('{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}}', Cluster(1, 2)),
+    ],
+)
+def test_a_worker_is_numbered_by_tf_config(text, found, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", text)
+    assert Cluster.of_environment() == found and found.is_chief == (found.index == 0)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}'])
+def test_a_mistake_in_tf_config_is_named(text, monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with user_error("TF_CONFIG: "):
+        Cluster.of_environment()
 
 
 _WRITES_NO_CHECKPOINT = """
@@ -62,41 +78,3 @@ def test_workers_train_what_one_process_trains(tmp_path, small_encoder_dir):
         texts = [(run_dir / name).read_text() for run_dir in (together, alone)]
         found, expected = ([float(number) for number in re.findall(r"[-+.\de]*\d", text)] for text in texts)
         assert found == pytest.approx(expected, abs=1e-4)
-    # One wrote, and the others left nothing.
-    assert {path.name.partition("events")[0] for path in together.iterdir()} == {
-        path.name.partition("events")[0] for path in alone.iterdir()
-    }
-
-
-_WAITS = """
-import time
-from bert_flow_tf.runs.cluster import Cluster
-from bert_flow_tf.training.workers import Workers
-
-with Workers(Cluster(("a:1", "b:1"), ("", ""), 0), timeout=4) as workers:
-    workers.has_advanced()
-    time.sleep(3)
-    workers.has_advanced()
-    time.sleep(3)
-    workers.may_take_its_time()
-    time.sleep(8)
-    print("it may take its time", flush=True)
-    workers.has_advanced()
-    time.sleep(60)
-"""
-
-
-def test_a_worker_that_does_not_get_on_ends():
-    done = subprocess.run([sys.executable, "-c", _WAITS], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 75, done.stderr
-    assert done.stdout == "it may take its time\n"
-    assert done.stderr.splitlines()[-1] == "error: found no step in 4 seconds, expected one (--worker_timeout)"
-
-
-def test_workers_without_a_common_folder_say_so(tmp_path, small_encoder_dir):
-    values = small_runs.flow_values(tmp_path, small_encoder_dir)
-    places = (str(tmp_path / "here"), str(tmp_path / "there"))
-    arguments = [small_runs.as_flags(values, exp_name="run", output_parent_dir=place) for place in places]
-    for status, stderr in map(small_runs.finish, small_runs.start_workers(arguments)):
-        refusal(status, stderr, "worker 1 (127.0.0.1:", "cannot see", "all workers share", after_log=True)
-    assert not (tmp_path / "here").exists() and not (tmp_path / "there").exists()
