@@ -682,7 +682,7 @@ class BertFlow:
           sentences: of the text, or paragraphs.
           overwrite: replace an encoder folder, and a run of other settings beside it.
           show_progress_bar: with a line for each dev loss; None shows it on a terminal only.
-          **settings: of `runs.pretraining.PretrainingSettings`: `steps` or `minutes`, `learning_rate`, …;
+          **settings: of `runs.pretraining.PretrainingSettings`: `steps`, `learning_rate`, …;
             `max_seq_length` is the model's.
 
         Raises:
