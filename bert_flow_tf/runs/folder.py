@@ -41,8 +41,8 @@ _RESULT = re.compile(
     r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
     r"|evaluation\.json|embeddings-[0-9a-f]+\.npy)"
 )
-# TensorFlow leaves these of a checkpoint that it was killed in.
-_UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*")
+# A killed process leaves these, TensorFlow of a checkpoint and `files.atomic` of a file.
+_UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*", ".*.tmp")
 
 
 class FinishedRun(UserError):

@@ -112,11 +112,10 @@ def load_scorer(
         if given.fingerprint != source.fingerprint:
             raise ArgumentError(f"bert_hub: found {named.bert_hub}, expected the encoder of the run, {source.bert_hub}")
         checkpoint = str(output_dir / checkpoint_name) if checkpoint_name else named_checkpoint(output_dir)
-        if checkpoint is None or not os.path.exists(f"{checkpoint}.index"):
-            name = (
-                f"eval_checkpoint_name: found no {checkpoint}.index" if checkpoint_name else f"{output_dir}: found none"
-            )
-            raise UserError(f"{name}, expected a checkpoint of a trained run")
+        if checkpoint_name and not os.path.exists(f"{checkpoint}.index"):
+            raise ArgumentError(f"eval_checkpoint_name: found no {checkpoint}.index, expected a checkpoint's name")
+        if checkpoint is None:
+            raise UserError(f"{output_dir}: found a run without a checkpoint, expected a trained one")
         record = model_at(config, checkpoint)
     logging.info("Encoder: %s", source.bert_hub)
     with strategy.scope():
