@@ -12,8 +12,6 @@ import sys
 
 import pytest
 
-from tests.browser import Browser
-
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # Two processes test at once, on models too small to share out: more threads would only wait for each other.
@@ -40,52 +38,25 @@ def _find_python_with(name):
     return python if python.is_file() else importlib.util.find_spec("sentence_transformers") and sys.executable
 
 
-# What a few tests need beside the lock: how it is found, and how it is installed.
+# What a few tests need beside the lock, and what installs it.
 _OPTIONAL = {
-    "chromium": (shutil.which, "apt-get install chromium"),
-    "curl": (shutil.which, "apt-get install curl"),
-    "ray": (importlib.util.find_spec, "pip install 'bert-flow-tf[scale]'"),
-    "java": (shutil.which, "apt-get install default-jre-headless"),
-    "pyspark": (importlib.util.find_spec, "pip install pyspark"),
-    "sentence-transformers": (_find_python_with, "python -c 'from benchmarks import peers; peers.peers_python()'"),
-    "tf2onnx": (importlib.util.find_spec, "pip install 'bert-flow-tf[onnx]'"),
-    "onnxruntime": (importlib.util.find_spec, "pip install 'bert-flow-tf[onnx]'"),
-    "tokenizers": (importlib.util.find_spec, "pip install tokenizers"),
-    "mteb": (importlib.util.find_spec, "pip install 'bert-flow-tf[mteb]'"),
-    "build": (importlib.util.find_spec, "pip install -r .ci/requirements.txt"),
-    "twine": (importlib.util.find_spec, "pip install -r .ci/requirements.txt"),
-    "mkdocs": (importlib.util.find_spec, "pip install -r .ci/requirements.txt"),
+    "sentence-transformers": "python -c 'from benchmarks import peers; peers.peers_python()'",
+    "mteb": "pip install 'bert-flow-tf[mteb]'",
+    "tokenizers": "pip install tokenizers",
 }
-
-
-_NOT_IN_CI = ("ray", "java", "pyspark")
 
 
 @pytest.fixture(scope="session")
 def require():
-    """Function (name of a program or module) that gives where it is; where it is missing, the test is skipped.
-
-    With BERT_FLOW_REQUIRE_ALL=1, which `.ci/run` sets, the test fails instead, unless it needs Ray or Spark, which
-    `.ci/run` does not install: their tests take minutes.
-    """
+    """Function (name of a module) that returns where it is; where it is missing, the test is skipped."""
 
     def find(name):
-        look, install = _OPTIONAL[name]
-        found = look(name)
+        found = _find_python_with(name) if name == "sentence-transformers" else importlib.util.find_spec(name)
         if found is None:
-            is_needed = os.environ.get("BERT_FLOW_REQUIRE_ALL") == "1" and name not in _NOT_IN_CI
-            missing = pytest.fail if is_needed else pytest.skip
-            missing(f"{name} is not installed: {install}")
+            pytest.skip(f"{name} is not installed: {_OPTIONAL.get(name, 'pip install -r .ci/requirements.txt')}")
         return found
 
     return find
-
-
-@pytest.fixture(scope="session")
-def browser(require, tmp_path_factory):
-    """A `Browser` that all tests of a process share."""
-    with Browser(require("chromium"), tmp_path_factory.mktemp("browser")) as started:
-        yield started
 
 
 @pytest.fixture(scope="session")
@@ -100,12 +71,8 @@ def reference_data():
 
     The variable BERT_FLOW_REFERENCE_DATA names it; `shared` beside the repository is the default.
     """
-    return find_reference_data(os.environ.get("BERT_FLOW_REFERENCE_DATA"))
-
-
-def find_reference_data(named, default=pathlib.Path(__file__).parents[2] / "shared"):
-    """That folder; where it is missing, the test is skipped, and `bert-flow verify` prints why."""
-    folder = pathlib.Path(named or default)
+    named = os.environ.get("BERT_FLOW_REFERENCE_DATA")
+    folder = pathlib.Path(named or pathlib.Path(__file__).parents[2] / "shared")
     if not (folder / "golden").is_dir():
         found = f" (found none in {named})" if named else ""
         pytest.skip(

@@ -1,4 +1,4 @@
-"""The site of README, guides and reference: it is built without a warning, asks nobody else, and can be searched."""
+"""The site of README, guides and reference: it is built without a warning."""
 
 import os
 import pathlib
@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from bert_flow_tf.cli import _COMMANDS
-from tests.file_server import served
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _COMMAND = re.search(r"^\.venv/bin/(mkdocs .+)$", (_ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
@@ -50,18 +49,3 @@ def test_the_reference_has_the_public_names_and_every_command(site):
         assert f"Usage: bert-flow {name} [OPTIONS]" in commands
     # Two names before one colon.
     assert not re.findall(r"<code>\w+,</code>", python + flow)
-
-
-def test_it_is_searched_and_read_without_asking_another_server(site, browser):
-    names = "performance.getEntriesByType('resource').map(one => one.name)"
-    elsewhere = f"{names}.filter(name => !name.startsWith(location.origin))"
-    with served(site) as address:
-        for path in sorted(site.rglob("*.html")):
-            browser.open(f"{address}/{path.relative_to(site)}", width=390)
-            assert browser.run("document.documentElement.scrollWidth") <= 390, path
-            assert (browser.run(elsewhere), browser.log) == ([], []), path
-        browser.open(f"{address}/index.html?q=partial_fit")
-        found = "document.querySelector('.md-search-result__link')"
-        look = f"() => {found} ? done({found}.href) : setTimeout(look, 100)"
-        link = browser.run(f"new Promise(done => {{ const look = {look}; look() }})")
-        assert link.startswith(f"{address}/reference/flow.html")

@@ -11,46 +11,16 @@ _CI = pathlib.Path(__file__).parents[2] / ".ci"
 
 def test_what_cannot_be_installed_is_named_and_the_tests_run_without_it(repository):
     shutil.copytree(_CI, repository.root / ".ci")
-    for name in ("apt-get", "npm"):
-        (repository.bin / name).write_text("#!/bin/sh\nexit 100\n")
-        (repository.bin / name).chmod(0o755)
     assert repository.run("test.sh").returncode == 0
     (repository.root / "fail_pip").write_text("ERROR: no such package\n")
     repository.calls()
     done = repository.run("../.ci/run", "tests/glow")
     assert done.returncode == 0, done.stderr
-    told = next(line for line in done.stdout.splitlines() if line.startswith("Not installed, so"))
-    assert " build twine mkdocs tf2onnx onnxruntime mteb axe-core (see " in told
+    assert ".ci/requirements.txt is not installed (see " in done.stdout
     calls = repository.calls()
-    # PyTorch comes alone, for CPUs; what comes with dependencies must not change what the lock says.
+    # What comes with dependencies must not change what the lock says.
     assert " -c /" in next(line for line in calls if "requirements.txt" in line)
-    assert next(line for line in calls if "torch" in line).endswith("torch==2.13.0+cpu")
     assert "pytest" in calls and calls[-1] == "tests/glow"
-
-
-def test_nothing_is_skipped_where_all_is_there(repository):
-    shutil.copytree(_CI, repository.root / ".ci")
-    assert repository.run("test.sh").returncode == 0
-    for name in ("chromium", "curl"):
-        (repository.bin / name).symlink_to(shutil.which("true"))
-    axe = repository.root / ".venv" / "share" / "axe-core" / "node_modules" / "axe-core" / "axe.min.js"
-    axe.parent.mkdir(parents=True)
-    axe.touch()
-    # Whatever is asked of this Python, no module is missing; pytest fails unless the variable is there.
-    python = repository.root / ".venv" / "bin" / "python"
-    stand_in = repository.root / "stand_in"
-    python.rename(stand_in)
-    python.write_text(
-        f"#!{shutil.which('bash')}\n"
-        "case $* in\n"
-        "  *find_spec*) exit 1 ;;\n"
-        "  '-m pytest'*) [[ $BERT_FLOW_REQUIRE_ALL == 1 ]] || exit 1 ;;\n"
-        "esac\n"
-        f'exec {stand_in} "$@"\n'
-    )
-    python.chmod(0o755)
-    done = repository.run("../.ci/run")
-    assert (done.returncode, "skipped" in done.stdout) == (0, False), done.stderr
 
 
 def test_the_oldest_and_the_newest_python_run_the_fast_tests_of_what_is_committed(repository):
