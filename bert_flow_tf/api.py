@@ -29,7 +29,7 @@ from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Model, Training, flow_record, model_at
 from bert_flow_tf.scale.parts import PART_PRECISIONS, Manifest, Parts, PartSettings
-from bert_flow_tf.scale.shards import Job, ThisProcess, input_files
+from bert_flow_tf.scale.shards import Engine, Job, input_files
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.training.fitting import (
     History,
@@ -451,7 +451,7 @@ class BertFlow:
             batch_size=batch_size,
         )
         job = Job(files, out, settings, overwrite=overwrite)
-        return job.run(ThisProcess(self, out, settings), show_progress_bar=show_progress_bar)
+        return job.run(Engine(self, out, settings), show_progress_bar=show_progress_bar)
 
     def log_prob(
         self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None

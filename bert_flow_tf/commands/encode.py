@@ -21,7 +21,7 @@ from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer
 from bert_flow_tf.files.sentence_files import PART
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.parts import PART_PRECISIONS, PartSettings
-from bert_flow_tf.scale.shards import Job, ShardsError, ThisProcess, input_files
+from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
 from bert_flow_tf.serving import DTYPES
 
 _OPTIONS = [
@@ -143,7 +143,7 @@ def encode_folder(
             with connected(ray, workers, worker_threads):
                 manifest = job.run(RayEngine(load, out, settings, workers=workers, threads=worker_threads))
         else:
-            manifest = job.run(ThisProcess(load(), out, settings))
+            manifest = job.run(Engine(load(), out, settings))
     except ShardsError as error:
         for problem in error.problems[1:] and error.problems:
             click.echo(f"error: {command_line_message(problem)}", err=True)

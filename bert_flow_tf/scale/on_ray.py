@@ -1,6 +1,7 @@
 """Ray's workers: an actor pool that embeds shards, and Ray Train's `TensorflowTrainer` for one training."""
 
 import contextlib
+import functools
 import importlib.util
 import logging
 import os
@@ -13,7 +14,7 @@ from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
 from bert_flow_tf.scale.parts import PartSettings
-from bert_flow_tf.scale.shards import Embedder, Path, Shard, ShardError, write_part
+from bert_flow_tf.scale.shards import Embedder, Engine, Path, Shard, ShardError
 
 # Attempts at a shard after its worker has died.
 _RETRIES = 3
@@ -36,26 +37,20 @@ class _Worker:
 
     def __init__(self, load: Callable[[], Embedder], folder: Path, settings: PartSettings, cwd: str) -> None:
         os.chdir(cwd)
-        self._load, self._folder, self._settings = load, folder, settings
-        self._model: Embedder | None = None
+        self._load = functools.cache(lambda: Engine(load(), folder, settings))
 
     def identity(self) -> tuple[str, int]:
         """The model's fingerprint and width."""
-        if self._model is None:
-            self._model = self._load()
-            self._fingerprint = self._model.fingerprint
-        return self._fingerprint, self._model.embedding_size
+        return self._load().fingerprint, self._load().embedding_size
 
-    def embed(self, shard: Shard, fingerprint: str) -> tuple[str, int]:
+    def embed(self, shard: Shard, expected: str) -> tuple[str, int] | ShardError:
         """Write the part of a shard, if the model has this fingerprint."""
-        found, _ = self.identity()
-        if found != fingerprint:
-            raise UserError(f"model: found {found[:12]}… on a worker, expected {fingerprint[:12]}…, as on others")
-        assert self._model is not None
-        return write_part(self._model, shard, self._folder, self._settings)
+        if (found := self._load().fingerprint) != expected:
+            raise UserError(f"model: found {found} on a worker, expected {expected}, as on others")
+        return next(self._load().embed([shard]))
 
 
-class RayEngine:
+class RayEngine(Engine):
     """The engine of a `shards.Job` whose workers are actors, which Ray restarts.
 
     Args:
@@ -81,9 +76,9 @@ class RayEngine:
         """As `shards.Engine.embed`."""
         import ray
 
-        pool, begun = ray.util.ActorPool(self._actors), dict.fromkeys(())
+        pool, begun = ray.util.ActorPool(self._actors), set[str]()
 
-        def next_one() -> Iterator[tuple[str, int]]:
+        def results() -> Iterator[tuple[str, int]]:
             try:
                 name, rows = pool.get_next_unordered()
             except ray.exceptions.RayActorError:
@@ -91,17 +86,17 @@ class RayEngine:
                 if not any(node["Alive"] for node in ray.nodes()):
                     raise
             else:
-                begun.pop(name)
+                begun.remove(name)
                 yield name, rows
 
         for shard in shards:
-            begun[shard.part] = None
+            begun.add(shard.part)
             pool.submit(lambda actor, shard: actor.embed.remote(shard, self.fingerprint), shard)
             if not pool.has_free():
-                yield from next_one()
+                yield from results()
         while pool.has_next():
-            yield from next_one()
-        for part in begun:
+            yield from results()
+        for part in sorted(begun):
             yield ShardError(f"{part}: its worker died {_RETRIES + 1} times")
 
 

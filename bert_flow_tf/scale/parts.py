@@ -44,7 +44,7 @@ class Manifest(msgspec.Struct, kw_only=True):
     embedding_size: int
     settings: PartSettings
     is_complete: bool = False
-    parts: dict[str, int] = {}
+    parts: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Parts:

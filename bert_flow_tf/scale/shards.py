@@ -4,13 +4,14 @@ Each part of the folder has the embeddings of a shard: up to `shard_rows` rows o
 digest of the shard, the model and the settings, so that a resumed job keeps the parts whose digest is the same.
 """
 
-import dataclasses
+import contextlib
+import functools
 import glob
 import hashlib
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -36,27 +37,16 @@ PARTS_FOLDER = FolderKind("a folder of embeddings", MANIFEST, (_PARTS, MANIFEST)
 _DIGEST = b"bert_flow_tf"
 
 
-@dataclasses.dataclass(frozen=True)
-class InputFile:
-    """A file of sentences.
-
-    Attributes:
-      path: the file or address.
-      file_format, column: see `files.sentence_files.read_sentences`.
-      kept: names of the columns that are written beside the embeddings.
-    """
+class InputFile(NamedTuple):
+    """A file of sentences; the arguments of `files.sentence_files.read_tables`."""
 
     path: str
     file_format: str
     column: str | None
     kept: tuple[str, ...]
 
-    def shards(self, rows: int) -> "Iterator[tuple[list[str], pyarrow.Table]]":
-        """Yield the sentences and kept columns of each shard of so many rows.
-
-        Raises:
-          UserError: the file or a row cannot be read.
-        """
+    def tables(self, rows: int) -> "Iterator[tuple[list[str], pyarrow.Table]]":
+        """Yield the sentences and kept columns of so many rows at a time; an unreadable row is a `UserError`."""
         return read_tables(self.path, file_format=self.file_format, column=self.column, kept=self.kept, rows=rows)
 
 
@@ -70,13 +60,13 @@ def input_files(
     """Files that paths, addresses or patterns as of `glob` name; those of a pattern in the order of their names.
 
     Args:
-      inputs: one or several.
+      inputs: one or several; a file that several name is taken once.
       file_format: None for what each file's ending says.
       column: of the sentences; None for `sentence`.
       keep: names of the columns that are written beside the embeddings; None for the sentences' own.
 
     Raises:
-      UserError: an argument is invalid, or a file does not exist or is named twice.
+      UserError: an argument is invalid, or a file does not exist.
     """
     paths: list[str] = []
     for name in map(os.fspath, [inputs] if isinstance(inputs, str | os.PathLike) else inputs):
@@ -91,19 +81,13 @@ def input_files(
         if not found:
             raise UserError(f"{name}: no such file, expected a file of sentences")
         paths += found
-    if len(set(paths)) < len(paths):
-        twice = next(path for i, path in enumerate(paths) if path in paths[:i])
-        raise UserError(f"{twice}: found twice, expected each file once")
     kept = tuple(keep or [column or "sentence"])
     if EMBEDDING in kept:
         raise ArgumentError(f"keep: found {EMBEDDING}, the name of the embeddings' column, expected others")
-    files = []
-    for path in paths:
-        kind = file_format or input_format(path)
-        for argument, value in (("column", column), ("keep", keep and ",".join(keep))):
-            if kind == "text" and value not in (None, "sentence"):
-                raise ArgumentError(f"{argument}: found {value} for text, which has no columns, expected none")
-        files.append(InputFile(path, kind, column, kept))
+    files = [InputFile(path, file_format or input_format(path), column, kept) for path in dict.fromkeys(paths)]
+    for argument, value in (("column", column), ("keep", keep and ",".join(keep))):
+        if value not in (None, "sentence") and any(file.file_format == "text" for file in files):
+            raise ArgumentError(f"{argument}: found {value} for text, which has no columns, expected none")
     return files
 
 
@@ -117,7 +101,7 @@ class Shard(NamedTuple):
 
 
 class ShardError(UserError):
-    """An unreadable file, or a shard whose workers died; the other shards are not affected."""
+    """A shard whose workers died; the other shards are not affected."""
 
 
 class Embedder(Protocol):
@@ -130,25 +114,8 @@ class Embedder(Protocol):
         """Digest of everything that embeddings depend on."""
         ...
 
-    def encode_parts(
-        self,
-        sentences: Iterable[str],
-        batch_size: int | None,
-        show_progress_bar: bool | None,
-        normalize_embeddings: bool,
-    ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yield sentences and their embeddings, float32 [k, embedding_size]."""
-        ...
-
-
-class Engine(Protocol):
-    """A way to embed shards: here, or on Ray's workers."""
-
-    fingerprint: str
-    embedding_size: int
-
-    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
-        """Write the part of each shard; yield its name and rows, in any order, or why there is none."""
+    def encode_parts(self, *arguments: Any) -> Iterator[tuple[list[str], np.ndarray]]:
+        """As `BertFlow.encode_parts`."""
         ...
 
 
@@ -174,16 +141,16 @@ def write_part(model: Embedder, shard: Shard, folder: Path, settings: PartSettin
     return shard.part, len(stored)
 
 
-class ThisProcess:
-    """The engine that embeds one shard after the other here."""
+class Engine:
+    """Embed one shard after the other in this process."""
 
     def __init__(self, model: Embedder, folder: Path, settings: PartSettings) -> None:
-        self._model, self._folder, self._settings = model, folder, settings
         self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
+        self._write = functools.partial(write_part, model, folder=folder, settings=settings)
 
     def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
-        """As `Engine.embed`, in the order of the shards."""
-        return (write_part(self._model, shard, self._folder, self._settings) for shard in shards)
+        """Write the part of each shard; yield its name and rows, in any order, or why there is none."""
+        return map(self._write, shards)
 
 
 class ShardsError(UserError):
@@ -218,32 +185,31 @@ class Job:
     def __init__(self, files: Sequence[InputFile], out: Path, settings: PartSettings, *, overwrite: bool) -> None:
         if settings.precision not in PART_PRECISIONS:
             raise ArgumentError(f"precision: found {settings.precision!r}, expected {' or '.join(PART_PRECISIONS)}")
-        if isinstance(settings.shard_rows, bool) or not isinstance(settings.shard_rows, int) or settings.shard_rows < 1:
-            raise ArgumentError(f"shard_rows: found {settings.shard_rows!r}, expected a whole number of 1 or more")
+        if settings.shard_rows < 1:
+            raise ArgumentError(f"shard_rows: found {settings.shard_rows}, expected 1 or more")
         self.files, self.out, self.settings, self.overwrite = files, pathlib.Path(out), settings, overwrite
         self.made = 0
         if any(self.out.resolve() in pathlib.Path(file.path).resolve().parents for file in files):
             raise ArgumentError(f"input: found files in {out}, which gets the embeddings, expected them elsewhere")
-        with locked(self.out):
-            if self.out.exists():
-                output_folder(self.out, PARTS_FOLDER, overwrite=True)
-            path = self.out / MANIFEST
-            self._known = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
+        if self.out.exists():
+            output_folder(self.out, PARTS_FOLDER, overwrite=True)
+        path = self.out / MANIFEST
+        self._known = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
         if self._known is not None:
-            self._check_same(self._known.settings, self.settings)
+            for name in PartSettings.__struct_fields__:
+                self._check_same(name, getattr(settings, name), getattr(self._known.settings, name))
         errors = []
         for file in files:
             try:
-                next(file.shards(1), None)
+                next(file.tables(1), None)
                 return
             except UserError as error:
                 errors.append(error)
         raise errors[0]
 
-    def _check_same(self, found: PartSettings, expected: PartSettings) -> None:
-        for name in () if self.overwrite else PartSettings.__struct_fields__:
-            if getattr(found, name) != getattr(expected, name):
-                raise self._exists(f"{name}: found {getattr(expected, name)}, its parts have {getattr(found, name)}")
+    def _check_same(self, name: str, found: object, known: object) -> None:
+        if found != known and not self.overwrite:
+            raise self._exists(f"{name}: found {found}, but its parts have {known}")
 
     def _exists(self, reason: str) -> UserError:
         return UserError(f"{self.out}: exists, {reason} (or `overwrite`)", ["overwrite"])
@@ -259,11 +225,9 @@ class Job:
           ShardsError: files cannot be read, and all others are done.
           UserError: the folder's parts are of another model or input, or parts cannot be written.
         """
-        if self._known is not None and not self.overwrite and self._known.model != engine.fingerprint:
-            raise self._exists(f"model: found {engine.fingerprint[:12]}…, its parts have {self._known.model[:12]}…")
-        manifest = Manifest(
-            model=engine.fingerprint, embedding_size=engine.embedding_size, settings=self.settings, parts={}
-        )
+        if self._known is not None:
+            self._check_same("model", engine.fingerprint, self._known.model)
+        manifest = Manifest(model=engine.fingerprint, embedding_size=engine.embedding_size, settings=self.settings)
         problems: list[UserError] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
         with locked(self.out), tqdm(desc="encode", unit=" sentences", disable=hidden) as progress:
@@ -271,19 +235,18 @@ class Job:
             for outcome in engine.embed(self._missing(manifest, problems)):
                 if isinstance(outcome, ShardError):
                     problems.append(outcome)
-                else:
-                    name, rows = outcome
-                    manifest.parts[name] = rows
-                    self.made += 1
-                    progress.update(rows)
+                    continue
+                name, rows = outcome
+                manifest.parts[name] = rows
+                self.made += 1
+                progress.update(rows)
             if problems:
                 raise ShardsError(problems)
             for path in self.out.glob(_PARTS):
                 if path.name not in manifest.parts:
-                    if not self.overwrite:
-                        raise self._exists(f"holds {path.name}, which is not from this input")
+                    self._check_same("input", "other files", path.name)
                     path.unlink()
-            manifest = msgspec.structs.replace(manifest, parts=dict(sorted(manifest.parts.items())), is_complete=True)
+            manifest.parts, manifest.is_complete = dict(sorted(manifest.parts.items())), True
             write_json(self.out / MANIFEST, manifest)
         return manifest
 
@@ -292,17 +255,17 @@ class Job:
         basis = msgspec.json.encode([manifest.model, self.settings])
         for number, file in enumerate(self.files):
             try:
-                for i, (sentences, kept) in enumerate(file.shards(self.settings.shard_rows)):
+                for i, (sentences, kept) in enumerate(file.tables(self.settings.shard_rows)):
                     name = f"part-{number:05d}-{i:05d}.parquet"
                     rows = repr([sentences, kept.to_pydict()]).encode()
                     digest = hashlib.sha256(basis + rows).hexdigest()
                     found = _digest_of(self.out / name)
                     if found == digest:
                         manifest.parts[name] = len(sentences)
-                    elif found is None or self.overwrite:
-                        yield Shard(name, sentences, kept, digest)
-                    else:
-                        raise self._exists(f"{name}: found it made from other input")
+                        continue
+                    if found is not None:
+                        self._check_same("input", "other rows", name)
+                    yield Shard(name, sentences, kept, digest)
             except UserError as error:
                 problems.append(error)
 
@@ -311,7 +274,6 @@ def _digest_of(path: pathlib.Path) -> str | None:
     """The digest in a part's metadata; None if the part is missing or damaged."""
     import pyarrow.parquet
 
-    try:
+    with contextlib.suppress(OSError, pyarrow.ArrowException):
         return (pyarrow.parquet.read_schema(path).metadata or {}).get(_DIGEST, b"").decode()
-    except (OSError, pyarrow.ArrowException):
-        return None
+    return None
