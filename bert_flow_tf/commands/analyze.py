@@ -60,9 +60,9 @@ def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> Decor
             headline, figure, values = function(**options)
             result = made_result(kind, f"analyze {name}", **values)
             from bert_flow_tf.evaluation.plots import write_figure
-            from bert_flow_tf.report.tables import analysis_table
+            from bert_flow_tf.report.tables import ANALYSIS_TABLES
 
-            click.echo(f"{headline}\n{analysis_table(result).to_text()}")
+            click.echo(f"{headline}\n{ANALYSIS_TABLES[kind](result).to_text()}")
             with new_folder(folder) as new:
                 write_json(new / RESULTS_FILE, result)
                 write_figure(figure, new, plot)

@@ -26,8 +26,6 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
     from bert_flow_tf.results.sources import find_sources
 
     folder = own_folder(out, REPORT_FOLDER, overwrite=overwrite)
-    sources, left_out = find_sources([*first, *more])
+    sources = find_sources([*first, *more])
     write_report(folder, title, sources)
-    for path in left_out:
-        click.echo(f"left out, no results: {path}")
     click.echo(f"report written: {folder / PAGE_FILE}, of {len(sources)} results")

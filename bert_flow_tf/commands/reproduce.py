@@ -1,19 +1,17 @@
 """`bert-flow reproduce`: rows of the paper's tables, trained and scored over seeds."""
 
 import dataclasses
-import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list, seed_list
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_list, seed_list
 from bert_flow_tf.commands.outputs import own, write_results
 from bert_flow_tf.encoder.handles import check_handle
-from bert_flow_tf.errors import UserError, nearest
-from bert_flow_tf.paper.presets import PRESETS
-from bert_flow_tf.results.records import REPRODUCTION_FILE
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.paper.figures import PRESETS
 
 if TYPE_CHECKING:
     from bert_flow_tf.data.sts_sets import SimilarityTask
@@ -24,26 +22,18 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 
 @click.command()
 @click.option(
-    "--rows",
-    callback=name_list(PRESETS),
-    default="avg,last2avg,flow-target",
-    metavar="LIST",
-    help="Rows, see above.",
+    "--rows", callback=name_list(PRESETS), default="avg,last2avg,flow-target", metavar="LIST", help="See above."
 )
 @click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="How many seeds, 1 to N, or a list.")
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3): 1 epoch, 2e-5, batches of 16.")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, large, a TF-Hub handle or a folder.")
-@click.option(
-    "--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub, where it cannot be derived from it."
-)
+@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name it.")
 @click.option("--bert_premodels", metavar="DIR", help="Folder of TF1 BERT checkpoints, instead of --bert_hub.")
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, …, and of MNLI and SNLI for NLI.")
 @SENTEVAL_OPTION
-@click.option("--tasks", "names", callback=name_list(), default="stsb", metavar="LIST", help="Tasks, see above.")
-@click.option(
-    "--out", required=True, metavar="DIR", help="Folder of all runs and of the results; unfinished runs are resumed."
-)
+@click.option("--tasks", "names", callback=name_list(_TASKS), default="stsb", metavar="LIST", help="Tasks, see above.")
+@click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
 @click.option("--verbose", is_flag=True, help="Show each stage's command and all that it prints.")
 def reproduce(
@@ -64,7 +54,6 @@ def reproduce(
     bert-flow reproduce --bert_premodels premodels --bert_name base --glue_dir glue_data \\
         --senteval_dir SentEval/data --tasks stsb,sickr,sts12,sts13,sts14,sts15,sts16 \\
         --rows avg,last2avg,flow-nli,flow-target --out runs/table2
-    bert-flow reproduce --bert_hub demo --glue_dir glue_data --rows flow-target --seeds 5 --out runs/seeds
 
     \b
     avg          the encoder, mean of the last layer
@@ -77,35 +66,33 @@ def reproduce(
     size). A flow on the target of sts12 to sts16 learns on their scored pairs, which are written to OUT/data; as in the
     original, each of the three splits is all of them.
 
-    Rerun the same command to resume an interrupted one; what is finished is not done again. The table and
-    OUT/reproduction.json have mean, standard deviation and median over seeds, and beside them the figures of the paper
-    (and its Table 8) and of the original code where encoder, data and training are the same.
+    Rerun the same command to resume an interrupted one. The table has mean, deviation and median over seeds beside the
+    figures of the paper and of the original code, where encoder, data and training are the same.
     """
-    # The libraries take seconds to load: not for --help, nor for a mistake in the flags.
-    from bert_flow_tf.data.sts_sets import read_tasks, task_key
+    check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
+    for name in ("bert_hub", "preprocess_hub"):
+        check_handle(encoder[name], name)
+    path = pathlib.Path(out, "reproduction.json")
+    own(path, f"--out={out}")
+    from bert_flow_tf.data.sts_sets import read_tasks
     from bert_flow_tf.recipe.reproduction import Row, reproduction_record
     from bert_flow_tf.recipe.run import run
     from bert_flow_tf.recipe.stages import encoder_of, read_environment
     from bert_flow_tf.report.tables import rows_table
     from bert_flow_tf.results.rows import beside_baselines, reproduction_rows
 
-    for name in names:
-        if task_key(name) not in _TASKS:
-            raise UserError(
-                f"--tasks: unknown task {name!r}, expected some of {', '.join(_TASKS)}{nearest(name, _TASKS)}"
-            )
-    presets, folder = [PRESETS[row] for row in rows], pathlib.Path(out)
-    environ = _environment(encoder, glue_dir=glue_dir, out=folder, nli=nli)
-    # With their gold scores, which are used last and are not to be missed after hours.
+    environ = {name.upper(): value for name, value in encoder.items() if value}
+    environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
+    # The gold scores are read first, because they are used after hours.
     tasks = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir)
-    if (folder / REPRODUCTION_FILE).exists() and not overwrite:
-        _check_kept(folder / REPRODUCTION_FILE, rows, seeds, tasks, encoder_of(environ)[1], nli)
-    targets = _targets(tasks, rows, glue_dir, folder, overwrite)
-    stages: list[Run] = []
-    scored: list[Row] = []
+    if path.exists() and not overwrite:
+        asked = {"--bert_hub": encoder_of(environ)[1].values(), "--rows": rows, "--seeds": map(str, seeds)}
+        _check_kept(path, {**asked, "--tasks": names, "--nli": ["NLI" if nli else "no NLI"]})
+    targets = _targets(tasks, rows, glue_dir, path.parent, overwrite)
+    stages, scored = list[Run](), list[Row]()
     for seed in seeds:
         # Where nothing is trained, no seed plays a part.
-        needed = [preset for preset in presets if nli or preset.flow is not None or seed == min(seeds)]
+        needed = [PRESETS[row] for row in rows if nli or PRESETS[row].flow is not None or seed == min(seeds)]
         note = f", seed {seed}" if len(seeds) > 1 else ""
         for target in targets:
             recipe = read_environment({**environ, "RANDOM_SEED": str(seed)}, target)
@@ -116,40 +103,14 @@ def reproduce(
     # NLI fine-tuning and the flow on NLI are those of every task.
     run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)
     record = reproduction_record(recipe, scored)
-    nli_note = ", fine-tuned on NLI" if nli else ""
-    title = f"x100, {record.encoder}{nli_note}, seeds {', '.join(map(str, seeds))}"
-    click.echo(f"\n{rows_table(beside_baselines([*reproduction_rows(record)]), title=title).to_text()}")
-    write_results(folder / REPRODUCTION_FILE, record)
-
-
-def _environment(encoder: Mapping[str, str | None], *, glue_dir: str, out: pathlib.Path, nli: bool) -> dict[str, str]:
-    """The recipe's variables that the flags stand for."""
-    if not encoder["bert_hub"] and not encoder["bert_premodels"]:
-        raise UserError("--bert_hub: missing, expected an encoder, or --bert_premodels and --bert_name")
-    for flag, other in (
-        ("bert_premodels", "bert_hub"),
-        ("bert_name", "bert_hub"),
-        ("preprocess_hub", "bert_premodels"),
-    ):
-        if encoder[flag] and encoder[other]:
-            raise UserError(f"--{flag}: found it with --{other}, expected one of them")
-    check_handle(encoder["bert_hub"], "bert_hub")
-    check_handle(encoder["preprocess_hub"], "preprocess_hub")
-    if not os.path.isdir(glue_dir):
-        raise UserError(f"--glue_dir={glue_dir}: no such folder, expected the one that holds the tasks' folders")
-    own(out / REPRODUCTION_FILE, f"--out={out}")
-    variables = {name.upper(): value for name, value in encoder.items() if value}
-    return variables | {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": str(out), "SKIP_NLI": "0" if nli else "1"}
+    click.echo(f"\n{rows_table(beside_baselines([*reproduction_rows(record)])).to_text()}")
+    write_results(path, record)
 
 
 def _targets(
     tasks: Sequence["SimilarityTask"], rows: Sequence[str], glue_dir: str, out: pathlib.Path, overwrite: bool
 ) -> "list[Target]":
-    """The tasks' targets, after writing what SentEval's tasks learn on.
-
-    Raises:
-      UserError: a row that a task has no sentences for.
-    """
+    """Return the tasks' targets; write the sentences of SentEval's tasks."""
     from bert_flow_tf.data.folders import keep_full_text
     from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, glue_task
     from bert_flow_tf.recipe.stages import Target
@@ -162,45 +123,24 @@ def _targets(
             continue
         if "flow-train" in rows:
             raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
-        folder = out / "data" / task.title
-        keep_full_text(folder, task.subsets, task.source, flag="--out", overwrite=overwrite)
-        targets.append(Target(task.title, folder, task))
+        targets.append(Target(task.title, out / "data" / task.title, task))
+        keep_full_text(targets[-1].folder, task.subsets, task.source, flag="--out", overwrite=overwrite)
     return targets
 
 
-def _check_kept(
-    path: pathlib.Path,
-    rows: Sequence[str],
-    seeds: Sequence[int],
-    tasks: Sequence["SimilarityTask"],
-    encoder_flags: Mapping[str, str],
-    nli: bool,
-) -> None:
-    """Refuses to replace results of another encoder or of other data, rows, seeds or tasks than are asked for."""
+def _check_kept(path: pathlib.Path, asked: Mapping[str, Iterable[str]]) -> None:
+    """Raise `UserError` for earlier results of other values of these options, which would be lost."""
     from bert_flow_tf.files.json_files import read_json
     from bert_flow_tf.results.records import Reproduction
 
-    try:
-        earlier = read_json(path, Reproduction, expected="results of reproduce")
-    except UserError as error:
-        raise UserError(f"{path}: found no results of reproduce, expected them, or --overwrite ({error})") from error
-    with_nli = {True: "an encoder after NLI", False: "an encoder without NLI"}
-    flags, new_flags = (
-        {f"--{name}={value}" for name, value in one.items()} for one in (earlier.encoder_flags, encoder_flags)
-    )
-    data = {name: f"{task.pairs} pairs of {task.source}" for name, task in earlier.tasks.items()}
-    new = {task.name: f"{sum(map(len, task.subsets))} pairs of {task.source}" for task in tasks}
+    earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
     held = {
-        "--bert_hub": flags - new_flags,
-        "--tasks": set(data) - set(new),
-        "--glue_dir": {data[name] for name in data.keys() & new.keys()} - set(new.values()),
-        "--rows": {name for task in earlier.tasks.values() for name in task.rows} - set(rows),
-        "--seeds": {str(seed) for seed in earlier.seeds} - {str(seed) for seed in seeds},
-        "--nli": {with_nli[earlier.with_nli]} - {with_nli[nli]},
+        "--bert_hub": earlier.encoder_flags.values(),
+        "--tasks": earlier.tasks,
+        "--rows": [name for task in earlier.tasks.values() for name in task.rows],
+        "--seeds": map(str, earlier.seeds),
+        "--nli": ["NLI" if earlier.with_nli else "no NLI"],
     }
-    for flag, lost in held.items():
-        if lost:
-            raise UserError(
-                f"{flag}: {path} holds results of {', '.join(sorted(lost))}, which would be lost; expected the same, "
-                "another --out, or --overwrite"
-            )
+    for option, values in held.items():
+        if lost := {*values} - {*asked[option]}:
+            raise UserError(f"{option}: {path} has results of {', '.join(lost)}, expected them, too, or --overwrite")

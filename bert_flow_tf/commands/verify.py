@@ -31,16 +31,12 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
     """Check that this code gives the original's numbers, and print the verdict.
 
     \b
-    bert-flow verify --out verification.json
     bert-flow verify --runs runs/demo --out verification.json
 
     In a copy of the repository, the golden values of the TF1 code are computed again (a minute or two). An installed
     package has none: there the command checks that the flow keeps its equations, which says nothing of the original.
-
-    Scores are judged where --runs names results, as of bert-flow reproduce: those without a flow by their difference,
-    those with one by distributions over seeds, since the original gives two numbers for one seed.
-
-    Exit status 1 where something is not the same.
+    With --runs, scores are judged too: those without a flow by their difference, those with one by distributions over
+    seeds. Exit status 1 means that something is not the same.
     """
     if more and not runs:
         raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
@@ -50,7 +46,7 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
     from bert_flow_tf.results.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else own_file(out, overwrite=overwrite)
-    sources = find_sources([*runs, *more])[0] if runs else []
+    sources = find_sources([*runs, *more]) if runs else []
     verification = _verification()
     claims = verdict([verification], score_rows(sources))
     click.echo(verdict_table(claims).to_text())
@@ -72,20 +68,18 @@ def _verification() -> "Verification":
 
         found = {"deviations": self_check(), "failed": [], "not_run": ["the golden values are in the repository"]}
         evidence = SELF_CHECK
-    deviations = [
-        Checked(what=what, found=value if math.isfinite(value) else None, limit=limit)
-        for what, value, limit in found.pop("deviations")
-    ]
-    return Verification(made_by=made_by("bert-flow verify"), evidence=evidence, deviations=deviations, **found)
+    finite = ((what, value if math.isfinite(value) else None, limit) for what, value, limit in found.pop("deviations"))
+    checked = [Checked(what=what, found=value, limit=limit) for what, value, limit in finite]
+    return Verification(made_by=made_by("bert-flow verify"), evidence=evidence, deviations=checked, **found)
 
 
 def _golden() -> dict:
     """Run the golden tests, a line for each as it ends; return `deviations`, `failed` and `not_run`."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "deviations.json")
-        environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONUNBUFFERED": "1"}
         options = ("-v", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=")
-        command, lines = [sys.executable, "-m", "pytest", *options, str(_GOLDEN)], []
+        command, lines = [sys.executable, "-B", "-m", "pytest", *options, str(_GOLDEN)], []
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         with subprocess.Popen(command, cwd=_ROOT, env=environment, **pipes) as process:
             for line in process.stdout:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.evaluation.protocols import METRICS
 from bert_flow_tf.recipe.stages import Recipe, Run
-from bert_flow_tf.results.records import ReproducedRow, ReproducedTask, Reproduction, SeedRun, Summary, summarize
+from bert_flow_tf.results.records import ReproducedRow, ReproducedTask, Reproduction, SeedRun, summarize
 from bert_flow_tf.runs.record import made_by
 
 
@@ -48,7 +48,7 @@ def _task(task: SimilarityTask, rows: Sequence[Row]) -> ReproducedTask:
         # Plots show one seed; the pairs of all of them would be most of the file.
         runs[1:] = [replace(run, scores=replace(run.scores, agreement=None)) for run in runs[1:]]
         over_seeds = {
-            metric: Summary(**summarize([getattr(run.scores, metric)[protocol or "all"] for run in runs]))
+            metric: summarize([getattr(run.scores, metric)[protocol or "all"] for run in runs])
             for metric in METRICS[task.metric]
         }
         found[preset] = replace(ReproducedRow(runs=runs), **over_seeds)

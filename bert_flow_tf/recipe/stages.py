@@ -17,7 +17,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.predicted import score_predictions_of
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import refuse_address
-from bert_flow_tf.paper.presets import FLOW_FLAGS, NLI_FLAGS, Preset
+from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, Scores, TaskScores
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 from bert_flow_tf.runs.record import BERT_NAMES, made_by

@@ -27,10 +27,9 @@ _ANALYSES = {
     IsotropyResults: ("Isotropy", "spectrum", "Standard normal: as many draws, as isotropic embeddings look."),
 }
 _COMPARED = (
-    "Compared is what is the same: without flow, the same encoder and pooling; paper, the row of Tables 2 to 4 with "
-    "the same encoder, training and protocol (train only: README of the original); TF1 code, the mean of the "
-    "original's runs on the same weights, pooling and flow. wmean: mean over the sets of STS-12 to STS-16 weighted by "
-    "their pairs, as in the paper; mean: plain mean; all: all pairs together."
+    "Paper: the row of Tables 2 to 4 (train only: of the original's README) with the same encoder, training and "
+    "protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow. wmean: mean over the "
+    "sets of STS-12 to STS-16 weighted by their pairs, as in the paper; mean: plain mean; all: all pairs together."
 )
 
 
@@ -68,26 +67,23 @@ def _sections(sources: Sequence[Source]) -> Iterator[Section]:
     yield Section("Calibrations", "Table 5 is of BERT-base, mean of the last layer. k is chosen on dev.", titled, drawn)
     for kind, (heading, plot, note) in _ANALYSES.items():
         analyses = [one for one in sources if isinstance(one.result, kind)]
-        titled = [dataclasses.replace(tables.analysis_table(one.result), title=one.label) for one in analyses]
+        titled = [dataclasses.replace(tables.ANALYSIS_TABLES[kind](one.result), title=one.label) for one in analyses]
         drawn = [(one.label, read_file(one.path.with_name(f"{plot}.svg"), "an analysis' plot")) for one in analyses]
         yield Section(heading, note, titled, drawn)
-    runs = [one for one in sources if isinstance(one.result, TrainingResults)]
-    titled = [tables.training_table(runs)] if runs else []
-    yield Section("Training", "eval_…: on dev.", titled, plots.curve_plots([one.path.parent for one in runs]))
-    yield Section("Sources", "", [tables.sources_table(sources)])
+    runs = [one.path.parent for one in sources if isinstance(one.result, TrainingResults)]
+    yield Section("Sources", "", [tables.sources_table(sources)], plots.curve_plots(runs))
 
 
 def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
     """Yield cosines of the first row of each task with both sides of a flow, and rows over several seeds."""
-    shown: dict[tuple, ScoreRow] = {}
+    shown: set[tuple] = set()
     seeds: dict[tuple, dict[str, Sequence[float]]] = {}
     for row in rows:
-        if row.agreement and row.baseline and row.baseline.agreement:
-            shown.setdefault((row.task, row.split), row)
+        if row.agreement and row.baseline and row.baseline.agreement and (row.task, row.split) not in shown:
+            shown.add((row.task, row.split))
+            yield f"{row.name}: {row.task}, {row.split}", plots.cosines_plot(row.baseline.agreement, row.agreement)
         if len(row.values_x100) > 1:
             seeds.setdefault(row.place, {})[row.name] = row.values_x100
-    for row in shown.values():
-        yield f"{row.name}: {row.task}, {row.split}", plots.cosines_plot(row)
     for (task, split, metric, *_), values in seeds.items():
         yield f"Seeds: {task}, {split}", plots.dots_plot(values, f"{METRIC_NAMES[metric]} × 100")
 

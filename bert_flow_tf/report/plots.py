@@ -4,17 +4,16 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from bert_flow_tf.evaluation import plots
-from bert_flow_tf.results.rows import ScoreRow
+from bert_flow_tf.results.records import Agreement
 
 _COLOURS = (plots.BLUE, plots.VERMILION, plots.GREEN, plots.GREY)
 # Tag of TensorBoard -> words.
 _LOSSES = {"flow_loss": "Loss of the flow, bits per dimension", "supervised_loss": "Supervised loss"}
 
 
-def cosines_plot(row: ScoreRow) -> bytes:
+def cosines_plot(before: Agreement, after: Agreement) -> bytes:
     """Draw cosines over gold scores without the flow and with it, and the histogram of both."""
-    assert row.agreement is not None and row.baseline is not None and row.baseline.agreement is not None
-    sides = {"without flow": row.baseline.agreement, "with flow": row.agreement}
+    sides = {"without flow": before, "with flow": after}
     with plots.styled_figure(12.4, 3.6, columns=3) as (figure, panels):
         for panel, colour, (words, side) in zip(panels, _COLOURS, sides.items(), strict=False):
             dots = zip(*zip(side.gold, side.similarities, strict=False), strict=True)

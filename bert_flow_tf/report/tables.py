@@ -6,22 +6,11 @@ from collections.abc import Sequence
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.files.reading import read_text
-from bert_flow_tf.paper.figures import fine_tuning_of, is_whole, original_scores, paper_tables, table5
+from bert_flow_tf.paper.figures import fine_tuning_of, is_whole, paper_tables, table5
 from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Words, summarize
 from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.sources import Source
-from bert_flow_tf.results.table import (
-    METRIC_NAMES,
-    NOT_COMPARABLE,
-    WHY_FLOW,
-    Cell,
-    Entry,
-    Table,
-    count,
-    fall,
-    number,
-    x100,
-)
+from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, count, fall, number, x100
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
 from bert_flow_tf.runs.record import Encoder, TrainingResults
 from glow.config import DEFAULT_CONFIG
@@ -37,67 +26,51 @@ _ISOTROPY = {
     "effective_rank": ("effective rank", 1),
     "partition_ratio": ("partition ratio, min Z / max Z", 4),
 }
-# Encoder, its fine-tuning, pooling and word pieces.
-_OF_TABLE_5 = ("base", None, "avg", 64)
-# The gold scores' correlation with edit distance is a fact of the data.
-_WITHOUT_ENCODER = ("Gold similarity", "edit distance")
 
 
-def rows_table(rows: Sequence[ScoreRow], *, title: str = "") -> Table:
+def rows_table(rows: Sequence[ScoreRow]) -> Table:
     """Return a score per row, beside that of the same embeddings without the flow, the paper's and the original's."""
     cells, falls = [], False
     for row in rows:
         summary, published, plain = summarize(row.values_x100), row.published, row.baseline
-        median = f"median {summary['median']:.2f}, n = {len(row.values_x100)}" if len(row.values_x100) > 1 else ""
+        median = f"median {summary.median:.2f}, n = {len(row.values_x100)}" if len(row.values_x100) > 1 else ""
         off = None if plain is None else row.mean_x100 - plain.mean_x100
         falls = falls or bool(fall(off))
         one: list[Entry] = [row.name, _embedding(row), encoder_in_words(row.model.encoder), row.task, row.split]
         one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), count(row.pairs)]
-        one += [number(summary["mean"], spread=summary["std"], note=median)]
+        one += [number(summary.mean, spread=summary.std, note=median)]
         one += [number(plain and plain.mean_x100), number(off, sign="+", note=fall(off))]
         one += [number(published.paper, note=published.row or "") if published.paper is not None else None]
         one += [number(published.seeds["mean"], spread=published.seeds["std"]) if published.seeds and median else None]
-        cells.append([*one, _mean(published.original)])
+        runs, original = len(published.original), published.original and summarize(published.original).mean
+        cells.append([*one, number(original or None, note=f"{runs} runs" if runs > 1 else "")])
     columns = ("name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "without flow", "change")
-    table = Table((*columns, "paper", "Table 8", "TF1 code"), cells, title=title, notes=WHY_FLOW if falls else ())
+    table = Table((*columns, "paper", "Table 8", "TF1 code"), cells, notes=WHY_FLOW if falls else ())
     return table.without_empty_columns()
 
 
-def _mean(original: Sequence[float]) -> Cell:
-    if not original:
-        return number(None)
-    return number(summarize(original)["mean"], note=f"{len(original)} runs" if len(original) > 1 else "")
-
-
 def calibration_table(result: Calibrations) -> Table:
-    """Return a calibration per row, scores times 100, beside Table 5 and the original code."""
+    """Return a calibration per row, scores times 100, beside Table 5."""
     model, task, pairs = result.model, task_title(result.data.task), result.data.pairs.get("test", 0)
     of_model = model and (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
+    note = "" if of_model == ("base", None, "avg", 64) else NOT_COMPARABLE
     scores = {row.method: 100 * (getattr(row, result.metric) or 0) for row in result.rows}
     is_whole_task = is_whole(task, "test", pairs) and result.fit_on == "all"
-    flows = {"none": None, "flow": result.flow_model_config}
     rows = []
     for row in result.rows:
         their_row, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
-        off = scores[row.method] - scores["none"] if "none" in scores and row.method != "none" else None
+        off = scores[row.method] - scores["none"] if row.method != "none" and "none" in scores else None
         cells: list[Entry] = [row.method, number(row.k, 0), x100(row.dev)]
         cells += [number(scores[row.method], spread=row.std and 100 * row.std), x100(row.pearson)]
         cells += [number(off, sign="+"), number(row.seconds, 1)]
-        cells += [number(paper, note="" if of_model == _OF_TABLE_5 or paper is None else NOT_COMPARABLE), their_row]
-        original: Sequence[float] = ()
-        if model is not None and is_whole_task and row.method in flows:
-            name = None if model.encoder.fine_tuning else model.encoder.name
-            original = original_scores(task, name, model.pooling, flows[row.method])
-        rows.append([*cells, _mean(original)])
+        rows.append([*cells, number(paper, note="" if paper is None else note), their_row])
     columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
-    return Table((*columns, "Table 5", "its row", "TF1 code"), rows).without_empty_columns()
+    return Table((*columns, "Table 5", "its row"), rows).without_empty_columns()
 
 
 def lexical_table(result: Lexical) -> Table:
     """Return correlations with edit distance and gold of all pairs, then of the close ones, beside Table 6."""
-    on_paper = (
-        task_title(result.task) == "STS-B" and is_whole("STS-B", result.split, result.pairs) and result.split == "dev"
-    )
+    on_paper = (task_title(result.task), result.split) == ("STS-B", "dev") and is_whole("STS-B", "dev", result.pairs)
     paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
     close, rows = result.close, []
     within = f", edit distance ≤ {close.max_distance} ({close.pairs:,} pairs)"
@@ -106,13 +79,12 @@ def lexical_table(result: Lexical) -> Table:
             cells: list[Entry] = [name + words]
             for column in ("edit distance", "gold"):
                 figure = theirs.get(name, {}).get(column)
-                is_same = (name, column) == _WITHOUT_ENCODER or figure in (None, 100.0)
+                # No encoder takes part in the gold scores' correlations.
+                is_same = name == "Gold similarity" or figure is None
                 cells += [number(row[column]), number(figure, note="" if is_same else NOT_COMPARABLE)]
             rows.append(cells)
-    notes = [f"Undefined: {reason}." for reason in close.undefined]
-    return Table(
-        ("similarity", "edit distance", "Table 6", "gold", "Table 6"), rows, notes=notes
-    ).without_empty_columns()
+    columns = ("similarity", "edit distance", "Table 6", "gold", "Table 6")
+    return Table(columns, rows, notes=close.undefined).without_empty_columns()
 
 
 def words_table(result: Words) -> Table:
@@ -142,53 +114,38 @@ def isotropy_table(result: IsotropyResults) -> Table:
     return Table(("measure", *measures), rows)
 
 
-def analysis_table(result: Lexical | Words | IsotropyResults) -> Table:
-    """Return the table of an analysis."""
-    if isinstance(result, Lexical):
-        return lexical_table(result)
-    return words_table(result) if isinstance(result, Words) else isotropy_table(result)
-
-
-def training_table(runs: Sequence[Source]) -> Table:
-    """Return the data and steps of each run, and its own evaluation on dev."""
-    rows, on_dev = [], [_evaluation(source.path.with_name(DEV_RESULTS_FILE)) for source in runs]
-    measures = list(dict.fromkeys(name for found in on_dev for name in found))
-    for source, found in zip(runs, on_dev, strict=True):
-        result = source.result
-        assert isinstance(result, TrainingResults)
-        stage, training = result.stages.get("train"), result.model.training
-        row: list[Entry] = [source.label, task_title(training.task) if training and training.task else ""]
-        row += [count(result.data.num_examples), count(result.steps), number(stage and stage.seconds, 1)]
-        rows.append(row + [number(found.get(name), 4) for name in measures])
-    return Table(("run", "learned on", "pairs", "steps", "seconds", *measures), rows)
-
-
-def _evaluation(path: pathlib.Path) -> dict[str, float]:
-    """Return the measures on dev by name; a correlation without labels is not a number, and left out."""
-    text = read_text(path, "an evaluation of run_siamese") if path.is_file() else ""
-    found = re.findall(r"^(eval_\w+) = (-?[\d.]+(?:e[+-]?\d+)?)$", text, re.MULTILINE)
-    return {name: float(value) for name, value in found if name != "eval_loss_total"}
+ANALYSIS_TABLES = {Lexical: lexical_table, Words: words_table, IsotropyResults: isotropy_table}
 
 
 def sources_table(sources: Sequence[Source]) -> Table:
-    """Return command, encoder and versions of every source."""
+    """Return command, encoder and versions of every source, and of runs their training and evaluation on dev."""
     rows: list[list[Entry]] = []
     for source in sources:
-        model, made_by = getattr(source.result, "model", None), source.result.made_by
-        encoder = source.result.encoder if isinstance(source.result, Words) else model and model.encoder
-        versions = {"bert-flow-tf": made_by.version, **made_by.libraries}
+        result, trained = source.result, [None] * 5
+        model, made_by = getattr(result, "model", None), result.made_by
+        encoder = result.encoder if isinstance(result, Words) else model and model.encoder
         row: list[Entry] = [source.label, made_by.command, encoder and encoder_in_words(encoder)]
         row += [encoder and encoder.handle, model and f"{model.pooling}, {model.max_seq_length} word pieces"]
-        rows.append([*row, ", ".join(f"{name} {version}" for name, version in versions.items())])
-    return Table(("source", "command", "encoder", "handle", "pooling", "versions"), rows).without_empty_columns()
+        if isinstance(result, TrainingResults):
+            task, stage = model.training and model.training.task, result.stages.get("train")
+            trained = [task and task_title(task), count(result.data.num_examples), count(result.steps)]
+            trained += [number(stage and stage.seconds, 1), _evaluation(source.path.with_name(DEV_RESULTS_FILE))]
+        versions = {"bert-flow-tf": made_by.version, **made_by.libraries}
+        rows.append([*row, *trained, ", ".join(f"{name} {version}" for name, version in versions.items())])
+    columns = ("source", "command", "encoder", "handle", "pooling", "learned on", "pairs", "steps", "seconds", "on dev")
+    return Table((*columns, "versions"), rows).without_empty_columns()
+
+
+def _evaluation(path: pathlib.Path) -> str:
+    """Return the lines of a run's evaluation; a correlation without labels is not a number, and left out."""
+    text = read_text(path, "an evaluation of run_siamese") if path.is_file() else ""
+    return ", ".join(re.findall(r"^eval_(\w+ = [-\d.e]+)$", text, re.MULTILINE))
 
 
 def encoder_in_words(encoder: Encoder) -> str:
     """Return an encoder's name, or the end of its handle, and its fine-tuning."""
-    tuned = fine_tuning_of(encoder)
-    words = encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
-    digest = f" ({encoder.fingerprint[:8]})" if tuned and encoder.fingerprint else ""
-    return f"{words}, fine-tuned: {tuned}{digest}" if tuned else words
+    tuned, words = fine_tuning_of(encoder), encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
+    return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})" if tuned else words
 
 
 def _embedding(row: ScoreRow) -> str:
@@ -199,6 +156,5 @@ def _embedding(row: ScoreRow) -> str:
     notes = [] if flow.name == DEFAULT_CONFIG else [flow.name or "other configuration"]
     splits = ", train" if flow.training.settings.get("use_full_for_training") == 0 else ""
     notes += [f"learned on {task_title(flow.training.task)}{splits}"] if flow.training.task else []
-    notes += ["data-dependent initialisation"] if flow.training.settings.get("flow_ddi") else []
     notes += [f"seed{'s' if len(row.seeds) > 1 else ''} {', '.join(map(str, row.seeds))}"] if row.seeds else []
     return f"{row.model.pooling} + flow" + (f" ({'; '.join(notes)})" if notes else "")

@@ -1,7 +1,4 @@
-"""The results that commands write: one schema for all, in which `kind` says what was measured.
-
-The keys of a file are the attributes below; `runs.record` has those that describe the model.
-"""
+"""The schema of the results that commands write; `kind` says what was measured."""
 
 import pathlib
 import statistics
@@ -13,16 +10,13 @@ import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import isotropy
-from bert_flow_tf.evaluation.protocols import PROTOCOLS
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Seconds, TrainingResults
 
-# Scores of the recipe, in a run's folder.
 SCORES_FILE = "recipe_scores.json"
 RESULTS_FILE = "results.json"
 REPRODUCTION_FILE = "reproduction.json"
-
 # A correlation, or an area under the ROC curve, as a fraction.
 Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]
 Deviation = Annotated[float, msgspec.Meta(ge=0)]
@@ -35,12 +29,6 @@ class PairScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spearman: Score | None = None
     pearson: Score | None = None
     auc: Score | None = None
-
-
-class SubsetScores(PairScores, frozen=True, kw_only=True, omit_defaults=True):
-    """Number of pairs of one set, and its scores."""
-
-    pairs: Count
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +56,7 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     accuracy: dict[str, Score] = {}
     dev_accuracy: Score | None = None  # Of a classification task, and F1 of MRPC's positive class.
     f1: Score | None = None
-    subsets: dict[str, SubsetScores] = {}
+    subsets: dict[str, dict[str, int | float]] = {}  # `pairs` and scores of each set.
     agreement: Agreement | None = None
 
     @property
@@ -84,8 +72,6 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
     """
 
     model: Model
-    similarity: str = "cosine"
-    protocols: dict[str, str] = msgspec.field(default_factory=lambda: dict(PROTOCOLS))
     tasks: dict[str, TaskScores]
     without_flow: dict[str, TaskScores] | msgspec.UnsetType = msgspec.UNSET
 
@@ -106,6 +92,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     std: Deviation | None
     median: Score
     values: list[Score]
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """Return the summary of a score over seeds, as in Table 8."""
+    std = statistics.stdev(values) if len(values) > 1 else None
+    return Summary(mean=statistics.fmean(values), std=std, median=statistics.median(values), values=list(values))
 
 
 class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,11 +263,8 @@ def read_result(path: pathlib.Path) -> AnyResult | None:
         another type.
     """
     values = read_json(path, object, expected=_EXPECTED, versioned=False)
-    known = isinstance(values, dict) and values.get("kind") in _TAGS
-    # Results of version 1 have no kind.
-    if not known and (not isinstance(values, dict) or "kind" in values or "format_version" not in values):
-        return None
-    return read_json(path, AnyResult, expected=_EXPECTED)  # type: ignore[arg-type]
+    is_result = isinstance(values, dict) and values.get("kind") in _TAGS
+    return read_json(path, AnyResult, expected=_EXPECTED) if is_result else None  # type: ignore[arg-type]
 
 
 def is_of_kind(path: pathlib.Path, kind: str) -> bool:
@@ -285,13 +274,3 @@ def is_of_kind(path: pathlib.Path, kind: str) -> bool:
     except UserError:
         return False
     return isinstance(values, dict) and values.get("kind") == kind
-
-
-def summarize(values: Sequence[float]) -> dict:
-    """Return mean, sample standard deviation (None of one value), median and the values, as in Table 8."""
-    return {
-        "mean": statistics.fmean(values),
-        "std": statistics.stdev(values) if len(values) > 1 else None,
-        "median": statistics.median(values),
-        "values": list(values),
-    }

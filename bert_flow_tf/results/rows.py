@@ -12,9 +12,6 @@ from bert_flow_tf.results.records import Agreement, Metric, Reproduction, Scores
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.runs.record import Model
 
-# Word pieces of all figures of the paper and of the original.
-_LENGTH = 64
-
 
 @dataclasses.dataclass(frozen=True)
 class ScoreRow:
@@ -81,10 +78,9 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
     for protocol in runs[0][1].by_protocol if runs else ():
         model, first = runs[0]
         task, several = key if ":" in key else task_title(first.title), len(first.by_protocol) > 1
-        is_papers = (model.max_seq_length, model.low_dim) == (_LENGTH, None) and (protocol == "wmean" or not several)
-        published = None
-        if is_papers and is_whole(task, first.split, first.pairs):
-            published = beside(task, first.split, model.pooling, model.flow, model.encoder)
+        is_papers = (model.max_seq_length, model.low_dim) == (64, None) and (protocol == "wmean" or not several)
+        is_papers = is_papers and is_whole(task, first.split, first.pairs)
+        published = beside(task, first.split, model.pooling, model.flow, model.encoder) if is_papers else None
         yield ScoreRow(
             name=name,
             model=model,
@@ -102,16 +98,17 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
 
 def _baseline(row: ScoreRow, rows: Sequence[ScoreRow]) -> ScoreRow | None:
     """Return the row of the same encoder and pooling without a flow, on the same pairs."""
+    if row.model.flow is None:
+        return None
 
     def embedding(one: ScoreRow) -> tuple:
         # An encoder that a run fine-tuned differs by seed.
         seeds = () if one.model.encoder.fine_tuning is None or len(one.seeds) == 1 else tuple(one.seeds)
         return one.place, one.model.pooling, one.model.max_seq_length, one.model.low_dim, seeds
 
-    def encoder(one: ScoreRow) -> set:
+    def digests(one: ScoreRow) -> set:
         # An encoder that a run trained has no fingerprint before it is converted.
-        return {("all", one.model.encoder.fingerprint), ("weights", one.model.encoder.weights)}
+        return {one.model.encoder.fingerprint, one.model.encoder.weights} - {None}
 
-    ours = {(what, digest) for what, digest in encoder(row) if digest is not None and row.model.flow is not None}
-    found = (one for one in rows if one.model.flow is None and embedding(one) == embedding(row) and encoder(one) & ours)
-    return next(found, None)
+    plain = (one for one in rows if one.model.flow is None and embedding(one) == embedding(row))
+    return next((one for one in plain if digests(one) & digests(row)), None)

@@ -6,39 +6,29 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.results.records import (
-    REPRODUCTION_FILE,
-    RESULTS_FILE,
-    SCORES_FILE,
-    AnyResult,
-    Predictions,
-    read_result,
-)
+from bert_flow_tf.results.records import REPRODUCTION_FILE, RESULTS_FILE, SCORES_FILE, Predictions, read_result
 from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import is_run
+from bert_flow_tf.runs.record import Result, is_run
 
 # Of a folder; a later file replaces what an earlier one says of the same task.
 _FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
-_EXPECTED = (
-    "a run of run_siamese, a folder of bert-flow reproduce or analyze, a file of bert-flow evaluate, calibrate or "
-    "verify, or a folder of such"
-)
+_EXPECTED = "a run of run_siamese, what bert-flow evaluate, reproduce, calibrate, analyze or verify wrote, or a folder"
 
 
 class Source(NamedTuple):
     """A file of results."""
 
     path: pathlib.Path
-    result: AnyResult
+    result: Result
 
     @property
     def label(self) -> str:
-        """Its folder, or the file itself if its name is not one that commands give."""
+        """Its folder, or the file itself if a user chose its name."""
         return str(self.path.parent if self.path.name in _FILES else self.path)
 
 
-def find_sources(runs: Iterable[str | os.PathLike]) -> tuple[list[Source], list[pathlib.Path]]:
-    """Return the files of results that paths name, in their order, and what was left out of folders of such.
+def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
+    """Return the files of results that paths name, in their order.
 
     A folder without results stands for the files and folders directly in it, by name.
 
@@ -46,18 +36,15 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> tuple[list[Source], list[
       UserError: a path holds no results, or one of them cannot be read.
     """
     sources: list[Source] = []
-    left_out: list[pathlib.Path] = []
     for path in map(pathlib.Path, runs):
         found = _sources(path)
         for child in sorted(path.iterdir()) if path.is_dir() and not found else ():
             if not child.name.startswith(".") and (child.is_dir() or child.suffix == ".json"):
-                inner = _sources(child)
-                found += inner
-                left_out += [] if inner else [child]
+                found += _sources(child)
         if not found:
-            raise ArgumentError(f"runs: {path}: found no results, expected {_EXPECTED}")
+            raise ArgumentError(f"runs: {path}: found no results, expected {_EXPECTED} of such")
         sources += found
-    return sources, left_out
+    return sources
 
 
 def _sources(path: pathlib.Path) -> list[Source]:

@@ -5,8 +5,6 @@ import re
 from collections.abc import Sequence
 
 METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC", "accuracy": "accuracy"}
-# A smaller change of a score times 100 is within what seeds do.
-_FALL = 0.5
 WHY_FLOW = (
     "A flow helps where embeddings lie in a cone, as masked language modelling leaves them: run_scripts/paper_effect.sh"
     " shows it.",
@@ -32,10 +30,7 @@ Entry = Cell | str | None
 def number(
     value: float | None, digits: int = 2, *, spread: float | None = None, note: str = "", sign: str = ""
 ) -> Cell:
-    """Return a cell of a number with `digits` decimals, and its standard deviation after ±.
-
-    `sign` "+" puts one before a positive number; a number that rounds to zero has none.
-    """
+    """Return a cell of a number and its deviation; with the sign "+" unless it rounds to zero."""
     if value is None:
         return Cell(None, note, True)
     text = f"{value:{sign}.{digits}f}"
@@ -55,7 +50,7 @@ def x100(fraction: float | None) -> Cell:
 
 def fall(off: float | None) -> str:
     """Return a note for a score times 100 that is lower by more than half a point, else ""."""
-    return f"falls by {-off:.2f}" if off is not None and off < -_FALL else ""
+    return f"falls by {-off:.2f}" if off is not None and off < -0.5 else ""
 
 
 @dataclasses.dataclass
@@ -69,9 +64,6 @@ class Table:
     has_total: bool = False  # True if the last row sums up the others.
 
     def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(f"row {row}: found {len(row)} cells, expected {len(self.columns)}")
         self.cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
         found = [[row[i] for row in self.cells if row[i].text is not None] for i in range(len(self.columns))]
         self.is_empty = [not cells for cells in found]

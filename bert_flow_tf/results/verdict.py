@@ -32,11 +32,7 @@ class Claim(NamedTuple):
 
 
 def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> list[Claim]:
-    """Return the claims that results decide, and those that they leave open; empty where they decide none.
-
-    Args:
-      verifications: results of `bert-flow verify`.
-    """
+    """Return the claims that results decide, and those that they leave open; empty where they decide none."""
     claims = [claim for one in verifications for claim in _computed(one)]
     claims = claims or [Claim("computation", NOT_RUN, "", "", "bert-flow verify")]
     claims += [_without_flow(rows), *_with_flow(rows), _paper(rows)]
@@ -88,13 +84,12 @@ def _with_flow(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
     for row in compared:
         name, ours, theirs = f"scores with flow, {row.model.pooling}", row.values_x100, row.published.original
         evidence = f"{row.task}: {_spread(ours)} over {len(ours)} seeds for {_spread(theirs)} over {len(theirs)} runs"
-        if len(ours) < _SEEDS or len(theirs) < 2:
-            yield Claim(name, NOT_RUN, "", f"{_SEEDS} seeds", f"{evidence}: too few")
-            continue
-        low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+        is_enough, low, high = len(ours) >= _SEEDS and len(theirs) > 1, -math.inf, math.inf
+        if is_enough:
+            low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
+        # A wide interval holds 0 almost wherever it lies.
         if high - low > 2 * _OF_THE_PAPER:
-            # So wide an interval holds 0 almost wherever it lies.
-            yield Claim(name, NOT_RUN, "", "more seeds", f"{evidence}: the interval is {high - low:.1f} wide")
+            yield Claim(name, NOT_RUN, "", "more seeds" if is_enough else f"{_SEEDS} seeds", evidence)
             continue
         off = f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
         yield Claim(name, ALIKE if low <= 0 <= high else DIFFERENT, off, "95% interval holds 0", evidence)
@@ -102,7 +97,7 @@ def _with_flow(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
 
 def _spread(values: Sequence[float]) -> str:
     summary = summarize(values)
-    return number(summary["mean"], spread=summary["std"]).text or ""
+    return number(summary.mean, spread=summary.std).text or ""
 
 
 def _paper(rows: Sequence[ScoreRow]) -> Claim:

@@ -341,7 +341,7 @@ def test_sentevals_tasks_are_scored_into_the_record_that_a_report_reads(flow_fla
     assert {key: written[key] for key in ("model", "tasks", "without_flow")} == {
         key: expected[key] for key in ("model", "tasks", "without_flow")
     }
-    rows = score_rows(find_sources([run_dir])[0])
+    rows = score_rows(find_sources([run_dir]))
     assert [(row.task, row.protocol) for row in rows] == [
         *(("STS-12", protocol) for protocol in ("wmean", "mean", "all")),
         ("senteval:sst2", None),

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
-from bert_flow_tf.paper.presets import PRESETS
+from bert_flow_tf.paper.figures import PRESETS
 from bert_flow_tf.recipe.stages import Target, read_environment, recipe_stages
 from tests.bert_flow_tf.recipe.workplace import Workplace
 

@@ -13,7 +13,7 @@ from tests.bert_flow_tf.results.written import task_scores, write
 
 
 def rows_of(*paths):
-    return score_rows(find_sources(paths)[0])
+    return score_rows(find_sources(paths))
 
 
 def test_task_of_several_sets_has_a_row_per_protocol(tmp_path):
@@ -121,7 +121,7 @@ def test_after_fine_tuning_every_seed_counts_without_a_flow_too():
 
 def test_seeds_are_summarised_as_in_table_8():
     summary = summarize([0.1, 0.4, 0.2])
-    assert summary["mean"] == pytest.approx(0.7 / 3)
-    assert summary["std"] == pytest.approx(0.152752523)
-    assert (summary["median"], summary["values"]) == (0.2, [0.1, 0.4, 0.2])
-    assert summarize([0.5])["std"] is None
+    assert summary.mean == pytest.approx(0.7 / 3)
+    assert summary.std == pytest.approx(0.152752523)
+    assert (summary.median, summary.values) == (0.2, [0.1, 0.4, 0.2])
+    assert summarize([0.5]).std is None

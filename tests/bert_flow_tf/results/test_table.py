@@ -58,8 +58,3 @@ def test_a_figure_has_its_decimals_and_a_sign_unless_it_rounds_to_zero(cell, tex
 def test_a_column_without_a_cell_can_be_left_out():
     table = Table(("a", "b", "c"), [("x", None, number(1)), ("y", number(None), None)])
     assert table.without_empty_columns().columns == ["a", "c"]
-
-
-def test_a_row_of_another_length_is_an_error():
-    with pytest.raises(ValueError, match="found 1 cells, expected 2"):
-        Table(("a", "b"), [("x",)])

@@ -74,8 +74,8 @@ def write_run(folder, model=CLS_FLOW, **tasks):
 def write_all(folder):
     """The folder, with a run, its baseline, and a file or folder of every other kind but a reproduction."""
     subsets = {
-        "MSRpar": results.SubsetScores(pairs=750, spearman=0.6543),
-        "MSRvid": results.SubsetScores(pairs=750, spearman=0.8),
+        "MSRpar": {"pairs": 750, "spearman": 0.6543},
+        "MSRvid": {"pairs": 750, "spearman": 0.8},
     }
     sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108, subsets=subsets)
     write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632, agrees=agreement(0.1)))
@@ -97,7 +97,7 @@ def reproduction(rows, models, title="STS-B", **task):
             )
             for seed, value in enumerate(values, start=1)
         ]
-        made[name] = results.ReproducedRow(runs=runs, spearman=results.Summary(**summarize(values)))
+        made[name] = results.ReproducedRow(runs=runs, spearman=summarize(values))
     one = results.ReproducedTask(
         title=title, metric="spearman", protocol=None, split="test", source=f"glue/{title}", pairs=1379, rows=made
     )
