@@ -89,16 +89,16 @@ def reproduce(
         asked = {"--bert_hub": encoder_of(environ)[1].values(), "--rows": rows, "--seeds": map(str, seeds)}
         _check_kept(path, {**asked, "--tasks": names, "--nli": ["NLI" if nli else "no NLI"]})
     targets = _targets(tasks, rows, glue_dir, path.parent, overwrite)
-    stages, scored = list[Run](), list[Row]()
+    stages: list[Run] = []
+    scored: list[Row] = []
     for seed in seeds:
         # Where nothing is trained, no seed plays a part.
         needed = [PRESETS[row] for row in rows if nli or PRESETS[row].flow is not None or seed == min(seeds)]
-        note = f", seed {seed}" if len(seeds) > 1 else ""
         for target in targets:
             recipe = read_environment({**environ, "RANDOM_SEED": str(seed)}, target)
             made = {preset.name: recipe.preset(preset) for preset in needed}
             planned = [*recipe.nli(), *(stage for of_row in made.values() for stage in of_row)]
-            stages += [dataclasses.replace(stage, title=stage.title + note) for stage in planned]
+            stages += [dataclasses.replace(stage, title=f"{stage.title}, seed {seed}") for stage in planned]
             scored += [Row(target.task, name, seed, of_row[-1]) for name, of_row in made.items() if target.task]
     # NLI fine-tuning and the flow on NLI are those of every task.
     run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)

@@ -84,10 +84,10 @@ def _golden() -> dict:
         with subprocess.Popen(command, cwd=_ROOT, env=environment, **pipes) as process:
             for line in process.stdout:
                 lines.append(line)
-                if line.startswith(f"{_GOLDEN.as_posix()}/"):
+                if "::" in line:
                     click.echo(line.rstrip(), err=True)
         found = json.loads(path.read_text()) if path.exists() else {"failed": []}
-    # Another status without a failure: the tests did not run to their end, or none of them did.
+    # Without a failure, another status means that the tests did not run to their end.
     if process.returncode and not found["failed"]:
         raise UserError(f"{_ROOT / _GOLDEN}: found no outcome of its tests: {''.join(lines)[-2000:]}")
     return found

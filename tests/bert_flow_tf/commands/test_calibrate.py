@@ -10,6 +10,7 @@ from scipy import stats
 
 from bert_flow_tf import BertFlow
 from bert_flow_tf.evaluation.calibration import calibration
+from bert_flow_tf.paper.figures import paper_tables
 from glow.config import GlowConfig
 from tests.bert_flow_tf.commands.conftest import PAIRS
 from tests.refusals import refused, succeeds
@@ -99,12 +100,12 @@ def test_a_folder_of_parts_is_the_matrix_of_its_rows(tiny_encoder_dir, small_glu
 
 
 def test_on_the_papers_pairs_table_5_stands_beside(npy, small_glue_dir, monkeypatch):
-    monkeypatch.setattr("bert_flow_tf.results.comparisons._SCORED_PAIRS", {"STS-B": PAIRS["test"]})
+    monkeypatch.setitem(paper_tables()["pairs"], "STS-B test", [PAIRS["test"]] * 2)
     printed = succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none,natsv-2")
     none, natsv = [line for line in printed.splitlines() if line.startswith(("none", "natsv-2"))]
     assert none.endswith("47.29 (BERT-base, not comparable)  BERT-base")
     assert "BERT" not in natsv  # natsv-2 is no row of Table 5
-    assert "paper: Table 5" in printed
+    assert "Table 5" in printed
 
 
 def test_fitted_on_train_alone_nothing_of_the_other_splits_is_seen_nor_the_papers_rows(
@@ -118,7 +119,7 @@ def test_fitted_on_train_alone_nothing_of_the_other_splits_is_seen_nor_the_paper
     scale = np.where(train.std(axis=0) > 1e-6, train.std(axis=0), 1)
     test = (vectors[-2 * PAIRS["test"] :] - train.mean(axis=0)) / scale
     assert row["spearman"] == pytest.approx(spearman(test, gold_of_test(small_glue_dir)), abs=1e-6)
-    assert "paper" not in printed
+    assert "Table 5" not in printed
     assert "paper" not in row
 
 

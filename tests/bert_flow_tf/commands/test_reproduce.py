@@ -126,7 +126,7 @@ def test_a_failed_stage_leaves_no_results(workplace):
         (["--tasks=qqp"], "--tasks"),
         (["--tasks="], "--tasks"),
         (["--tasks=sickr"], "SICK-R"),
-        (["--out=/proc/none"], "--out=/proc/none: /proc cannot be written to"),
+        (["--out=/proc/none"], "--out=/proc/none"),
         (["--bert_premodels=x"], "--bert_premodels"),
         (["--glue_dir=nowhere"], "nowhere"),
         (["--bert_hub="], "--bert_hub"),
