@@ -22,11 +22,9 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer, has_capitals, read_vocabul
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import check_writable
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
-from bert_flow_tf.files.digest import file_digest, update_with_arrays
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.files.package_index import downloaded
-from bert_flow_tf.files.reading import reading
-from bert_flow_tf.files.user_cache import cache_root, cached_folder, say_download
+from bert_flow_tf.files.reading import file_digest, reading, update_with_arrays
+from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded, say_download
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
 # The version of the fingerprint: a new one invalidates existing runs and saved models.

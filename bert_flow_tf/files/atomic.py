@@ -2,11 +2,9 @@
 
 import contextlib
 import dataclasses
-import errno
 import fnmatch
 import os
 import pathlib
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 
 from bert_flow_tf.errors import FULL, UserError
@@ -58,7 +56,6 @@ def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib
         try:
             part.touch()
             yield part
-            sync(part)
             part.replace(path)
         finally:
             remove(part)
@@ -79,8 +76,6 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         try:
             part.mkdir()
             yield part
-            for file in part.rglob("*"):
-                sync(file)
             if os.path.lexists(path):
                 path.rename(old)
             part.rename(path)
@@ -113,32 +108,17 @@ def full_disk_as_error(path: pathlib.Path) -> Iterator[None]:
         raise
 
 
-def sync(path: pathlib.Path) -> None:
-    """Make the contents of a file or folder survive a power failure; network disks tell here that they are full."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        # Some network file systems cannot do it for folders.
-        if error.errno != errno.EINVAL:
-            raise
-    finally:
-        os.close(descriptor)
-
-
 def output_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = None) -> pathlib.Path:
-    """The path of a file that may be written; `flag` is what a command calls it, `--out=FILE`, for errors.
+    """Return the path of a file that may be written; `flag` is what a command calls it, `--out=FILE`, for errors.
 
     Raises:
       UserError: a file is there that may not be replaced, or a folder; or the path cannot be written.
     """
-    path = pathlib.Path(path)
-    if path.is_dir():
-        raise UserError(f"{flag or path}: found a folder, expected a file's name")
+    path, name = pathlib.Path(path), flag or path
     if path.exists() and not path.is_file():
-        raise UserError(f"{flag or path}: found a device or a pipe, expected a file's name")
+        raise UserError(f"{name}: found a {'folder' if path.is_dir() else 'device'}, expected a file's name")
     if os.path.lexists(path) and not overwrite:
-        raise UserError(f"{flag or path}: exists, expected a new file, or {_overwrite(flag)}")
+        raise UserError(f"{name}: exists, expected a new file, or {'--overwrite' if flag else 'overwrite=True'}")
     check_writable(path, flag)
     return path
 
@@ -146,20 +126,13 @@ def output_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = 
 def output_folder(
     path: str | os.PathLike, kind: FolderKind, *, overwrite: bool, flag: str | None = None
 ) -> pathlib.Path:
-    """The path of a folder of this kind that may be written; `flag` is what a command calls it, `--out=DIR`.
-
-    What is there must be of the same kind, or empty, to be replaced.
-
-    Raises:
-      UserError: something is there that may not be replaced, or the path cannot be written.
-    """
-    path = pathlib.Path(path)
-    name = flag or path
+    """As `output_file`, of a folder: to be replaced, what is there must be empty or of this kind and nothing else."""
+    path, name = pathlib.Path(path), flag or path
     if os.path.lexists(path):
         if not path.is_dir():
             raise UserError(f"{name}: found a file, expected a folder's name")
         if not overwrite:
-            raise UserError(f"{name}: exists, expected a new folder, or {_overwrite(flag)}")
+            raise UserError(f"{name}: exists, expected a new folder, or {'--overwrite' if flag else 'overwrite=True'}")
         entries = sorted(entry.name for entry in path.iterdir() if not is_temporary(entry.name))
         if entries and not (kind.marker in entries and kind.is_marker(path / kind.marker)):
             raise UserError(f"{name}: holds no {kind.marker} of {kind.what}, expected {kind.what} to replace")
@@ -173,16 +146,6 @@ def output_folder(
 def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
     """Raise `UserError`, beginning with the flag or path, unless the nearest folder above the path is writable."""
     refuse_address(path, flag or str(path))
-    parents = pathlib.Path(path).absolute().parents
-    folder = next((parent for parent in parents if parent.exists()), pathlib.Path("/"))
-    # Permissions say nothing of a disk that is full or mounted read-only.
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise UserError(
-            f"{flag or path}: {folder} cannot be written to ({error.strerror}), expected one that can"
-        ) from error
-
-
-def _overwrite(flag: str | None) -> str:
-    return "--overwrite" if flag else "overwrite=True"
+    folder = next(above for above in pathlib.Path(path).absolute().parents if above.exists())
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise UserError(f"{flag or path}: {folder} cannot be written to, expected a folder that can")

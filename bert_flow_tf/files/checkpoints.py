@@ -11,7 +11,7 @@ import numpy as np
 from absl import logging
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import full_disk_as_error, sync
+from bert_flow_tf.files.atomic import full_disk_as_error
 from bert_flow_tf.files.reading import read_text, reading
 
 # TensorFlow takes seconds to load: not for a mistake in a prefix.
@@ -134,7 +134,7 @@ def _is_whole(prefix: pathlib.Path) -> bool:
 
 
 def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
-    """Save a checkpoint, whole or not at all, that survives a loss of power.
+    """Save a checkpoint, whole or not at all.
 
     Raises:
       UserError: the disk is full.
@@ -144,9 +144,7 @@ def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
         with full_disk_as_error(folder / f"checkpoint {number}"):
             # It would count how often the run was interrupted: a resumed run's checkpoint has the same bytes.
             manager.checkpoint.save_counter.assign(0)
-            prefix = manager.save(checkpoint_number=number)
-            for path in (*checkpoint_files(prefix).values(), folder / "checkpoint", folder):
-                sync(path)
+            manager.save(checkpoint_number=number)
     finally:
         for left in folder.glob(f"*-{number}_temp"):
             shutil.rmtree(left)

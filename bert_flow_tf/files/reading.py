@@ -1,12 +1,17 @@
 """Read files that others may have written: whatever is wrong with one is a line that names it."""
 
 import contextlib
+import hashlib
 import os
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from bert_flow_tf.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 _LONGEST_REASON = 300
@@ -55,3 +60,19 @@ def refuse_address(path: str | os.PathLike, name: str) -> None:
     """Raise `UserError`, beginning with the name, for an address, where something is to be written."""
     if is_remote(path):
         raise UserError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
+
+
+def file_digest(path: str | os.PathLike) -> str:
+    """Return the SHA-256 of a file's bytes, in hex; errors as of `reading`."""
+    digest = hashlib.sha256()
+    with reading(path, "a file"), open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def update_with_arrays(digest: "hashlib._Hash", arrays: "Iterable[tuple[str, np.ndarray]]") -> None:
+    """Feed names, types, shapes and numbers of (name, array) pairs to a hashlib digest, in the order given."""
+    for name, array in arrays:
+        digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
+        digest.update(array.tobytes())

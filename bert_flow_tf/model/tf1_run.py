@@ -19,8 +19,8 @@ from bert_flow_tf.encoder.tokenizer import has_capitals, read_vocabulary, vocabu
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_output, output_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
-from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.files.reading import file_digest
 from bert_flow_tf.model import build
 from bert_flow_tf.model.build import TF1_OUTPUT_WEIGHTS, build_model
 from bert_flow_tf.runs import record

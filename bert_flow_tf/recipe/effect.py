@@ -42,8 +42,7 @@ from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances
 from bert_flow_tf.evaluation.metrics import spearman
 from bert_flow_tf.evaluation.protocols import cosines
 from bert_flow_tf.files.atomic import FolderKind, new_file, new_output
-from bert_flow_tf.files.package_index import downloaded
-from bert_flow_tf.files.user_cache import cache_root, cached_folder
+from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.paper.figures import paper_tables
 from bert_flow_tf.recipe.run import command_line, run
 from bert_flow_tf.recipe.stages import EMBEDDING_TYPES, Recipe, read_environment

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 
 import bert_flow_tf
-from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json
+from bert_flow_tf.files.reading import file_digest
 from glow.config import GlowConfig
 
 CONFIG_FILE = "config.json"

@@ -25,9 +25,8 @@ from bert_flow_tf.encoder.convert.weights import check_arrays, check_finite_arra
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, Tokenizer, has_capitals, vocabulary_asset
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
-from bert_flow_tf.files.digest import file_digest, update_with_arrays
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.reading import reading
+from bert_flow_tf.files.reading import file_digest, reading, update_with_arrays
 
 if TYPE_CHECKING:
     from bert_flow_tf.encoder.handles import EncoderSource

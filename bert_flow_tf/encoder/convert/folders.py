@@ -8,8 +8,8 @@ import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind
-from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.files.reading import file_digest
 from bert_flow_tf.files.user_cache import cache_root, cached_folder
 from bert_flow_tf.runs.record import Training
 

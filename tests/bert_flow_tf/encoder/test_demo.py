@@ -12,7 +12,7 @@ from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.files.digest import file_digest
+from bert_flow_tf.files.reading import file_digest
 from tests.file_server import served
 
 

