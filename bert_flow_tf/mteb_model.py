@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError, pip_install
 
@@ -62,26 +63,20 @@ class MtebModel:
         )
 
     def encode(
-        self,
-        inputs: Iterable[dict[str, Any]],
-        *,
-        batch_size: int = 32,
-        show_progress_bar: bool = False,
-        **protocol: Any,
+        self, inputs: Iterable[dict[str, Any]], *, batch_size: int = 32, show_progress_bar: bool = False, **task: Any
     ) -> np.ndarray:
-        """Embeddings, float32 [n, D], of the texts in MTEB's batches, dicts whose `text` is a list of strings.
+        """Return embeddings, float32 [n, D], of the texts in MTEB's batches, dicts whose `text` is a list of strings.
 
-        MTEB's task, split and kind of prompt, in `protocol`, change nothing here.
+        MTEB's task, split and kind of prompt, in `task`, change nothing here.
         """
         sentences = (sentence for batch in inputs for sentence in batch["text"])
-        return self.bert_flow.encode(
-            sentences, batch_size=self._batch_size or batch_size, show_progress_bar=show_progress_bar
-        )
+        size = self._batch_size or batch_size
+        return self.bert_flow.encode(sentences, batch_size=size, show_progress_bar=show_progress_bar)
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
-        """float32 [n, m], as of `BertFlow.similarity`."""
+    def similarity(self, embeddings1: npt.ArrayLike, embeddings2: npt.ArrayLike) -> np.ndarray:
+        """Return float32 [n, m], as `BertFlow.similarity`."""
         return self.bert_flow.similarity(np.asarray(embeddings1), np.asarray(embeddings2))
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> np.ndarray:
-        """float32 [n], as of `BertFlow.similarity_pairwise`."""
+    def similarity_pairwise(self, embeddings1: npt.ArrayLike, embeddings2: npt.ArrayLike) -> np.ndarray:
+        """Return float32 [n], as `BertFlow.similarity_pairwise`."""
         return self.bert_flow.similarity_pairwise(np.asarray(embeddings1), np.asarray(embeddings2))

@@ -7,9 +7,9 @@ import re
 import sys
 import typing
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bert_flow_tf.errors import ArgumentError, UserError, exit_status, is_plain_number, nearest, quiet_libraries
+from bert_flow_tf.errors import ArgumentError, UserError, exit_status, nearest, quiet_libraries
 
 quiet_libraries()
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
@@ -34,41 +34,20 @@ if TYPE_CHECKING:
     from bert_flow_tf.training.scoring import Scorer
 
 
-class _Whole(flags.IntegerParser):
-    def convert(self, argument: Any) -> int:
-        return super().convert(_plain(argument))
-
-
-class _Real(flags.FloatParser):
-    def convert(self, argument: Any) -> float:
-        return super().convert(_plain(argument))
-
-
-def _plain(argument: Any) -> Any:
-    if isinstance(argument, str) and not is_plain_number(argument):
-        raise ValueError("expected ASCII digits")
-    return argument
-
-
-_NUMBERS = {int: _Whole, float: _Real}
-_LONGEST_NAME = 200
+_DEFINE = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEFINE_bool, str: flags.DEFINE_string}
 _SOURCES = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Defines the flags of `Settings`."""
+    """Define the flags of `Settings`."""
     for name, field in FLAGS.items():
-        # The first of `str | None` is what a flag's text is read as.
+        # The first type of `str | None` is that of the flag's text.
         kind = (*typing.get_args(field.type), field.type)[0]
-        values = name, field.default, field.metadata["help"]
-        if kind in _NUMBERS:
-            flags.DEFINE(_NUMBERS[kind](), *values, flag_values, flags.ArgumentSerializer())
-        else:
-            (flags.DEFINE_bool if kind is bool else flags.DEFINE_string)(*values, flag_values=flag_values)
+        _DEFINE[kind](name, field.default, field.metadata["help"], flag_values=flag_values)
 
 
 def run(settings: Settings) -> None:
-    """Trains, evaluates and predicts, as the settings say; a mistake in flags or files is a `UserError`.
+    """Train, evaluate and predict, as the settings say; a mistake in flags or files is a `UserError`.
 
     Where TF_CONFIG names several workers, they train together, and the chief evaluates and predicts.
     """
@@ -82,25 +61,16 @@ def run(settings: Settings) -> None:
 
 
 def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
-    """The tasks that `senteval_tasks` names, read.
-
-    Raises:
-      UserError: there is no such task, or its files are missing or not as expected.
-    """
+    """Return the tasks that `senteval_tasks` names; an unknown name or a missing file is a `UserError`."""
     names = [name.strip() for name in settings.scoring.senteval_tasks.split(",")]
-    for name in names:
-        if name not in SENTEVAL_NAMES:
-            raise ArgumentError(
-                f"senteval_tasks: found {name or 'nothing'}, expected some of {', '.join(SENTEVAL_NAMES)}"
-                f"{nearest(name, SENTEVAL_NAMES)}"
-            )
-        if names.count(name) > 1:
-            raise ArgumentError(f"senteval_tasks: found {name} twice, expected each once")
-    return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.scoring.senteval_dir, split=None)
+    if unknown := [name for name in names if name not in SENTEVAL_NAMES]:
+        known = f"{', '.join(SENTEVAL_NAMES)}{nearest(unknown[0], SENTEVAL_NAMES)}"
+        raise ArgumentError(f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}")
+    return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.scoring.senteval_dir)
 
 
 def _write_senteval(output_dir: pathlib.Path, scorer: "Scorer", tasks: "Sequence[AnyTask]") -> None:
-    """Prints the scores of the tasks, and writes them into the run's directory as `bert-flow evaluate` does."""
+    """Print the scores of the tasks, and write them into the run's directory as `bert-flow evaluate` does."""
     from bert_flow_tf.api import BertFlow
 
     assert scorer.record is not None, "a scorer without a record evaluates alone"
@@ -111,12 +81,20 @@ def _write_senteval(output_dir: pathlib.Path, scorer: "Scorer", tasks: "Sequence
 
 
 def _is_ours(record: python_logging.LogRecord) -> bool:
-    """Whether it is no mere remark of a library's."""
+    """True unless it is a library's mere remark."""
     return record.levelno >= python_logging.WARNING or record.pathname.startswith(_SOURCES)
 
 
+def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
+    """Give the flags their values; return the other arguments. An unknown flag or value is a `UserError`."""
+    try:
+        return flag_values(argv)
+    except (flags.Error, UnicodeDecodeError) as error:
+        raise UserError(" ".join(str(error).split())) from error
+
+
 def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
-    """Runs with the parsed flags; a `UserError` becomes one line on stderr and status 2."""
+    """Run with the parsed flags; return the exit status, 2 after one line for a mistake."""
     logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().addFilter(_is_ours)
 
@@ -128,32 +106,8 @@ def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
     return exit_status(run_with_flags)
 
 
-def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
-    """What is no flag, after the flags have got their values.
-
-    Raises:
-      UserError: there is no such flag, or it has no such value.
-    """
-    # absl looks for names that are like one that it does not know, letter by letter.
-    longest = max((len(one.partition("=")[0]) for one in argv[1:] if one.startswith("-")), default=0)
-    if longest > _LONGEST_NAME:
-        raise UserError(f"found a flag of {longest:,} letters, expected the name of one")
-    try:
-        return flag_values(argv)
-    except (flags.Error, UnicodeDecodeError) as error:
-        raise UserError(" ".join(str(error).split())) from error
-
-
-def _parse(argv: list[str]) -> list[str]:
-    try:
-        return parse(argv)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
 def run_command(arguments: Sequence[str]) -> int:
-    """Exit status of the command with these arguments; its flags and its logging are its own."""
+    """Return the exit status of the command with these arguments; its flags and its logging are its own."""
     values = flags.FlagValues()
     define_flags(values)
     # Else absl warns that it logs before flags are parsed.
@@ -169,4 +123,4 @@ def run_command(arguments: Sequence[str]) -> int:
 
 if __name__ == "__main__":
     define_flags()
-    sys.exit(exit_status(lambda: app.run(main, flags_parser=_parse)))
+    sys.exit(exit_status(lambda: app.run(main, flags_parser=parse)))

@@ -4,21 +4,13 @@ import dataclasses
 import functools
 import os
 import pathlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-from numpy.typing import ArrayLike
 
-from bert_flow_tf.commands.options import (
-    Decorator,
-    Function,
-    ModelOptions,
-    check_one_of,
-    model_options,
-    task_option,
-    with_options,
-)
+from bert_flow_tf.commands.options import ModelOptions, check_one_of, model_options, task_option, with_options
 from bert_flow_tf.commands.outputs import made_result, own_folder
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, folder_below, read_split
@@ -46,16 +38,16 @@ def analyze() -> None:
     """Lexical similarity, word frequency and isotropy: each writes a table, results.json and plots."""
 
 
-def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> Decorator:
+def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Callable[[Callable[..., Analysis]], Any]":
     """Return a decorator that makes a sub-command of a function to headline, figure and the result's values."""
 
-    def decorate(function: Function) -> Function:
+    def decorate(function: "Callable[..., Analysis]") -> click.Command:
         name = function.__name__
+        is_ours = functools.partial(is_of_kind, kind=name)
+        of_kind = FolderKind(f"an `analyze {name}` folder", RESULTS_FILE, (RESULTS_FILE, "*.png", "*.svg"), is_ours)
 
         @functools.wraps(function)
         def command(out: str, overwrite: bool, **options: Any) -> None:
-            files, is_ours = (RESULTS_FILE, "*.png", "*.svg"), functools.partial(is_of_kind, kind=name)
-            of_kind = FolderKind(f"an `analyze {name}` folder", RESULTS_FILE, files, is_ours)
             folder = own_folder(out, of_kind, overwrite=overwrite)
             headline, figure, values = function(**options)
             result = made_result(kind, f"analyze {name}", **values)
@@ -88,15 +80,19 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
     loaded = model.load()
     from bert_flow_tf.evaluation import plots
     from bert_flow_tf.evaluation.lexical import BERT, FLOW, GOLD, edit_distances, lexical_correlations
+    from bert_flow_tf.evaluation.protocols import check_spread, cosines
     from bert_flow_tf.model.siamese import reduce_dimension
 
+    def similarities_of(embeddings: np.ndarray, side: str) -> np.ndarray:
+        values = cosines(*np.split(embeddings, 2), f"{task.name}, {split}, {side}")
+        check_spread(values, f"{task.name}, {split}, {side}")
+        return values
+
     u = loaded.encode_pooled(pairs.sentences_a + pairs.sentences_b)
-    similarities = {
-        GOLD: pairs.gold,
-        BERT: _similarities(reduce_dimension(u, loaded.low_dim), f"{task.name}, {split}, without flow"),
-    }
+    plain = np.asarray(reduce_dimension(u, loaded.low_dim))
+    similarities = {GOLD: pairs.gold, BERT: similarities_of(plain, "without flow")}
     if loaded.flow is not None:
-        similarities[FLOW] = _similarities(loaded.after_flow(u), f"{task.name}, {split}, with flow")
+        similarities[FLOW] = similarities_of(loaded.after_flow(u), "with flow")
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
     correlations = lexical_correlations(distances, similarities)
     place = f"{task.directory}, {split}"
@@ -185,15 +181,6 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str | None, split: str, 
     values = {"model": loaded.record, "task": name, "split": split, "sentences": len(u)}
     values |= {"measures": measures, "reference": reference, "bits_per_dim": bits}
     return f"{counted} {place}; {u.shape[1]} channels", figure, values
-
-
-def _similarities(embeddings: ArrayLike, place: str) -> np.ndarray:
-    """Return the cosines [n] of the first half of the embeddings [2n, D] with the second."""
-    from bert_flow_tf.evaluation.protocols import check_spread, cosines
-
-    similarities = cosines(*np.split(np.asarray(embeddings), 2), place)
-    check_spread(similarities, place)
-    return similarities
 
 
 def _name(model: ModelOptions, loaded: "BertFlow") -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, output_file, output_folder
+from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.files.locks import locked
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ def own_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) ->
 
 def write_results(path: pathlib.Path, record: Any) -> None:
     """Write the record as JSON, whole or not at all, and say so; make the folders above it."""
-    from bert_flow_tf.files.json_files import write_json
-
     write_json(path, record)
     click.echo(f"results written: {path}")
 
