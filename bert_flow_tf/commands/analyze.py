@@ -3,14 +3,13 @@
 import dataclasses
 import functools
 import os
-import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from bert_flow_tf.commands.options import ModelOptions, check_one_of, model_options, task_option, with_options
+from bert_flow_tf.commands.options import ModelOptions, model_options, task_option, with_options
 from bert_flow_tf.commands.outputs import made_result, own_folder
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, folder_below, read_split
@@ -18,7 +17,6 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, is_of_kind
-from bert_flow_tf.scale.parts import Parts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,32 +134,19 @@ def words(model: ModelOptions) -> "Analysis":
 
 @_analysis(IsotropyResults, "spectrum")
 @model_options()
-@task_option("Task of the sentences, with --glue_dir.")
-@click.option("--glue_dir", metavar="DIR", help="Folder that holds the tasks' folders.")
+@task_option("Task of the sentences.")
+@click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
 @click.option("--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Of the task.")
-@click.option("--embeddings", metavar="DIR", help="In place of --glue_dir: a folder of `encode-folder --bert_hub …`.")
-def isotropy(model: ModelOptions, task: Task, glue_dir: str | None, split: str, embeddings: str | None) -> "Analysis":
+def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Analysis":
     """How evenly embeddings fill their space, before and after the flow; bits per dimension.
 
     \b
     bert-flow analyze isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy
-
-    --embeddings measures parts of a folder in a random order, until these have 65,536 rows.
     """
-    check_one_of({"glue_dir": glue_dir, "embeddings": embeddings})
-    if glue_dir:
-        folder = folder_below(glue_dir, task)
-        pairs = [read_split(task, folder, one) for one in (SPLITS if split == "all" else (split,))]
-        sentences = list(dict.fromkeys(s for part in pairs for s in part.sentences_a + part.sentences_b))
-        loaded = model.load()
-        u = loaded.encode_pooled(sentences)
-        name, place, counted = task.name, f"sentences of {task.directory}, {split}", f"{len(u):,} different"
-    else:
-        name, split = "embeddings", str(embeddings)
-        rows = Parts(split).rows
-        loaded = model.load()
-        u = next(loaded.parts(split).blocks(np.random.default_rng(0)))
-        place, counted = f"rows of {pathlib.Path(split).resolve().name}", f"{len(u):,} of {rows:,}"
+    folder = folder_below(glue_dir, task)
+    pairs = [read_split(task, folder, one) for one in (SPLITS if split == "all" else (split,))]
+    loaded = model.load()
+    u = loaded.encode_pooled(list(dict.fromkeys(s for part in pairs for s in part.sentences_a + part.sentences_b)))
     from bert_flow_tf.evaluation import isotropy as measure
     from bert_flow_tf.evaluation import plots
 
@@ -176,11 +161,12 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str | None, split: str, 
         measures["with flow"] = measure.measure_isotropy(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))
     reference = measure.isotropic_reference(*u.shape)
-    title = f"{_name(model, loaded)}, {loaded.sentence_embedding_type}, {len(u):,} {place}"
+    place = f"{len(u):,} different sentences of {task.directory}, {split}"
+    title = f"{_name(model, loaded)}, {loaded.sentence_embedding_type}, {place}"
     figure = plots.spectrum_figure(measures, reference, title=title)
-    values = {"model": loaded.record, "task": name, "split": split, "sentences": len(u)}
+    values = {"model": loaded.record, "task": task.name, "split": split, "sentences": len(u)}
     values |= {"measures": measures, "reference": reference, "bits_per_dim": bits}
-    return f"{counted} {place}; {u.shape[1]} channels", figure, values
+    return f"{place}; {u.shape[1]} channels", figure, values
 
 
 def _name(model: ModelOptions, loaded: "BertFlow") -> str:

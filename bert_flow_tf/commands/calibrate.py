@@ -1,8 +1,7 @@
 """`bert-flow calibrate`: every calibration against the same embeddings, the experiment of the paper's Table 5."""
 
 import hashlib
-import os
-from typing import TYPE_CHECKING
+import pathlib
 
 import click
 import msgspec
@@ -10,19 +9,12 @@ import msgspec
 from bert_flow_tf.commands.options import FLOW_OPTION, ModelOptions, model_options, name_list, seed_list, task_option
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.data.sts_sets import read_scored_split
-from bert_flow_tf.data.tasks import read_split
-from bert_flow_tf.errors import UserError
+from bert_flow_tf.data.tasks import Task, read_split
 from bert_flow_tf.evaluation.compare import check_name
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bert_flow_tf.data.tasks import Task
 
 
 @click.command()
-@model_options("model", "bert_hub", "embeddings")
-@click.option("--embeddings", metavar="FILE.npy|DIR", help="Or embeddings made elsewhere, see above.")
+@model_options()
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
 @click.option("--methods", callback=name_list(), metavar="LIST", help="Calibrations, see above.  [default: all]")
@@ -33,8 +25,7 @@ if TYPE_CHECKING:
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
 def calibrate(
     model: ModelOptions,
-    embeddings: str | None,
-    task: "Task",
+    task: Task,
     glue_dir: str,
     methods: list[str] | None,
     seeds: list[int],
@@ -51,24 +42,17 @@ def calibrate(
 
     --methods takes none, sn, natsv-K, natsv, sn+natsv-K, sn+natsv, whitening, whitening-D (D dimensions kept) and flow.
     natsv and sn+natsv choose K among 1 to 20 by the dev split.
-
-    --embeddings is a matrix of one row per sentence: train, dev, then test, in file order, each pair's two sentences
-    after one another; or the folder that `encode-folder` wrote of a file of these sentences.
     """
     path = own_file(out, overwrite=overwrite) if out else None
     for name in methods or ():
         check_name(name)
     # Missing gold scores, of dev and test, are found first.
     scored = {split: read_scored_split(task, glue_dir, split, split) for split in ("dev", "test")}
-    examples = {"train": read_split(task, os.path.join(glue_dir, task.directory), "train"), **scored}
+    examples = {"train": read_split(task, pathlib.Path(glue_dir) / task.directory, "train"), **scored}
     pairs = (pair for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True))
     sentences = [sentence for pair in pairs for sentence in pair]
-    record, matrix = None, _read_embeddings(embeddings, len(sentences)) if embeddings else None
-    if matrix is None:
-        loaded = model.load()
-        # A run's own flow is none of the calibrations.
-        matrix = loaded.encode_pooled(sentences)
-        record = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
+    loaded = model.load()
+    matrix = loaded.encode_pooled(sentences)
     from bert_flow_tf.evaluation import compare
     from bert_flow_tf.report.tables import calibration_table
     from bert_flow_tf.results.records import Calibrations
@@ -90,26 +74,14 @@ def calibrate(
     )
     data = {
         "task": task.name,
-        "glue_dir": str(glue_dir),
+        "glue_dir": glue_dir,
         "pairs": {split: len(one) for split, one in examples.items()},
         "sentences_sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
     }
-    measured = {"model": record, "embeddings": embeddings, "data": data, "flow_model_config": flow_model_config}
-    calibrations = made_result(Calibrations, "calibrate", **measured, **results)
+    # A run's own flow is none of the calibrations.
+    results["model"] = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
+    results |= {"data": data, "flow_model_config": flow_model_config}
+    calibrations = made_result(Calibrations, "calibrate", **results)
     click.echo(calibration_table(calibrations).to_text(missing=""))
     if path:
         write_results(path, calibrations)
-
-
-def _read_embeddings(path: str, rows: int) -> "np.ndarray":
-    import numpy as np
-
-    from bert_flow_tf.files.reading import reading
-    from bert_flow_tf.scale.parts import Parts
-
-    name, expected = f"--embeddings={path}", f"a matrix of floating-point numbers of the task's {rows} sentences"
-    with reading(name, expected):
-        matrix = Parts(path).matrix() if os.path.isdir(path) else np.load(path)
-    if matrix.ndim != 2 or not np.issubdtype(matrix.dtype, np.floating) or len(matrix) != rows:
-        raise UserError(f"{name}: found {matrix.dtype} {matrix.shape}, expected {expected}")
-    return matrix

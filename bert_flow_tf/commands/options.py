@@ -121,17 +121,18 @@ def model_options(*sources: str, pooling: bool = True) -> Decorator:
     sources = sources or ("model", "bert_hub")
     names = [name for name in _MODEL_OPTIONS if name in (*sources, *_OF_ENCODERS[: None if pooling else 1])]
 
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def command(**values: Any) -> Any:
-            check_one_of({name: values[name] for name in sources})
-            model = ModelOptions(**{name: values.pop(name) for name in names})
-            model.check()
-            return function(model=model, **values)
+    def chosen(values: dict[str, Any]) -> dict[str, Any]:
+        check_one_of({name: values[name] for name in sources})
+        model = ModelOptions(**{name: values.pop(name) for name in names})
+        model.check()
+        return {"model": model, **values}
 
-        return options_of({name: _MODEL_OPTIONS[name] for name in names})(command)
+    return _converted(options_of({name: _MODEL_OPTIONS[name] for name in names}), chosen)
 
-    return decorate
+
+def _converted(options: Decorator, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> Decorator:
+    """Return a decorator that adds options, and converts what the command's function gets."""
+    return lambda function: options(functools.wraps(function)(lambda **values: function(**convert(values))))
 
 
 def check_one_of(options: Mapping[str, Any]) -> None:
@@ -158,17 +159,14 @@ def sentence_options(*, required: bool = True) -> Decorator:
     text = "Sentences: .txt, .tsv, .csv, .jsonl, .parquet; - is stdin."
     options = [click.option("--input", "path", required=required, metavar="FILE", help=text), *FORMAT_OPTIONS]
 
-    def decorate(function: Function) -> Function:
-        @functools.wraps(function)
-        def command(*, path: Given, input_format: Given, column: Given, **values: Any) -> Any:
-            if path is None and (input_format or column):
-                raise click.UsageError("--input_format and --column: missing --input, the only option they apply to")
-            read = functools.partial(read_sentences, file_format=input_format, columns=column and [column])
-            return function(sentences=path and read(path), **values)
+    def opened(values: dict[str, Any]) -> dict[str, Any]:
+        path, file_format, column = (values.pop(name) for name in ("path", "input_format", "column"))
+        if path is None and (file_format or column):
+            raise click.UsageError("--input_format and --column: missing --input, the only option they apply to")
+        columns = column and [column]
+        return {"sentences": path and read_sentences(path, file_format=file_format, columns=columns), **values}
 
-        return with_options(options)(command)
-
-    return decorate
+    return _converted(with_options(options), opened)
 
 
 def name_list(known: Collection[str] = ()) -> Function:

@@ -112,23 +112,6 @@ def test_isotropy_is_measured_before_and_after_the_flow_of_different_sentences(
     check_made_of(written, "isotropy", run, sts_run / "model.ckpt-3")
 
 
-def test_isotropy_of_a_folder_of_embeddings_is_that_of_its_rows(sts_run, models, tmp_path):
-    run, plain = models
-    sentences = [f"w{i} w{i % 7} w3" for i in range(40)]
-    (tmp_path / "x.txt").write_text("".join(f"{sentence}\n" for sentence in sentences))
-    plain.encode_dataset(tmp_path / "x.txt", tmp_path / "embeddings", shard_rows=15)
-    command = ("analyze", "isotropy", "--model", sts_run, "--out", tmp_path / "out")
-    printed = succeeds(*command, "--embeddings", tmp_path / "embeddings")
-    assert printed.startswith("40 of 40 rows of embeddings; 32 channels\n")
-    written = results_of(tmp_path / "out", "spectrum")
-    for name, model in {"without flow": plain, "with flow": run}.items():
-        spectrum = np.linalg.svd(model.encode(sentences).astype(np.float64), compute_uv=False) / np.sqrt(40)
-        np.testing.assert_allclose(written["measures"][name]["spectrum"], spectrum, rtol=1e-3, atol=1e-5)
-    run.encode_dataset(tmp_path / "x.txt", tmp_path / "of_run")
-    line = refused(*command, "--overwrite", "--embeddings", tmp_path / "of_run")
-    assert line.startswith(f"{tmp_path / 'of_run'}: found embeddings of {run.fingerprint[:12]}…, expected of ")
-
-
 def test_words_are_binned_by_frequency_and_their_norms_are_the_encoders(
     small_encoder_dir, small_hugging_face_dir, tmp_path
 ):

@@ -4,11 +4,9 @@ import hashlib
 import json
 
 import numpy as np
-import pyarrow.parquet
 import pytest
 from scipy import stats
 
-from bert_flow_tf import BertFlow
 from bert_flow_tf.evaluation.calibration import calibration
 from bert_flow_tf.paper.figures import paper_tables
 from glow.config import GlowConfig
@@ -29,10 +27,10 @@ def vectors():
 
 
 @pytest.fixture
-def npy(vectors, tmp_path):
-    path = tmp_path / "vectors.npy"
-    np.save(path, vectors)
-    return path
+def encoder(vectors, tiny_encoder_dir, monkeypatch):
+    """Options of an encoder whose embeddings are the vectors."""
+    monkeypatch.setattr("bert_flow_tf.api.BertFlow.encode_pooled", lambda model, sentences: vectors)
+    return "--bert_hub", tiny_encoder_dir, "--max_seq_length", 8
 
 
 def spearman(rows, gold):
@@ -48,12 +46,10 @@ def gold_of_test(glue_dir):
     return [float(line.split("\t")[4]) for line in lines]
 
 
-def test_every_row_is_fitted_on_all_splits_and_scored_on_test(npy, vectors, small_glue_dir, tmp_path):
+def test_every_row_is_fitted_on_all_splits_and_scored_on_test(encoder, vectors, small_glue_dir, tmp_path):
     out = tmp_path / "new" / "results.json"
     methods = "none,sn,natsv-2,whitening"
-    printed = succeeds(
-        "calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", methods, "--out", out
-    )
+    printed = succeeds("calibrate", *encoder, "--glue_dir", small_glue_dir, "--methods", methods, "--out", out)
     written = json.loads(out.read_text())
     gold = gold_of_test(small_glue_dir)
     for row in written["rows"]:
@@ -71,7 +67,6 @@ def test_every_row_is_fitted_on_all_splits_and_scored_on_test(npy, vectors, smal
     }
     # Of other pairs than the paper's.
     assert "paper" not in printed and "paper" not in written["rows"][0]
-    assert (written["model"], written["embeddings"]) == (None, str(npy))
     lines = [
         line for split in PAIRS for line in (small_glue_dir / "STS-B" / f"{split}.tsv").read_text().splitlines()[1:]
     ]
@@ -84,24 +79,9 @@ def test_every_row_is_fitted_on_all_splits_and_scored_on_test(npy, vectors, smal
     }
 
 
-def test_a_folder_of_parts_is_the_matrix_of_its_rows(tiny_encoder_dir, small_glue_dir, small_splits, tmp_path):
-    pairs = [pair for one in small_splits.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True)]
-    (tmp_path / "x.txt").write_text("".join(f"{sentence}\n" for pair in pairs for sentence in pair))
-    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8)
-    model.encode_dataset(tmp_path / "x.txt", tmp_path / "parts", shard_rows=30)
-    rows = pyarrow.parquet.read_table(tmp_path / "parts").column("embedding").to_pylist()
-    np.save(tmp_path / "rows.npy", np.array(rows, np.float32))
-    found = []
-    for name in ("parts", "rows.npy"):
-        options = ("--glue_dir", small_glue_dir, "--methods", "none,whitening", "--out", tmp_path / f"{name}.json")
-        succeeds("calibrate", "--embeddings", tmp_path / name, *options)
-        found.append([row | {"seconds": 0} for row in json.loads((tmp_path / f"{name}.json").read_text())["rows"]])
-    assert found[0] == found[1] != []
-
-
-def test_on_the_papers_pairs_table_5_stands_beside(npy, small_glue_dir, monkeypatch):
+def test_on_the_papers_pairs_table_5_stands_beside(encoder, small_glue_dir, monkeypatch):
     monkeypatch.setitem(paper_tables()["pairs"], "STS-B test", [PAIRS["test"]] * 2)
-    printed = succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, "--methods", "none,natsv-2")
+    printed = succeeds("calibrate", *encoder, "--glue_dir", small_glue_dir, "--methods", "none,natsv-2")
     none, natsv = [line for line in printed.splitlines() if line.startswith(("none", "natsv-2"))]
     assert none.endswith("47.29 (BERT-base, not comparable)  BERT-base")
     assert "BERT" not in natsv  # natsv-2 is no row of Table 5
@@ -113,7 +93,7 @@ def test_fitted_on_train_alone_nothing_of_the_other_splits_is_seen_nor_the_paper
 ):
     out = tmp_path / "results.json"
     flags = ("--methods", "sn", "--fit_on", "train", "--out", out)
-    printed = succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, *flags)
+    printed = succeeds("calibrate", *encoder, "--glue_dir", small_glue_dir, *flags)
     (row,) = json.loads(out.read_text())["rows"]
     train = vectors[: 2 * PAIRS["train"]].astype(np.float64)
     scale = np.where(train.std(axis=0) > 1e-6, train.std(axis=0), 1)
@@ -123,10 +103,10 @@ def test_fitted_on_train_alone_nothing_of_the_other_splits_is_seen_nor_the_paper
     assert "paper" not in row
 
 
-def test_k_is_the_best_of_dev_and_only_it_meets_the_test_split(npy, vectors, small_glue_dir, small_splits, tmp_path):
+def test_k_is_the_best_of_dev_alone(encoder, vectors, small_glue_dir, small_splits, tmp_path):
     out = tmp_path / "results.json"
     flags = ("--methods", "sn+natsv", "--out", out)
-    succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, *flags)
+    succeeds("calibrate", *encoder, "--glue_dir", small_glue_dir, *flags)
     (row,) = json.loads(out.read_text())["rows"]
     dev = vectors[2 * PAIRS["train"] : -2 * PAIRS["test"]]
     by_k = {
@@ -140,11 +120,11 @@ def test_k_is_the_best_of_dev_and_only_it_meets_the_test_split(npy, vectors, sma
     assert row["spearman"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_flow_is_learned_once_a_seed_and_told_by_mean_deviation_and_median(npy, small_glue_dir, tmp_path):
+def test_flow_is_learned_once_a_seed_and_told_by_mean_deviation_and_median(encoder, small_glue_dir, tmp_path):
     config, out = tmp_path / "flow.json", tmp_path / "results.json"
     config.write_text(json.dumps(GlowConfig(n_levels=2, depth=1, coupling_width=4).to_dict()))
     flags = ("--methods", "flow", "--seeds", "5,3", "--flow_model_config", config, "--out", out)
-    succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, *flags)
+    succeeds("calibrate", *encoder, "--glue_dir", small_glue_dir, *flags)
     written = json.loads(out.read_text())
     (row,) = written["rows"]
     assert [one["seed"] for one in row["by_seed"]] == written["seeds"] == [5, 3]
@@ -155,12 +135,12 @@ def test_flow_is_learned_once_a_seed_and_told_by_mean_deviation_and_median(npy, 
     assert written["flow_model_config"] == str(config)
 
 
-def test_without_methods_all_of_them_stand_in_one_table(npy, small_glue_dir, tmp_path):
+def test_without_methods_all_of_them_stand_in_one_table(encoder, small_glue_dir, tmp_path):
     out = tmp_path / "results.json"
     config = tmp_path / "flow.json"
     config.write_text(json.dumps(GlowConfig(n_levels=1, depth=1, coupling_width=4).to_dict()))
     flags = ("--seeds", "1", "--flow_model_config", config, "--out", out)
-    printed = succeeds("calibrate", "--embeddings", npy, "--glue_dir", small_glue_dir, *flags).splitlines()
+    printed = succeeds("calibrate", *encoder, "--glue_dir", small_glue_dir, *flags).splitlines()
     names = ["none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "flow"]
     assert [line.split()[0] for line in printed[2:10]] == names
     rows = json.loads(out.read_text())["rows"]
@@ -186,50 +166,13 @@ def test_of_a_run_the_encoder_is_calibrated_not_its_flow(sts_run, tiny_trio, sma
     assert "tensorflow" in written["made_by"]["libraries"]
 
 
-@pytest.fixture
-def line_of(npy, small_glue_dir, tmp_path):
-    """Function of further arguments that gives the line with which the command ends, having written nothing."""
-
-    def line(*arguments, embeddings=npy):
-        common = ["--glue_dir", small_glue_dir, "--out", tmp_path / "folder" / "results.json"]
-        common += ["--embeddings", embeddings] if embeddings else []
-        return refused("calibrate", *common, *arguments, unchanged=tmp_path)
-
-    return line
+def test_more_dimensions_than_the_embeddings_have_are_named(encoder, small_glue_dir):
+    line = refused("calibrate", *encoder, "--glue_dir", small_glue_dir, "--methods", "none,sn+natsv-24")
+    assert line.startswith("--methods: found sn+natsv-24 for embeddings of 24 dimensions")
 
 
-def test_more_dimensions_than_the_embeddings_have_are_named(line_of):
-    assert "--methods: found sn+natsv-24 for embeddings of 24 dimensions" in line_of("--methods", "none,sn+natsv-24")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda rows: rows[:-1], f"found float32 ({ROWS - 1}, 24), expected a matrix"),
-        (lambda rows: rows[0], "found float32 (24,), expected a matrix"),
-        (lambda rows: rows.astype(int), f"found int64 ({ROWS}, 24), expected a matrix"),
-        (lambda rows: rows.astype(object), "not a .npy file ("),
-    ],
-)
-def test_embeddings_that_do_not_fit_are_named(line_of, npy, vectors, change, message):
-    np.save(npy, change(vectors))
-    line = line_of()
-    assert line.startswith(f"--embeddings={npy}: {message}")
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 no archive", b"0.1 0.2\n"])
-def test_a_file_that_is_no_matrix_is_named(line_of, npy, content):
-    npy.write_bytes(content)
-    assert line_of().startswith(f"--embeddings={npy}: not a .npy file (")
-
-
-def test_a_missing_file_of_embeddings_is_named(line_of, tmp_path):
-    assert line_of(embeddings=tmp_path / "none.npy").startswith(f"--embeddings={tmp_path / 'none.npy'}: no such file")
-
-
-def test_constant_similarity_is_said_to_leave_the_correlation_undefined(line_of, npy, vectors):
-    direction = np.linspace(1, 2, WIDTH, dtype=np.float32)
-    np.save(npy, direction * np.linspace(1, 5, ROWS, dtype=np.float32)[:, None])
-    line = line_of("--methods", "none,sn")
-    assert line.startswith(f"none, test: found {PAIRS['test']} cosines that are all 1 up to rounding, expected")
-    assert "a correlation is undefined" in line
+def test_constant_similarity_leaves_the_correlation_undefined(encoder, small_glue_dir, monkeypatch):
+    rows = np.linspace(1, 2, WIDTH, dtype=np.float32) * np.linspace(1, 5, ROWS, dtype=np.float32)[:, None]
+    monkeypatch.setattr("bert_flow_tf.api.BertFlow.encode_pooled", lambda model, sentences: rows)
+    line = refused("calibrate", *encoder, "--glue_dir", small_glue_dir, "--methods", "none,sn")
+    assert line.startswith(f"none, test: found {PAIRS['test']} cosines that are all 1 up to rounding")
