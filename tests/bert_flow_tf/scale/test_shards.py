@@ -153,7 +153,7 @@ def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, 
     command = ("encode-folder", *arguments, "--input", f"{folder}/*.parquet")
     assert refused(*command).startswith(f"{folder}/2.parquet, row 9: sentence: ")
     names = sorted(path.name for path in out.glob("part-*"))
-    assert names == [path.name for path in sorted(made.glob("part-*"))[:5]]
+    assert names == [path.name for path in sorted(made.glob("part-*"))[:4]]
     (folder / "1.parquet").write_bytes(b"no Parquet")
     pyarrow.parquet.write_table(pyarrow.table({"id": [1], "text": ["w1"]}), folder / "3.parquet")
     outcome = bert_flow(*command)
@@ -167,7 +167,7 @@ def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, 
     (folder / "3.parquet").unlink()
     for name in ("1.parquet", "2.parquet"):
         shutil.copy(tables / name, folder)
-    assert succeeds(*command) == f"embeddings written: {out} (30 of width 32, 6 parts, 1 of them now)\n"
+    assert succeeds(*command) == f"embeddings written: {out} (30 of width 32, 6 parts, 2 of them now)\n"
     assert contents(out) == contents(made)
 
 
