@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
@@ -26,13 +27,8 @@ from bert_flow_tf.serving import DTYPES
 
 _OPTIONS = [
     click.option("--batch_size", type=COUNT, metavar="N", help="Sentences per step; by default the fastest number."),
-    click.option(
-        "--dtype",
-        type=click.Choice(DTYPES),
-        default=DTYPES[0],
-        help="Type of the encoder's matrices, see docs/calibrate.md.",
-    ),
-    click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1."),
+    click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices."),
+    click.option("--normalize", "normalize_embeddings", is_flag=True, help="Scale every embedding to norm 1."),
 ]
 
 
@@ -40,9 +36,7 @@ _OPTIONS = [
 @model_options()
 @sentence_options()
 @click.option("--out", required=True, metavar="FILE", help="File: .npy, .parquet or .tfrecord; - is standard output.")
-@click.option(
-    "--output_format", type=click.Choice(sorted(FORMATS.values())), help="If the file's ending does not say it."
-)
+@click.option("--output_format", type=click.Choice(sorted(FORMATS.values())), help="If the file has another ending.")
 @with_options(_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
@@ -50,10 +44,9 @@ def encode(
     sentences: Iterator[str],
     out: str,
     output_format: str | None,
-    batch_size: int | None,
     dtype: str,
-    normalize: bool,
     overwrite: bool,
+    **options: Any,
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
@@ -71,7 +64,7 @@ def encode(
     loaded = model.load(dtype=dtype)
     n = 0
     with embedding_writer(out, file_format=output_format, width=loaded.embedding_size) as write:
-        for part, embeddings in loaded.encode_parts(sentences, batch_size, normalize_embeddings=normalize):
+        for part, embeddings in loaded.encode_parts(sentences, **options):
             write(part, embeddings)
             n += len(part)
     click.echo(f"embeddings written: {out} ({n} of width {loaded.embedding_size})", err=out == STDOUT)
@@ -80,26 +73,14 @@ def encode(
 @click.command()
 @model_options()
 @click.option(
-    "--input",
-    "inputs",
-    required=True,
-    multiple=True,
-    metavar="FILE",
-    help="Sentences: .txt, .tsv, .csv, .jsonl, .parquet; several, or 'patterns*'.",
+    "--input", "inputs", required=True, multiple=True, metavar="FILE", help="File, or 'pattern*'; repeatable."
 )
 @with_options(FORMAT_OPTIONS)
 @click.option("--out", required=True, metavar="DIR", help="Folder of Parquet files and their manifest.")
 @with_options(_OPTIONS)
-@click.option(
-    "--keep",
-    callback=name_list(),
-    metavar="NAMES",
-    help="Columns to write beside the embeddings.  [default: the sentences' own]",
-)
+@click.option("--keep", callback=name_list(), metavar="NAMES", help="Columns to write, too.  [default: the sentences]")
 @click.option("--shard_rows", type=COUNT, default=PART, metavar="N", help="Sentences in each file.")
-@click.option(
-    "--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0], help="The embeddings' type."
-)
+@click.option("--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0], help="Of the embeddings.")
 @click.option("--workers", type=WHOLE, default=0, metavar="N", help="Processes that embed, through Ray; 0: this one.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster of the workers.  [default: one that is started here]")
 @click.option("--worker_threads", type=COUNT, default=1, metavar="N", help="Of each of the workers.")
@@ -110,16 +91,13 @@ def encode_folder(
     input_format: str | None,
     column: str | None,
     out: str,
-    batch_size: int | None,
     dtype: str,
-    normalize: bool,
     keep: list[str] | None,
-    shard_rows: int,
-    precision: str,
     workers: int,
     ray: str | None,
     worker_threads: int,
     overwrite: bool,
+    **part_settings: Any,
 ) -> None:
     """Write the embeddings of files into a folder, and resume where that was interrupted.
 
@@ -131,9 +109,7 @@ def encode_folder(
     interrupted, or when a file was corrected (docs/scale.md).
     """
     own(out, f"--out={out}")
-    settings = PartSettings(
-        shard_rows=shard_rows, precision=precision, normalize_embeddings=normalize, batch_size=batch_size
-    )
+    settings = PartSettings(**part_settings)
     files = input_files(inputs, file_format=input_format, column=column, keep=keep)
     job = Job(files, out, settings, overwrite=overwrite)
     load = functools.partial(model.load, dtype)
@@ -145,10 +121,9 @@ def encode_folder(
         else:
             manifest = job.run(Engine(load(), out, settings))
     except ShardsError as error:
-        for problem in error.problems[1:] and error.problems:
+        for problem in error.problems if len(error.problems) > 1 else ():
             click.echo(f"error: {command_line_message(problem)}", err=True)
         raise
-    click.echo(
-        f"embeddings written: {out} ({sum(manifest.parts.values())} of width {manifest.embedding_size}, "
-        f"{len(manifest.parts)} parts, {job.made} of them now)"
-    )
+    rows = sum(manifest.parts.values())
+    made = f"{len(manifest.parts)} parts, {job.made} of them now"
+    click.echo(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {made})")

@@ -11,6 +11,7 @@ from bert_flow_tf.commands.options import COUNT, WHOLE
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.runs.settings import FLAGS, Settings
 from bert_flow_tf.scale.on_ray import train_on_ray
+from bert_flow_tf.training.run import check
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -45,7 +46,7 @@ def launch(
     settings = Settings.of(**{name: getattr(values, name) for name in FLAGS})
     if settings.output.overwrite:
         raise UserError("--overwrite: found it in a launch, where a restart would begin again; remove the run")
-    settings.check()
+    check(settings)
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
     click.echo(f"Starting {workers} workers with Ray", err=True)
     train_on_ray(door.run, settings, workers=workers, threads=threads, address=ray, max_restarts=max_restarts)

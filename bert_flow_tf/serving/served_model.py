@@ -1,6 +1,7 @@
 """A model as a SavedModel: tokenizer, encoder, flow and pooling as four signatures that any TensorFlow can run."""
 
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,7 @@ class ServedBertFlow(tf.Module):
         # Keras would save further functions of a layer, with dropout, so this has its variables.
         self.encoder_variables = pooled.graph_variables
         self._pool = pooled.embed
-        self._described = described
+        self._described, self._width = described, encoder.embedding_size
         self._most_positions = encoder.max_seq_length
         self._num_types = encoder.num_types
 
@@ -85,8 +86,7 @@ class ServedBertFlow(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """`{"embedding": float32 [n, D]}` of `sentences`, string [n] in UTF-8."""
-        sentences = _of_rank(1, sentences, "sentences")
-        return {"embedding": self._embed(self._tokenize(sentences))[: tf.size(sentences)]}
+        return {"embedding": self._embed(self._pool_texts(_of_rank(1, sentences, "sentences")))}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=f"sentence_{side}") for side in "ab"])
     def similarity(self, sentence_a: tf.Tensor, sentence_b: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -97,8 +97,8 @@ class ServedBertFlow(tf.Module):
             tf.equal(n, m), ["sentence_b: found", m, "sentences, expected the number in sentence_a:", n]
         )
         with tf.control_dependencies([check]):
-            both = self._embed(self._tokenize(tf.concat([sentence_a, sentence_b], axis=0)))
-        return {"cosine": cosine_similarity(both[:n], both[n : 2 * n])}
+            both = self._embed(self._pool_texts(tf.concat([sentence_a, sentence_b], axis=0)))
+        return {"cosine": cosine_similarity(both[:n], both[n:])}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in TOKEN_INPUTS])
     def embed_tokens(
@@ -109,23 +109,25 @@ class ServedBertFlow(tf.Module):
         tokens = {name: _of_rank(2, value, name) for name, value in tokens.items()}
         with tf.control_dependencies(self._token_checks(tokens)):
             tokens = {name: tf.identity(value) for name, value in tokens.items()}
-        return {"embedding": self._embed(self._pad_empty_batch(tokens))[: tf.shape(input_word_ids)[0]]}
+        return {"embedding": self._embed(self._unless_empty(tf.shape(input_mask)[0], lambda: self._pool(tokens)))}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def pool_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
         """`{"embedding": float32 [n, D]}` of `sentences`, string [n], before the flow."""
-        sentences = _of_rank(1, sentences, "sentences")
-        return {"embedding": self._pool(self._tokenize(sentences))[: tf.size(sentences)]}
+        return {"embedding": self._pool_texts(_of_rank(1, sentences, "sentences"))}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
         """Embeddings, float32 [n, D], of `sentences`, string [n]; makes an export a `hub.KerasLayer`."""
         return self.embed_sentences(sentences)["embedding"]
 
-    def _tokenize(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
-        # No encoder takes a batch of no rows, so it gets an empty sentence then.
-        filling = tf.fill([_one_if_empty(tf.size(sentences))], "")
-        return self.tokenizer(tf.concat([sentences, filling], axis=0), self._described.max_seq_length)
+    def _pool_texts(self, sentences: tf.Tensor) -> tf.Tensor:
+        length = self._described.max_seq_length
+        return self._unless_empty(tf.size(sentences), lambda: self._pool(self.tokenizer(sentences, length)))
+
+    def _unless_empty(self, n: tf.Tensor, pool: Callable[[], tf.Tensor]) -> tf.Tensor:
+        # No encoder takes a batch of no rows.
+        return tf.cond(n > 0, pool, lambda: tf.zeros([0, self._width]))
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
         shape = tf.shape(tokens["input_word_ids"])
@@ -149,24 +151,9 @@ class ServedBertFlow(tf.Module):
             checks.append((shape[1] <= self._most_positions, said))
         return [tf.debugging.Assert(holds, said) for holds, said in checks]
 
-    def _pad_empty_batch(self, tokens: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        # As in `_tokenize`: a row of [CLS] if there are no rows.
-        shape = tf.shape(tokens["input_word_ids"])
-        nothing = _one_if_empty(shape[0])
-        width = tf.maximum(shape[1], nothing)
-        values = {"input_word_ids": self.tokenizer.cls_id, "input_mask": 1, "input_type_ids": 0}
-        return {
-            name: tf.concat([tf.reshape(tokens[name], [shape[0], width]), tf.fill([nothing, width], value)], axis=0)
-            for name, value in values.items()
-        }
-
-    def _embed(self, tokens: dict[str, tf.Tensor]) -> tf.Tensor:
-        embedding = reduce_dimension(self._latents(self._pool(tokens)), self._described.low_dim)
+    def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
+        embedding = reduce_dimension(self._latents(pooled), self._described.low_dim)
         return tf.nn.l2_normalize(embedding, axis=-1) if self._described.normalized else embedding
-
-
-def _one_if_empty(n: tf.Tensor) -> tf.Tensor:
-    return tf.cast(tf.equal(n, 0), tf.int32)
 
 
 def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:
