@@ -11,8 +11,7 @@ from glow.parameters import Parameters
 class VectorBijector(tfp.bijectors.Bijector):
     """Bijector of vectors [..., D], equal only to itself.
 
-    TFP finds cached values by the bijector's hash, and by default hashes its parameters, and theirs, at every look-up:
-    two thirds of an eager pass through a flow, and a third of the time to trace one.
+    TFP looks up cached values by hash, by default of all parameters: two thirds of an eager pass through a flow.
     """
 
     def __init__(self, dtype: tf.DType | None = None, *, is_constant_jacobian: bool = True) -> None:
@@ -39,11 +38,8 @@ class VectorBijector(tfp.bijectors.Bijector):
 class ActNorm(VectorBijector):
     """Shift, then scale, each channel: `y = (x + b) * exp(3 * logs)`.
 
-    The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as fast.
-
-    Args:
-      parameters: creates the variables b and logs, both [size], under TF1's names. They start Glorot uniform, because
-        the original never runs its data-dependent initialisation.
+    The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as fast. b and logs,
+    both [size], start Glorot uniform, because the original never runs its data-dependent initialisation.
 
     Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.1, <https://arxiv.org/abs/1807.03039>.
     """
@@ -60,8 +56,7 @@ class ActNorm(VectorBijector):
 
         Args:
           x: eager tensor or array [n, size].
-          typical_deviation: the deviation of a channel that carries information, if earlier steps say it. The root
-            mean square over channels is used where that is larger.
+          typical_deviation: that of a channel with information; at least the root mean square over channels is used.
 
         Raises:
           ValueError: `x` is not finite, or no channel varies and no `typical_deviation` is known.
@@ -91,8 +86,7 @@ class ActNorm(VectorBijector):
 class Reversal(VectorBijector):
     """Reverse the channels: `y[..., i] = x[..., D - 1 - i]`; log-determinant 0.
 
-    The paper writes of a random permutation, the original's code reverses. The gradient of `tfb.Permute`'s gather is a
-    scatter, many times slower than `tf.reverse`.
+    The paper writes of a random permutation, the original's code reverses. `tfb.Permute`'s gradient is a slow scatter.
     """
 
     def _forward(self, x: tf.Tensor) -> tf.Tensor:
@@ -109,8 +103,7 @@ class LearnedPermutation(VectorBijector):
 
     P is a permutation matrix, L lower triangular with ones on the diagonal, U strictly upper triangular; other values
     in the variables of L and U are masked. The log-determinant is `sum(log_S)`. P and sign_S are fixed, and W starts
-    orthogonal. `tfb.ScaleMatvecLU` multiplies from the other side, and keeps in one variable what TF1's checkpoints
-    keep in five.
+    orthogonal. `tfb.ScaleMatvecLU` multiplies from the other side, and has one variable for TF1's five.
 
     Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.2, <https://arxiv.org/abs/1807.03039>.
     """

@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags, check_array
@@ -27,18 +26,16 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         z = calibrator.transform(embeddings)
         log_density = calibrator.score_samples(embeddings)
 
-    Training is the original's, see `glow.trainer`. Batches are rows in a random order, another one every epoch. Li et
-    al. 2020, sections 3 and 4.
+    Training is the original's, see `glow.trainer`; every epoch has another order. Li et al. 2020, sections 3 and 4.
 
     Args:
-      config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Every level halves the channels; for
-        fewer than 2 ** n_levels channels there are fewer levels, with a warning.
+      config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Embeddings of fewer than
+        2 ** n_levels channels get fewer levels, with a warning.
       epochs: passes over the rows, may be a fraction.
       batch_size: rows per step; 64 are the 32 pairs of the original. With fewer rows a step takes all, with a warning.
-      learning_rate: constant.
       seed: of the order of the rows and of the flow's initial values; 0 or more.
-      data_dependent_init: set every actnorm by the first batch before training. The original defines this and never
-        runs it. Constant channels are safe, see `glow.bijectors.ActNorm`.
+      data_dependent_init: set every actnorm by the first batch before training, see `glow.bijectors.ActNorm`. The
+        original defines this and never runs it.
       show_progress_bar: None shows it on a terminal only.
 
     Attributes:
@@ -129,15 +126,11 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if n < 2:
             raise ValueError("found 1 sample, expected at least 2 to learn a density from")
         if n < self.batch_size:
-            warnings.warn(
-                f"batch_size: found {self.batch_size} with {n} samples, so a step takes them all", stacklevel=3
-            )
+            warnings.warn(f"batch_size: found {self.batch_size} with {n} samples; a step takes them all", stacklevel=3)
         config = self.config if isinstance(self.config, GlowConfig) else GlowConfig.load(self.config)
         levels = width.bit_length() - 1
         if levels < config.n_levels:
-            warnings.warn(
-                f"config: found {config.n_levels} levels with {width} channels, so there are {levels}", stacklevel=3
-            )
+            warnings.warn(f"config: found {config.n_levels} levels with {width} channels, using {levels}", stacklevel=3)
             config = dataclasses.replace(config, n_levels=levels)
         flow = Glow(config, width, seed=self.seed)
         if self.data_dependent_init:
@@ -153,15 +146,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _use(self, trainer: FlowTrainer, losses: np.ndarray) -> None:
         self.losses_, self.n_steps_ = losses, len(losses)
-        if trainer is getattr(self, "_trainer", None):
-            return
-        self._trainer = trainer
-        self.flow_, self.config_ = trainer.flow, trainer.flow.config
-        signature = [tf.TensorSpec([None, self.flow_.event_size], tf.float32)]
-        self._traced = {
-            function.__name__: tf.function(function, input_signature=signature, autograph=False)
-            for function in (self.flow_.forward, self.flow_.inverse, self.flow_.log_prob)
-        }
+        self._trainer, self.flow_, self.config_ = trainer, trainer.flow, trainer.flow.config
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the latents z, float32 [n, D], of `X` [n, D]."""
@@ -186,9 +171,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _in_parts(self, name: str, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self, "flow_")
-        X, function = self._checked(X), self._traced[name]
-        parts = [function(tf.constant(X[i : i + _ROWS_PER_CALL])).numpy() for i in range(0, len(X), _ROWS_PER_CALL)]
-        return np.concatenate(parts)
+        X, function = self._checked(X), getattr(self.flow_, name)
+        return np.concatenate([function(X[i : i + _ROWS_PER_CALL]) for i in range(0, len(X), _ROWS_PER_CALL)])
 
     def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
         """Return `X` as a finite float32 array [n, D], of the flow's width unless `new`."""
@@ -206,7 +190,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Return arrays in place of the variables, which TensorFlow does not copy or pickle."""
         state = dict(super().__getstate__())
         if trainer := state.pop("_trainer", None):
-            del state["flow_"], state["_traced"]
+            del state["flow_"]
             state |= {"_variables": trainer.state(), "_event_size": trainer.flow.event_size}
         return state
 

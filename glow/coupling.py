@@ -44,8 +44,8 @@ class ConvStack(tf.Module):
         y  = (h @ W3 + b) * exp(3 * logs)    with h = h2, or h = h1 + h2 if `residual`
 
     W3, b and logs start at zero, so a new coupling is the identity (additive) or one fixed scale (affine).
-    The original's network has no skip connection; `residual` is how "3-layer CNN with residual connection" in the
-    paper's Table 7 can be read. It skips the second layer, the only one with equally many channels in and out.
+    The original has no skip connection; `residual` is a reading of "3-layer CNN with residual connection" in the
+    paper's Table 7, over the only layer with equally many channels in and out.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ tfd = tfp.distributions
 
 
 class Glow(tf.Module):
-    """Normalizing flow over embeddings: `u [..., D]` to `z [..., D]` and back, and the density of u that it implies.
+    """Normalizing flow over embeddings: `u [..., D]` to `z [..., D]` and back, and the density of u.
 
     A level is `config.depth` steps of {actnorm, permutation, coupling}. After each level but the last the channels are
     split in halves [x1, x2]: x1 goes on, x2 is done. `z = concat(x2 of level 0, x2 of level 1, ..., last level's
@@ -33,9 +33,8 @@ class Glow(tf.Module):
       event_size: D.
       levels: list of each level's bijectors, in the order in which u meets them.
       bijector: `tfb.Chain` of these, from u to z.
-      distribution: `tfd.TransformedDistribution` over u. TFP caches a bijector's value for each tensor object: called
-        eagerly on the same tensor before and after a change of the variables, `bijector` and `distribution` may answer
-        from the cache. The methods below do not.
+      distribution: `tfd.TransformedDistribution` over u. TFP caches values by tensor object: after a change of the
+        variables, `bijector` and `distribution` may answer from the cache for a tensor from before; the methods do not.
 
     Source: Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020, section 3,
     <https://arxiv.org/abs/2011.05864>.
@@ -45,8 +44,8 @@ class Glow(tf.Module):
         """Create the flow's variables, named `flow/…`, with the original's initial values.
 
         Args:
-          event_size: D, 2 ** n_levels or more, since every level halves its channels. The original accepts only
-            multiples of that; here an odd number leaves x2 one channel more than x1.
+          event_size: D, 2 ** n_levels or more. The original accepts only multiples of that; here an odd number of
+            channels leaves x2 one more than x1.
           seed: non-negative int; same seed, same bits.
 
         Raises:
@@ -63,7 +62,7 @@ class Glow(tf.Module):
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(seed=seed, dtype=dtype)
         self._build(parameters)
-        # The only path by which checkpoints reach the variables: it does not change with the bijectors' inner workings.
+        # Checkpoints reach the variables by this path alone, which does not change with the bijectors' inner workings.
         self._parameters = dict(parameters.variables)
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
@@ -128,14 +127,13 @@ class Glow(tf.Module):
 
     @property
     def variables_by_path(self) -> dict[str, tf.Variable]:
-        """dict from path below this flow's name, `revnet_0/revnet_step_0/actnorm/actnorm_center/b` say, to variable."""
+        """dict from path, `revnet_0/revnet_step_0/actnorm/actnorm_center/b` say, to variable."""
         return dict(self._parameters)
 
     def walk(self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """Return the latents [..., D], where `x` [..., D] becomes `advance(bijector, x)` at each bijector in turn.
 
-        Only this function knows the order of the steps and what leaves after a level: the chain, the likelihood, the
-        initialisation and `glow.folded` follow it. `x` may have any type, so that channel numbers can be followed, too.
+        The chain, the likelihood, the initialisation and `glow.folded`, which follows channel numbers, all walk here.
         """
         done = []
         for i, bijectors in enumerate(self.levels):
@@ -168,8 +166,7 @@ class Glow(tf.Module):
         return z, log_prob / (-self.event_size * math.log(2.0))
 
     def _forward_and_log_prob(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        # `distribution` gives the same density, but TFP computes the shape of every log-determinant again, which would
-        # be half of the operations in a training step.
+        # For `distribution` TFP computes the shape of every log-determinant again: half of a step's operations.
         log_det = tf.zeros([], self.dtype)
 
         def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
@@ -186,10 +183,9 @@ class Glow(tf.Module):
         return self.distribution.sample(n, seed=tf.constant([seed, 0], tf.int32))
 
     def initialize_from_data(self, u: tf.Tensor) -> None:
-        """Set every actnorm so that each channel of its output over `u` has mean 0 and deviation 1.
+        """Set every actnorm, in networks too, so that each channel of its output over `u` has mean 0 and deviation 1.
 
-        This includes the actnorms inside the couplings' networks. A channel whose deviation is negligible keeps scale 1
-        (see `ActNorm.initialize_from_data`). The original defines this data-dependent initialisation but never runs it.
+        See `ActNorm.initialize_from_data`. The original defines this data-dependent initialisation but never runs it.
 
         Raises:
           ValueError: a value is not finite, D is wrong, or all embeddings are the same.
@@ -206,11 +202,8 @@ class Glow(tf.Module):
         self.walk(tf.reshape(self._event(u), [-1, self.event_size]), advance)
 
     def _event(self, x: tf.Tensor) -> tf.Tensor:
-        """Convert `x` to a new tensor object of this flow's dtype, and check its last axis.
-
-        It is new because TFP's cache goes by object: an eager caller's tensor would otherwise meet values from before a
-        training step, or from outside its gradient tape.
-        """
+        """Convert `x` to a new tensor object of this flow's dtype, and check its last axis."""
+        # TFP's cache goes by object: a known one would meet values from before a training step, or without a tape.
         x = tf.identity(tf.convert_to_tensor(x, self.dtype))
         if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
             raise ValueError(f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]")

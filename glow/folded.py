@@ -82,9 +82,8 @@ def can_fold(flow: Glow) -> bool:
 def dense_layers(flow: Glow) -> list[DenseLayer]:
     """Return dense layers, two per step and two, that map `u` [n, D] to the `z` [n, D] of `flow.forward`.
 
-    A coupling's network has two rectified layers, through which all channels must be carried unchanged. An activation
-    with another slope below 0 is one-to-one, and the next one, of the inverse slope, undoes it. So the layers of a step
-    have D units for the channels x, under slope s and then 1/s, and two for each hidden unit y of the network, as
+    The two rectified layers of a network must carry all channels unchanged. A slope s below 0 is undone by the next
+    layer's 1/s. So a layer has D units for the channels x, and two for each hidden unit y of the network, as
 
         relu(y) = (prelu(y) + s * prelu(-y)) / (1 - s²).
 

@@ -5,7 +5,6 @@ data-dependent initialisation, too.
 """
 
 import copy
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -13,7 +12,6 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-import glow
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.compare import TUNED, check_name
 from glow.embeddings import negligible_channels, negligible_deviation
@@ -35,11 +33,7 @@ class NullTopSingularVectors(TransformerMixin, BaseEstimator):
     """NATSV(k): `x - V Vᵀ x` removes the first k right singular vectors V [D, k]. Li et al. 2020, section 4.3, Table 5.
 
     The paper cites Mu and Viswanath 2018, who subtract the mean first, but it describes only the projection, and
-    subtracts a mean in a row of its own, SN + NATSV. So the embeddings are not centred here, and the first singular
-    vector is close to the direction of the mean. After SN both are the same.
-
-    Attributes:
-      components_: float64 [k, D], orthonormal, the largest singular value first.
+    subtracts a mean in a row of its own, SN + NATSV. So the embeddings are not centred here.
     """
 
     def __init__(self, k: int = 1):
@@ -65,9 +59,8 @@ class NullTopSingularVectors(TransformerMixin, BaseEstimator):
 class Whitening(PCA):
     """`(x - mean) U Λ^(-1/2)`, with the covariance's eigenvectors U and eigenvalues Λ, the largest first.
 
-    A direction whose deviation is negligible, compared with the typical channel's and with the root mean square of the
-    means, becomes 0. Su et al. 2021, "Whitening Sentence Representations for Better Semantics and Faster Retrieval",
-    algorithm 1.
+    A direction whose deviation is negligible becomes 0. Su et al. 2021, "Whitening Sentence Representations for Better
+    Semantics and Faster Retrieval", algorithm 1.
 
     Args:
       n_components: columns to keep, the leading ones; None keeps all D.
@@ -87,12 +80,11 @@ class Whitening(PCA):
         return self
 
 
-def calibration(name: str, **flow_options: Any) -> BaseEstimator:
+def calibration(name: str) -> BaseEstimator:
     """Return the calibration of that name, not fitted.
 
     Args:
-      name: `none`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, `whitening-D` (D dimensions kept), or `flow`.
-      **flow_options: arguments of `glow.calibrator.FlowCalibrator`, for `flow`.
+      name: `none`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, or `whitening-D` (D dimensions kept).
 
     Raises:
       ArgumentError: no such calibration, or `natsv` or `sn+natsv` without a K, which `compare_calibrations` chooses.
@@ -100,8 +92,6 @@ def calibration(name: str, **flow_options: Any) -> BaseEstimator:
     check_name(name)
     if name in TUNED:
         raise ArgumentError(f"name: found {name!r} without its k, expected {name}-K")
-    if name == "flow":
-        return glow.FlowCalibrator(**flow_options)
     kind, _, number = name.partition("-")
     if kind == "whitening":
         return Whitening(int(number) if number else None)

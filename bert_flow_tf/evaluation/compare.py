@@ -64,11 +64,9 @@ def compare_calibrations(
 
     Args:
       splits: `train`, `dev` and `test`; `test` needs gold scores, and so does `dev` for tuned methods.
-      metric: "spearman" or "auc".
-      methods: names, see `calibration.calibration`, tuned ones too.
+      methods: names, see `calibration.calibration`, tuned ones and `flow` too.
       fit_on: key of `FIT_ON`: "all" splits, the paper's "target", or "train".
-      seeds: of the flow.
-      flow_options: further arguments of `glow.calibrator.FlowCalibrator`.
+      flow_options: arguments of `glow.calibrator.FlowCalibrator`.
       on_row: called with each row's dict as soon as it is complete.
 
     Raises:

@@ -1,30 +1,43 @@
-"""Score any encoder on any number of tasks, embedding each different sentence once."""
+"""Score any encoder on any number of tasks: by cosines, or as features of a logistic regression.
 
+Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, section 3.1: a logistic regression on
+frozen embeddings, its regularisation chosen by cross-validation or on the dev split; of a pair, the features are
+|u - v| and u * v.
+"""
+
+import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold, cross_val_score
 from tqdm import tqdm
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
-from bert_flow_tf.data.transfer_sets import TransferTask
+from bert_flow_tf.data.transfer_sets import Example, TransferTask
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, score_task
-from bert_flow_tf.evaluation.transfer import FOLDS, score_transfer
 
+SEED, FOLDS = 1111, 10
+# Inverse strengths of the regularisation.
+_GRID = tuple(2.0**t for t in range(-2, 4))
+_GRID_OF_TWO_PARTS = tuple(2.0**t for t in range(-1, 6))
 _SENTENCES_PER_CALL = 1024
 
 
 def score_tasks(
-    encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[SimilarityTask | TransferTask], *, folds: int = FOLDS
+    encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[SimilarityTask | TransferTask]
 ) -> dict[str, dict]:
-    """Return each task's result by name, from `protocols.score_task` or `transfer.score_transfer`.
+    """Return each task's result by name, from `protocols.score_task` or `score_transfer`.
 
     Args:
       encode: function from m sentences to an array [m, D], such as `BertFlow.encode` or the `encode` of
         sentence-transformers; called for up to 1024 different sentences of like length at a time.
       tasks: each with its gold scores, or classes.
-      folds: of the classes' cross-validation.
 
     Raises:
       UserError: `encode` returns another shape, embeddings that are not finite, or similarities that leave a score
@@ -39,7 +52,7 @@ def score_tasks(
     results = {}
     for task in tasks:
         if isinstance(task, TransferTask):
-            results[task.name] = score_transfer(task, embeddings_of, folds=folds)
+            results[task.name] = score_transfer(task, embeddings_of)
         else:
             sides = ((embeddings_of(s.sentences_a), embeddings_of(s.sentences_b), task.place(s)) for s in task.subsets)
             results[task.name] = score_task(task, [cosines(*side) for side in sides])
@@ -61,3 +74,82 @@ def _embed(encode: Callable[[list[str]], npt.ArrayLike], sentences: list[str]) -
             values[rows] = embeddings
             bar.update(len(rows))
     return values
+
+
+def score_transfer(
+    task: TransferTask, embeddings_of: Callable[[Sequence[str]], np.ndarray], *, folds: int = FOLDS
+) -> dict[str, Any]:
+    """Return the task's accuracy, ready for JSON.
+
+    A task of one part is cross-validated whole, and within each fold; one of `train` and `test` is cross-validated on
+    `train`; one with `dev` is chosen there. The solver is scikit-learn's with 100 iterations, as in SentEval.
+
+    Args:
+      embeddings_of: function from m sentences to an array [m, D].
+
+    Returns:
+      dict of `title`, `metric`, `split`, `source`, `pairs` (examples that are scored), `accuracy` by protocol ("all"),
+      `dev_accuracy`, and `f1` where the task reports it.
+
+    Raises:
+      UserError: a class has too few examples for so many folds.
+    """
+    x = {name: _features(part, embeddings_of) for name, part in task.parts.items()}
+    y = {name: np.array([example.label for example in part]) for name, part in task.parts.items()}
+    scored = "all" if "all" in x else "test"
+    if "dev" not in x:
+        least = np.unique(y["all" if "all" in y else "train"], return_counts=True)[1].min()
+        if least < folds:
+            raise UserError(f"{task.source}: smallest class: found {least} examples, expected {folds} or more")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        if scored == "all":
+            dev, accuracy = _nested(x["all"], y["all"], folds)
+        else:
+            if "dev" in x:
+                dev, best = _best(_GRID, lambda c: _fitted(x["train"], y["train"], c).score(x["dev"], y["dev"]))
+            else:
+                dev, best = _chosen(x["train"], y["train"], _GRID_OF_TWO_PARTS, folds)
+            predicted = _fitted(x["train"], y["train"], best).predict(x["test"])
+            accuracy = 100 * float(np.mean(predicted == y["test"]))
+    described = {"title": task.title, "metric": "accuracy", "split": scored, "source": task.source}
+    scores = {"pairs": len(y[scored]), "accuracy": {"all": accuracy / 100}, "dev_accuracy": dev / 100}
+    return described | scores | ({"f1": float(f1_score(y["test"], predicted))} if task.reports_f1 else {})
+
+
+def _features(part: Sequence[Example], embeddings_of: Callable[[Sequence[str]], np.ndarray]) -> np.ndarray:
+    columns = [embeddings_of(sentences) for sentences in zip(*(one.sentences for one in part), strict=True)]
+    if len(columns) == 1:
+        return columns[0]
+    u, v = columns
+    return np.concatenate([np.abs(u - v), u * v], axis=1)
+
+
+def _fitted(x: np.ndarray, y: np.ndarray, c: float) -> LogisticRegression:
+    return LogisticRegression(C=c, random_state=SEED).fit(x, y)
+
+
+def _folds(n: int) -> StratifiedKFold:
+    return StratifiedKFold(n_splits=n, shuffle=True, random_state=SEED)
+
+
+def _best(grid: Sequence[float], accuracy: Callable[[float], float]) -> tuple[float, float]:
+    """Return the best accuracy x100, to two digits, and the first value of the grid that has it."""
+    scores = [round(100 * float(accuracy(c)), 2) for c in grid]
+    return max(scores), grid[int(np.argmax(scores))]
+
+
+def _chosen(x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: int) -> tuple[float, float]:
+    """Return the best mean accuracy x100 over the folds, and its value of the grid."""
+    models = {c: LogisticRegression(C=c, random_state=SEED) for c in grid}
+    return _best(grid, lambda c: cross_val_score(models[c], x, y, cv=_folds(folds)).mean())
+
+
+def _nested(x: np.ndarray, y: np.ndarray, folds: int) -> tuple[float, float]:
+    """Return means over the folds x100: of the best inner accuracy, and of the accuracy on the rest."""
+    found = []
+    for a, b in _folds(folds).split(x, y):
+        best, c = _chosen(x[a], y[a], _GRID, folds)
+        found.append((best, round(100 * _fitted(x[a], y[a], c).score(x[b], y[b]), 2)))
+    dev, test = np.mean(found, axis=0)
+    return round(float(dev), 2), round(float(test), 2)

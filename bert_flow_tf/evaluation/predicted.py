@@ -22,10 +22,6 @@ class PredictionScores:
     spearman: float
     auc: float | None = None
 
-    def rounded(self) -> dict[str, float]:
-        """Return the scores by name, to the 6 digits that are printed."""
-        return {name: round(score, 6) for name, score in vars(self).items() if score is not None}
-
     def __str__(self) -> str:
         """Return the lines that the original prints."""
         lines = f"Pearson: {self.pearson:f}, Spearman: {self.spearman:f}"
@@ -33,11 +29,7 @@ class PredictionScores:
 
 
 def read_predictions(path: str | os.PathLike) -> np.ndarray:
-    """Read the numbers [n], float64, of a file with one per line.
-
-    Raises:
-      UserError: no such file, a line that is not one finite number, or an empty file.
-    """
+    """Read the numbers [n], float64, of a file with one per line; `UserError` for another or an empty file."""
     lines = tasks.read_lines(path, "a file of predictions")
     if not lines:
         raise UserError(f"{path}: no predictions found, expected one number per line")
@@ -48,10 +40,6 @@ def score_predictions(
     predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
 ) -> PredictionScores:
     """Score predictions [n] against the gold scores of one split of a task, in the order of the split's file.
-
-    Args:
-      glue_dir: the folder that holds the tasks' folders.
-      split: "train", "dev" or "test".
 
     Raises:
       UserError: as `tasks.gold_scores` and the functions of `evaluation.metrics`.
@@ -67,11 +55,7 @@ def score_predictions(
 
 
 def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:
-    """Return `protocols.score_task` for a file with a cosine per line.
-
-    Raises:
-      UserError: as `read_predictions`, not one line per pair of the task, or a figure that is undefined.
-    """
+    """Return `protocols.score_task` for a file with a cosine per line; `UserError` for another number of lines."""
     cosines, sizes = read_predictions(path), [len(subset) for subset in task.subsets]
     if len(cosines) != sum(sizes):
         raise UserError(

@@ -54,18 +54,12 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str
 
 
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
-    """Return the task's figures by metric and protocol, and those of each sub-set, ready for JSON.
-
-    Args:
-      similarities: an array [n] for each sub-set, in the task's order.
+    """Return the figures, ready for JSON, of a task from the similarities [n] of each sub-set.
 
     Returns:
       dict of `title`, `metric`, `split`, `source`, `pairs`; for each metric ("spearman" and "pearson", or "auc") a dict
       from protocol to value, which for a task of one set holds `all` only; `subsets`, from a sub-set's name to its
-      `pairs` and metrics; and `agreement` of all pairs, see there.
-
-    Raises:
-      UserError: a figure is undefined, as with constant similarities.
+      `pairs` and metrics; and `agreement` of all pairs. Raises as `score_pairs`.
     """
     subsets = {
         subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.place(subset))}
@@ -86,20 +80,15 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
 def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
     """Return the data of plots of similarities [n] and gold scores [n], ready for JSON.
 
-    Returns:
-      dict of `similarities` and `gold`, of 500 pairs at most, evenly spaced in their order, to four decimals; and of
-      all pairs `mean` and `std` of the similarities, and `counts` in 40 bins of one width from -1 to 1.
+    These are `similarities` and `gold` of 500 pairs at most, evenly spaced, and of all pairs `mean` and `std` of the
+    similarities, and `counts` in 40 bins of one width from -1 to 1.
     """
     values = np.asarray(similarities, np.float64)
     shown = np.linspace(0, len(values) - 1, min(len(values), _SHOWN_PAIRS)).round().astype(int)
     counts, _ = np.histogram(values.clip(-1, 1), bins=_BINS, range=(-1, 1))
-    return {
-        "similarities": values[shown].round(4).tolist(),
-        "gold": np.asarray(gold, np.float64)[shown].round(4).tolist(),
-        "mean": float(values.mean()),
-        "std": float(values.std()),
-        "counts": counts.tolist(),
-    }
+    plotted = {"similarities": values[shown], "gold": np.asarray(gold, np.float64)[shown]}
+    of_all = {"mean": float(values.mean()), "std": float(values.std()), "counts": counts.tolist()}
+    return {name: array.round(4).tolist() for name, array in plotted.items()} | of_all
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: str) -> dict[str, float]:

@@ -149,7 +149,7 @@ def test_narrow_embeddings_get_as_many_levels_as_they_allow(eagerly, recwarn, wi
     calibrator = FlowCalibrator(GlowConfig(n_levels=3, depth=1, coupling_width=2), batch_size=8, epochs=0.1)
     X = np.random.default_rng(1).normal(size=(80, width)).astype(np.float32)
     calibrator.fit(X)
-    warned = [f"config: found 3 levels with {width} channels, so there are {levels}"] if levels < 3 else []
+    warned = [f"config: found 3 levels with {width} channels, using {levels}"] if levels < 3 else []
     assert [str(one.message) for one in recwarn if one.category is UserWarning] == warned
     assert calibrator.config_ == dataclasses.replace(calibrator.config, n_levels=levels)
     np.testing.assert_allclose(calibrator.inverse_transform(calibrator.transform(X)), X, rtol=0, atol=1e-4)

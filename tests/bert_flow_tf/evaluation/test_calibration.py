@@ -98,9 +98,3 @@ def test_embeddings_that_are_all_the_same_cannot_be_whitened():
 def test_unknown_names_and_those_without_their_k(name):
     with pytest.raises(UserError, match=r"unknown calibration|without its k"):
         calibration.calibration(name)
-
-
-def test_registry_hands_the_flows_options_on():
-    options = {"batch_size": 8, "seed": 3}
-    found = calibration.calibration("flow", **options).get_params()
-    assert {name: found[name] for name in options} == options
