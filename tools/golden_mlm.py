@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.peers import peer, write_weights
 from benchmarks.processes import ROOT
-from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
+from bert_flow_tf.encoder.convert.from_checkpoint import convert_tf1
 
 DATA = ROOT / "tests" / "golden" / "data"
 _SENTENCES, _LENGTH, _PREDICTED = 4, 12, 0.3

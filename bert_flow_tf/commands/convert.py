@@ -76,7 +76,7 @@ def convert(
 
         made = write_tf1_run(run, out, overwrite=overwrite)
     elif run:
-        from bert_flow_tf.encoder.convert.from_run import convert_run, run_checkpoint
+        from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
         from bert_flow_tf.encoder.source import recorded_encoder
 
         prefix, config = run_checkpoint(run)
@@ -86,7 +86,7 @@ def convert(
 
         made = convert_hugging_face(huggingface, out, **how)
     else:
-        from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1
+        from bert_flow_tf.encoder.convert.from_checkpoint import convert_tf1
 
         made = convert_tf1(str(tf1_checkpoint), out, **how)
     click.echo(f"written: {made}")

@@ -30,11 +30,9 @@ def check_handle(handle: str | None, argument: str) -> None:
     if not handle or handle in ENCODER_NAMES or "://" in handle or pathlib.Path(handle).exists():
         return
     if not is_model_name(handle):
-        raise ArgumentError(
-            f"{argument}={handle}: no such folder, expected {', '.join(ENCODER_NAMES)}, a TF-Hub handle (https://…), a "
-            "model of the Hugging Face Hub (ORGANISATION/MODEL) or a folder"
-            f"{nearest(handle, ENCODER_NAMES) or nearest_file(handle)}"
-        )
+        known = f"{', '.join(ENCODER_NAMES)}, a folder, https://… of TF-Hub or ORGANISATION/MODEL of Hugging Face"
+        hint = nearest(handle, ENCODER_NAMES) or nearest_file(handle)
+        raise ArgumentError(f"{argument}={handle}: no such folder, expected {known}{hint}")
     try:
         downloaded_model(handle)
     except UserError as error:

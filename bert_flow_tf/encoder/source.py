@@ -14,9 +14,8 @@ from bert_flow_tf.encoder import handles
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, SOURCE_FILE, read_encoder_record
+from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint, convert_run, read_tf1
 from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face, read_hugging_face
-from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint, convert_run
-from bert_flow_tf.encoder.convert.from_tf1 import read_tf1
 from bert_flow_tf.encoder.handles import EncoderSource, check_handle, downloaded_model, is_model_name
 from bert_flow_tf.encoder.tokenizer import Tokenizer, has_capitals, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
@@ -43,7 +42,7 @@ def resolve_encoder(
     bert_config_file: _Path | None = None,
     vocab_file: _Path | None = None,
     init_checkpoint: _Path | None = None,
-    do_lower_case: bool = True,
+    do_lower_case: bool | None = True,
     cache_dir: _Path | None = None,
     recorded: EncoderFiles | None = None,
 ) -> EncoderSource:
@@ -57,8 +56,8 @@ def resolve_encoder(
         folder `preprocess`.
       bert_config_file, vocab_file, init_checkpoint: the original's trio instead of `bert_hub`. `init_checkpoint` may
         be a TF1 checkpoint or one of a bert_flow_tf run; the latter gives its weights to the encoder of `bert_hub` too.
-      do_lower_case: True if the trio's vocabulary is uncased. An encoder from `bert_hub` has its own setting, and False
-        must agree with it.
+      do_lower_case: True if the trio's vocabulary is uncased, None to look for capitals. An encoder from `bert_hub` has
+        its own setting, and False must agree with it.
       cache_dir: folder for converted encoders; None is the user's cache.
       recorded: the encoder that a run or a saved model recorded, whose fingerprint must be the same.
 
@@ -84,7 +83,7 @@ def resolve_encoder(
         files: Any = {"config_file": bert_config_file, "vocab_file": vocab_file}
         bert = read_tf1(init_checkpoint or "", **files, do_lower_case=do_lower_case)
         source = _from_hub(str(_in_cache(bert, cache_dir)), None, cache_dir)
-    if not do_lower_case and source.do_lower_case:
+    if do_lower_case is False and source.do_lower_case:
         name = source.preprocess_hub or source.bert_hub
         raise ArgumentError(f"do_lower_case: found False, expected True: the encoder {name} lower-cases")
     if recorded is not None and (found := source.fingerprint) != recorded.fingerprint:

@@ -1,10 +1,9 @@
 """BERT's WordPiece in the TensorFlow graph: sentences to the ids that the original's Python tokenizer gives.
 
-The steps and their order are those of the BERT authors' tokenizer: clean the text, put spaces around CJK characters,
-split on white space, and, for uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off
-punctuation and match the longest piece first. `text.BertTokenizer` and `text.FastBertTokenizer` fold with NFKC and
-case folding, which gives other ids for ß, ﬁ, ½ or full-width letters, so only their matcher is used here, on words
-normalised by the ops below.
+The steps are those of the BERT authors' tokenizer: clean the text, put spaces around CJK characters, split on white
+space, and, for uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off punctuation and
+match the longest piece first. `text.BertTokenizer` folds with NFKC and case folding, which gives other ids for ß, ﬁ, ½
+or full-width letters, so only its matcher is used here.
 """
 
 import hashlib
@@ -18,6 +17,7 @@ import tensorflow_text as text
 
 from bert_flow_tf.data.tasks import read_lines
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.files.reading import reading
 
 if TYPE_CHECKING:
     from bert_flow_tf.encoder.handles import EncoderSource
@@ -72,17 +72,10 @@ class Tokenizer(tf.Module):
         self.continues_word = np.char.startswith(vocab, "##")
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
-        try:
-            self._matcher = text.FastWordpieceTokenizer(
-                vocab,
-                unknown_token="[UNK]",
-                no_pretokenization=True,
-                token_out_type=tf.int32,
-                # The limit is in characters, below; a character has at most four bytes.
-                max_bytes_per_word=4 * MAX_WORD_CHARS,
-            )
-        except RuntimeError as error:
-            raise UserError(f"vocabulary: cannot be used ({error}), expected word pieces") from error
+        # The limit is in characters, below; a character has at most four bytes.
+        options = {"unknown_token": "[UNK]", "max_bytes_per_word": 4 * MAX_WORD_CHARS, "token_out_type": tf.int32}
+        with reading("vocabulary", "word pieces"):
+            self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
 
     @classmethod
     def from_source(cls, source: "EncoderSource") -> "Tokenizer":
@@ -109,9 +102,7 @@ class Tokenizer(tf.Module):
           ArgumentError: `max_seq_length` has no room for the special tokens and one piece.
         """
         if max_seq_length < 3:
-            raise ArgumentError(
-                f"max_seq_length: found {max_seq_length}, expected 3 or more, for [CLS], a word piece and [SEP]"
-            )
+            raise ArgumentError(f"max_seq_length: found {max_seq_length}, expected 3 or more")
         # Dense from here on: an operation on ragged rows is many, and a server runs them for a single sentence.
         most = max_seq_length - 2
         lengths = tf.minimum(pieces.row_lengths(), most)

@@ -11,7 +11,7 @@ from absl import logging
 
 from bert_flow_tf.data.tasks import Task
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
-from bert_flow_tf.encoder.convert.from_run import config_of_checkpoint
+from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint
 from bert_flow_tf.encoder.convert.weights import check_arrays
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.shared import frozen_encoder

@@ -124,11 +124,11 @@ def model_card(name: str, config: SavedModelConfig) -> str:
     from huggingface_hub import ModelCard, ModelCardData
 
     flow, encoder = config.model.flow, config.model.encoder
-    learned = {"encoder": encoder.fine_tuning, "flow": flow and flow.training}
-    rows = {part: _rows(training) for part, training in learned.items() if training is not None}
+    trainings = {"encoder": encoder.fine_tuning, "flow": flow.training if flow else None}
+    values: Any = {"name": name, "config": config, "model": config.model, "flow": flow.config if flow else None}
+    values["trainings"] = {part: _rows(training) for part, training in trainings.items() if training is not None}
     data = ModelCardData(library_name="bert-flow-tf", pipeline_tag="sentence-similarity", tags=_TAGS)
     template = pathlib.Path(__file__).with_name("card.md")
-    values = {"name": name, "config": config, "model": config.model, "flow": flow and flow.config, "trainings": rows}
     return ModelCard.from_template(data, template_path=str(template), **values).content
 
 

@@ -12,11 +12,11 @@ import tensorflow as tf
 from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, CONVERTED_RUN, TF1_CHECKPOINT, VOCAB_FILE
-from bert_flow_tf.encoder.convert.from_run import run_checkpoint, run_step
+from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint, run_step
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, tf1_arrays
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
-from bert_flow_tf.encoder.tokenizer import has_capitals, read_vocabulary, vocabulary_asset
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.encoder.tokenizer import vocabulary_asset
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output, output_folder
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.json_files import write_json
@@ -62,8 +62,13 @@ def convert_tf1_run(
     held = Checkpoint(prefix)
     if not any(name.startswith(FLOW_SCOPE) for name in held.shapes):
         raise UserError(f"{prefix}: holds no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
-    flags = _encoder_flags(prefix, WORD_EMBEDDINGS in held, **encoder)
-    source = resolve_encoder(**flags)
+    flags = {name: value for name, value in encoder.items() if value is not None}
+    if WORD_EMBEDDINGS in held:
+        beside = {"bert_config_file": BERT_CONFIG_FILE, "vocab_file": VOCAB_FILE}
+        flags = {name: str(prefix.parent / file) for name, file in beside.items()} | flags
+        flags["init_checkpoint"] = str(prefix)
+    source = resolve_encoder(**{"do_lower_case": None} | flags)
+    flags["do_lower_case"] = source.do_lower_case
     named_step = re.search(r"-(\d+)$", prefix.name)
     step = int(held["global_step"] if "global_step" in held else named_step[1] if named_step else 0)
     made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
@@ -135,28 +140,3 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
             fields["hidden_act"] = fields["hidden_act"].replace("gelu_tanh", "gelu")
             write_json(folder / BERT_CONFIG_FILE, fields)
     return out_dir / name
-
-
-def _encoder_flags(
-    prefix: pathlib.Path,
-    holds_bert: bool,
-    *,
-    bert_hub: str | None = None,
-    preprocess_hub: str | None = None,
-    bert_config_file: str | None = None,
-    vocab_file: str | None = None,
-    do_lower_case: bool | None = None,
-) -> dict[str, Any]:
-    """Return arguments for `resolve_encoder`: the checkpoint's own encoder, or `bert_hub` if it holds none."""
-    if not holds_bert:
-        if not bert_hub or bert_config_file or vocab_file:
-            raise ArgumentError(f"bert_hub: found {bert_hub or 'nothing'}, expected it alone: {prefix} has no encoder")
-        return {"bert_hub": bert_hub, "preprocess_hub": preprocess_hub, "do_lower_case": do_lower_case is not False}
-    if bert_hub or preprocess_hub:
-        raise ArgumentError(f"bert_hub: found {bert_hub}, expected none: {prefix} holds an encoder")
-    config_file = bert_config_file or str(prefix.parent / BERT_CONFIG_FILE)
-    vocab_file = vocab_file or str(prefix.parent / VOCAB_FILE)
-    if do_lower_case is None:
-        do_lower_case = not has_capitals(read_vocabulary(vocab_file))
-    trio = {"init_checkpoint": str(prefix), "bert_config_file": config_file, "vocab_file": vocab_file}
-    return trio | {"do_lower_case": do_lower_case}

@@ -13,7 +13,7 @@ from absl import logging
 from bert_flow_tf.data.tasks import Examples, Task, concatenate, read_split
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.cache import cached_embeddings
-from bert_flow_tf.encoder.convert.from_run import run_step
+from bert_flow_tf.encoder.convert.from_checkpoint import run_step
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError

@@ -3,7 +3,6 @@
 Weights come from safetensors only: nothing is unpickled.
 """
 
-import contextlib
 import os
 import pathlib
 import re
@@ -11,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-import safetensors
+import safetensors.numpy
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
@@ -33,7 +32,6 @@ BERT_SETTINGS_FILE = "sentence_bert_config.json"
 # The library's poolings by their names here; its cls is the last layer's state, not BERT's pooled output.
 _POOLINGS = {"mean": "avg", "cls": "paper-cls"}
 _DEFAULT_LENGTH = 512  # of BERT
-_FLOATS = ("F16", "BF16", "F32", "F64")
 
 
 class SentenceTransformer(msgspec.Struct, frozen=True):
@@ -196,27 +194,26 @@ def read_hugging_face_weights(
     if not files:
         raise UserError(f"{path}: missing, expected the weights as safetensors")
     extras = re.compile(rf"({re.escape(family.prefix)})?({family.extras})")
-    with contextlib.ExitStack() as stack:
-        stored: dict[str, Any] = {}
-        for file in files:
-            with reading(file, "a safetensors file"):
-                shard = stack.enter_context(safetensors.safe_open(str(file), framework="numpy"))
-            stored |= {key: shard.get_slice(key) for key in shard.keys() if not extras.fullmatch(key)}  # noqa: SIM118
-        prefix = family.prefix if any(key.startswith(family.prefix) for key in stored) else ""
-        weights, keys, expected = {}, {}, {}
-        for name, shape in variable_shapes(config).items():
-            key = _key_in(stored, prefix, family.key(hugging_face_name(name)), name)
-            if key is None:
-                weights[name] = np.zeros(shape, np.float32)
-            else:
-                # Hugging Face's kernels are [out, in].
-                keys[name], expected[key] = key, shape[:: -1 if name.endswith("/kernel") else 1]
-        check_shapes({key: t.get_shape() for key, t in stored.items()}, expected, files[0], "this configuration")
-        for name, key in keys.items():
-            if (dtype := stored[key].get_dtype()) not in _FLOATS:
-                raise UserError(f"{files[0]}: {key}: found type {dtype}, expected one of {', '.join(_FLOATS)}")
-            value = stored[key][...].astype(np.float32)
-            weights[name] = value.T if name.endswith("/kernel") else value
+    stored: dict[str, np.ndarray] = {}
+    for file in files:
+        with reading(file, "a safetensors file"):
+            stored |= {key: t for key, t in safetensors.numpy.load_file(file).items() if not extras.fullmatch(key)}
+    prefix = family.prefix if any(key.startswith(family.prefix) for key in stored) else ""
+    weights, keys, expected = {}, {}, {}
+    for name, shape in variable_shapes(config).items():
+        key = _key_in(stored, prefix, family.key(hugging_face_name(name)), name)
+        if key is None:
+            weights[name] = np.zeros(shape, np.float32)
+        else:
+            # Hugging Face's kernels are [out, in].
+            keys[name], expected[key] = key, shape[:: -1 if name.endswith("/kernel") else 1]
+    check_shapes({key: tensor.shape for key, tensor in stored.items()}, expected, files[0], "this configuration")
+    for name, key in keys.items():
+        value = stored[key]
+        if value.dtype.kind in "iub":
+            raise UserError(f"{files[0]}: {key}: found type {value.dtype}, expected floats")
+        value = value.astype(np.float32)
+        weights[name] = value.T if name.endswith("/kernel") else value
     return weights
 
 

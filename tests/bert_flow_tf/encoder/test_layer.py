@@ -190,7 +190,7 @@ def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
         ({"bert_config_file": "a", "vocab_file": "b", "init_checkpoint": "/nowhere/c"}, r"there is no c.index"),
         (
             {"bert_hub": "/nowhere/bert"},
-            r"^bert_hub=/nowhere/bert: no such folder, expected base, large, demo, a TF-Hub handle",
+            r"^bert_hub=/nowhere/bert: no such folder, expected base, large, demo, a folder",
         ),
         ({"bert_hub": "small", "preprocess_hub": "http://127.0.0.1:9/1"}, r"^preprocess_hub=http://127.0.0.1:9/1: can"),
         ({"bert_hub": "small/encoder/variables"}, r"no saved_model.pb"),

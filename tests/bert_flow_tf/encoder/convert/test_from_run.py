@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
-from bert_flow_tf.encoder.convert.from_run import convert_run, run_checkpoint
+from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.errors import UserError

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
-from bert_flow_tf.encoder.convert.from_tf1 import convert_tf1, read_tf1_weights
+from bert_flow_tf.encoder.convert.from_checkpoint import convert_tf1, read_tf1_weights
 from bert_flow_tf.errors import UserError
 
 

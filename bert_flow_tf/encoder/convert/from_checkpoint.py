@@ -1,0 +1,103 @@
+"""Read an encoder from a checkpoint of the BERT authors' TF1 code, or of a bert_flow_tf run."""
+
+import os
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+
+from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
+from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder, write_with_weights
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, VOCAB_FILE
+from bert_flow_tf.encoder.convert.weights import check_shapes, variable_shapes
+from bert_flow_tf.encoder.handles import EncoderSource
+from bert_flow_tf.encoder.tokenizer import read_vocabulary
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import new_output
+from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.runs.record import CONFIG_FILE, RunConfig, read_config
+from glow.tf1_checkpoint import FLOW_SCOPE
+
+Path = str | os.PathLike
+# What training leaves beside the encoder: heads of pre-training and tasks, the optimiser's moments, BERT-flow's flow.
+_EXTRAS = re.compile(
+    rf"cls/|{FLOW_SCOPE}|loss/|signal_early_stopping/|output_(weights|bias)|.*(/adam_[mv]$|global_step)"
+)
+# Where a run's tf.train.Checkpoint keeps `SentenceEncoder.variables_by_name`: its keyword is `encoder`.
+_PREFIX = "encoder/"
+_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def convert_tf1(checkpoint: Path, out_dir: Path, *, overwrite: bool = False, **options: Any) -> pathlib.Path:
+    """Convert a TF1 BERT checkpoint and return the path of the encoder folder; arguments are `read_tf1`'s."""
+    return write_encoder_folder(out_dir, read_tf1(checkpoint, **options), overwrite=overwrite)
+
+
+def read_tf1(
+    checkpoint: Path,
+    *,
+    config_file: Path | None = None,
+    vocab_file: Path | None = None,
+    do_lower_case: bool | None = None,
+) -> Pretrained:
+    """Read a TF1 BERT checkpoint.
+
+    Args:
+      checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or a checkpoint's prefix in it.
+      config_file, vocab_file: the two files, if they are not in the checkpoint's folder.
+      do_lower_case: True if the vocabulary is uncased; None decides by its capitals.
+
+    Raises:
+      UserError: a file is missing, or the checkpoint, the configuration and the vocabulary do not fit each other.
+    """
+    prefix = checkpoint_prefix(checkpoint)
+    config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)
+    vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
+    return Pretrained(config, vocab, read_tf1_weights(prefix, config), do_lower_case, {"kind": "TF1 checkpoint"})
+
+
+def read_tf1_weights(prefix: Path, config: BertConfig) -> dict[str, np.ndarray]:
+    """Return a dict of TF1 name -> array of the variables in the checkpoint that the configuration asks for."""
+    checkpoint = Checkpoint(prefix)
+    shapes = {name: shape for name, shape in checkpoint.shapes.items() if not _EXTRAS.match(name)}
+    check_shapes(shapes, variable_shapes(config), prefix, "this configuration")
+    return checkpoint.read(shapes)
+
+
+def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
+    """Return the `config.json` of the bert_flow_tf run of this checkpoint; None for other checkpoints."""
+    has_config = (prefix.parent / CONFIG_FILE).is_file()
+    # A checkpoint of TF1 may lie beside another program's config.json.
+    return read_config(prefix.parent) if has_config and "_CHECKPOINTABLE_OBJECT_GRAPH" in Checkpoint(prefix) else None
+
+
+def run_checkpoint(run: Path) -> tuple[pathlib.Path, RunConfig]:
+    """Return the prefix of a run's checkpoint, the last one if `run` is a folder, and the run's configuration."""
+    prefix = checkpoint_prefix(run)
+    config = config_of_checkpoint(prefix)
+    if config is None:
+        raise UserError(f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf run")
+    return prefix, config
+
+
+def run_step(prefix: Path) -> int:
+    """Return the number of training steps before a run's checkpoint."""
+    return int(Checkpoint(prefix)[f"step{_SUFFIX}"])
+
+
+def convert_run(prefix: Path, source: EncoderSource, out_dir: Path, *, overwrite: bool = False) -> pathlib.Path:
+    """Write the encoder that a bert_flow_tf run trained from `source`, and return the path of its folder.
+
+    Raises:
+      UserError: the run did not train its encoder, the variables do not fit, or `out_dir` may not be written.
+    """
+    checkpoint = Checkpoint(prefix)
+    keys = [key for key in checkpoint.shapes if key.startswith(_PREFIX) and key.endswith(_SUFFIX)]
+    if not keys:
+        raise UserError(f"{prefix}: the run did not train its encoder; the one it used is {source.bert_hub}")
+    # tf.train.Checkpoint writes the "/" of a name as ".S".
+    variables = {key.removeprefix(_PREFIX).removesuffix(_SUFFIX).replace(".S", "/"): checkpoint[key] for key in keys}
+    with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
+        write_with_weights(folder, source, variables, {"kind": "run", "name": pathlib.Path(prefix).name})
+    return pathlib.Path(out_dir)
