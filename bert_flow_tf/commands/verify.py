@@ -80,9 +80,9 @@ def _golden() -> dict:
         environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONUNBUFFERED": "1"}
         options = ("-v", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=")
         command, lines = [sys.executable, "-B", "-m", "pytest", *options, str(_GOLDEN)], []
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        with subprocess.Popen(command, cwd=_ROOT, env=environment, **pipes) as process:
-            for line in process.stdout:
+        out, both = subprocess.PIPE, subprocess.STDOUT
+        with subprocess.Popen(command, cwd=_ROOT, env=environment, stdout=out, stderr=both, text=True) as process:
+            for line in process.stdout or ():
                 lines.append(line)
                 if "::" in line:
                     click.echo(line.rstrip(), err=True)

@@ -16,7 +16,7 @@ _PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
 # Flags of `run_siamese`: 1 epoch of MNLI and SNLI (Li et al. 2020, section 4.1, and the original's README).
 NLI_FLAGS = {"num_train_epochs": 1.0, "learning_rate": 2e-5, "train_batch_size": 16}
 # The flow on all sentences of the target task (the original's README).
-FLOW_FLAGS = {"flow_loss": 1, "flow_learning_rate": 1e-3, "num_examples": 0, "num_train_epochs": 1.0}
+FLOW_FLAGS: dict[str, float] = {"flow_loss": 1, "flow_learning_rate": 1e-3, "num_examples": 0, "num_train_epochs": 1.0}
 FLOW_FLAGS |= {"train_batch_size": 32, "use_full_for_training": 1, "flow_ddi": False}
 _COMMON = {"dupe_factor": 1, "l2_penalty": -1}
 _FLOW_ON_NLI = {"use_full_for_training": 0, "num_train_epochs": 0.15, "flow_learning_rate": 2e-5}
@@ -93,7 +93,7 @@ def fine_tuning_of(encoder: Encoder) -> str | None:
     """Return None for an encoder as it was published, else `NLI` (the paper's), `MASKED_LM`, "other" or "unknown"."""
     training = encoder.fine_tuning
     if training is None or not training.settings:
-        return training and "unknown"
+        return None if training is None else "unknown"
     if training.settings.get("objective") == MASKED_LM:
         return MASKED_LM
     flags = NLI_FLAGS | {"flow": 0, "num_examples": -1, "max_seq_length": 64}
@@ -115,7 +115,7 @@ def _row_title(task: str, pooling: str, flow: Flow | None) -> str | None:
     return None
 
 
-def _learned_as(training: Training, flags: Mapping[str, float], task: str) -> bool:
+def _learned_as(training: Training, flags: dict[str, float], task: str) -> bool:
     """True if a training began with published weights and had all pairs of a task and these flags of `run_siamese`."""
     if training.began_with is not None or task_title(training.task or "") != task:
         return False

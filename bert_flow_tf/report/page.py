@@ -89,6 +89,6 @@ def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
 
 
 def _calibration_plot(result: Calibrations) -> bytes:
-    of_seeds = {row.method: [getattr(one, result.metric) for one in row.by_seed or [row]] for row in result.rows}
-    scores = {method: [100 * one for one in values if one is not None] for method, values in of_seeds.items()}
+    runs = {row.method: (*row.by_seed,) or (row,) for row in result.rows}
+    scores = {method: [100 * (getattr(one, result.metric) or 0) for one in ones] for method, ones in runs.items()}
     return plots.dots_plot(scores, f"{METRIC_NAMES[result.metric]} × 100")

@@ -16,8 +16,7 @@ def cosines_plot(before: Agreement, after: Agreement) -> bytes:
     sides = {"without flow": before, "with flow": after}
     with plots.styled_figure(12.4, 3.6, columns=3) as (figure, panels):
         for panel, colour, (words, side) in zip(panels, _COLOURS, sides.items(), strict=False):
-            dots = zip(*zip(side.gold, side.similarities, strict=False), strict=True)
-            panel.scatter(*dots, s=12, color=colour, alpha=0.5, linewidths=0, rasterized=True)
+            panel.scatter(side.gold, side.similarities, s=12, color=colour, alpha=0.5, linewidths=0, rasterized=True)
             panel.set(xlabel="Gold score", ylabel="Cosine", title=words)
             edges = [2 * i / len(side.counts) - 1 for i in range(len(side.counts) + 1)]
             panels[2].stairs(side.counts, edges, linewidth=1.6, color=colour, label=words)
@@ -46,8 +45,8 @@ def curve_plots(runs: Sequence[pathlib.Path]) -> list[tuple[str, bytes]]:
         found = {run: one[loss] for run, one in curves.items() if loss in one}
         with plots.styled_figure(7.2, 3.4 + 0.2 * len(found)) as (figure, (panel,)):
             for i, (run, points) in enumerate(found.items()):
-                style = {"color": _COLOURS[i % 4], "linestyle": ("-", "--", ":")[i // 4 % 3]}
-                panel.plot(*zip(*points, strict=True), **style, linewidth=1.6, label=run)
+                x, y = zip(*points, strict=True)
+                panel.plot(x, y, color=_COLOURS[i % 4], linestyle=("-", "--", ":")[i // 4 % 3], label=run)
             panel.set(xlabel="Step", ylabel=words)
             if found:
                 plots.legend_below(figure, panel, columns=1)

@@ -3,6 +3,7 @@
 import pathlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.files.reading import read_text
@@ -12,7 +13,7 @@ from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, count, fall, number, x100
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
-from bert_flow_tf.runs.record import Encoder, TrainingResults
+from bert_flow_tf.runs.record import Encoder, Model, TrainingResults
 from glow.config import DEFAULT_CONFIG
 
 # Field of `evaluation.isotropy.Isotropy` -> words, decimals.
@@ -34,19 +35,19 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
     for row in rows:
         summary, published, plain = summarize(row.values_x100), row.published, row.baseline
         median = f"median {summary.median:.2f}, n = {len(row.values_x100)}" if len(row.values_x100) > 1 else ""
-        off = None if plain is None else row.mean_x100 - plain.mean_x100
+        base, off = (plain.mean_x100, row.mean_x100 - plain.mean_x100) if plain else (None, None)
         falls = falls or bool(fall(off))
         one: list[Entry] = [row.name, _embedding(row), encoder_in_words(row.model.encoder), row.task, row.split]
         one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), count(row.pairs)]
         one += [number(summary.mean, spread=summary.std, note=median)]
-        one += [number(plain and plain.mean_x100), number(off, sign="+", note=fall(off))]
+        one += [number(base), number(off, sign="+", note=fall(off))]
         one += [number(published.paper, note=published.row or "") if published.paper is not None else None]
         one += [number(published.seeds["mean"], spread=published.seeds["std"]) if published.seeds and median else None]
         runs, original = len(published.original), published.original and summarize(published.original).mean
         cells.append([*one, number(original or None, note=f"{runs} runs" if runs > 1 else "")])
     columns = ("name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "without flow", "change")
-    table = Table((*columns, "paper", "Table 8", "TF1 code"), cells, notes=WHY_FLOW if falls else ())
-    return table.without_empty_columns()
+    columns, notes = (*columns, "paper", "Table 8", "TF1 code"), WHY_FLOW if falls else ()
+    return Table(columns, cells, notes=notes).without_empty_columns()
 
 
 def calibration_table(result: Calibrations) -> Table:
@@ -114,25 +115,32 @@ def isotropy_table(result: IsotropyResults) -> Table:
     return Table(("measure", *measures), rows)
 
 
-ANALYSIS_TABLES = {Lexical: lexical_table, Words: words_table, IsotropyResults: isotropy_table}
+ANALYSIS_TABLES: dict[type, Any] = {
+    Lexical: lexical_table,
+    Words: words_table,
+    IsotropyResults: isotropy_table,
+}
 
 
 def sources_table(sources: Sequence[Source]) -> Table:
     """Return command, encoder and versions of every source, and of runs their training and evaluation on dev."""
     rows: list[list[Entry]] = []
     for source in sources:
-        result, trained = source.result, [None] * 5
-        model, made_by = getattr(result, "model", None), result.made_by
-        encoder = result.encoder if isinstance(result, Words) else model and model.encoder
-        row: list[Entry] = [source.label, made_by.command, encoder and encoder_in_words(encoder)]
-        row += [encoder and encoder.handle, model and f"{model.pooling}, {model.max_seq_length} word pieces"]
+        result, made_by = source.result, source.result.made_by
+        model: Model | None = getattr(result, "model", None)
+        encoder = getattr(model or result, "encoder", None)
+        words = encoder_in_words(encoder) if isinstance(encoder, Encoder) else None
+        row: list[Entry] = [source.label, made_by.command, words]
+        row.append(f"{model.pooling}, {model.max_seq_length} word pieces" if model else None)
         if isinstance(result, TrainingResults):
-            task, stage = model.training and model.training.task, result.stages.get("train")
-            trained = [task and task_title(task), count(result.data.num_examples), count(result.steps)]
-            trained += [number(stage and stage.seconds, 1), _evaluation(source.path.with_name(DEV_RESULTS_FILE))]
+            training, stage = result.model.training, result.stages.get("train")
+            row += [task_title(training.task) if training and training.task else None, count(result.data.num_examples)]
+            row += [count(result.steps), number(stage.seconds if stage else None, 1)]
+            row.append(_evaluation(source.path.with_name(DEV_RESULTS_FILE)))
+        row += [None] * (9 - len(row))
         versions = {"bert-flow-tf": made_by.version, **made_by.libraries}
-        rows.append([*row, *trained, ", ".join(f"{name} {version}" for name, version in versions.items())])
-    columns = ("source", "command", "encoder", "handle", "pooling", "learned on", "pairs", "steps", "seconds", "on dev")
+        rows.append([*row, ", ".join(f"{name} {version}" for name, version in versions.items())])
+    columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds", "on dev")
     return Table((*columns, "versions"), rows).without_empty_columns()
 
 

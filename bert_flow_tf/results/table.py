@@ -80,12 +80,11 @@ class Table:
         lines = [list(self.columns)]
         for row in self.cells:
             notes = [f" ({cell.note})" if cell.note else "" for cell in row]
-            lines.append(
-                [(missing if one.text is None else one.text) + note for one, note in zip(row, notes, strict=True)]
-            )
+            texts = [missing if cell.text is None else cell.text for cell in row]
+            lines.append([text + note for text, note in zip(texts, notes, strict=True)])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        pads = [str.rjust if is_number else str.ljust for is_number in self.of_numbers]
-        padded = ["  ".join(pad(*one) for pad, *one in zip(pads, line, widths, strict=True)).rstrip() for line in lines]
+        sides = [f"{'>' if right else '<'}{width}" for right, width in zip(self.of_numbers, widths, strict=True)]
+        padded = ["  ".join(map(format, line, sides)).rstrip() for line in lines]
         rule = "-" * max(map(len, padded))
         padded.insert(1, rule)
         if self.has_total:

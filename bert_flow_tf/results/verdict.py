@@ -15,7 +15,6 @@ SAME, ALIKE, DIFFERENT, NOT_RUN = "✓", "≈", "✗", "–"
 _ROUNDING = 0.03
 # x100. The deviation over seeds in the paper's Table 8 is up to half of that.
 _OF_THE_PAPER = 1.0
-# Fewer seeds say little of a distribution.
 _SEEDS = 5
 SELF_CHECK = "self-check"
 _REPRODUCE = "bert-flow reproduce --bert_hub demo --glue_dir GLUE --rows avg,last2avg,flow-target --seeds 5 --out DIR"

@@ -130,7 +130,7 @@ def test_undefined_measures_of_a_run_are_left_out(tmp_path):
     run = written.write_run(tmp_path / "run")
     (run / "eval_results.txt").write_text("eval_pearsonr = nan\neval_loss_flow = 1e-05\nloss = 2.0\n")
     header, _, row = lines(tables.sources_table(find_sources([run])))
-    assert header == "source command encoder handle pooling learned on pairs steps seconds on dev versions"
+    assert header == "source command encoder pooling learned on pairs steps seconds on dev versions"
     assert "cls, 64 word pieces STS-B 8,628 269 12.5 loss_flow = 1e-05 " in row
 
 
