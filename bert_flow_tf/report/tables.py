@@ -45,15 +45,15 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
         one += [number(published.seeds["mean"], spread=published.seeds["std"]) if published.seeds and median else None]
         runs, original = len(published.original), published.original and summarize(published.original).mean
         cells.append([*one, number(original or None, note=f"{runs} runs" if runs > 1 else "")])
-    columns = ("name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "without flow", "change")
-    columns, notes = (*columns, "paper", "Table 8", "TF1 code"), WHY_FLOW if falls else ()
-    return Table(columns, cells, notes=notes).without_empty_columns()
+    columns = ["name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "without flow", "change"]
+    columns += ["paper", "Table 8", "TF1 code"]
+    return Table(columns, cells, notes=WHY_FLOW if falls else ()).without_empty_columns()
 
 
 def calibration_table(result: Calibrations) -> Table:
     """Return a calibration per row, scores times 100, beside Table 5."""
     model, task, pairs = result.model, task_title(result.data.task), result.data.pairs.get("test", 0)
-    of_model = model and (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
+    of_model = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
     note = "" if of_model == ("base", None, "avg", 64) else NOT_COMPARABLE
     scores = {row.method: 100 * (getattr(row, result.metric) or 0) for row in result.rows}
     is_whole_task = is_whole(task, "test", pairs) and result.fit_on == "all"

@@ -73,7 +73,7 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
     model: Model
     tasks: dict[str, TaskScores]
-    without_flow: dict[str, TaskScores] | msgspec.UnsetType = msgspec.UNSET
+    without_flow: dict[str, TaskScores] | None = None
 
 
 class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
@@ -171,10 +171,9 @@ class CalibrationData(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
-    """Results of `bert-flow calibrate`; `model` is None for `embeddings` from a file."""
+    """Results of `bert-flow calibrate`."""
 
-    model: Model | None
-    embeddings: str | None = None
+    model: Model
     data: CalibrationData
     flow_model_config: str
     metric: Literal["spearman", "auc"]

@@ -122,7 +122,6 @@ def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pai
     return results.Calibrations(
         made_by=MADE_BY,
         model=model,
-        embeddings=None if model else "mine.npy",
         data=results.CalibrationData(
             task=task,
             glue_dir="glue",
