@@ -4,7 +4,7 @@ import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,17 +28,10 @@ from bert_flow_tf.model.build import build_model, encoder_record, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Model, Training, flow_record, model_at
-from bert_flow_tf.scale.parts import PART_PRECISIONS, Manifest, Parts, PartSettings
+from bert_flow_tf.scale.parts import Manifest, Parts, PartSettings
 from bert_flow_tf.scale.shards import Engine, Job, input_files
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.training.fitting import (
-    History,
-    check_settings,
-    flow_settings,
-    hold_out,
-    learn_blocks,
-    learned_by,
-)
+from bert_flow_tf.training import fitting
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
@@ -60,14 +53,13 @@ class BertFlow:
         model.save("my_model")                    # BertFlow.from_pretrained("my_model")
         model.export("exported")                  # exported/1/saved_model.pb, for TensorFlow Serving
 
-    Sentences are a list or any other iterable of strings, a generator too. Those of like length share a batch, and one
-    that recurs is computed once. An empty string is a sentence of no word pieces.
+    Sentences are a list or any other iterable of strings, such as a generator.
 
     Args:
-      model: with an encoder.
-      source: of that encoder.
-      record: what results say of the model: pooling, length, and what it learned on.
-      encoder_trained: whether the encoder has other weights than `source`.
+      model: encoder and flow.
+      source: the encoder's files.
+      record: pooling, length, and what the model learned on.
+      encoder_trained: True if the encoder has other weights than `source`.
       dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of
         compute capability 8.0 or more and on CPUs with AMX. The rounded matrices are a copy; `save` and `export` write
         the float32 ones.
@@ -75,10 +67,8 @@ class BertFlow:
     Attributes:
       record: as above, of the model as it is now.
       embedding_size: length of an embedding, as `encode` gives it.
-      pooled: callable from token tensors to embeddings before the flow, in `dtype`.
-      encoder: `SentenceEncoder`, float32.
+      encoder, pooled: `SentenceEncoder` in float32, and in `dtype`.
       flow: `glow.flow.Glow`, or None.
-      tokenizer: `Tokenizer`.
       prompts: texts by name, for `encode`'s `prompt_name`.
       history_: `History` of the last `fit` or `fit_dataset`; None before.
     """
@@ -92,7 +82,9 @@ class BertFlow:
         encoder_trained: bool = False,
         dtype: str = DTYPES[0],
     ) -> None:
-        _check_dtype(dtype)
+        # A library's number type may equal its name, but cannot be written as JSON.
+        if not isinstance(dtype, str) or dtype not in DTYPES:
+            raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
         self.source = source
         self.sentence_embedding_type = record.pooling
         self._max_seq_length = record.max_seq_length
@@ -101,7 +93,7 @@ class BertFlow:
         self.encoder = model.encoder
         self.dtype = dtype
         self.pooled = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
-        self.history_: History | None = None
+        self.history_: fitting.History | None = None
         self.prompts: dict[str, str] = {}
         self.similarity_fn_name = "cosine"
         self._use(model, record)
@@ -114,23 +106,18 @@ class BertFlow:
         self._make_batchers()
 
     def _make_batchers(self) -> None:
-        self._fold()
-        if self.flow is not None:
-            flow = self.flow
-            self._log_prob = self._batcher(lambda tokens: flow.log_prob(self.pooled.embed(tokens)), ())
-
-    def _fold(self) -> None:
-        """Makes what `encode` computes from the flow's current variables."""
-        foldable = self.flow is not None and can_fold(self.flow)
-        folded = FoldedFlow(self.flow) if foldable else None
+        """Trace what `encode` and `log_prob` compute with the flow's current variables."""
+        flow = self.flow
+        folded = FoldedFlow(flow) if flow is not None and can_fold(flow) else None
         self._embeddings = self._batcher(lambda tokens: self.embed_tokens(tokens, folded), (self.embedding_size,))
-        # Last: another thread that finds it current finds the embeddings that go with it.
+        if flow is not None:
+            self._log_prob = self._batcher(lambda tokens: flow.log_prob(self.pooled.embed(tokens)), ())
+        # Another thread that finds this one current must find the embeddings that go with it.
         self._folded = folded
 
     def _current_embeddings(self) -> SentenceBatcher:
-        """What `encode` computes: a flow whose variables were changed since is folded again."""
         if self._folded is not None and not self._folded.is_current():
-            self._fold()
+            self._make_batchers()
         return self._embeddings
 
     def _batcher(self, encode: Callable[[dict[str, tf.Tensor]], tf.Tensor], shape: tuple[int, ...]) -> SentenceBatcher:
@@ -153,32 +140,28 @@ class BertFlow:
         Args:
           bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub (`ORGANISATION/MODEL`), or
             a folder, see `encoder.source.resolve_encoder`.
-          pooling: how word pieces become one vector: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `pooling.pooling`;
-            None takes that of a sentence-transformers model, and `avg` for others.
-          max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included; None takes a
-            sentence-transformers model's, and 64 for others.
+          pooling: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `pooling.pooling`; None for that of a
+            sentence-transformers model, and `avg` for others.
+          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; None for that of a sentence-transformers
+            model, and 64 for others.
           preprocess_hub: the preprocess model, where `bert_hub` does not name it.
-          low_dim: see `model.reduce_dimension`.
-          sentence_embedding_type: the original's name for `pooling`, in place of it.
+          low_dim: see `model.siamese.reduce_dimension`.
+          sentence_embedding_type: the original's name for `pooling`.
 
         Raises:
           UserError: the encoder cannot be reached, or does not fit the other arguments.
         """
-        _check_dtype(dtype)
         if saved_model.is_saved_model(bert_hub):
-            logging.warning(
-                "%s is a saved model: as bert_hub it is its encoder alone, without its flow, pooling and length",
-                bert_hub,
-            )
+            logging.warning("%s is a saved model: bert_hub takes its encoder alone", bert_hub)
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
-        folder = read_encoder_record(source.encoder_dir.parent)
-        asked_for = (None, None) if folder is None else (folder.pooling, folder.max_seq_length)
-        poolings = (sentence_embedding_type, pooling, asked_for[0], "avg")
-        lengths = (max_seq_length, asked_for[1], 64)
+        recorded = read_encoder_record(source.encoder_dir.parent)
+        pooling = sentence_embedding_type or pooling or (recorded and recorded.pooling) or "avg"
+        if max_seq_length is None:
+            max_seq_length = (recorded and recorded.max_seq_length) or 64
         record = Model(
             encoder=encoder_record(source),
-            pooling=_POOLINGS.get(asked := next(name for name in poolings if name is not None), asked),
-            max_seq_length=next(length for length in lengths if length is not None),
+            pooling=_POOLINGS.get(pooling, pooling),
+            max_seq_length=max_seq_length,
             low_dim=low_dim if low_dim > 0 else None,
         )
         return cls(build_model(source, record), source, record=record, dtype=dtype)
@@ -190,15 +173,11 @@ class BertFlow:
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """`BertFlow` of a folder that `save` wrote, or of a finished run of `run_siamese` (see `load`).
-
-        Where there is no such folder, `ORGANISATION/MODEL` is a model that `push_to_hub` wrote on the Hugging Face Hub,
-        with `@REVISION` after it for another than the last; the hub's own cache and variables count.
+        """`BertFlow` of a folder that `save` wrote, a finished run, or `ORGANISATION/MODEL` of the Hugging Face Hub.
 
         Raises:
-          UserError: it is none of these, of another format version, or a file is missing or altered; the line names it.
+          UserError: it is none of these, of another format version, or a file is missing or altered.
         """
-        _check_dtype(dtype)
         path = saved_model.model_folder(path)
         if not saved_model.is_saved_model(path):
             saved_model.check_model_folder(path)
@@ -217,7 +196,6 @@ class BertFlow:
         Raises:
           UserError: it is not a run, its training has not finished, or its encoder cannot be found.
         """
-        _check_dtype(dtype)
         if saved_model.is_saved_model(run):
             return cls.from_pretrained(run, dtype=dtype)
         checkpoint, config = run_checkpoint(run)
@@ -247,11 +225,11 @@ class BertFlow:
         self._make_batchers()
 
     def get_max_seq_length(self) -> int:
-        """`max_seq_length`."""
+        """Return `max_seq_length`, as sentence-transformers has it."""
         return self.max_seq_length
 
     def get_embedding_dimension(self) -> int:
-        """`embedding_size`."""
+        """Return `embedding_size`, as sentence-transformers has it."""
         return self.embedding_size
 
     get_sentence_embedding_dimension = get_embedding_dimension
@@ -263,16 +241,14 @@ class BertFlow:
     def __repr__(self) -> str:
         config = None if self.flow is None else self.flow.config
         flow = "no flow" if config is None else f"a flow of {config.n_levels} levels of {config.depth} steps"
-        return (
-            f"BertFlow({self.source.bert_hub!r}, pooling={self.sentence_embedding_type!r}, "
-            f"max_seq_length={self.max_seq_length}, dtype={self.dtype!r}): {self.embedding_size} channels, {flow}"
-        )
+        given = f"pooling={self.sentence_embedding_type!r}, max_seq_length={self.max_seq_length}, dtype={self.dtype!r}"
+        return f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
 
     def __copy__(self) -> "BertFlow":
-        """Another one of the same encoder, flow and settings, which are not copied."""
+        """Another model of the same encoder, flow and settings, which are not copied."""
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
-        # Those of this one ask it for its flow, which a later `fit` replaces.
+        # The batchers of this one ask it for its flow, which a later `fit` replaces.
         copied._make_batchers()
         return copied
 
@@ -282,19 +258,19 @@ class BertFlow:
         return self._fingerprint(self.flow, self.low_dim)
 
     def _fingerprint(self, flow: Glow | None, low_dim: int) -> str:
-        described = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim]
-        config = None if flow is None else flow.config
-        digest = hashlib.sha256(msgspec.json.encode([*described, self.dtype, config]))
-        if self.encoder_trained:
-            update_with_arrays(digest, _arrays(self.encoder.variables_by_name))
-        if flow is not None:
-            update_with_arrays(digest, _arrays(flow.variables_by_path))
+        described = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
+        digest = hashlib.sha256(msgspec.json.encode([*described, None if flow is None else flow.config]))
+        for variables in (
+            self.encoder.variables_by_name if self.encoder_trained else {},
+            {} if flow is None else flow.variables_by_path,
+        ):
+            update_with_arrays(digest, ((name, variables[name].numpy()) for name in sorted(variables)))
         return digest.hexdigest()
 
     def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
-        """Embeddings [n, embedding_size] of token tensors, dict of int32 [n, t] as `Tokenizer.pack` gives it.
+        """Embeddings [n, embedding_size] of a dict of int32 [n, t], as `Tokenizer.pack` gives it.
 
-        `folded` is taken in place of the flow.
+        `folded` replaces the flow.
         """
         u = self.pooled.embed(tokens)
         z = u if self.flow is None else (folded or self.flow.forward)(u)
@@ -325,35 +301,35 @@ class BertFlow:
     ) -> Any:
         """Embeddings of the sentences, float32 [n, embedding_size]; [embedding_size] of a single string.
 
-        The arguments are those of sentence-transformers, in its order; what it has and this has not is in
-        docs/sentence_transformers.md, with the reasons.
+        The arguments are those of sentence-transformers, in its order; see docs/sentence_transformers.md.
 
         Args:
           prompt_name: key of `prompts`, whose text is `prompt`.
           prompt: text put before each sentence.
-          batch_size: sentences per step; None takes those with up to 2,048 word pieces, which CPUs run fastest.
+          batch_size: sentences per step; None for up to 2,048 word pieces, which CPUs run fastest.
           show_progress_bar: None shows it on a terminal only.
-          output_value: "sentence_embedding".
           precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `stream.quantized`.
-          convert_to_numpy: arrays; else a list of one `tf.Tensor` per sentence.
-          convert_to_tensor: one `tf.Tensor`; overrides `convert_to_numpy`.
-          device: None; TensorFlow computes on the GPU that it sees (CUDA_VISIBLE_DEVICES), else on CPUs.
+          convert_to_numpy: give arrays; else a list of one `tf.Tensor` per sentence.
+          convert_to_tensor: give one `tf.Tensor`; overrides `convert_to_numpy`.
+          output_value, device: other values than the defaults are errors.
           normalize_embeddings: scale every embedding to norm 1.
           truncate_dim: keep that many channels, the first ones.
 
         Raises:
           UserError: an element is not a string, or an argument is invalid.
         """
-        if device is not None:
-            raise ArgumentError(f"device: found {device!r}, expected None: TensorFlow takes the GPU that it sees")
-        if truncate_dim is not None and not 1 <= truncate_dim <= self.embedding_size:
-            raise ArgumentError(f"truncate_dim: found {truncate_dim!r}, expected 1 to {self.embedding_size}")
-        if precision not in ENCODE_PRECISIONS:
-            expected = ", ".join(ENCODE_PRECISIONS)
-            raise ArgumentError(f"precision: found {precision!r}, expected one of {expected}")
-        prompt = self._prompt(prompt_name, prompt)
-        if output_value != "sentence_embedding":
-            raise ArgumentError(f"output_value: found {output_value!r}, expected 'sentence_embedding'")
+        for name, value, expected in (
+            ("device", device, (None,)),
+            ("output_value", output_value, ("sentence_embedding",)),
+            ("precision", precision, ENCODE_PRECISIONS),
+            ("prompt_name", prompt_name, (None, *self.prompts)),
+            ("truncate_dim", truncate_dim, (None, *range(1, self.embedding_size + 1))),
+        ):
+            if value not in expected:
+                listed = expected if len(expected) < 9 else (*expected[:2], "…", expected[-1])
+                raise ArgumentError(f"{name}: found {value!r}, expected {', '.join(map(str, listed))}")
+        if prompt is None and prompt_name is not None:
+            prompt = self.prompts[prompt_name]
         single = isinstance(sentences, str)
         sentences = [sentences] if isinstance(sentences, str) else sentences
         if prompt:
@@ -370,24 +346,16 @@ class BertFlow:
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
         """`encode` with the prompt "query", where `prompts` has one and no other is named."""
-        return self.encode(sentences, **self._with_prompt(("query",), options))
+        return self._encode_with(("query",), sentences, options)
 
     def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
         """`encode` with the first prompt of "document", "passage" and "corpus", where none is named."""
-        return self.encode(sentences, **self._with_prompt(("document", "passage", "corpus"), options))
+        return self._encode_with(("document", "passage", "corpus"), sentences, options)
 
-    def _with_prompt(self, names: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
-        is_named = options.get("prompt_name") is not None or options.get("prompt") is not None
-        known = [name for name in names if name in self.prompts]
-        return options if is_named or not known else {**options, "prompt_name": known[0]}
-
-    def _prompt(self, prompt_name: str | None, prompt: str | None) -> str:
-        if prompt is not None:
-            return prompt
-        if prompt_name is not None and prompt_name not in self.prompts:
-            found = ", ".join(self.prompts) or "no prompts"
-            raise ArgumentError(f"prompt_name: found {prompt_name!r}, expected a key of prompts, which has {found}")
-        return "" if prompt_name is None else self.prompts[prompt_name]
+    def _encode_with(self, names: Sequence[str], sentences: str | Iterable[str], options: dict[str, Any]) -> Any:
+        if options.get("prompt_name") is None and options.get("prompt") is None:
+            options["prompt_name"] = next((name for name in names if name in self.prompts), None)
+        return self.encode(sentences, **options)
 
     def encode_parts(
         self,
@@ -396,13 +364,14 @@ class BertFlow:
         show_progress_bar: bool | None = None,
         normalize_embeddings: bool = False,
     ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yields pairs of a list of sentences and their embeddings, float32 [k, embedding_size], in order.
+        """Yield pairs of a list of sentences and their embeddings, float32 [k, embedding_size], in order.
 
-        For streams whose embeddings do not fit into memory: nothing is kept from one part to the next. Raises as
-        `encode`.
+        It keeps nothing, so a stream may have more embeddings than fit into memory. Raises as `encode`.
         """
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        for part, embeddings in self._current_embeddings().encode_parts(sentences, **options):
+        batcher = self._current_embeddings()
+        for part, embeddings in batcher.encode_parts(
+            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
+        ):
             yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
 
     def encode_dataset(
@@ -413,45 +382,31 @@ class BertFlow:
         input_format: str | None = None,
         column: str | None = None,
         keep: Sequence[str] | None = None,
-        shard_rows: int = PART,
-        precision: str = PART_PRECISIONS[0],
-        normalize_embeddings: bool = False,
-        batch_size: int | None = None,
         show_progress_bar: bool | None = None,
         overwrite: bool = False,
+        **settings: Any,
     ) -> Manifest:
-        """Writes the embeddings of files into a folder, `part-FILE-SHARD.parquet` for each shard, and its manifest.
+        """Write the embeddings of files into a folder, `part-FILE-SHARD.parquet` for each shard, and its manifest.
 
-        A call that was interrupted is made again: it keeps the parts of the same input, model and settings. The parts
+        The same call resumes after an interruption: it keeps the parts of the same input, model and settings. The parts
         in their names' order have the rows in the input's order. No more than a shard is in memory.
 
         Args:
           inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
-          out: the folder.
           input_format: where the files' endings do not say it; see `files.sentence_files.FORMATS`.
           column: of the sentences; None for `sentence`.
-          keep: names of the columns written beside `embedding`; None for the sentences' own. They are strings, JSON's
-            other values as their text, but for those of Parquet, which keep their types.
-          shard_rows: sentences in a shard.
-          precision: "float32" or "float16", of the embeddings in the files.
-          normalize_embeddings: as of `encode`.
-          batch_size: as of `encode`.
-          show_progress_bar: as of `encode`.
+          keep: names of the columns written beside `embedding`; None for the sentences' own.
           overwrite: replace what another model, other input or other settings gave.
+          **settings: of `scale.parts.PartSettings`: `shard_rows`, `precision`, `normalize_embeddings`, `batch_size`.
 
         Raises:
           scale.shards.ShardsError: files cannot be read, and all others are done.
           UserError: an argument is invalid, or the folder holds something else and is not to be overwritten.
         """
         files = input_files(inputs, file_format=input_format, column=column, keep=keep)
-        settings = PartSettings(
-            shard_rows=shard_rows,
-            precision=precision,
-            normalize_embeddings=normalize_embeddings,
-            batch_size=batch_size,
-        )
-        job = Job(files, out, settings, overwrite=overwrite)
-        return job.run(Engine(self, out, settings), show_progress_bar=show_progress_bar)
+        part_settings = PartSettings(**{"shard_rows": PART, **settings})
+        job = Job(files, out, part_settings, overwrite=overwrite)
+        return job.run(Engine(self, out, part_settings), show_progress_bar=show_progress_bar)
 
     def log_prob(
         self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None
@@ -503,10 +458,7 @@ class BertFlow:
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Cosines float32 [n, m] of `a` and `b`, each embeddings [n, D] or [D], a string, or strings.
 
-        `similarity_fn_name` names another function than the cosine.
-
-        Raises:
-          UserError: they are neither, or their widths differ.
+        `similarity_fn_name` names another function than the cosine. Raises `UserError` where widths differ.
         """
         return similarities(self.similarity_fn_name, *self._both(a, b))
 
@@ -545,12 +497,11 @@ class BertFlow:
         dev_fraction: float = 0.05,
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
-        """The model itself, after learning a new flow on the sentences: no labels, the encoder stays as it is.
+        """Learn a new flow on the sentences, without labels; return the model itself.
 
-        `glow.FlowCalibrator` on the sentences' embeddings, computed once, without dropout: what `run_siamese --flow=1
-        --flow_loss=1 --num_examples=0 --cache_embeddings` learns from pairs, whose two losses it adds. Without the last
-        of these flags the flow sees the original's dropout. On an exception the model stays as it was. `history_` says
-        what the flow changes of the space.
+        `glow.FlowCalibrator` learns on the sentences' embeddings, computed once, without dropout, as `run_siamese
+        --flow=1 --flow_loss=1 --num_examples=0 --cache_embeddings` does from pairs. The encoder does not change. On an
+        exception the model stays as it was. Warns after fewer than 100 steps.
 
         Args:
           sentences: each counts as often as it occurs.
@@ -559,29 +510,20 @@ class BertFlow:
           batch_size: sentences per step.
           learning_rate: constant.
           seed: of the sentences' order and of the flow's initial values.
-          show_progress_bar: None shows it on a terminal only.
-          dev_fraction: of the different sentences, which are held out to measure `history_.change`: 1,000 at most, and
-            none where that were fewer than 10.
+          dev_fraction: share of the different sentences that is held out to measure `history_.change`: at most 1,000,
+            and none if these are fewer than 10.
 
         Raises:
           UserError: too few sentences for a step, an invalid argument, or a loss that is not finite.
-
-        Warns after fewer than 100 steps.
         """
-        check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
+        fitting.check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
         sentences = sentence_list(sentences)
         if len(sentences) < batch_size:
-            raise UserError(
-                f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step "
-                "(see batch_size)"
-            )
-        kept, held_out = hold_out(sentences, dev_fraction, batch_size, seed)
-        settings = flow_settings(epochs, batch_size, learning_rate, len(kept))
-
-        def learn(calibrator: "FlowCalibrator") -> None:
-            calibrator.fit(self.encode_pooled(kept))
-
-        return self._learn(learn, len(kept), flow_model_config, settings, seed, show_progress_bar, held_out)
+            raise UserError(f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step")
+        kept, held_out = fitting.hold_out(sentences, dev_fraction, batch_size, seed)
+        settings: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
+        settings |= {"flow_model_config": flow_model_config, "epochs": epochs, "show_progress_bar": show_progress_bar}
+        return self._learn(lambda calibrator: calibrator.fit(self.encode_pooled(kept)), len(kept), held_out, **settings)
 
     def encode_pooled(self, sentences: Sequence[str]) -> np.ndarray:
         """Embeddings of the sentences before the flow, float32 [n, D]."""
@@ -589,40 +531,19 @@ class BertFlow:
         return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
 
     def fit_dataset(
-        self,
-        folder: str | os.PathLike,
-        *,
-        flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
-        epochs: float | None = None,
-        batch_size: int = 64,
-        learning_rate: float = 1e-3,
-        seed: int = 1234,
-        show_progress_bar: bool | None = None,
+        self, folder: str | os.PathLike, *, show_progress_bar: bool | None = None, **settings: Any
     ) -> "BertFlow":
-        """The model itself, after learning a new flow on embeddings in a folder, of which a block is in memory.
+        """Learn a new flow on embeddings in a folder, a block of them in memory; return the model itself.
 
         `encode_dataset` of this encoder wrote them, without a flow. Every epoch takes the parts in another order, and
-        `scale.parts.BLOCK_ROWS` rows at a time, the last ones with up to as many more, in a random order; the rest is
-        as of `fit`. On an exception the model stays as it was.
-
-        Args:
-          folder: of parts and their manifest; it may be of either precision.
-          flow_model_config: this and all others as of `fit`.
-          batch_size: a step may take a few more rows, see `glow.FlowCalibrator.partial_fit`.
-
-        Raises:
-          UserError: parts are missing or of another encoder, or as `fit`.
-
-        Warns after fewer than 100 steps.
+        `scale.parts.BLOCK_ROWS` rows at a time in a random order. Settings and errors are those of `fit`.
         """
-        check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
         parts = self.parts(folder)
-        settings = flow_settings(epochs, batch_size, learning_rate, parts.rows)
 
         def learn(calibrator: "FlowCalibrator") -> None:
-            learn_blocks(calibrator, parts.blocks, parts.rows, show_progress_bar)
+            fitting.learn_blocks(calibrator, parts.blocks, parts.rows, show_progress_bar)
 
-        return self._learn(learn, parts.rows, flow_model_config, settings, seed, False)
+        return self._learn(learn, parts.rows, show_progress_bar=False, **settings)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
         """The embeddings in a folder, which `encode_dataset` of this encoder wrote without a flow.
@@ -631,11 +552,10 @@ class BertFlow:
           UserError: parts are missing, of another encoder, pooling, length or dtype, with a flow, or of norm 1.
         """
         parts = Parts(folder)
-        expected, found = self._fingerprint(None, -1), parts.manifest.model
-        if found != expected:
+        if parts.manifest.model != self._fingerprint(None, -1):
             raise UserError(
-                f"{folder}: found embeddings of {found[:12]}…, expected of {expected[:12]}…, this encoder with this "
-                "pooling, length and dtype, without a flow"
+                f"{folder}: found other embeddings, expected those of this encoder with this pooling, length and "
+                "dtype, without a flow"
             )
         if parts.manifest.settings.normalize_embeddings:
             raise UserError(f"{folder}: found embeddings of norm 1, expected them as the encoder gives them")
@@ -643,23 +563,28 @@ class BertFlow:
 
     def _learn(
         self,
-        learn: Callable[["FlowCalibrator"], None],
+        learn: Callable[["FlowCalibrator"], object],
         rows: int,
-        flow_model_config: str | os.PathLike,
-        settings: dict[str, Any],
-        seed: int,
-        show_progress_bar: bool | None,
         held_out: Sequence[str] = (),
+        *,
+        flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
+        epochs: float | None = None,
+        batch_size: int = 64,
+        learning_rate: float = 1e-3,
+        seed: int = 1234,
+        show_progress_bar: bool | None = None,
     ) -> "BertFlow":
-        """The model itself, with the flow that `learn` has a new calibrator learn; see `fit`."""
-        calibrator = learned_by(learn, rows, flow_model_config, settings, seed, show_progress_bar)
+        """Take the flow that `learn` has a new calibrator learn; see `fit`."""
+        fitting.check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
+        settings = fitting.flow_settings(epochs, batch_size, learning_rate, rows)
+        calibrator = fitting.learned_by(learn, rows, flow_model_config, settings, seed, show_progress_bar)
         flow = calibrator.flow_
         change = change_by(flow, self.encode_pooled(held_out)) if held_out else None
         sizes = {"sentences": rows, "held_out": len(held_out), "steps": calibrator.n_steps_}
         training = Training(settings={**sizes, "dtype": self.dtype, **settings}, seed=seed)
         record = msgspec.structs.replace(self.record, flow=flow_record(flow.config, training))
         self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
-        self.history_ = History(calibrator.losses_, change)
+        self.history_ = fitting.History(calibrator.losses_, change)
         return self
 
     def pretrain(
@@ -671,23 +596,21 @@ class BertFlow:
         show_progress_bar: bool | None = None,
         **settings: Any,
     ) -> "BertFlow":
-        """`BertFlow`, without a flow, of the encoder folder `out_dir`: this encoder after masked language modelling.
+        """Train this encoder further by masked language modelling; return its model without a flow.
 
             mine = BertFlow.demo().pretrain(text, "encoders/mine", steps=2000)
 
-        What learns is the encoder as `from_hub` loaded it; this model stays as it is. If it is interrupted, the same
-        call resumes. See `training.pretrain`.
+        It starts from the encoder as `from_hub` loaded it; this model stays as it is. The same call resumes after an
+        interruption. See `training.pretrain`.
 
         Args:
           sentences: of the text, or paragraphs.
+          out_dir: the new encoder folder.
           overwrite: replace an encoder folder, and a run of other settings beside it.
-          show_progress_bar: with a line for each dev loss; None shows it on a terminal only.
-          **settings: of `runs.pretraining.PretrainingSettings`: `steps`, `learning_rate`, …;
-            `max_seq_length` is the model's.
+          **settings: of `runs.pretraining.PretrainingSettings`, such as `steps` or `learning_rate`.
 
         Raises:
-          UserError: the text or a setting does not fit, `out_dir` may not be written, or the encoder was trained by a
-            run (`bert-flow convert --run` makes an encoder folder of it).
+          UserError: the text or a setting does not fit, `out_dir` may not be written, or a run trained the encoder.
         """
         if self.encoder_trained:
             raise UserError(
@@ -697,25 +620,19 @@ class BertFlow:
         from bert_flow_tf.runs.pretraining import PretrainingSettings
         from bert_flow_tf.training.pretrain import pretrain, report_line
 
-        length: dict[str, Any] = {"max_seq_length": self.max_seq_length}
-        if show_progress_bar is None:
-            show_progress_bar = sys.stderr.isatty()
+        length = self.max_seq_length
+        shows = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
         pretrain(
             sentences,
             self.source,
             out_dir,
-            PretrainingSettings(**length | settings),
+            PretrainingSettings(**{"max_seq_length": length, **settings}),
             overwrite=overwrite,
-            report=report_line if show_progress_bar else lambda line: None,
-            show_progress_bar=show_progress_bar,
+            report=report_line if shows else lambda line: None,
+            show_progress_bar=shows,
         )
-        return BertFlow.from_hub(
-            out_dir,
-            pooling=self.sentence_embedding_type,
-            **length,
-            low_dim=self.low_dim,
-            dtype=self.dtype,
-        )
+        options: dict[str, Any] = {"low_dim": self.low_dim, "dtype": self.dtype}
+        return BertFlow.from_hub(out_dir, pooling=self.sentence_embedding_type, max_seq_length=length, **options)
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
         """pathlib.Path of the folder written: the whole model, for `from_pretrained`; see `saved_model.save`."""
@@ -756,14 +673,3 @@ class BertFlow:
         from bert_flow_tf.serving.export import export_model
 
         return export_model(self, out_dir, format=format, **options)
-
-
-def _arrays(variables: Mapping[str, tf.Variable]) -> Iterator[tuple[str, np.ndarray]]:
-    """Names and values, in the names' order."""
-    return ((name, variables[name].numpy()) for name in sorted(variables))
-
-
-def _check_dtype(dtype: str) -> None:
-    # A library's number type may equal its name, but cannot be written as JSON.
-    if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from bert_flow_tf.commands.options import ModelOptions, model_options, task_option, with_options
+from bert_flow_tf.commands.options import ModelOptions, model_options, task_option
 from bert_flow_tf.commands.outputs import made_result, own_folder
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, folder_below, read_split
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
     Analysis = tuple[str, Figure, dict[str, Any]]
 
-_OUT_OPTIONS = [
-    click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots."),
-    click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there."),
-]
-
 
 @click.group()
 def analyze() -> None:
@@ -44,6 +39,9 @@ def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Call
         is_ours = functools.partial(is_of_kind, kind=name)
         of_kind = FolderKind(f"an `analyze {name}` folder", RESULTS_FILE, (RESULTS_FILE, "*.png", "*.svg"), is_ours)
 
+        @analyze.command()
+        @click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots.")
+        @click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there.")
         @functools.wraps(function)
         def command(out: str, overwrite: bool, **options: Any) -> None:
             folder = own_folder(out, of_kind, overwrite=overwrite)
@@ -58,7 +56,7 @@ def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Call
                 write_figure(figure, new, plot)
             click.echo(f"written: {folder}/{RESULTS_FILE} and plots beside it")
 
-        return analyze.command()(with_options(_OUT_OPTIONS)(command))
+        return command
 
     return decorate
 

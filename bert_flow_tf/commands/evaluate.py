@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bert_flow_tf.results.records import Scores, TaskScores
 
     AnyTask = SimilarityTask | TransferTask
+    ByTask = Mapping[str, TaskScores]
 
 _PROTOCOLS = ("wmean", "mean", "all")
 _NOTE = (
@@ -95,13 +96,8 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]") -> "Scores":
     return made_result(Scores, "evaluate", model=loaded.record, **scored)
 
 
-def evaluation_table(
-    tasks: "Mapping[str, TaskScores]", without_flow: "Mapping[str, TaskScores] | None" = None
-) -> Table:
-    """Return a row per task: split, metric, number of pairs, and the score times 100 by each protocol.
-
-    The score without the flow stands beside them, where there is one.
-    """
+def evaluation_table(tasks: "ByTask", without_flow: "ByTask | None" = None) -> Table:
+    """Return a row per task: the score times 100 by each protocol, and that without the flow, where there is one."""
     rows, falls = [], False
     for name, task in tasks.items():
         cells: list[Entry] = [name if ":" in name else task.title, task.split, METRIC_NAMES[task.metric]]

@@ -27,28 +27,23 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
     GLUE: to score it, put sts-test.csv of the STS Benchmark beside it.
     """
     from bert_flow_tf.data import datasets
-    from bert_flow_tf.data import folders as data_folders
+    from bert_flow_tf.data import folders as glue
     from bert_flow_tf.data.sts_sets import read_task
 
     folders, tasks = {}, {}
     for name in names:
-        keys = data_folders.senteval_names(name)
+        keys = glue.senteval_names(name)
         if not keys and not datasets.is_dataset_name(name):
             known = ", ".join(datasets.DATASET_NAMES)
             raise UserError(f"--data: found {name}, expected some of sts12 to sts16, sts12-16, {known}")
-        directory = (
-            f"STS-{keys[0][3:]}" if len(keys) == 1 else "STS-12-16" if keys else data_folders.dataset_folder(name)
-        )
+        directory = "STS-12-16" if len(keys) > 1 else f"STS-{keys[0][3:]}" if keys else glue.dataset_folder(name)
         folders[name] = pathlib.Path(out) / directory
         own(folders[name], f"--out={out}")
-        data_folders.check_folder(folders[name], f"--out={out}", overwrite)
+        glue.check_folder(folders[name], f"--out={out}", overwrite)
         tasks[name] = [read_task(key, senteval_dir=senteval_dir) for key in keys]
     for name, folder in folders.items():
-        if tasks[name]:
-            subsets = [subset for task in tasks[name] for subset in task.subsets]
-            source = ", ".join(task.source for task in tasks[name])
-            pairs = {"full": data_folders.write_full_text(folder, subsets, source)}
-        else:
-            pairs = data_folders.write_dataset(folder, name)
+        subsets = [subset for task in tasks[name] for subset in task.subsets]
+        source = ", ".join(task.source for task in tasks[name])
+        pairs = {"full": glue.write_full_text(folder, subsets, source)} if subsets else glue.write_dataset(folder, name)
         counts = ", ".join(f"{count} {split}" for split, count in pairs.items())
         click.echo(f"written: {folder} ({counts} pairs)")

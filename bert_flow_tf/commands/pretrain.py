@@ -4,23 +4,12 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import (
-    COUNT,
-    FORMAT_OPTIONS,
-    LENGTH,
-    POSITIVE,
-    WHOLE,
-    ModelOptions,
-    model_options,
-    options_of,
-    with_options,
-)
+from bert_flow_tf.commands.options import COUNT, LENGTH, POSITIVE, WHOLE, ModelOptions, model_options, options_of
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.runs.pretraining import PretrainingSettings
-from bert_flow_tf.runs.settings import DeviceSettings
 
 _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
     "steps": ("N", COUNT, "Number of steps."),
@@ -37,28 +26,14 @@ _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
 
 @click.command()
 @model_options("bert_hub", pooling=False)
-@click.option(
-    "--text",
-    required=True,
-    multiple=True,
-    metavar="FILE",
-    help="Sentences or paragraphs: .txt, .tsv, …; - is stdin. More files may follow it, as text/*.txt does.",
-)
+@click.option("--text", required=True, multiple=True, metavar="FILE", help="Sentences or paragraphs; - is stdin.")
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
-@with_options(FORMAT_OPTIONS)
 @click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
 @options_of(_SETTINGS, **vars(PretrainingSettings()))
 @click.option("--do_whole_word_mask", is_flag=True, help="Predict all pieces of a word or none.")
 @click.option("--overwrite", is_flag=True, help="Replace an encoder folder, and a run of other settings beside it.")
 def pretrain(
-    model: ModelOptions,
-    text: tuple[str, ...],
-    texts: tuple[str, ...],
-    input_format: str | None,
-    column: str | None,
-    out: str,
-    overwrite: bool,
-    **values: Any,
+    model: ModelOptions, text: tuple[str, ...], texts: tuple[str, ...], out: str, overwrite: bool, **values: Any
 ) -> None:
     """Continue a BERT by masked language modelling on text, and write it as an encoder folder.
 
@@ -74,9 +49,7 @@ def pretrain(
     settings = PretrainingSettings(**values)
     settings.check()
     own_folder(out, ENCODER_FOLDER, overwrite=overwrite)
-    sentences: list[str] = []
-    for name in (*text, *texts):
-        sentences += read_sentences(name, file_format=input_format, columns=column and [column])
+    sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):
         raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph a line")
     from bert_flow_tf.encoder.source import resolve_encoder
@@ -87,7 +60,6 @@ def pretrain(
         resolve_encoder(bert_hub=model.bert_hub, preprocess_hub=model.preprocess_hub),
         out,
         settings,
-        devices=DeviceSettings(),
         overwrite=overwrite,
         report=report_line,
         show_progress_bar=None,

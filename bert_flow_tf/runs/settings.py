@@ -25,17 +25,15 @@ def _flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) ->
 # A flag that the learned weights do not depend on.
 _neutral = functools.partial(_flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted and without effect"
+_TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
+_SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
 
 
 @dataclasses.dataclass(frozen=True)
 class DataSettings:
     """The task, and what is read of it."""
 
-    task_name: str = _flag(
-        None,
-        "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression.",
-        required=True,
-    )
+    task_name: str = _flag(None, f"One of {_TASKS}.", required=True)
     data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
     use_full_for_training: int = _flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
     dupe_factor: int = _flag(1, "Copies of each example, all but the first with a random token masked.", least=1)
@@ -59,9 +57,7 @@ class EncoderSettings:
 class EmbeddingSettings:
     """How a sentence becomes one vector, and where the encoder's are kept."""
 
-    sentence_embedding_type: str = _flag(
-        "avg", "avg, cls, avg-last-N, avg-last-last-N (as the original computes them), or paper-…."
-    )
+    sentence_embedding_type: str = _flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
     max_seq_length: int = _flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
     pad_to_max_seq_length: bool = _flag(False, "Pad to --max_seq_length, as the original does, not to the longest.")
     low_dim: int = _flag(-1, "Average neighbouring channels down to this many, if positive.")
@@ -107,9 +103,7 @@ class TrainingSettings:
     num_train_epochs: float = _flag(3.0, "Epochs, may be a fraction.", least=0)
     warmup_proportion: float = _flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
     early_stopping: bool = _flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
-    save_checkpoints_steps: int = _neutral(
-        1000, "Steps between checkpoints; with --early_stopping one is saved every epoch.", least=1
-    )
+    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints, where none is saved by epoch.", least=1)
     log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
     start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
     throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
@@ -135,9 +129,7 @@ class ScoringSettings:
     do_predict_on_full: bool = _neutral(False, "Predict on test, dev and train.")
     eval_checkpoint_name: str | None = _neutral(None, "Name of the checkpoint to predict with, if not the latest.")
     do_senteval: bool = _neutral(False, f"Score sentence embeddings on --senteval_tasks, to {EVALUATION_FILE}.")
-    senteval_tasks: str = _neutral(
-        "", "SentEval's names: STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment, comma-separated."
-    )
+    senteval_tasks: str = _neutral("", f"Comma-separated: {_SENTEVAL_TASKS}.")
     senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
 
     @property
@@ -204,32 +196,25 @@ class Settings:
         return pathlib.Path(self.output.output_parent_dir) / (self.output.exp_name or self._spelled_name())
 
     def _spelled_name(self) -> str:
-        training, flow, losses = self.training, self.flow, self.losses
-        prefix = self.output.exp_name_prefix
-        if not prefix:
+        training, flow, losses, embedding = self.training, self.flow, self.losses, self.embedding
+        if not self.output.exp_name_prefix:
             raise ArgumentError("exp_name: found nothing, expected --exp_name or --exp_name_prefix")
-        name = f"{prefix}_t_{self.data.task_name}_ep_{training.num_train_epochs:.2f}_lr_{training.learning_rate:.2e}"
-        if training.train_batch_size != 32:
-            name += f"_bsz_{training.train_batch_size}"
-        if self.embedding.sentence_embedding_type != "avg":
-            name += f"_e_{self.embedding.sentence_embedding_type}"
-        if flow.flow > 0:
-            name += f"_f_{flow.flow}{losses.flow_loss}"
-            if losses.flow_loss > 0:
-                name += f"_{training.flow_learning_rate:.2e}"
-            if self.data.use_full_for_training > 0:
-                name += "_allsplits"
-            if flow.flow_model_config != DEFAULT_CONFIG:
-                name += f"_{pathlib.Path(flow.flow_model_config).stem}"
-            if flow.flow_ddi:
-                name += "_ddi"
-        if losses.num_examples > 0:
-            name += f"_n_{losses.num_examples}"
-        if self.embedding.low_dim > -1:
-            name += f"_ld_{self.embedding.low_dim}"
-        if losses.l2_penalty > 0:
-            name += f"_l2_{losses.l2_penalty:.2e}"
-        return name
+        config = flow.flow_model_config
+        parts = {
+            f"{self.output.exp_name_prefix}_t_{self.data.task_name}": True,
+            f"ep_{training.num_train_epochs:.2f}_lr_{training.learning_rate:.2e}": True,
+            f"bsz_{training.train_batch_size}": training.train_batch_size != 32,
+            f"e_{embedding.sentence_embedding_type}": embedding.sentence_embedding_type != "avg",
+            f"f_{flow.flow}{losses.flow_loss}": flow.flow > 0,
+            f"{training.flow_learning_rate:.2e}": flow.flow > 0 and losses.flow_loss > 0,
+            "allsplits": flow.flow > 0 and self.data.use_full_for_training > 0,
+            pathlib.Path(config).stem: flow.flow > 0 and config != DEFAULT_CONFIG,
+            "ddi": flow.flow > 0 and flow.flow_ddi,
+            f"n_{losses.num_examples}": losses.num_examples > 0,
+            f"ld_{embedding.low_dim}": embedding.low_dim > -1,
+            f"l2_{losses.l2_penalty:.2e}": losses.l2_penalty > 0,
+        }
+        return "_".join(part for part, is_spelled in parts.items() if is_spelled)
 
     @property
     def prediction_path(self) -> pathlib.Path:

@@ -14,10 +14,11 @@ import tf_keras
 from absl import logging
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.checkpoints import save_checkpoint
+from bert_flow_tf.files.checkpoints import save_checkpoint, whole_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.record import TrainingResults
 
 # Function of the model that gives its metrics on dev, by name.
 Evaluate = Callable[[SiameseBertFlow], Mapping[str, float | np.floating]]
@@ -25,49 +26,102 @@ Logs = Mapping[str, float]
 T = TypeVar("T")
 
 
-class Saver(tf_keras.callbacks.Callback):
-    """Count steps and save a checkpoint every so many; end training before anything that is not finite is saved.
+class Steps(tf_keras.callbacks.Callback):
+    """The steps of a run: counted, saved every so many, ended before anything that is not finite is saved.
 
     Args:
-      learned: the variables that training changes.
-      writes: False for workers other than the chief, which only check.
+      run_dir: folder of the checkpoints.
+      kept: number of checkpoints that are kept.
+      parts: objects that a checkpoint holds, by name, beside the step.
+
+    Attributes:
+      step: variable of the number of steps.
+      manager: of the checkpoints.
     """
 
-    def __init__(
-        self,
-        learned: Sequence[tf.Variable],
-        step: tf.Variable,
-        manager: tf.train.CheckpointManager,
-        every: int,
-        writes: bool = True,
-    ):
+    def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
         super().__init__()
-        self.learned, self.step, self.manager, self.every, self.writes = learned, step, manager, every, writes
-        # Training begins with a checkpoint, its own or the one that it resumes from.
-        self.saved_at = int(step)
+        self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
+        self._kept, self._checkpoint = kept, tf.train.Checkpoint(step=self.step, **parts)
+        name = {"max_to_keep": kept, "checkpoint_name": CHECKPOINT_NAME}
+        self.manager = tf.train.CheckpointManager(self._checkpoint, str(run_dir), **name)
+        self._saved_at = 0
 
-    def save(self) -> None:
-        """Save the state at this step, unless it is saved; a variable that is not finite is a `UserError`."""
-        if self.saved_at == int(self.step):
-            return
-        # A step's loss is that of the variables before it: they may be lost while the loss is still finite.
-        for variable in self.learned:
-            if not np.isfinite(variable.numpy()).all():
-                self._stop(f"{variable.name} with values that are not finite, expected finite ones")
-        if self.writes:
-            save_checkpoint(self.manager, int(self.step))
-        self.saved_at = int(self.step)
+    def restore(self, prefix: str | None = None) -> str | None:
+        """Restore a checkpoint, by default the last whole one; return its prefix, None if there is none.
+
+        Raises:
+          UserError: the run is finished, and its checkpoint is missing or damaged.
+        """
+        folder = pathlib.Path(self.manager.directory)
+        is_trained = (folder / TRAIN_RESULTS_FILE).exists()
+        prefix = prefix or whole_checkpoint(folder, CHECKPOINT_NAME, self._kept, remove=not is_trained)
+        if prefix:
+            self._checkpoint.restore(prefix).assert_consumed()
+            logging.info("Resumed from %s", prefix)
+        self._saved_at = int(self.step)
+        if is_trained:
+            results = read_json(folder / TRAIN_RESULTS_FILE, TrainingResults, expected="a finished run's results")
+            if not prefix or int(self.step) != results.steps:
+                raise UserError(
+                    f"{folder}: found a finished run without its checkpoint of step {results.steps}, expected both "
+                    "(use --overwrite to train again)"
+                )
+        return prefix
+
+    def fit(
+        self,
+        model: tf_keras.Model,
+        batches: tf.data.Dataset,
+        total: int,
+        learned: Sequence[tf.Variable],
+        *,
+        save_every: int,
+        used: Sequence[tf_keras.callbacks.Callback],
+        writes: bool = True,
+        shows_bar: bool = False,
+    ) -> None:
+        """Train from this step to step `total`, or until a callback of `used` or a signal ends it.
+
+        Args:
+          learned: the variables that training changes.
+          writes: False for workers other than the chief, which only check.
+
+        Raises:
+          UserError: a loss, a gradient or a variable is not finite.
+          KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
+        """
+        self._learned, self._every, self._writes = learned, save_every, writes
+        with StopOnSignal() as stop:
+            steps = total - int(self.step)
+            model.fit(batches, steps_per_epoch=steps, callbacks=[self, *used, stop], verbose=int(shows_bar))
+        self._save()
+        if stop.signal:
+            step = int(self.step)
+            logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", stop.signal, step)
+            raise KeyboardInterrupt
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         self.step.assign_add(1)
         for name, value in logs.items():
             if not np.isfinite(value):
                 self._stop(f"{name} {value}, expected a finite number")
-        if int(self.step) % self.every == 0:
-            self.save()
+        if int(self.step) % self._every == 0:
+            self._save()
+
+    def _save(self) -> None:
+        if self._saved_at == int(self.step):
+            return
+        # A step's loss is that of the variables before it: they may be lost while the loss is still finite.
+        for variable in self._learned:
+            if not np.isfinite(variable.numpy()).all():
+                self._stop(f"{variable.name} with values that are not finite, expected finite ones")
+        if self._writes:
+            save_checkpoint(self.manager, int(self.step))
+        self._saved_at = int(self.step)
 
     def _stop(self, found: str) -> NoReturn:
-        good = f"{self.manager.directory}/{CHECKPOINT_NAME}-{self.saved_at}"
+        good = f"{self.manager.directory}/{CHECKPOINT_NAME}-{self._saved_at}"
         raise UserError(f"step {int(self.step)}: found {found}; the last good state is {good}")
 
 

@@ -116,13 +116,7 @@ def fingerprint(pairs: Pairs) -> str:
 
 
 def training_batches(
-    features: Features,
-    labels: np.ndarray,
-    *,
-    batch_size: int,
-    seed: int,
-    skip_steps: int = 0,
-    rows: slice = ALL_ROWS,
+    features: Features, labels: np.ndarray, *, batch_size: int, seed: int, skip_steps: int = 0, rows: slice = ALL_ROWS
 ) -> tf.data.Dataset:
     """Return endless tf.data batches of the global batch size, in the original's order.
 

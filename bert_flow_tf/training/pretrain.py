@@ -27,7 +27,7 @@ from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_folder, output_folder
-from bert_flow_tf.files.checkpoints import save_checkpoint, whole_checkpoint
+from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.sentence_files import parts
@@ -95,9 +95,15 @@ def pretrain(
         resumed = check_run(run_dir, config, overwrite, [out], named_by="--out")
         with strategy.scope():
             model = compiled_model(source, settings)
-        run = _Run(model, settings, run_dir, report)
+        steps = callbacks.Steps(
+            run_dir,
+            _KEPT_CHECKPOINTS,
+            optimizer=model.optimizer,
+            encoder=model.encoder.variables_by_name,
+            head=model.head_variables,
+        )
         if resumed:
-            run.restore()
+            steps.restore()
         else:
             begin_run(run_dir, config, overwrite)
         stages.end("load")
@@ -105,13 +111,14 @@ def pretrain(
         if results_path.exists():
             results = read_json(results_path, TrainingResults, expected="a finished run's results")
         else:
-            losses = run.fit(pieces, tokenizer, None if show_progress_bar is None else not show_progress_bar)
+            hides_bar = None if show_progress_bar is None else not show_progress_bar
+            losses = _fit(model, steps, settings, pieces, tokenizer, report, hides_bar)
             stages.end("train")
             results = TrainingResults(
                 made_by=config.made_by,
-                model=model_at(config, run.manager.latest_checkpoint),
+                model=model_at(config, steps.manager.latest_checkpoint),
                 data=config.data,
-                steps=int(run.step),
+                steps=int(steps.step),
                 stages=stages.ended,
                 replicas=strategy.num_replicas_in_sync,
                 dev_losses=losses,
@@ -195,89 +202,69 @@ def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> Mask
     return model
 
 
-class _Run:
-    """A model with its checkpoints."""
-
-    def __init__(
-        self,
-        model: MaskedLanguageModel,
-        settings: PretrainingSettings,
-        run_dir: pathlib.Path,
-        report: Callable[[str], None],
-    ) -> None:
-        self.model, self.settings, self.run_dir, self.report = model, settings, run_dir, report
-        self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
-        checkpoint = tf.train.Checkpoint(
-            step=self.step,
-            optimizer=model.optimizer,
-            encoder=model.encoder.variables_by_name,
-            head=model.head_variables,
-        )
-        self.manager = tf.train.CheckpointManager(
-            checkpoint, str(run_dir), max_to_keep=_KEPT_CHECKPOINTS, checkpoint_name=CHECKPOINT_NAME
-        )
-
-    def restore(self) -> None:
-        """Give the model what its last checkpoint holds."""
-        is_trained = (self.run_dir / TRAIN_RESULTS_FILE).exists()
-        last = whole_checkpoint(self.run_dir, CHECKPOINT_NAME, _KEPT_CHECKPOINTS, remove=not is_trained)
-        if last:
-            self.manager.checkpoint.restore(last).assert_consumed()
-        elif is_trained:
-            raise UserError(
-                f"{self.run_dir}: found a finished run without its checkpoint, expected both (use --overwrite to train "
-                "again)"
-            )
-
-    def fit(self, pieces: tf.RaggedTensor, tokenizer: Tokenizer, hides_bar: bool | None) -> dict[str, float]:
-        """Train to the end; return the dev losses by step."""
-        settings, model, total = self.settings, self.model, self.settings.steps
-        train, dev = _split(pieces, settings)
-        most = max(int(train.nrows()), PretrainingSettings.train_batch_size)
-        if settings.train_batch_size > most:
-            # A batch of any size that is typed would take all memory.
-            raise ArgumentError(f"train_batch_size: found {settings.train_batch_size}, expected at most {most}")
-        masking = Masking(
-            tokenizer, settings.masked_lm_prob, settings.do_whole_word_mask, settings.max_seq_length, settings.seed
-        )
-        if not self.manager.latest_checkpoint:
-            save_checkpoint(self.manager, 0)
-        saver = callbacks.Saver(model.learned_variables, self.step, self.manager, settings.save_checkpoints_steps)
-        progress = callbacks.Progress(self.step, total, self.run_dir, _LOG_EVERY_STEP, has_bar=True)
-        used = [saver, progress]
-        losses = _DevLosses(self, masking, dev, progress.writer) if int(dev.nrows()) else None
-        if losses is None and settings.dev_fraction > 0:
-            self.report("note: no sentence is left to be held out, so there is no dev loss")
-        if losses is not None:
-            losses.evaluate_when_due()
-            used.append(losses)
-        begins_at = int(self.step)
-        if begins_at < total:
-            batches = masked_batches(train, masking, batch_size=settings.train_batch_size, skip_steps=begins_at)
-            shown = tqdm(desc=MASKED_LM, initial=begins_at, total=total, unit="step", disable=hides_bar)
-            with callbacks.StopOnSignal() as stop, shown as bar:
-                moves = tf_keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: bar.update())
-                model.fit(batches, steps_per_epoch=total - begins_at, callbacks=[*used, moves, stop], verbose=0)
-            saver.save()
-            if stop.signal:
-                self.report(f"stopped by signal {stop.signal} at step {int(self.step)}: rerun to resume")
-                raise KeyboardInterrupt
-        if losses is None:
-            return {}
-        losses.evaluate()
-        return losses.by_step
+def _fit(
+    model: MaskedLanguageModel,
+    steps: callbacks.Steps,
+    settings: PretrainingSettings,
+    pieces: tf.RaggedTensor,
+    tokenizer: Tokenizer,
+    report: Callable[[str], None],
+    hides_bar: bool | None,
+) -> dict[str, float]:
+    """Train to the end; return the dev losses by step."""
+    train, dev = _split(pieces, settings)
+    most = max(int(train.nrows()), PretrainingSettings.train_batch_size)
+    if settings.train_batch_size > most:
+        # A batch of any size that is typed would take all memory.
+        raise ArgumentError(f"train_batch_size: found {settings.train_batch_size}, expected at most {most}")
+    masking = Masking(
+        tokenizer, settings.masked_lm_prob, settings.do_whole_word_mask, settings.max_seq_length, settings.seed
+    )
+    if not steps.manager.latest_checkpoint:
+        save_checkpoint(steps.manager, 0)
+    run_dir, total, begins_at = pathlib.Path(steps.manager.directory), settings.steps, int(steps.step)
+    progress = callbacks.Progress(steps.step, total, run_dir, _LOG_EVERY_STEP, has_bar=True)
+    used: list[tf_keras.callbacks.Callback] = [progress]
+    losses = None
+    if int(dev.nrows()):
+        losses = _DevLosses(model, steps.step, settings, masking, dev, run_dir, progress.writer, report)
+        losses.evaluate_when_due()
+        used.append(losses)
+    elif settings.dev_fraction > 0:
+        report("note: no sentence is left to be held out, so there is no dev loss")
+    if begins_at < total:
+        batches = masked_batches(train, masking, batch_size=settings.train_batch_size, skip_steps=begins_at)
+        with tqdm(desc=MASKED_LM, initial=begins_at, total=total, unit="step", disable=hides_bar) as bar:
+            used.append(tf_keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: bar.update()))
+            save_every = settings.save_checkpoints_steps
+            steps.fit(model, batches, total, model.learned_variables, save_every=save_every, used=used)
+    if losses is None:
+        return {}
+    losses.evaluate()
+    return losses.by_step
 
 
 class _DevLosses(tf_keras.callbacks.Callback):
     """The mean loss of the held-out sentences' predicted word pieces, by step; its masks are always the same."""
 
-    def __init__(self, run: _Run, masking: Masking, pieces: tf.RaggedTensor, writer: tf.summary.SummaryWriter) -> None:
+    def __init__(
+        self,
+        network: MaskedLanguageModel,
+        step: tf.Variable,
+        settings: PretrainingSettings,
+        masking: Masking,
+        pieces: tf.RaggedTensor,
+        run_dir: pathlib.Path,
+        writer: tf.summary.SummaryWriter,
+        report: Callable[[str], None],
+    ) -> None:
         super().__init__()
-        self.run, self._writer, self._path = run, writer, run.run_dir / "dev_losses.json"
+        self._step, self._settings, self._writer, self._report = step, settings, writer, report
+        self._path = run_dir / "dev_losses.json"
         self.by_step: dict[str, float] = {}
         if self._path.exists():
             seen = read_json(self._path, dict[str, float], expected="dev losses by step", versioned=False)
-            self.by_step = {at: loss for at, loss in seen.items() if int(at) <= int(run.step)}
+            self.by_step = {at: loss for at, loss in seen.items() if int(at) <= int(step)}
         self._train_losses: list[float] = []
         self._batches = []
         mask = tf.function(masking, reduce_retracing=True)
@@ -286,8 +273,7 @@ class _DevLosses(tf_keras.callbacks.Callback):
             # No sentence of training has a number below 0.
             self._batches.append(mask(tokens, tf.constant(-1 - rows, tf.int64)))
         labels = tf.TensorSpec([None, None], tf.int32)
-        losses_of = run.model.token_losses
-        self._losses_of = tf.function(losses_of, input_signature=[TOKEN_SPECS, labels], autograph=False)
+        self._losses_of = tf.function(network.token_losses, input_signature=[TOKEN_SPECS, labels], autograph=False)
 
     def on_train_batch_end(self, batch: int, logs: callbacks.Logs) -> None:
         self._train_losses.append(float(logs["loss"]))
@@ -295,12 +281,12 @@ class _DevLosses(tf_keras.callbacks.Callback):
 
     def evaluate_when_due(self) -> None:
         """Compute the loss where a checkpoint is saved."""
-        if int(self.run.step) % self.run.settings.save_checkpoints_steps == 0:
+        if int(self._step) % self._settings.save_checkpoints_steps == 0:
             self.evaluate()
 
     def evaluate(self) -> None:
         """Compute and report the loss at this step, unless it is known."""
-        step = str(int(self.run.step))
+        step = str(int(self._step))
         if step in self.by_step:
             return
         losses = callbacks.outside_of_strategies(lambda: [self._losses_of(*batch).numpy() for batch in self._batches])
@@ -317,8 +303,8 @@ class _DevLosses(tf_keras.callbacks.Callback):
         with self._writer.as_default(step=int(step)):
             tf.summary.scalar("dev_loss", loss)
         perplexity = math.exp(min(loss, 700.0))
-        self.run.report(
-            f"step {step} of {self.run.settings.steps}: {trained}dev loss {loss:.4f} (perplexity {perplexity:.4g})"
+        self._report(
+            f"step {step} of {self._settings.steps}: {trained}dev loss {loss:.4f} (perplexity {perplexity:.4g})"
         )
 
 

@@ -16,9 +16,9 @@ from bert_flow_tf.encoder import cache
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.checkpoints import save_checkpoint, whole_checkpoint
-from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.errors import ArgumentError
+from bert_flow_tf.files.checkpoints import save_checkpoint
+from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, begin_run, check_run
@@ -72,32 +72,20 @@ def train(
             f"flow_ddi: found true with a flow in --init_checkpoint={settings.encoder.init_checkpoint}, "
             "expected one of them"
         )
-    step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
-    checkpoint = _checkpoint(settings, model, step)
-    manager = tf.train.CheckpointManager(
-        checkpoint, str(output_dir), KEEP_CHECKPOINT_MAX, checkpoint_name=CHECKPOINT_NAME
-    )
+    parts = {"flow_optimizer": model.flow_optimizer} if model.flow_optimizer else {}
+    parts |= checkpoint_of(model, with_encoder=not settings.losses.encoder_is_frozen)
+    steps = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, optimizer=model.optimizer, **parts)
     if cluster.is_chief:
         if not resumed:
             begin_run(output_dir, config, settings.output.overwrite)
-        is_trained = (output_dir / TRAIN_RESULTS_FILE).exists()
-        last = whole_checkpoint(output_dir, CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, remove=not is_trained)
-        if last:
-            checkpoint.restore(last).assert_consumed()
-            logging.info("Resumed from %s", last)
-        if is_trained:
-            results = read_json(output_dir / TRAIN_RESULTS_FILE, TrainingResults, expected="a finished run's results")
-            if last is None or int(step) != results.steps:
-                raise UserError(
-                    f"{output_dir}: found a finished run without its checkpoint of step {results.steps}, expected both "
-                    "(use --overwrite to train again)"
-                )
+        last = steps.restore()
+        if (output_dir / TRAIN_RESULTS_FILE).exists():
             if settings.embedding.cache_embeddings:
                 # Computed with what is predicted next, as in a run that was not interrupted: an embedding's last bit
                 # may depend on the batch that it is in.
                 _cached(settings, model, tokenizer, pairs)
             from_chief(strategy, -1)
-            return model, model_at(config, last), int(step)
+            return model, model_at(config, str(last)), int(steps.step)
     stages.end("load")
     batches = _batches(settings, model, tokenizer, pairs)
     if settings.embedding.cache_embeddings:
@@ -109,12 +97,12 @@ def train(
                 model.flow.initialize_from_data(model.embed(inputs, training=False))
             except ValueError as error:
                 raise ArgumentError(f"flow_ddi: {error}") from error
-        save_checkpoint(manager, 0)
-    begins_at = from_chief(strategy, int(step))
+        save_checkpoint(steps.manager, 0)
+    begins_at = from_chief(strategy, int(steps.step))
     if not cluster.is_chief:
         if begins_at < 0:
             return model, config.model, 0
-        checkpoint.restore(str(output_dir / f"{CHECKPOINT_NAME}-{begins_at}")).assert_consumed()
+        steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{begins_at}"))
     logging.info(
         "***** Running training *****\n  Num examples = %d\n  Batch size = %d on %d replica(s)\n  Num steps = %d",
         num_examples,
@@ -123,21 +111,21 @@ def train(
         total_steps,
     )
     steps_per_epoch = num_examples // training.train_batch_size
-    _fit(settings, model, manager, step, batches, steps_per_epoch, total_steps, evaluate, strategy)
+    _fit(settings, model, steps, batches, steps_per_epoch, total_steps, evaluate, strategy)
     stages.end("train")
     if not cluster.is_chief:
-        return model, config.model, int(step)
-    record = model_at(config, manager.latest_checkpoint)
+        return model, config.model, int(steps.step)
+    record = model_at(config, steps.manager.latest_checkpoint)
     results = TrainingResults(
         made_by=config.made_by,
         model=record,
         data=config.data,
-        steps=int(step),
+        steps=int(steps.step),
         stages=stages.ended,
         replicas=strategy.num_replicas_in_sync,
     )
     write_json(output_dir / TRAIN_RESULTS_FILE, results)
-    return model, record, int(step)
+    return model, record, int(steps.step)
 
 
 def _compiled_model(
@@ -158,14 +146,6 @@ def _compiled_model(
     flow_optimizer = AdamWeightDecay(training.flow_learning_rate, name="flow_adam") if losses.flow_loss else None
     model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
     return model, begun
-
-
-def _checkpoint(settings: Settings, model: SiameseBertFlow, step: tf.Variable) -> tf.train.Checkpoint:
-    """Return a checkpoint of all that a run needs to resume: step, weights, optimisers."""
-    parts = {"step": step, "optimizer": model.optimizer}
-    if model.flow_optimizer:
-        parts["flow_optimizer"] = model.flow_optimizer
-    return tf.train.Checkpoint(**parts, **checkpoint_of(model, with_encoder=not settings.losses.encoder_is_frozen))
 
 
 def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs) -> Batches:
@@ -221,8 +201,7 @@ def _cached(
 def _fit(
     settings: Settings,
     model: SiameseBertFlow,
-    manager: tf.train.CheckpointManager,
-    step: tf.Variable,
+    steps: callbacks.Steps,
     batches: Batches,
     steps_per_epoch: int,
     total_steps: int,
@@ -231,33 +210,28 @@ def _fit(
 ) -> None:
     """Train up to `total_steps`, or to an earlier end."""
     training, output_dir, cluster = settings.training, settings.output_dir, cluster_of(strategy)
-    save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
-    learned = model.supervised_variables + model.flow_variables
-    saver = callbacks.Saver(learned, step, manager, save_every, writes=cluster.is_chief)
-    on_terminal = sys.stdout.isatty() and cluster.is_chief
-    used: list[tf_keras.callbacks.Callback] = [saver]
+    shows_bar = sys.stdout.isatty() and cluster.is_chief
+    used: list[tf_keras.callbacks.Callback] = []
     if cluster.is_chief:
-        used.append(callbacks.Progress(step, total_steps, output_dir, training.log_every_step, on_terminal))
+        used.append(callbacks.Progress(steps.step, total_steps, output_dir, training.log_every_step, shows_bar))
     if training.early_stopping:
-        early = callbacks.EarlyStopping(step, steps_per_epoch, evaluate, output_dir, writes=cluster.is_chief)
+        early = callbacks.EarlyStopping(steps.step, steps_per_epoch, evaluate, output_dir, writes=cluster.is_chief)
         used.append(early)
         # A run that was killed right after its last checkpoint has not been scored at it.
         if early.stops(model):
             return
-    if int(step) == total_steps:
+    begins_at = int(steps.step)
+    if begins_at == total_steps:
         return
-    todo = batches(total_steps, int(step), cluster.rows(training.train_batch_size))
+    todo = batches(total_steps, begins_at, cluster.rows(training.train_batch_size))
     if cluster.count > 1:
         # That the steps end before the data is known. Where it may not be, TensorFlow asks all workers in every step.
         endless = todo.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
         todo = strategy.distribute_datasets_from_function(lambda context: endless)
-    with callbacks.StopOnSignal() as stop:
-        steps = total_steps - int(step)
-        model.fit(todo, steps_per_epoch=steps, callbacks=[*used, stop], verbose=int(on_terminal))
-    saver.save()
-    if stop.signal:
-        logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", stop.signal, int(step))
-        raise KeyboardInterrupt
+    learned = model.supervised_variables + model.flow_variables
+    save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
+    writes = cluster.is_chief
+    steps.fit(model, todo, total_steps, learned, save_every=save_every, used=used, writes=writes, shows_bar=shows_bar)
 
 
 class Stages:

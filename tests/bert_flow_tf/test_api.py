@@ -258,7 +258,7 @@ def test_output_is_what_sentence_transformers_arguments_say(model):
         (None, {}, "sentences: found NoneType None, expected strings in a list or another ordered iterable"),
         (b"w1", {}, "sentences: found bytes b'w1', expected strings"),
         ({"w1"}, {}, "sentences: found set {'w1'}, expected strings"),
-        (["w1"], {"output_value": "cls"}, "output_value: found 'cls', expected 'sentence_embedding'"),
+        (["w1"], {"output_value": "cls"}, "output_value: found 'cls', expected sentence_embedding"),
         (["w1"], {"batch_size": True}, "batch_size: found True, expected a whole number of 1 or more"),
     ],
 )
@@ -275,10 +275,10 @@ def test_similarity_takes_sentences_and_embeddings(model):
     np.testing.assert_allclose(model.similarity("w4", iter(SENTENCES)), expected[1:2], rtol=0, atol=1e-6)
     np.testing.assert_allclose(model.similarity(embeddings[1], embeddings.tolist()), expected[1:2], rtol=0, atol=1e-6)
     for a, message in (
-        ([], "a: found an array of shape [0], expected sentences or embeddings"),
+        ([], "a: found shape [0], expected sentences or embeddings"),
         ({"w1"}, "a: found set {'w1'}"),
         ([[1.0], [2.0]], "similarity: found 1 and 32 channels"),
-        (np.ones([2, 3, 4]), "a: found an array of shape [2, 3, 4], expected sentences or embeddings [n, D]"),
+        (np.ones([2, 3, 4]), "a: found shape [2, 3, 4], expected sentences or embeddings [n, D]"),
     ):
         with user_error(message):
             model.similarity(a, embeddings)

@@ -53,7 +53,7 @@ def test_prompts_and_truncation_are_the_librarys(model, expected, texts):
     )
     # What is named goes before, an empty prompt too.
     np.testing.assert_array_equal(model.encode_query("cat", prompt=""), model.encode("cat"))
-    with user_error("prompt_name: found 'other', expected a key of prompts, which has query, passage"):
+    with user_error("prompt_name: found 'other', expected None, query, passage"):
         model.encode("cat", prompt_name="other")
     model.prompts = {}
 
@@ -106,10 +106,10 @@ def test_a_length_that_is_set_counts_and_one_that_does_not_fit_is_refused(model)
     ("options", "message"),
     [
         ({"device": "cuda"}, "device: found 'cuda', expected None"),
-        ({"truncate_dim": 17}, "truncate_dim: found 17, expected 1 to 16"),
-        ({"truncate_dim": 0}, "truncate_dim: found 0, expected 1 to 16"),
-        ({"precision": "int4"}, "precision: found 'int4', expected one of float32, int8"),
-        ({"output_value": "token_embeddings"}, "output_value: found 'token_embeddings', expected 'sentence_embedding'"),
+        ({"truncate_dim": 17}, "truncate_dim: found 17, expected None, 1, …, 16"),
+        ({"truncate_dim": 0}, "truncate_dim: found 0, expected"),
+        ({"precision": "int4"}, "precision: found 'int4', expected float32, int8"),
+        ({"output_value": "token_embeddings"}, "output_value: found 'token_embeddings', expected sentence_embedding"),
     ],
 )
 def test_arguments_that_do_not_fit_are_named(model, options, message):

@@ -142,8 +142,6 @@ MISTAKES = {
     f"{PREPARE} stsb": "found stsb, expected some of sts12 to sts16, sts12-16, tfds:glue/stsb",
     f"{PREPARE} sts14": "no such folder, expected SentEval's files of STS-14",
     f"{PREPARE} tfds:glue/cola": "unknown dataset 'tfds:glue/cola'",
-    PRETRAIN: "steps",
-    f"{PRETRAIN} {STEPS} --minutes 1": "steps",
     f"{PRETRAIN} {STEPS} --num_warmup_steps 200": "--steps: found 200",
     f"{PRETRAIN} {STEPS} --dev_fraction 1": "'--dev_fraction'",
     "pretrain --bert_hub demo --text empty.txt --steps 200 --out o": "--text=empty.txt: found no text",

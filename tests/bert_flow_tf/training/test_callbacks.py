@@ -18,17 +18,21 @@ _ENCODER = types.SimpleNamespace(embedding_size=2, pooled_variables=())
 
 @pytest.mark.differs("not finite")
 def test_nothing_that_is_not_finite_is_saved(tmp_path):
-    step = tf.Variable(3, dtype=tf.int64)
-    manager = tf.train.CheckpointManager(tf.train.Checkpoint(step=step), str(tmp_path), max_to_keep=3)
     model = SiameseBertFlow(_ENCODER, None, num_labels=3)
-    saver = callbacks.Saver(model.supervised_variables, step, manager, every=2)
-    saver.on_train_batch_end(0, {"loss": 1.0})
+    steps = callbacks.Steps(tmp_path, 3, weights=model.output_weights)
+    steps.step.assign(3)
+
+    def fit(*logs):
+        """As Keras calls back, a step after another."""
+        given = types.SimpleNamespace(fit=lambda *_, **options: [steps.on_train_batch_end(0, one) for one in logs])
+        steps.fit(given, None, 9, model.supervised_variables, save_every=2, used=[])
+
     with pytest.raises(UserError, match=r"step 5: found flow_loss nan, expected a finite number.*ckpt-4$"):
-        saver.on_train_batch_end(1, {"loss": 1.0, "flow_loss": float("nan")})
+        fit({"loss": 1.0}, {"loss": 1.0, "flow_loss": float("nan")})
     model.output_weights.assign(np.full([3, 6], np.inf))
     with pytest.raises(UserError, match="step 6: found loss/output_weights:0 with values that are not finite"):
-        saver.on_train_batch_end(2, {})
-    assert [path.rpartition("-")[2] for path in manager.checkpoints] == ["4"]
+        fit({})
+    assert [path.rpartition("-")[2] for path in steps.manager.checkpoints] == ["4"]
 
 
 def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
