@@ -34,7 +34,7 @@ def analyze() -> None:
 def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Callable[[Callable[..., Analysis]], Any]":
     """Return a decorator that makes a sub-command of a function to headline, figure and the result's values."""
 
-    def decorate(function: "Callable[..., Analysis]") -> click.Command:
+    def decorate(function: "Callable[..., Analysis]") -> Any:
         name = function.__name__
         is_ours = functools.partial(is_of_kind, kind=name)
         of_kind = FolderKind(f"an `analyze {name}` folder", RESULTS_FILE, (RESULTS_FILE, "*.png", "*.svg"), is_ours)
@@ -80,7 +80,8 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
     from bert_flow_tf.model.siamese import reduce_dimension
 
     def similarities_of(embeddings: np.ndarray, side: str) -> np.ndarray:
-        values = cosines(*np.split(embeddings, 2), f"{task.name}, {split}, {side}")
+        first, second = np.split(embeddings, 2)
+        values = cosines(first, second, f"{task.name}, {split}, {side}")
         check_spread(values, f"{task.name}, {split}, {side}")
         return values
 

@@ -8,8 +8,8 @@ import msgspec
 
 from bert_flow_tf.commands.options import FLOW_OPTION, ModelOptions, model_options, name_list, seed_list, task_option
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
-from bert_flow_tf.data.sts_sets import read_scored_split
-from bert_flow_tf.data.tasks import Task, read_split
+from bert_flow_tf.data.sts_sets import ScoredPairs, read_scored_split
+from bert_flow_tf.data.tasks import Examples, Task, read_split
 from bert_flow_tf.evaluation.compare import check_name
 
 
@@ -48,7 +48,8 @@ def calibrate(
         check_name(name)
     # Missing gold scores, of dev and test, are found first.
     scored = {split: read_scored_split(task, glue_dir, split, split) for split in ("dev", "test")}
-    examples = {"train": read_split(task, pathlib.Path(glue_dir) / task.directory, "train"), **scored}
+    train = read_split(task, pathlib.Path(glue_dir) / task.directory, "train")
+    examples: dict[str, Examples | ScoredPairs] = {"train": train, **scored}
     pairs = (pair for one in examples.values() for pair in zip(one.sentences_a, one.sentences_b, strict=True))
     sentences = [sentence for pair in pairs for sentence in pair]
     loaded = model.load()

@@ -19,7 +19,7 @@ from bert_flow_tf.commands.options import (
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import SAVED_MODEL
-from bert_flow_tf.results.table import Table, number
+from bert_flow_tf.results.table import Entry, Table, number
 from bert_flow_tf.scale.parts import Parts
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def fit(
 def change_table(change: "Change") -> Table:
     """Return what a flow changes, a measure per row, with a note where there was little to gain."""
     before, after = change.before, change.after
-    rows = [
+    rows: list[list[Entry]] = [
         ["mean cosine of random pairs", number(before.mean_cosine), number(after.mean_cosine)],
         ["top direction's share of variance", number(before.centred_top_share), number(after.centred_top_share)],
         ["effective rank", number(before.effective_rank, 1), number(after.effective_rank, 1)],
