@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
 
 # Poolings by sentence-transformers' names; its cls is the last state at [CLS], the original's BERT's pooled output.
-_POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
+_POOLING_NAMES = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
 
 
 class BertFlow:
@@ -160,7 +160,7 @@ class BertFlow:
             max_seq_length = (recorded and recorded.max_seq_length) or 64
         record = Model(
             encoder=encoder_record(source),
-            pooling=_POOLINGS.get(pooling, pooling),
+            pooling=_POOLING_NAMES.get(pooling, pooling),
             max_seq_length=max_seq_length,
             low_dim=low_dim if low_dim > 0 else None,
         )

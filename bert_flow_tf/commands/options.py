@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bert_flow_tf.encoder.handles import check_handle
-from bert_flow_tf.encoder.pooling import check_name
+from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import UserError, nearest, nearest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
@@ -95,7 +95,7 @@ class ModelOptions:
         check_handle(self.bert_hub, "bert_hub")
         check_handle(self.preprocess_hub, "preprocess_hub")
         if self.sentence_embedding_type is not None:
-            check_name(self.sentence_embedding_type)
+            check_pooling(self.sentence_embedding_type)
         if self.model:
             check_model(self.model)
 

@@ -26,11 +26,10 @@ Outputs = dict[str, Any]
 
 
 class Bert:
-    """BERT (Devlin et al. 2019) from an encoder's inputs to the outputs of its SavedModel.
+    """BERT (Devlin et al. 2019) from an encoder's inputs to the outputs of its SavedModel, over the same variables.
 
     The tokens of a batch are the rows of one matrix, so that TensorFlow makes one kernel of a product, its bias and its
-    GELU, and another of a layer norm, where the SavedModel has several operations for each. In float32 the variables
-    are the encoder's own, so training is seen at once.
+    GELU, and another of a layer norm.
 
     Args:
       variables: dict of name -> variable of tf-models' BERT.
@@ -59,12 +58,7 @@ class Bert:
                 self.variables[name] = tf.Variable(matrix, trainable=False, name=name)
 
     def __call__(
-        self,
-        inputs: Inputs,
-        seeds: tf.Tensor | None = None,
-        *,
-        training: bool = False,
-        first_token_only: bool = False,
+        self, inputs: Inputs, seeds: tf.Tensor | None = None, *, training: bool = False, first_token_only: bool = False
     ) -> Outputs:
         """dict of `encoder_outputs`, a list of [batch, seq, width], `sequence_output`, its last, and `pooled_output`.
 
@@ -308,9 +302,8 @@ def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: B
     `expected` are the SavedModel's outputs, without dropout, for `inputs`. The dropout rates are those `recorded`
     beside the encoder; .1, as in the original, if nothing is.
     """
-    if set(variables) != set(keras_names(num_layers(variables)).values()):
-        return None
-    if any(variable.dtype != tf.float32 for variable in variables.values()):
+    is_float32 = all(variable.dtype == tf.float32 for variable in variables.values())
+    if not is_float32 or set(variables) != set(keras_names(num_layers(variables)).values()):
         return None
     for activation in ("gelu_tanh", "gelu_erf"):
         bert = Bert(variables, _config_of(variables, activation, recorded))

@@ -18,7 +18,7 @@ from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.reading import reading
 
 _CACHE_VERSION = 5
-# SentenceEncoder -> what made the embeddings that it last read or wrote, their file, and their sentences.
+# SentenceEncoder -> what made the embeddings that it last read or wrote, their file, and each sentence's row.
 _LAST_USED: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
@@ -53,9 +53,12 @@ def cached_embeddings(
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npz"
     embeddings = _read(path)
     if embeddings is None:
-        part = _part_of_last_used(encoder, made_by, path, sentences)
-        if part is not None:
-            return part[rows]
+        last_made_by, last_path, last_rows = _LAST_USED.get(encoder, (None, path, {}))
+        if last_made_by == made_by and last_path.parent == path.parent and last_path != path:
+            found = [last_rows.get(key) for key in row_keys(sentences)]
+            last = None if None in found else _read(last_path)
+            if last is not None:
+                return last[found][rows]
         # The lock comes before the work, which a folder without write permission would lose.
         with locked(path, wait=True):
             embeddings = _read(path)
@@ -63,7 +66,7 @@ def cached_embeddings(
                 with new_file(path) as file, file.open("wb") as stream:
                     embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
                     np.savez(stream, embeddings=embeddings)
-    _LAST_USED[encoder] = made_by, path, sentences
+    _LAST_USED[encoder] = made_by, path, {key: row for row, key in enumerate(row_keys(sentences))}
     return embeddings[rows]
 
 
@@ -79,18 +82,3 @@ def _read(path: pathlib.Path) -> np.ndarray | None:
         return None
     logging.info("Embeddings read from %s", path)
     return embeddings
-
-
-def _part_of_last_used(
-    encoder: SentenceEncoder, made_by: list, path: pathlib.Path, sentences: tf.RaggedTensor
-) -> np.ndarray | None:
-    """Embeddings of `sentences` from the file last used in the same folder; None if it has not all of them."""
-    last_made_by, last_path, last_sentences = _LAST_USED.get(encoder, (None, path, None))
-    if last_made_by != made_by or last_path.parent != path.parent or last_path == path:
-        return None
-    row_of = {key: row for row, key in enumerate(row_keys(last_sentences))}
-    keys = row_keys(sentences)
-    if not row_of.keys() >= set(keys):
-        return None
-    embeddings = _read(last_path)
-    return None if embeddings is None else embeddings[[row_of[key] for key in keys]]

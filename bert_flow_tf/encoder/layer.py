@@ -35,8 +35,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
     Attributes:
       embedding_size, hidden_size: length of an embedding, and width of the encoder.
       traced_embed: `embed` as a `tf.function`.
-      max_seq_length, num_types, vocab_size: positions, token types and rows of word embeddings that the encoder has;
-        None where no variable shows it.
+      max_seq_length, num_types, vocab_size: positions, token types and word pieces; None where no variable shows it.
       bert_config: shape and rates of a BERT; None for another encoder.
 
     Raises:
@@ -64,10 +63,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.vocab_size = self._rows("word_embeddings")
         pieces = len(read_vocabulary(vocabulary_asset(source.preprocess_dir)))
         if self.vocab_size is not None and pieces > self.vocab_size:
-            raise UserError(
-                f"{source.preprocess_dir}: {pieces} word pieces, the encoder {source.bert_hub} has "
-                f"{self.vocab_size} word embeddings"
-            )
+            held = f"{source.bert_hub} has {self.vocab_size} word embeddings"
+            raise UserError(f"{source.preprocess_dir}: {pieces} word pieces, the encoder {held}")
 
     def _find_bert(self, trainable: bool) -> Outputs:
         """Look for the `Bert` that computes what the SavedModel does; return the SavedModel's outputs for a probe."""
@@ -86,10 +83,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         try:
             outputs = self._saved_model(inputs)
         except (TypeError, ValueError, tf.errors.OpError) as error:
-            raise UserError(
-                f"{self.source.bert_hub}: not a text encoder, expected one that takes a dict of "
-                f"{', '.join(TOKEN_INPUTS)}"
-            ) from error
+            expected = f"one that takes a dict of {', '.join(TOKEN_INPUTS)}"
+            raise UserError(f"{self.source.bert_hub}: not a text encoder, expected {expected}") from error
         for key in ("sequence_output", "pooled_output", "encoder_outputs"):
             if not isinstance(outputs, dict) or key not in outputs:
                 raise UserError(
@@ -104,17 +99,13 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return encoder
 
     def in_bfloat16(self) -> "SentenceEncoder":
-        """The encoder with its matrices as they are now rounded to bfloat16, and their products computed in it.
+        """The encoder with its matrices, as they are now, and their products in bfloat16.
 
-        Biases and norms are the same variables; sums, attention, norms and activations stay float32.
-
-        Raises:
-          ArgumentError: it is not a BERT of tf-models.
+        Biases and norms are the same variables; sums, attention, norms and activations stay float32. Raises
+        `ArgumentError` unless it is a BERT of tf-models.
         """
         if self._bert is None:
-            raise ArgumentError(
-                f"dtype: found bfloat16 with {self.source.bert_hub}, expected it with a BERT of tf-models-official"
-            )
+            raise ArgumentError(f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT of tf-models")
         encoder = copy.copy(self)
         encoder._bert = Bert(self._bert.variables, self._bert.config, dtype=tf.bfloat16)
         encoder._set_pooling(self.sentence_embedding_type)
@@ -138,8 +129,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def call(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs.
 
-        With dropout, `occurrence`, int64 [batch], is the number of each sentence among all that a run sees: seed and
-        number decide what is dropped, not the batch, nor the replica. Without numbers, random ones are drawn.
+        In training `occurrence`, int64 [batch], is the number of each sentence among all that a run sees: seed and
+        number alone decide what dropout drops. Without numbers, random ones are drawn.
         """
         return self.pooling(self._outputs(inputs, training, self.pooling.first_token_only), inputs["input_mask"])
 
@@ -197,11 +188,10 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @property
     def pooled_variables(self) -> list[tf.Variable]:
-        """The trainable variables that an embedding depends on.
+        """The trainable variables that an embedding depends on, by the names that TF-Hub's BERTs give them.
 
         An average does not depend on the pooler, nor on the layers above the last one that it averages. TF1 has no
-        gradient for those, so its optimiser leaves them alone; through a SavedModel their gradient is zero, and they
-        would decay. They are recognised by the names that TF-Hub's BERTs give them.
+        gradient for those, so its optimiser leaves them alone; through a SavedModel they would decay.
         """
         if not self.pooling.layers:
             return list(self.trainable_variables)

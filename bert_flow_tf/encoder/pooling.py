@@ -29,9 +29,10 @@ def first_token(states: "tf.Tensor", mask: "tf.Tensor") -> "tf.Tensor":
 class Pooling:
     """Callable from an encoder's outputs and the mask to embeddings [batch, `vectors` * hidden size].
 
-    `layers` are indices into `encoder_outputs`, none for the pooled output; `reduce` makes [batch, width] of a layer's
-    states [batch, seq, width] and the mask [batch, seq]; the layers' vectors are averaged, or put side by side where
-    `concatenate`.
+    Attributes:
+      layers: indices into `encoder_outputs`, none for the pooled output.
+      concatenate: True to put the layers' vectors side by side; else they are averaged.
+      reduce: makes [batch, width] of a layer's states [batch, seq, width] and the mask [batch, seq].
     """
 
     layers: tuple[int, ...]
@@ -45,7 +46,7 @@ class Pooling:
 
     @property
     def first_token_only(self) -> bool:
-        """Whether an embedding depends on the layers' states at [CLS] alone."""
+        """True if an embedding depends on the layers' states at [CLS] alone."""
         return self.reduce is first_token or not self.layers
 
     def __call__(self, outputs: dict[str, Any], mask: "tf.Tensor") -> "tf.Tensor":
@@ -60,19 +61,15 @@ class Pooling:
         return vectors[0] if len(vectors) == 1 else tf.add_n(vectors) / len(vectors)
 
 
-def _layers_from_the_first(n: int, num_layers: int) -> Pooling:
-    # First layer, then from the last one down: the original's loop starts at -0.
-    return Pooling(tuple(-i for i in range(n)))
-
-
-# Name -> the `Pooling` for N and the encoder's number of layers; a name that ends in N takes a number there.
+# Name -> the `Pooling` for N and the encoder's number of layers; a name that ends in N takes a number there. The
+# original's loop starts at -0, so its avg-last-N takes the first layer and then those from the last one down. Its test
+# for "avg-last-" comes before that for "avg-last-concat-", which is never reached.
 POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
     "avg": lambda n, num_layers: Pooling((-1,)),
     "cls": lambda n, num_layers: Pooling(()),
-    "avg-last-N": _layers_from_the_first,
+    "avg-last-N": lambda n, num_layers: Pooling(tuple(-i for i in range(n))),
     "avg-last-last-N": lambda n, num_layers: Pooling((num_layers - n,)),
-    # The original's test for "avg-last-" comes before that for "avg-last-concat-", so the latter is never reached.
-    "avg-last-concat-N": _layers_from_the_first,
+    "avg-last-concat-N": lambda n, num_layers: Pooling(tuple(-i for i in range(n))),
     "paper-avg-last-N": lambda n, num_layers: Pooling(tuple(range(num_layers - n, num_layers))),
     "paper-concat-last-N": lambda n, num_layers: Pooling(tuple(range(num_layers - n, num_layers)), concatenate=True),
     "paper-cls": lambda n, num_layers: Pooling((-1,), reduce=first_token),
@@ -89,28 +86,21 @@ def pooling(name: str, num_layers: int) -> Pooling:
     Raises:
       ArgumentError: the name is unknown, or N is 0 or more than `num_layers`.
     """
-    key, n = check_name(name, f"1 to {num_layers}")
+    key, n = check_pooling(name)
     if key.endswith("-N") and not 1 <= n <= num_layers:
         raise ArgumentError(f"pooling: found {name!r}, expected N from 1 to {num_layers}, the encoder's layers")
     return POOLINGS[key](n, num_layers)
 
 
-def check_name(name: str, layers: str = "1 to the encoder's layers") -> tuple[str, int]:
-    """The key in `POOLINGS` that a name is of, and its N, 0 without one.
-
-    Raises:
-      ArgumentError: the name is unknown; `layers` says what its N may be.
-    """
+def check_pooling(name: str) -> tuple[str, int]:
+    """Return a name's key in `POOLINGS` and its N, 0 without one; raise `ArgumentError` if it is unknown."""
     stem, _, digits = name.rpartition("-")
-    takes_n = re.fullmatch("[0-9]+", digits) is not None
-    key = f"{stem}-N" if takes_n else name
-    if key not in POOLINGS or key.endswith("-N") != takes_n:
-        raise ArgumentError(
-            f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}, N from {layers}{nearest(name, POOLINGS)}"
-        )
-    if len(digits) > 1 and takes_n and key.startswith("avg-"):
+    key = f"{stem}-N" if re.fullmatch("[0-9]+", digits) else name
+    if key not in POOLINGS or (key == name and key.endswith("-N")):
+        raise ArgumentError(f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}{nearest(name, POOLINGS)}")
+    if key != name and len(digits) > 1 and key.startswith("avg-"):
         # The original takes the name's last character for N, so it would read avg-last-12 as avg-last-2.
         raise ArgumentError(
             f"pooling: found {name!r}, expected N of one digit; the last {digits} layers are paper-avg-last-{digits}"
         )
-    return key, int(digits) if takes_n else 0
+    return key, int(digits) if key != name else 0

@@ -26,12 +26,10 @@ _LEAST_LENGTH = 0.8
 
 
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
-    """Yield int64 arrays of indices, like lengths together; the longest first.
+    """Yield int64 arrays of indices into `lengths` [n], like lengths together; the longest first.
 
-    Args:
-      lengths: int array [n], the length at each index, with the padding that it needs in any batch.
-      batch_size: indices per batch. None takes up to 2,048 tokens, but at least one index; and once it has a quarter of
-        these tokens, only indices of which none is much shorter than the first.
+    A `batch_size` of None takes up to 2,048 tokens, but at least one index, and, once it has a quarter of these tokens,
+    only lengths that are not much shorter than the first.
     """
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]
@@ -73,12 +71,11 @@ def distinct(pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, np.ndarray]:
 
 
 def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Yield `function(item)` for each item, in order, while two threads compute.
+    """Yield `function(item)` for each item, in order, while two threads compute on the caller's device.
 
-    While one batch waits for memory, or for the one thread that does its work, the other one computes. The first item
-    is computed alone, so that a `tf.function` is traced once; the threads work on the caller's device. Threads cannot
-    enter a strategy's scope, and XLA corrupts memory where two threads have it compile at once: there, items are
-    computed one at a time.
+    While one batch waits for memory, the other one computes. The first item is computed alone, so that a `tf.function`
+    is traced once. A strategy's scope, which threads cannot enter, and XLA, which corrupts memory where two threads
+    have it compile at once, compute one item at a time.
     """
     has_xla = tf.config.optimizer.get_jit() or "xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", "")
     if has_xla or tf.distribute.has_strategy():
@@ -108,13 +105,12 @@ class SentenceBatcher:
 
     Args:
       encode: function from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape], such as an
-        encoder's `embed`; it is traced once, if it is no `tf.function` yet.
-      tokenizer: `Tokenizer`.
+        encoder's `embed`.
       shape: of a sentence's value.
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
       pad_to_max: pad every sentence to `max_seq_length`, as the original does.
-      takes_occurrences: True if `encode` takes the sentences' numbers too, `occurrence`, int64 [k], as
-        `SentenceEncoder` does for dropout; `encode_pieces` then needs them.
+      takes_occurrences: True if `encode` takes the sentences' numbers, `occurrence`, int64 [k], as `SentenceEncoder`
+        does for dropout.
     """
 
     def __init__(
@@ -205,23 +201,18 @@ def embed(
     *,
     pad_to_max: bool = False,
 ) -> np.ndarray:
-    """Embeddings, float32 [n, D], without dropout, of sentences that are word pieces, int32 RaggedTensor [n, (t)].
-
-    A repeated sentence is computed once; see `SentenceBatcher` for `max_seq_length` and `pad_to_max`.
-    """
-    shape = (encoder.embedding_size,)
-    batcher = SentenceBatcher(
-        encoder.traced_embed, tokenizer, shape=shape, max_seq_length=max_seq_length, pad_to_max=pad_to_max
-    )
+    """Embeddings, float32 [n, D], without dropout, of word pieces, int32 RaggedTensor [n, (t)]."""
+    options: dict[str, Any] = {"max_seq_length": max_seq_length, "pad_to_max": pad_to_max}
+    batcher = SentenceBatcher(encoder.traced_embed, tokenizer, shape=[encoder.embedding_size], **options)
     return batcher.encode_distinct(pieces)
 
 
 def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
     """Embeddings float32 [n, D] at one of `ENCODE_PRECISIONS`, as sentence-transformers has them.
 
-    `uint8` cuts each channel's range, from its least to its largest value in these n embeddings, into 255 steps; `int8`
-    is that less 128. `ubinary` is uint8 [n, ceil(D / 8)]: 1 for each value above 0, the first channel in the highest
-    bit; `binary`, int8, is that less 128. Only embeddings that were quantized together compare.
+    `uint8` cuts each channel's range in these n embeddings into 255 steps; `ubinary` is uint8 [n, ceil(D / 8)], a bit
+    for each value above 0, the first channel in the highest. `int8` and `binary` are those less 128. Only embeddings
+    that were quantized together compare.
     """
     if precision == "float32":
         return embeddings

@@ -10,7 +10,7 @@ from absl import logging
 
 from bert_flow_tf.data.tasks import get_task, task_folder
 from bert_flow_tf.encoder.handles import check_handle
-from bert_flow_tf.encoder.pooling import check_name
+from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.runs.cluster import Cluster
@@ -35,7 +35,7 @@ def check(settings: Settings) -> None:
     check_handle(settings.encoder.bert_hub, "bert_hub")
     check_handle(settings.encoder.preprocess_hub, "preprocess_hub")
     task_folder(get_task(settings.data.task_name), settings.data.data_dir)
-    check_name(settings.embedding.sentence_embedding_type)
+    check_pooling(settings.embedding.sentence_embedding_type)
     if settings.flow.flow:
         flow_config(settings.flow.flow_model_config)
     if settings.encoder.init_checkpoint:
