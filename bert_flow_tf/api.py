@@ -189,9 +189,7 @@ class BertFlow:
 
     @classmethod
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """`BertFlow` of a finished run of `run_siamese`, or of a folder that `save` wrote.
-
-        `run` is the run's directory, for its last checkpoint, or the prefix of one of its checkpoints.
+        """`BertFlow` of a run of `run_siamese`, by its directory or the prefix of a checkpoint, or of `save`'s folder.
 
         Raises:
           UserError: it is not a run, its training has not finished, or its encoder cannot be found.
@@ -200,10 +198,7 @@ class BertFlow:
             return cls.from_pretrained(run, dtype=dtype)
         checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
-            raise UserError(
-                f"{checkpoint.parent}: found a run whose training has not finished, expected a finished one "
-                "(rerun the same command to resume)"
-            )
+            raise UserError(f"{checkpoint.parent}: training has not finished; rerun the same command to resume")
         source = recorded_encoder(config)
         model = build_model(source, config.model, num_labels=config.num_labels)
         restore(model, checkpoint, with_encoder=config.encoder_trained)
@@ -411,11 +406,7 @@ class BertFlow:
     def log_prob(
         self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> np.ndarray:
-        """The log-density of each sentence's embedding before the flow, float32 [n], in nats; a number for a string.
-
-        Raises:
-          UserError: there is no flow, or an element is not a string.
-        """
+        """Log-density of each sentence's embedding before the flow, float32 [n], in nats; a number for a string."""
         self._needed_flow("log_prob")
         if isinstance(sentences, str):
             return self.log_prob([sentences], batch_size, show_progress_bar)[0]
@@ -433,10 +424,9 @@ class BertFlow:
         return reduce_dimension(self._needed_flow("after_flow").forward(u), self.low_dim).numpy()
 
     def inverse(self, z: Any) -> np.ndarray:
-        """Embeddings before the flow, float32 [n, D] or [D], whose latents, the embeddings of `encode`, are `z`.
+        """Embeddings before the flow, float32 [n, D] or [D], whose embeddings by `encode` are `z`.
 
-        Raises:
-          UserError: there is no flow, `low_dim` averages its latents, or `z` has another width.
+        Raises `UserError` without a flow, with a `low_dim`, which averages latents, and for another width.
         """
         flow = self._needed_flow("inverse")
         if self.low_dim > 0:
@@ -499,9 +489,8 @@ class BertFlow:
     ) -> "BertFlow":
         """Learn a new flow on the sentences, without labels; return the model itself.
 
-        `glow.FlowCalibrator` learns on the sentences' embeddings, computed once, without dropout, as `run_siamese
-        --flow=1 --flow_loss=1 --num_examples=0 --cache_embeddings` does from pairs. The encoder does not change. On an
-        exception the model stays as it was. Warns after fewer than 100 steps.
+        `glow.FlowCalibrator` learns on their embeddings, computed once, without dropout, as `run_siamese --flow=1
+        --flow_loss=1 --num_examples=0 --cache_embeddings` does from pairs. On an exception the model stays as it was.
 
         Args:
           sentences: each counts as often as it occurs.
@@ -546,17 +535,11 @@ class BertFlow:
         return self._learn(learn, parts.rows, show_progress_bar=False, **settings)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
-        """The embeddings in a folder, which `encode_dataset` of this encoder wrote without a flow.
-
-        Raises:
-          UserError: parts are missing, of another encoder, pooling, length or dtype, with a flow, or of norm 1.
-        """
+        """The embeddings in a folder that `encode_dataset` wrote without a flow; raises `UserError` for other ones."""
         parts = Parts(folder)
         if parts.manifest.model != self._fingerprint(None, -1):
-            raise UserError(
-                f"{folder}: found other embeddings, expected those of this encoder with this pooling, length and "
-                "dtype, without a flow"
-            )
+            expected = "this encoder with this pooling, length and dtype, without a flow"
+            raise UserError(f"{folder}: found embeddings of another model, expected {expected}")
         if parts.manifest.settings.normalize_embeddings:
             raise UserError(f"{folder}: found embeddings of norm 1, expected them as the encoder gives them")
         return parts
@@ -600,38 +583,31 @@ class BertFlow:
 
             mine = BertFlow.demo().pretrain(text, "encoders/mine", steps=2000)
 
-        It starts from the encoder as `from_hub` loaded it; this model stays as it is. The same call resumes after an
-        interruption. See `training.pretrain`.
+        This model stays as it is. The same call resumes after an interruption. See `training.pretrain`.
 
         Args:
           sentences: of the text, or paragraphs.
-          out_dir: the new encoder folder.
-          overwrite: replace an encoder folder, and a run of other settings beside it.
+          out_dir: the new encoder folder; `overwrite` replaces it, and a run of other settings beside it.
           **settings: of `runs.pretraining.PretrainingSettings`, such as `steps` or `learning_rate`.
 
         Raises:
-          UserError: the text or a setting does not fit, `out_dir` may not be written, or a run trained the encoder.
+          UserError: the text or a setting does not fit, or a run trained the encoder.
         """
         if self.encoder_trained:
             raise UserError(
-                f"pretrain: found the encoder that a run trained from {self.source.bert_hub}, expected one by its name "
-                "or folder (bert-flow convert --run makes a folder)"
+                "pretrain: found an encoder that a run trained; bert-flow convert --run makes a folder of it"
             )
         from bert_flow_tf.runs.pretraining import PretrainingSettings
         from bert_flow_tf.training.pretrain import pretrain, report_line
 
         length = self.max_seq_length
         shows = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
+        options: dict[str, Any] = {"overwrite": overwrite, "show_progress_bar": shows}
+        options["report"] = report_line if shows else lambda line: None
         pretrain(
-            sentences,
-            self.source,
-            out_dir,
-            PretrainingSettings(**{"max_seq_length": length, **settings}),
-            overwrite=overwrite,
-            report=report_line if shows else lambda line: None,
-            show_progress_bar=shows,
+            sentences, self.source, out_dir, PretrainingSettings(**{"max_seq_length": length, **settings}), **options
         )
-        options: dict[str, Any] = {"low_dim": self.low_dim, "dtype": self.dtype}
+        options = {"low_dim": self.low_dim, "dtype": self.dtype}
         return BertFlow.from_hub(out_dir, pooling=self.sentence_embedding_type, max_seq_length=length, **options)
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
@@ -641,34 +617,20 @@ class BertFlow:
     save_pretrained = save
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload what `save` writes to the Hugging Face Hub, for `from_pretrained(repo_id)`.
+        """Upload what `save` writes, for `from_pretrained(repo_id)`; return the address of the commit.
 
-        No sentence and no path of this machine is uploaded.
-
-        Args:
-          repo_id: `ORGANISATION/MODEL`.
-          **options: `private`, `token`, `commit_message`, `branch` and `create_pr`, as of
-            `huggingface_hub.ModelHubMixin.push_to_hub`.
-
-        Returns:
-          The address of the commit.
-
-        Raises:
-          UserError: the hub cannot be reached or refuses.
+        No sentence and no path of this machine is uploaded. Options are `private`, `token`, `commit_message`, `branch`
+        and `create_pr`, as of `huggingface_hub.ModelHubMixin.push_to_hub`. Raises `UserError` if the hub refuses.
         """
         return saved_model.push_to_hub(self, repo_id, **options)
 
     def export(self, out_dir: str | os.PathLike, *, format: str = "savedmodel", **options: Any) -> Any:
-        """Writes the model for other programs, and gives an `Exported`; whole or not at all.
+        """Write the model for other programs, whole or not at all; return an `Exported`.
 
         Args:
           out_dir: the model's folder.
-          format: "savedmodel", from text to embeddings, for TensorFlow Serving; "sentence-transformers", a folder that
-            this library loads; or "onnx".
-          **options: of `serving.export.export_model`.
-
-        Raises:
-          UserError: as `export_model`.
+          format: "savedmodel" for TensorFlow Serving, "sentence-transformers" for this library, or "onnx".
+          **options: of `serving.export.export_model`, which says what is raised.
         """
         from bert_flow_tf.serving.export import export_model
 
