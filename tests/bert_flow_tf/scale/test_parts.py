@@ -68,7 +68,7 @@ def test_the_flow_learns_what_it_learns_in_memory_and_the_same_bits_again(tiny_e
 
 def test_what_is_not_this_encoders_is_refused(tiny_encoder_dir, model, folder, tmp_path):
     other = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=5)
-    with user_error(f"{folder}: found embeddings of {model.fingerprint[:12]}…, expected of {other.fingerprint[:12]}…"):
+    with user_error(f"{folder}: found embeddings of another model"):
         other.fit_dataset(folder)
     (tmp_path / "x.txt").write_text("w1\nw2\n")
     model.encode_dataset(tmp_path / "x.txt", tmp_path / "unit", normalize_embeddings=True)
