@@ -6,10 +6,9 @@ TensorFlow is loaded when one of these names is first used, not with the package
 """
 
 import importlib
-import warnings
 from typing import Any
 
-from bert_flow_tf.errors import quiet_imports
+from bert_flow_tf.errors import quiet_import
 
 __version__ = "0.1.0"
 
@@ -21,8 +20,7 @@ __all__ = ["BertFlow", "FlowCalibrator", "UserError", "__version__"]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with warnings.catch_warnings():
-        quiet_imports()
+    with quiet_import():
         return getattr(importlib.import_module(_MODULES[name]), name)
 
 

@@ -388,7 +388,7 @@ class BertFlow:
 
         Args:
           inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
-          input_format: where the files' endings do not say it; see `files.sentence_files.FORMATS`.
+          input_format: where the files' endings do not say it; see `files.sentence_files.INPUT_FORMATS`.
           column: of the sentences; None for `sentence`.
           keep: names of the columns written beside `embedding`; None for the sentences' own.
           overwrite: replace what another model, other input or other settings gave.

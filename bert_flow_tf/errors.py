@@ -28,26 +28,15 @@ class UserError(Exception):
     """A mistake in a flag, a file or its contents.
 
     The message is one line that names the file, line, column or flag, what was found and what was expected. Command
-    lines print it after ``error: `` on stderr, without a traceback, and exit with `status`. Control characters in it
-    are escaped.
+    lines print it after ``error: `` on stderr and exit with status 2. Control characters in it are escaped.
     """
 
-    status = 2
-
-    def __init__(self, message: str, arguments: Iterable[str] = ()) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(_CONTROLS.sub(lambda control: ascii(control[0])[1:-1], message))
-        self.arguments = tuple(arguments)
 
 
 class ArgumentError(UserError):
     """A mistake in an argument, whose name the message begins with: `max_seq_length: found 2, expected 3 or more`."""
-
-
-class LostWorkerError(UserError):
-    """Another worker of the same training has ended; the same command, run again, may go on."""
-
-    # EX_TEMPFAIL of sysexits.h.
-    status = 75
 
 
 def pip_install(extra: str) -> str:
@@ -70,11 +59,6 @@ def nearest_file(path: str | os.PathLike) -> str:
     return ""
 
 
-def is_plain_number(text: str) -> bool:
-    """True unless the text has digits of other scripts or `_`, which Python reads in numbers: `５`, `0_5`."""
-    return text.isascii() and "_" not in text
-
-
 def command_line_message(error: UserError) -> str:
     """The message of an error with the flag in place of an `ArgumentError`'s argument."""
     if not isinstance(error, ArgumentError):
@@ -89,39 +73,37 @@ class ArgumentParser(argparse.ArgumentParser):
         raise UserError(message)
 
 
-def quiet_imports() -> None:
-    """Ignore the warnings of libraries that are imported, and all but fatal messages of TensorFlow's native code."""
+def quiet_libraries() -> None:
+    """Keep remarks of libraries off stderr, and the start and end of this process short."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    # Keras 3, which TensorFlow would import, takes an eighth of the start of a process.
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     for category in (FutureWarning, DeprecationWarning):
         warnings.simplefilter("ignore", category)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-
-
-def quiet_libraries() -> None:
-    """As `quiet_imports`, in a process of our own, whose start and end become shorter."""
-    quiet_imports()
-    # Keras 3, which TensorFlow would import, takes an eighth of the start of a process.
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     # Of a million new objects none is garbage; to look for it takes half a second of imports, and one at the end.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
 
 
 @contextlib.contextmanager
-def native_messages_held_back() -> Iterator[None]:
-    """Hold back what is written to stderr, by native code too; write it if the block raises."""
-    with tempfile.TemporaryFile() as held:
-        stderr = os.dup(2)
+def quiet_import() -> Iterator[None]:
+    """Hold back what is written to stderr, by native code too, while TensorFlow loads; write it if that raises."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if sys.stderr is None:
+        yield
+        return
+    # Libraries change the filters of warnings.
+    with warnings.catch_warnings(), tempfile.TemporaryFile() as held, open(os.dup(2), "wb", buffering=0) as stderr:
         os.dup2(held.fileno(), 2)
         try:
             yield
         except BaseException:
             held.seek(0)
-            os.write(stderr, held.read())
+            stderr.write(held.read())
             raise
         finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
+            os.dup2(stderr.fileno(), 2)
 
 
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
@@ -131,24 +113,23 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
+    line, status = "", 2
     try:
         try:
             return run(*arguments) or 0
         finally:
-            if sys.stdout is not None:
-                sys.stdout.flush()
-    except (UserError, OSError) as error:
-        if isinstance(error, UserError):
-            line, status = command_line_message(error), error.status
-        elif error.errno is None:
+            print(end="", flush=True)
+    except UserError as error:
+        line = f"error: {command_line_message(error)}"
+    except OSError as error:
+        if error.errno is None:
             raise
-        else:
-            line, status = f"{error.filename or 'standard output'}: {error.strerror}", UserError.status
+        line = f"error: {error.filename or 'standard output'}: {error.strerror}"
+        if error.filename is None:
             # Python would fail once more at its end on what a closed pipe or a full disk cannot take.
-            if error.filename is None and sys.stdout is not None:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except KeyboardInterrupt:
         line, status = "interrupted", 130
     if sys.stderr is not None:
-        print(line if status == 130 else f"error: {line}", file=sys.stderr)
+        print(line, file=sys.stderr)
     return status

@@ -18,7 +18,7 @@ from bert_flow_tf.commands.options import (
 )
 from bert_flow_tf.commands.outputs import own, own_file
 from bert_flow_tf.errors import command_line_message
-from bert_flow_tf.files.embedding_files import FORMATS, STDOUT, embedding_writer, format_of
+from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, format_of
 from bert_flow_tf.files.sentence_files import PART
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.parts import PART_PRECISIONS, PartSettings
@@ -36,7 +36,9 @@ _OPTIONS = [
 @model_options()
 @sentence_options()
 @click.option("--out", required=True, metavar="FILE", help="File: .npy, .parquet or .tfrecord; - is standard output.")
-@click.option("--output_format", type=click.Choice(sorted(FORMATS.values())), help="If the file has another ending.")
+@click.option(
+    "--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="If the file has another ending."
+)
 @with_options(_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(

@@ -13,7 +13,7 @@ from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import UserError, nearest, nearest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
-from bert_flow_tf.files.sentence_files import FORMATS, read_sentences
+from bert_flow_tf.files.sentence_files import INPUT_FORMATS, read_sentences
 from bert_flow_tf.model.saved_model import check_model_folder, model_folder
 from bert_flow_tf.runs.settings import flow_config
 from bert_flow_tf.serving import DTYPES
@@ -33,7 +33,7 @@ POSITIVE = click.FloatRange(0, _LARGEST, min_open=True)
 
 HELP_OF_MODEL = "Finished run, one of its checkpoints, or a saved model, also one of the Hugging Face Hub by its name."
 SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's folder, which holds STS/… and so on.")
-_FORMATS = click.Choice(sorted(set(FORMATS.values())))
+_FORMATS = click.Choice(sorted(set(INPUT_FORMATS.values())))
 FORMAT_OPTIONS = [
     click.option("--input_format", type=_FORMATS, help="If the file's ending does not say it."),
     click.option("--column", metavar="NAME|N", help="Column of the sentences, or its number.  [default: sentence]"),
@@ -151,7 +151,7 @@ def check_model(model: str) -> None:
             checkpoint_prefix(model)
     except UserError as error:
         near = "" if os.path.exists(model) else nearest_file(model)
-        raise UserError(f"--model={error}{near}", error.arguments) from error
+        raise UserError(f"--model={error}{near}") from error
 
 
 def sentence_options(*, required: bool = True) -> Decorator:

@@ -11,8 +11,8 @@ from bert_flow_tf.errors import FULL, UserError
 from bert_flow_tf.files.locks import is_temporary, locked, output_path, remove, replaced, temporary
 from bert_flow_tf.files.reading import refuse_address
 
-# What TensorFlow's errors say instead of a number.
-_FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
+# What errors of TensorFlow, and of numpy, say instead of a number.
+_FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large", "requested and")
 
 
 @dataclasses.dataclass(frozen=True)

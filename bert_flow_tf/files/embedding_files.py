@@ -7,40 +7,32 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bert_flow_tf.files.atomic import full_disk_as_error, new_file
 from bert_flow_tf.files.sentence_files import format_of_ending
 
+if TYPE_CHECKING:
+    import pyarrow
+
 STDOUT = "-"
 # The column of Parquet.
 EMBEDDING = "embedding"
-FORMATS = {".npy": "npy", ".parquet": "parquet", ".tfrecord": "tfrecord"}
+OUTPUT_FORMATS = {".npy": "npy", ".parquet": "parquet", ".tfrecord": "tfrecord"}
 
 Write = Callable[[Sequence[str], np.ndarray], None]
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
     """Name of the format that a file's ending says, as `format_of_ending`; "npy" for standard output."""
-    return "npy" if str(path) == STDOUT else format_of_ending(path, FORMATS, "output_format")
-
-
-def write_array(path: pathlib.Path, array: np.ndarray) -> None:
-    """Writes an array of numbers as NPY.
-
-    `numpy.save` leaves a small array to C's buffers, and does not hear of a disk that is full when they are written.
-    """
-    array = np.ascontiguousarray(array)
-    with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(array.data)
+    return "npy" if str(path) == STDOUT else format_of_ending(path, OUTPUT_FORMATS, "output_format")
 
 
 @contextlib.contextmanager
 def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: int) -> Iterator[Write]:
-    """Gives a function that appends a list of sentences and their embeddings [k, width].
+    """Give a function that appends a list of sentences and their embeddings [k, width].
 
     The file appears when the block succeeds; if it fails, nothing changes.
 
@@ -51,7 +43,7 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
     Standard output, `-`, gets it at the end.
 
     Raises:
-      UserError: the place cannot be written to.
+      UserError: the path cannot be written, or the disk is full.
     """
     if str(path) != STDOUT:
         with new_file(path) as temporary, _WRITERS[file_format](temporary, width) as write:
@@ -68,8 +60,7 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
 
 @contextlib.contextmanager
 def _npy(name: pathlib.Path, width: int) -> Iterator[Write]:
-    header = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
-    rows = 0
+    header, rows = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}, 0
 
     def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
         nonlocal rows
@@ -98,8 +89,8 @@ def _parquet(name: pathlib.Path, width: int) -> Iterator[Write]:
         yield write
 
 
-def embedding_column(embeddings: np.ndarray, precision: str) -> Any:
-    """Embeddings [n, width] as a `pyarrow.FixedSizeListArray` of "float32" or "float16"."""
+def embedding_column(embeddings: np.ndarray, precision: str) -> "pyarrow.FixedSizeListArray":
+    """Return embeddings [n, width] as an Arrow array of "float32" or "float16"."""
     import pyarrow
 
     values = pyarrow.array(np.ascontiguousarray(embeddings, precision).reshape(-1))
@@ -108,18 +99,17 @@ def embedding_column(embeddings: np.ndarray, precision: str) -> Any:
 
 @contextlib.contextmanager
 def _tfrecord(name: pathlib.Path, width: int) -> Iterator[Write]:
-    import tensorflow as tf
+    from tensorflow import io, train
 
     def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
         for sentence, embedding in zip(sentences, embeddings, strict=True):
             features = {
-                "sentence": tf.train.Feature(bytes_list=tf.train.BytesList(value=[sentence.encode("utf-8")])),
-                "embedding": tf.train.Feature(float_list=tf.train.FloatList(value=embedding)),
+                "sentence": train.Feature(bytes_list=train.BytesList(value=[sentence.encode("utf-8")])),
+                "embedding": train.Feature(float_list=train.FloatList(value=embedding)),
             }
-            example = tf.train.Example(features=tf.train.Features(feature=features))
-            writer.write(example.SerializeToString())
+            writer.write(train.Example(features=train.Features(feature=features)).SerializeToString())
 
-    with tf.io.TFRecordWriter(str(name)) as writer:
+    with io.TFRecordWriter(str(name)) as writer:
         yield write
 
 

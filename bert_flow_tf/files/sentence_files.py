@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Path = str | os.PathLike[str]
 
 STDIN = "-"
-FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
+INPUT_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 SENTENCE = "sentence"
 # Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
 PART = 16384
@@ -43,7 +43,7 @@ def read_sentences(
 
     Args:
       path: the file, also packed as `.gz`, or an address that fsspec opens; `-` is standard input.
-      file_format: one of the values of `FORMATS`; None for what the file's ending says, and text for standard input.
+      file_format: a value of `INPUT_FORMATS`; None for what the file's ending says, and text for standard input.
       columns: column names, keys, or numbers in TSV and CSV; None for `sentence`. Text has none.
 
     Raises:
@@ -83,7 +83,7 @@ def read_tables(
 def input_format(path: Path) -> str:
     """Name of the format that the ending of a file of sentences says; a packed file has two endings."""
     path = pathlib.Path(path)
-    return format_of_ending(path.with_suffix("") if path.suffix in _COMPRESSED else path, FORMATS, "input_format")
+    return format_of_ending(path.with_suffix("") if path.suffix in _COMPRESSED else path, INPUT_FORMATS, "input_format")
 
 
 def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:

@@ -163,7 +163,7 @@ class ShardsError(UserError):
     def __init__(self, problems: Sequence[UserError]) -> None:
         self.problems = problems
         first = str(problems[0]) if len(problems) == 1 else f"{len(problems)} files or shards cannot be embedded"
-        super().__init__(f"{first}; all others are done, correct it and run the same command", problems[0].arguments)
+        super().__init__(f"{first}; all others are done, correct it and run the same command")
 
 
 class Job:
@@ -212,7 +212,7 @@ class Job:
             raise self._exists(f"{name}: found {found}, but its parts have {known}")
 
     def _exists(self, reason: str) -> UserError:
-        return UserError(f"{self.out}: exists, {reason} (or `overwrite`)", ["overwrite"])
+        return UserError(f"{self.out}: exists, {reason} (or --overwrite)")
 
     def run(self, engine: Engine, *, show_progress_bar: bool | None = None) -> Manifest:
         """Return the folder's manifest after the engine has made the missing parts.

@@ -12,7 +12,6 @@ from bert_flow_tf.errors import (
     ArgumentParser,
     UserError,
     exit_status,
-    native_messages_held_back,
     nearest,
     nearest_file,
 )
@@ -72,16 +71,6 @@ def test_a_folder_that_one_may_not_enter_is_one_line(tmp_path):
     command = [sys.executable, "-c", _AS_NOBODY, str(tmp_path / "closed" / "bert")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     refusal(done.returncode, done.stderr, "closed/bert: Permission denied")
-
-
-def test_native_messages_are_seen_only_if_the_block_raises(capfd):
-    with native_messages_held_back():
-        os.write(2, b"native\n")
-    assert capfd.readouterr().err == ""
-    with pytest.raises(ImportError), native_messages_held_back():
-        os.write(2, b"native\n")
-        raise ImportError
-    assert capfd.readouterr().err == "native\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full", "| true"])

@@ -6,8 +6,6 @@ import os
 import pathlib
 import re
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tarfile
@@ -61,23 +59,6 @@ def test_nothing_is_said_from_python_and_what_is_warned_of_stays_so(tiny_encoder
     command = [sys.executable, "-c", code, tiny_encoder_dir]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("(1, 32)\n", "")
-
-
-def test_an_interrupted_command_ends_with_a_word_and_status_130():
-    # A shell that starts the tests in the background has them ignore it.
-    code = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from bert_flow_tf.cli import main; main()"
-    )
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        target = f"http://127.0.0.1:{server.getsockname()[1]}"
-        command = [sys.executable, "-c", code, "query", "--target", target, "--model", "m", "A boat."]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        connection, _ = server.accept()
-        with connection:
-            process.send_signal(signal.SIGINT)
-            assert process.communicate(timeout=30)[1] == "interrupted\n"
-    assert process.returncode == 130
 
 
 def test_the_folder_that_holds_the_repository_is_no_package(tmp_path):

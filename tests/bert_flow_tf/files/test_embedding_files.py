@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.files.embedding_files import embedding_writer, format_of, write_array
+from bert_flow_tf.files.embedding_files import embedding_writer, format_of
 from tests.refusals import refusal, user_error
 
 SENTENCES = ["A boat.", "", "東京"]
@@ -56,14 +56,6 @@ def test_standard_output_gets_the_whole_file(monkeypatch):
     monkeypatch.setattr("sys.stdout", stdout)
     write("-", "npy")
     np.testing.assert_array_equal(np.load(io.BytesIO(stdout.buffer.getvalue())), EMBEDDINGS)
-
-
-@pytest.mark.parametrize("array", [EMBEDDINGS, EMBEDDINGS[:0], EMBEDDINGS[:, ::-1], EMBEDDINGS[:, 0]])
-def test_an_array_has_the_bytes_of_numpy(tmp_path, array):
-    write_array(tmp_path / "a.npy", array)
-    expected = io.BytesIO()
-    np.save(expected, np.ascontiguousarray(array))
-    assert (tmp_path / "a.npy").read_bytes() == expected.getvalue()
 
 
 def test_a_failure_leaves_nothing_and_an_older_file_as_it_was(tmp_path):

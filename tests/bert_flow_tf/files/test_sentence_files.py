@@ -65,7 +65,7 @@ def test_quotes_in_csv_hold_commas_newlines_and_quotes(tmp_path):
 @pytest.mark.parametrize("ending", [".txt", ".parquet"])
 def test_standard_input_is_read(files, ending, monkeypatch):
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(files[ending].read_bytes())))
-    file_format = sentence_files.FORMATS[ending] if ending != ".txt" else None
+    file_format = sentence_files.INPUT_FORMATS[ending] if ending != ".txt" else None
     assert list(read_sentences("-", file_format=file_format)) == SENTENCES
 
 
