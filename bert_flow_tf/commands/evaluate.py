@@ -13,8 +13,6 @@ from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fal
 from bert_flow_tf.runs.folder import EVALUATION_FILE, locked_run
 
 if TYPE_CHECKING:
-    from msgspec import UnsetType
-
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.data.sts_sets import SimilarityTask
     from bert_flow_tf.data.transfer_sets import TransferTask
@@ -98,13 +96,13 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]") -> "Scores":
     return made_result(Scores, "evaluate", model=loaded.record, **scored)
 
 
-def evaluation_table(tasks: "ByTask", without_flow: "ByTask | UnsetType | None" = None) -> Table:
+def evaluation_table(tasks: "ByTask", without_flow: "ByTask | None" = None) -> Table:
     """Return a row per task: the score times 100 by each protocol, and that without the flow, where there is one."""
     rows, falls = [], False
     for name, task in tasks.items():
         cells: list[Entry] = [name if ":" in name else task.title, task.split, METRIC_NAMES[task.metric]]
         cells += [number(task.pairs, 0), *(x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS)]
-        if isinstance(without_flow, dict) and name in without_flow:
+        if without_flow and name in without_flow:
             (protocol, score), *_ = task.by_protocol.items()
             baseline = 100 * without_flow[name].by_protocol[protocol]
             mark = fall(100 * score - baseline)
