@@ -75,18 +75,17 @@ def convert(
         from bert_flow_tf.model.tf1_run import write_tf1_run
 
         made = write_tf1_run(run, out, overwrite=overwrite)
-    elif run:
-        from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
-        from bert_flow_tf.encoder.source import recorded_encoder
-
-        prefix, config = run_checkpoint(run)
-        made = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
     elif huggingface:
         from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
 
         made = convert_hugging_face(huggingface, out, **how)
     else:
-        from bert_flow_tf.encoder.convert.from_checkpoint import convert_tf1
+        from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, convert_tf1, run_checkpoint
+        from bert_flow_tf.encoder.source import recorded_encoder
 
-        made = convert_tf1(str(tf1_checkpoint), out, **how)
+        if run:
+            prefix, config = run_checkpoint(run)
+            made = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
+        else:
+            made = convert_tf1(str(tf1_checkpoint), out, **how)
     click.echo(f"written: {made}")

@@ -1,7 +1,7 @@
 """`bert-flow fit`: a flow learned on one's own sentences, saved with its encoder."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,14 +19,7 @@ from bert_flow_tf.commands.options import (
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import SAVED_MODEL
-from bert_flow_tf.results.table import Entry, Table, number
 from bert_flow_tf.scale.parts import Parts
-
-if TYPE_CHECKING:
-    from bert_flow_tf.evaluation.flow_checks import Change
-
-# Held-out sentences. A mean cosine over fewer moves by a tenth from draw to draw.
-_FEW = 100
 
 
 @click.command()
@@ -70,27 +63,8 @@ def fit(
     learned = loaded.record.flow.training.settings
     if settings["epochs"] is None and learned["epochs"] != 1:
         click.echo(f"{learned['epochs']:g} epochs, as one would be fewer than 300 steps (--num_train_epochs)")
-    if loaded.history_.change is not None:
-        click.echo(change_table(loaded.history_.change).to_text())
+    if change := loaded.history_.change:
+        click.echo(str(change))
+        if not change.is_worth_it:
+            click.echo("These embeddings lie in no cone: a flow has little to undo; cosines may be better without it.")
     click.echo(f"model written: {out} ({count} sentences, {learned['steps']} steps)")
-
-
-def change_table(change: "Change") -> Table:
-    """Return what a flow changes, a measure per row, with a note where there was little to gain."""
-    before, after = change.before, change.after
-    rows: list[list[Entry]] = [
-        ["mean cosine of random pairs", number(before.mean_cosine), number(after.mean_cosine)],
-        ["top direction's share of variance", number(before.centred_top_share), number(after.centred_top_share)],
-        ["effective rank", number(before.effective_rank, 1), number(after.effective_rank, 1)],
-        ["bits per dimension", number(change.gaussian_bits_per_dim), number(change.flow_bits_per_dim)],
-    ]
-    notes = [
-        "Bits: of the embeddings, under a Gaussian with diagonal covariance and under the flow.",
-        "All of these describe the space. bert-flow evaluate says whether similarities are better, on scored pairs.",
-    ]
-    if before.embeddings < _FEW:
-        notes.append(f"Fewer than {_FEW} sentences were held out: other sentences may give other figures.")
-    if not change.is_worth_it:
-        notes.append("These embeddings lie in no cone: the flow has little to undo, and cosines may be better without.")
-    columns = (f"{before.embeddings:,} sentences that were held out", "before", "with the flow")
-    return Table(columns, rows, notes=notes)

@@ -45,14 +45,7 @@ def test_fit_prints_what_changes_on_sentences_that_it_holds_out(fit_arguments, t
     path, out = tmp_path / "many.txt", tmp_path / "model"
     path.write_text("".join(f"w{i} w{j}\n" for i in range(20) for j in range(12)))
     said = succeeds("fit", *fit_arguments[:-1], path, "--out", out).splitlines()
-    assert said[0].split("  ")[0] == "12 sentences that were held out"
-    assert [line.split("  ")[0] for line in said[2:6]] == [
-        "mean cosine of random pairs",
-        "top direction's share of variance",
-        "effective rank",
-        "bits per dimension",
-    ]
-    assert any("Fewer than 100 sentences were held out" in line for line in said)
+    assert said[0].startswith("12 held-out sentences: mean cosine of random pairs ")
     assert said[-1] == f"model written: {out} (240 sentences, 28 steps)"
 
 
