@@ -10,6 +10,7 @@ from bert_flow_tf.commands.options import (
     COUNT,
     FORMAT_OPTIONS,
     WHOLE,
+    Given,
     ModelOptions,
     model_options,
     name_list,
@@ -36,19 +37,17 @@ _OPTIONS = [
 @model_options()
 @sentence_options()
 @click.option("--out", required=True, metavar="FILE", help="File: .npy, .parquet or .tfrecord; - is standard output.")
-@click.option(
-    "--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="If the file has another ending."
-)
+@click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="If the ending is another.")
 @with_options(_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
     model: ModelOptions,
     sentences: Iterator[str],
     out: str,
-    output_format: str | None,
+    output_format: Given,
     dtype: str,
     overwrite: bool,
-    **options: Any,
+    **how: Any,
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
@@ -66,7 +65,7 @@ def encode(
     loaded = model.load(dtype=dtype)
     n = 0
     with embedding_writer(out, file_format=output_format, width=loaded.embedding_size) as write:
-        for part, embeddings in loaded.encode_parts(sentences, **options):
+        for part, embeddings in loaded.encode_parts(sentences, **how):
             write(part, embeddings)
             n += len(part)
     click.echo(f"embeddings written: {out} ({n} of width {loaded.embedding_size})", err=out == STDOUT)

@@ -12,27 +12,13 @@ from bert_flow_tf.serving.formats import EXPORT_FORMATS, SAVEDMODEL, export_path
 
 @click.command()
 @click.option("--model", required=True, metavar="RUN", help=HELP_OF_MODEL)
-@click.option(
-    "--out", required=True, metavar="DIR", help="Folder of the model; a SavedModel's version becomes a folder in it."
-)
+@click.option("--out", required=True, metavar="DIR", help="Folder of the model, or of a SavedModel's versions.")
 @click.option("--format", type=click.Choice(list(EXPORT_FORMATS)), default=SAVEDMODEL, help="Of the export.")
-@click.option(
-    "--version", type=COUNT, metavar="N", help="Of a SavedModel, for TensorFlow Serving.  [default: the next one]"
-)
+@click.option("--version", type=COUNT, metavar="N", help="Of a SavedModel, for servers.  [default: the next one]")
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
-@click.option(
-    "--low_dim",
-    type=WHOLE,
-    metavar="D",
-    help="Average channels after the flow, down to D.  [default: the run's]",
-)
+@click.option("--low_dim", type=WHOLE, metavar="D", help="Average channels, down to D.  [default: the run's]")
 @click.option("--max_seq_length", type=LENGTH, metavar="N", help="Cut sentences at N pieces.  [default: the run's]")
-@click.option(
-    "--dtype",
-    type=click.Choice(DTYPES),
-    default=DTYPES[0],
-    help="Of a SavedModel's encoder: its matrices and their products.",
-)
+@click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Of a SavedModel's matrices.")
 @click.option("--overwrite", is_flag=True, help="Replace this version or folder; a server keeps the loaded one.")
 def export(model: str, out: str, format: str, version: int | None, dtype: str, overwrite: bool, **options: Any) -> None:
     """Write a SavedModel from text to embeddings, or another format, and check it by loading it again.

@@ -17,12 +17,7 @@ from bert_flow_tf.training.run import check
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--workers", type=COUNT, required=True, metavar="N", help="Processes that train together.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster whose machines train.  [default: this machine]")
-@click.option(
-    "--worker_threads",
-    type=COUNT,
-    metavar="N",
-    help="Of each.  [default: the processors' share; 1 with --ray]",
-)
+@click.option("--worker_threads", type=COUNT, metavar="N", help="Of each.  [default: all processors; 1 with --ray]")
 @click.option("--max_restarts", type=WHOLE, default=3, metavar="N", help="How often all start again when one has died.")
 @click.argument("run_flags", metavar="FLAGS...", nargs=-1, required=True, type=click.UNPROCESSED)
 def launch(

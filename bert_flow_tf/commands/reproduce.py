@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from bert_flow_tf.data.sts_sets import SimilarityTask
     from bert_flow_tf.recipe.stages import Run, Target
 
+_ROWS = "avg,last2avg,flow-target"
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
 
 
 @click.command()
-@click.option(
-    "--rows", callback=name_list(PRESETS), default="avg,last2avg,flow-target", metavar="LIST", help="See above."
-)
+@click.option("--rows", callback=name_list(PRESETS), default=_ROWS, metavar="LIST", help="Rows, see above.")
 @click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="How many seeds, 1 to N, or a list.")
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3): 1 epoch, 2e-5, batches of 16.")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, large, a TF-Hub handle or a folder.")
