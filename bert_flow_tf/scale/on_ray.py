@@ -122,9 +122,7 @@ def train_on_ray(
             _train,
             train_loop_config={"run": run, "settings": settings, "folder": os.getcwd(), "mistakes": mistakes},
             scaling_config=ScalingConfig(
-                num_workers=workers,
-                use_gpu="GPU" in ray.cluster_resources(),
-                resources_per_worker={"CPU": threads},
+                num_workers=workers, use_gpu="GPU" in ray.cluster_resources(), resources_per_worker={"CPU": threads}
             ),
             run_config=RunConfig(
                 # The run's checkpoints are its own, so Ray stores nothing here that is needed later.
@@ -139,8 +137,9 @@ def train_on_ray(
             # Ray Train's handler of SIGINT ends the process with status 0.
             raise KeyboardInterrupt from end
         except TrainingFailedError as error:
-            reason = str(error).strip().rpartition("\n")[2]
-            raise UserError(f"the training failed after {max_restarts} restarts ({reason}); rerun to resume") from error
+            if mistakes.empty():
+                reason = str(error).strip().rpartition("\n")[2]
+                raise UserError(f"training failed after {max_restarts} restarts ({reason}); rerun to resume") from error
         if not mistakes.empty():
             raise mistakes.get()
 
@@ -172,52 +171,34 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
     Raises:
       UserError: Ray is not installed, does not start here or ends, or there is no such cluster, or it is too small.
     """
+    argument = "workers" if address is None else "ray"
     if importlib.util.find_spec("ray") is None:
-        argument = "workers" if address is None else "ray"
         raise ArgumentError(f"{argument}: Ray is not installed: {pip_install('scale')}")
-    for name, value in _VARIABLES.items():
-        os.environ.setdefault(name, value)
+    os.environ |= _VARIABLES | os.environ
     variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
     variables |= {name: os.environ[name] for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS") if name in os.environ}
-    options: dict[str, Any] = {"address": address}
     with tempfile.TemporaryDirectory(prefix="bert_flow_ray_", ignore_cleanup_errors=True) as temporary:
+        options: dict[str, Any] = {"address": address}
         if address is None:
             # Some of Ray's ports listen on all interfaces.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            options = {
-                "num_cpus": workers * threads,
-                "include_dashboard": False,
-                "_node_ip_address": "127.0.0.1",
-                "_temp_dir": temporary,
-                "object_store_memory": _OBJECT_STORE,
-            }
+            options = {"num_cpus": workers * threads, "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+            options |= {"_node_ip_address": "127.0.0.1", "_temp_dir": temporary}
         import ray
 
+        options |= {"logging_level": logging.ERROR, "logging_config": ray.LoggingConfig(log_level="ERROR")}
         try:
-            ray.init(
-                **options,
-                runtime_env={"env_vars": variables},
-                logging_level=logging.ERROR,
-                logging_config=ray.LoggingConfig(log_level="ERROR"),
-                log_to_driver=log_to_driver,
-            )
+            ray.init(**options, runtime_env={"env_vars": variables}, log_to_driver=log_to_driver)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             reason = str(error).partition("\n")[0]
-            if address is None:
-                raise ArgumentError(f"workers: Ray does not start here ({reason})") from error
-            raise ArgumentError(
-                f"ray: found no cluster at {address} ({reason}), expected host:port of one (and its RAY_AUTH_MODE)"
-            ) from error
+            where = "here" if address is None else f"at {address}, see its RAY_AUTH_MODE"
+            raise ArgumentError(f"{argument}: Ray cannot be reached {where} ({reason})") from error
         try:
             if (room := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
-                raise ArgumentError(
-                    f"workers: found {workers} of {threads} threads, but {address} has {room} processors"
-                )
+                raise ArgumentError(f"workers: found {workers} of {threads} threads, but {address} has {room} CPUs")
             yield
         except ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, UserError):
-                raise error.cause from None
-            raise
+            raise error.cause if isinstance(error.cause, UserError) else error from None
         except ray.exceptions.RayError as error:
             reason = str(error).partition("\n")[0]
             raise UserError(f"ray: ended or lost all workers ({reason}); run the same command to resume") from error

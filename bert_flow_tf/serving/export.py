@@ -19,12 +19,19 @@ from bert_flow_tf.files.locks import locked
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
-from bert_flow_tf.serving.formats import EXPORT_FORMATS, SAVEDMODEL, export_path
+from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, export_path
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
 
 # Measured on MiniLM and on random weights: 0.999. An encoder that loses ten times as much is not exported.
 BFLOAT16_MIN_COSINE = 0.99
+# Functions of model, `Description` and folder. They return the embeddings of the `CHECKED_SENTENCES` by the files that
+# they wrote, or None if these cannot be computed here.
+_WRITERS = {
+    SAVEDMODEL: "served_model:write_savedmodel",
+    "sentence-transformers": "sentence_transformers:write_sentence_transformers",
+    ONNX: "onnx:write_onnx",
+}
 # An empty text, one word, mixed case, accents, other scripts, and a text that will be cut.
 CHECKED_SENTENCES = (
     "",
@@ -68,11 +75,6 @@ class Exported:
     max_value: float | None = None
     min_cosine: float | None = None
 
-    @property
-    def size(self) -> int:
-        """Bytes of all files in `path`."""
-        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
-
 
 def export_model(
     model: EmbeddingModel,
@@ -111,13 +113,13 @@ def export_model(
     # Of two exports at once into one folder, the second finds the first one's version.
     with locked(out_dir, wait=True):
         path = export_path(out_dir, format, version=version, dtype=dtype, overwrite=overwrite)
-        kind = EXPORT_FORMATS[format]
         described = _described(model, normalize, low_dim, max_seq_length, dtype)
-        with new_output(path, kind.folder, overwrite=overwrite) as folder:
-            found = pkgutil.resolve_name(kind.writer)(model, described, folder)
+        write = pkgutil.resolve_name(f"bert_flow_tf.serving.{_WRITERS[format]}")
+        with new_output(path, EXPORT_FORMATS[format], overwrite=overwrite) as folder:
+            found = write(model, described, folder)
             if found is None:
                 return Exported(path)
-            return _checked(path, found, _live_embeddings(model, described), kind.tolerance, dtype)
+            return _checked(path, found, _live_embeddings(model, described), 1e-5 if format == ONNX else 1e-4, dtype)
 
 
 def checked_tokens(model: EmbeddingModel, described: Description) -> dict[str, tf.Tensor]:

@@ -1,6 +1,5 @@
 """The formats of exports and their options, checked before TensorFlow loads."""
 
-import dataclasses
 import importlib.util
 import os
 import pathlib
@@ -10,59 +9,28 @@ from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 from bert_flow_tf.serving import DTYPES
 
-SAVEDMODEL = "savedmodel"
+SAVEDMODEL, ONNX = "savedmodel", "onnx"
 DESCRIPTION_FILE = "export.json"
 ONNX_FILE = "model.onnx"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
-@dataclasses.dataclass(frozen=True)
-class ExportFormat:
-    """A format of exports.
-
-    Attributes:
-      writer: "module:function" of a function from model, `export.Description` and folder to the embeddings of
-        `export.CHECKED_SENTENCES` by the files that it wrote, or None if they cannot be computed here.
-      folder: the kind of folder that is written.
-      needs: module that the writer needs, which the extra of the format's name installs; None for none.
-      tolerance: largest difference from the model, relative to a channel's largest value where that is above 1.
-    """
-
-    writer: str
-    folder: FolderKind
-    needs: str | None = None
-    tolerance: float = 1e-4
-
-
-# The first is the default.
+# The kind of folder of each format; the first is the default.
 EXPORT_FORMATS = {
-    SAVEDMODEL: ExportFormat(
-        "bert_flow_tf.serving.served_model:write_savedmodel",
-        FolderKind(
-            "an export",
-            "saved_model.pb",
-            ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra"),
+    SAVEDMODEL: FolderKind(
+        "an export", "saved_model.pb", ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
+    ),
+    "sentence-transformers": FolderKind(
+        "an export for sentence-transformers",
+        "modules.json",
+        (
+            *(DESCRIPTION_FILE, "config.json", "model.safetensors", *_TOKENIZER_FILES, "modules.json"),
+            *("sentence_bert_config.json", "config_sentence_transformers.json"),
+            *("*_WeightedLayerPooling", "*_Pooling", "*_Dense", "*_Normalize"),
         ),
+        lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
     ),
-    "sentence-transformers": ExportFormat(
-        "bert_flow_tf.serving.sentence_transformers:write_sentence_transformers",
-        FolderKind(
-            "an export for sentence-transformers",
-            "modules.json",
-            (
-                *(DESCRIPTION_FILE, "config.json", "model.safetensors", *_TOKENIZER_FILES, "modules.json"),
-                *("sentence_bert_config.json", "config_sentence_transformers.json"),
-                *("*_WeightedLayerPooling", "*_Pooling", "*_Dense", "*_Normalize"),
-            ),
-            lambda path: path.with_name(DESCRIPTION_FILE).is_file(),
-        ),
-    ),
-    "onnx": ExportFormat(
-        "bert_flow_tf.serving.onnx:write_onnx",
-        FolderKind("an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, *_TOKENIZER_FILES)),
-        needs="tf2onnx",
-        tolerance=1e-5,
-    ),
+    ONNX: FolderKind("an ONNX export", ONNX_FILE, (DESCRIPTION_FILE, ONNX_FILE, *_TOKENIZER_FILES)),
 }
 
 
@@ -88,9 +56,8 @@ def export_path(
     if format not in EXPORT_FORMATS:
         expected = f"one of {', '.join(EXPORT_FORMATS)}{nearest(str(format), EXPORT_FORMATS)}"
         raise ArgumentError(f"format: found {format!r}, expected {expected}")
-    needs = EXPORT_FORMATS[format].needs
-    if needs is not None and importlib.util.find_spec(needs) is None:
-        raise ArgumentError(f"format: {needs} is not installed: {pip_install(format)}")
+    if format == ONNX and importlib.util.find_spec("tf2onnx") is None:
+        raise ArgumentError(f"format: tf2onnx is not installed: {pip_install(ONNX)}")
     if dtype not in DTYPES:
         raise ArgumentError(f"dtype: found {dtype}, expected {' or '.join(DTYPES)}")
     path = pathlib.Path(out_dir).absolute()
@@ -108,4 +75,4 @@ def export_path(
     elif version is not None or dtype != DTYPES[0]:
         argument, value = ("dtype", dtype) if version is None else ("version", version)
         raise ArgumentError(f"{argument}: found {value} with the format {format}, expected it with {SAVEDMODEL} alone")
-    return output_folder(path, EXPORT_FORMATS[format].folder, overwrite=overwrite, flag=flag)
+    return output_folder(path, EXPORT_FORMATS[format], overwrite=overwrite, flag=flag)
