@@ -73,7 +73,7 @@ def check_settings(epochs: float | None, **settings: Any) -> None:
 
 
 def learned_by(
-    learn: Callable[["FlowCalibrator"], None],
+    learn: Callable[["FlowCalibrator"], object],
     rows: int,
     flow_model_config: str | os.PathLike,
     settings: dict[str, Any],
