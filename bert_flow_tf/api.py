@@ -1,10 +1,11 @@
 """BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
 
+import functools
 import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -109,9 +110,10 @@ class BertFlow:
         """Trace what `encode` and `log_prob` compute with the flow's current variables."""
         flow = self.flow
         folded = FoldedFlow(flow) if flow is not None and can_fold(flow) else None
-        self._embeddings = self._batcher(lambda tokens: self.embed_tokens(tokens, folded), (self.embedding_size,))
+        batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
+        self._embeddings = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
         if flow is not None:
-            self._log_prob = self._batcher(lambda tokens: flow.log_prob(self.pooled.embed(tokens)), ())
+            self._log_prob = batcher(lambda tokens: flow.log_prob(self.pooled.embed(tokens)), shape=[])
         # Another thread that finds this one current must find the embeddings that go with it.
         self._folded = folded
 
@@ -119,9 +121,6 @@ class BertFlow:
         if self._folded is not None and not self._folded.is_current():
             self._make_batchers()
         return self._embeddings
-
-    def _batcher(self, encode: Callable[[dict[str, tf.Tensor]], tf.Tensor], shape: tuple[int, ...]) -> SentenceBatcher:
-        return SentenceBatcher(encode, self.tokenizer, shape=shape, max_seq_length=self.max_seq_length)
 
     @classmethod
     def from_hub(
@@ -403,21 +402,19 @@ class BertFlow:
         job = Job(files, out, part_settings, overwrite=overwrite)
         return job.run(Engine(self, out, part_settings), show_progress_bar=show_progress_bar)
 
-    def log_prob(
-        self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None
-    ) -> np.ndarray:
-        """Log-density of each sentence's embedding before the flow, float32 [n], in nats; a number for a string."""
-        self._needed_flow("log_prob")
-        if isinstance(sentences, str):
-            return self.log_prob([sentences], batch_size, show_progress_bar)[0]
-        return self._log_prob.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)
+    def log_prob(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
+        """Log-density of each sentence's embedding before the flow, float32 [n], in nats; a number for a string.
 
-    def bits_per_dim(
-        self, sentences: str | Iterable[str], batch_size: int | None = None, show_progress_bar: bool | None = None
-    ) -> np.ndarray:
+        Options are `batch_size` and `show_progress_bar`, as of `encode`.
+        """
+        self._needed_flow("log_prob")
+        found = self._log_prob.encode([sentences] if isinstance(sentences, str) else sentences, **options)
+        return found[0] if isinstance(sentences, str) else found
+
+    def bits_per_dim(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
         """The flow's loss of each sentence, float32 [n]: -log2 of its density per dimension; see `log_prob`."""
         flow = self._needed_flow("bits_per_dim")
-        return self.log_prob(sentences, batch_size, show_progress_bar) / (-flow.event_size * np.log(2.0))
+        return self.log_prob(sentences, **options) / (-flow.event_size * np.log(2.0))
 
     def after_flow(self, u: np.ndarray) -> np.ndarray:
         """Embeddings, float32 [n, embedding_size], of those before the flow, float32 [n, D]; see `encode_pooled`."""
@@ -475,18 +472,7 @@ class BertFlow:
         check_similarity_name(name)
         self._similarity_fn_name = name
 
-    def fit(
-        self,
-        sentences: Iterable[str],
-        *,
-        flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
-        epochs: float | None = None,
-        batch_size: int = 64,
-        learning_rate: float = 1e-3,
-        seed: int = 1234,
-        dev_fraction: float = 0.05,
-        show_progress_bar: bool | None = None,
-    ) -> "BertFlow":
+    def fit(self, sentences: Iterable[str], **settings: Any) -> "BertFlow":
         """Learn a new flow on the sentences, without labels; return the model itself.
 
         `glow.FlowCalibrator` learns on their embeddings, computed once, without dropout, as `run_siamese --flow=1
@@ -494,45 +480,32 @@ class BertFlow:
 
         Args:
           sentences: each counts as often as it occurs.
-          flow_model_config: name of a shipped configuration, or a JSON file.
-          epochs: None for one, or as many as give 300 steps.
-          batch_size: sentences per step.
-          learning_rate: constant.
-          seed: of the sentences' order and of the flow's initial values.
-          dev_fraction: share of the different sentences that is held out to measure `history_.change`: at most 1,000,
-            and none if these are fewer than 10.
+          flow_model_config: name of a shipped configuration, or a JSON file; default `config_l3_d3_w32`.
+          epochs: default one, or as many as give 300 steps.
+          batch_size: sentences per step; default 64.
+          learning_rate: constant; default 1e-3.
+          seed: of the sentences' order and of the flow's initial values; default 1234.
+          dev_fraction: share of the different sentences that is held out to measure `history_.change`, default .05: at
+            most 1,000, and none if these are fewer than 10.
+          show_progress_bar: default on a terminal only.
 
         Raises:
           UserError: too few sentences for a step, an invalid argument, or a loss that is not finite.
         """
-        fitting.check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
-        sentences = sentence_list(sentences)
-        if len(sentences) < batch_size:
-            raise UserError(f"fit: found {len(sentences)} sentences, expected at least the {batch_size} of one step")
-        kept, held_out = fitting.hold_out(sentences, dev_fraction, batch_size, seed)
-        settings: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate, "seed": seed}
-        settings |= {"flow_model_config": flow_model_config, "epochs": epochs, "show_progress_bar": show_progress_bar}
-        return self._learn(lambda calibrator: calibrator.fit(self.encode_pooled(kept)), len(kept), held_out, **settings)
+        return self._learn(sentence_list(sentences), **settings)
 
     def encode_pooled(self, sentences: Sequence[str]) -> np.ndarray:
         """Embeddings of the sentences before the flow, float32 [n, D]."""
         pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
         return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
 
-    def fit_dataset(
-        self, folder: str | os.PathLike, *, show_progress_bar: bool | None = None, **settings: Any
-    ) -> "BertFlow":
+    def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":
         """Learn a new flow on embeddings in a folder, a block of them in memory; return the model itself.
 
         `encode_dataset` of this encoder wrote them, without a flow. Every epoch takes the parts in another order, and
         `scale.parts.BLOCK_ROWS` rows at a time in a random order. Settings and errors are those of `fit`.
         """
-        parts = self.parts(folder)
-
-        def learn(calibrator: "FlowCalibrator") -> None:
-            fitting.learn_blocks(calibrator, parts.blocks, parts.rows, show_progress_bar)
-
-        return self._learn(learn, parts.rows, show_progress_bar=False, **settings)
+        return self._learn(self.parts(folder), **settings)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
         """The embeddings in a folder that `encode_dataset` wrote without a flow; raises `UserError` for other ones."""
@@ -546,21 +519,34 @@ class BertFlow:
 
     def _learn(
         self,
-        learn: Callable[["FlowCalibrator"], object],
-        rows: int,
-        held_out: Sequence[str] = (),
+        source: list[str] | Parts,
         *,
         flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
         epochs: float | None = None,
         batch_size: int = 64,
         learning_rate: float = 1e-3,
         seed: int = 1234,
+        dev_fraction: float = 0.05,
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
-        """Take the flow that `learn` has a new calibrator learn; see `fit`."""
         fitting.check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
+        sentences: list[str] = []
+        held_out: list[str] = []
+        if isinstance(source, list):
+            if len(source) < batch_size:
+                raise UserError(f"fit: found {len(source)} sentences, expected at least the {batch_size} of one step")
+            sentences, held_out = fitting.hold_out(source, dev_fraction, batch_size, seed)
+        rows = source.rows if isinstance(source, Parts) else len(sentences)
+
+        def learn(calibrator: "FlowCalibrator") -> None:
+            if isinstance(source, Parts):
+                fitting.learn_blocks(calibrator, source.blocks, rows, show_progress_bar)
+            else:
+                calibrator.fit(self.encode_pooled(sentences))
+
         settings = fitting.flow_settings(epochs, batch_size, learning_rate, rows)
-        calibrator = fitting.learned_by(learn, rows, flow_model_config, settings, seed, show_progress_bar)
+        shows = False if isinstance(source, Parts) else show_progress_bar
+        calibrator = fitting.learned_by(learn, rows, flow_model_config, settings, seed, shows)
         flow = calibrator.flow_
         change = change_by(flow, self.encode_pooled(held_out)) if held_out else None
         sizes = {"sentences": rows, "held_out": len(held_out), "steps": calibrator.n_steps_}
