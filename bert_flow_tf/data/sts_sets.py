@@ -2,8 +2,8 @@
 
 STS-12 to STS-16 come in SentEval's folders: `STS/STS12-en-test/STS.input.NAME.txt` with two sentences per line,
 separated by a tab, and `STS.gs.NAME.txt` with one gold score per line. A pair whose gold line is empty was not
-annotated and is left out; STS-13 is read without its SMT part, which SentEval does not hold. The other tasks come from
-`bert_flow_tf.data.tasks` or from TensorFlow Datasets.
+annotated and is left out; SentEval has STS-13 without its SMT part. Other tasks are those of `bert_flow_tf.data.tasks`
+and TensorFlow Datasets.
 
 Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>; Li et al. 2020, section 4.1 (STS, SICK-R)
 and section 4.3 (QNLI by AUC on its dev set, which is why that is QNLI's split here; its test labels are not public).
@@ -89,17 +89,16 @@ def read_task(
     """The task of that name with its gold scores.
 
     Args:
-      name: one of `scored_names`, also as the paper or `bert_flow_tf.data.tasks` spells it (`STS-12`, `STS-B`,
-        `QNLI-regression`).
+      name: one of `scored_names`, also as the paper or `bert_flow_tf.data.tasks` spells it: `STS-12`, `STS-B`.
       glue_dir: folder of the folders `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression`, `QQP`.
       senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
-      split: "train", "dev" or "test"; None for the usual one: test, and dev where the test labels are not public (QNLI,
-        QQP, and all of GLUE in TensorFlow Datasets).
+      split: "train", "dev" or "test"; None for test, or for dev where the test labels are not public (QNLI, QQP, and
+        all of GLUE in TensorFlow Datasets).
       others: names of the tasks that the caller reads elsewhere, for the error of an unknown one.
 
     Raises:
-      UserError: an unknown task, a missing folder, file or flag, a split without gold scores, files of different
-        lengths, no scored pair, or a line that is not as expected.
+      UserError: an unknown task, a missing folder or file, a split without gold scores, or a line that is not as
+        expected.
     """
     if datasets.is_dataset_name(name):
         return _dataset_task(name, split)
@@ -163,8 +162,7 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
     """The pairs of one file that have a gold score in the other.
 
     Raises:
-      UserError: a missing file, a line without exactly two columns, a gold score that is no number, different numbers
-        of lines, or no scored pair.
+      UserError: a file is missing, a line is not as expected, or there is no scored pair.
     """
     pairs = [line.split("\t") for line in tasks.read_lines(input_path)]
     for number, columns in enumerate(pairs, start=1):
@@ -176,10 +174,8 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
         gold.pop()
     scored = [number for number, line in enumerate(gold) if line.strip()]
     if len(gold) != len(pairs) or not scored:
-        raise UserError(
-            f"{gold_path}: found {len(gold)} gold lines with {len(scored)} scores for the {len(pairs)} pairs of "
-            f"{input_path}, expected a line for each pair"
-        )
+        found = f"found {len(gold)} gold lines with {len(scored)} scores"
+        raise UserError(f"{gold_path}: {found} for the {len(pairs)} pairs of {input_path}, expected one for each")
     scores = [tasks.parse_number(gold[i].strip(), f"{gold_path}, line {i + 1}") for i in scored]
     return ScoredPairs(name, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored], np.array(scores))
 
@@ -194,10 +190,8 @@ def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str,
     folder = pathlib.Path(glue_dir) / task.directory
     examples = tasks.read_split(task, folder, split)
     if len(gold) != len(examples):
-        raise UserError(
-            f"{tasks.gold_path(task, glue_dir, split)}: {len(gold)} gold scores found for the {len(examples)} pairs of "
-            f"{folder / getattr(task, split).name}"
-        )
+        path, own = tasks.gold_path(task, glue_dir, split), folder / task.layout(split).name
+        raise UserError(f"{path}: {len(gold)} gold scores found for the {len(examples)} pairs of {own}")
     return ScoredPairs(name, examples.sentences_a, examples.sentences_b, gold)
 
 
@@ -208,10 +202,7 @@ def _senteval_task(key: str, senteval_dir: Folder | None) -> SimilarityTask:
     folders = [pathlib.Path(senteval_dir, part, name) for part in ("", "downstream")]
     folder = next((folder for folder in folders if folder.is_dir()), None)
     if folder is None:
-        raise UserError(
-            f"{folders[0]}: no such folder, expected SentEval's files of {title} in {senteval_dir}, given as the "
-            "folder that holds STS or downstream"
-        )
+        raise UserError(f"{folders[0]}: no such folder, expected STS or downstream of SentEval in {senteval_dir}")
     pairs = [
         read_scored_pairs(folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt", subset)
         for subset in SENTEVAL_SUBSETS[key]
@@ -223,10 +214,7 @@ def _dataset_task(name: str, split: str | None) -> SimilarityTask:
     dataset = datasets.get_dataset(name)
     task = tasks.get_task(dataset.task)
     if not task.is_regression:
-        raise ArgumentError(
-            f"tasks: {name} has classes that no cosine can be scored against, expected some of "
-            f"{', '.join(scored_names())}"
-        )
+        raise ArgumentError(f"tasks: {name} has classes, not scores, expected some of {', '.join(scored_names())}")
     split = datasets.split_name(dataset, split or "dev")
     examples = datasets.read_dataset(name, split)
     if not examples.has_labels:

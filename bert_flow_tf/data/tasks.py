@@ -245,8 +245,9 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
 
 def gold_path(task: Task | str, glue_dir: str | os.PathLike, split: str) -> str:
     """Path of the file that `gold_scores` reads; a task or split without gold scores is a `UserError`."""
-    task, layout = _gold_layout(task, split)
-    return os.path.join(os.fspath(glue_dir), task.directory, layout.name)
+    task = get_task(task)
+    layout = _gold_layout(task, split)
+    return os.path.join(folder_below(glue_dir, task), layout.name)
 
 
 def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
@@ -258,10 +259,19 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
       UserError: as `read_split`, a task or split without gold scores, or gold scores in a file of their own that is in
         another order than the split's file beside it.
     """
-    task, layout = _gold_layout(task, split)
-    path = os.path.join(folder_below(glue_dir, task), layout.name)
+    task = get_task(task)
+    path, layout, own = gold_path(task, glue_dir, split), _gold_layout(task, split), task.layout(split)
     rows = _read_rows(path, layout, task.skips_incomplete_rows)
-    _check_order(task, path, layout, rows, split)
+    own_path = os.path.join(os.path.dirname(path), own.name)
+    if own.name != layout.name and os.path.isfile(own_path):
+        pairs = zip(rows, _read_rows(own_path, own, task.skips_incomplete_rows), strict=False)
+        differing = [number for (number, row), (_, other) in pairs if _letters(row, layout) != _letters(other, own)]
+        # A few may be spelled differently; in another order nearly all differ.
+        if len(differing) > _DIFFERING_PAIRS * len(rows):
+            raise UserError(
+                f"{path}, line {differing[0]}: found other sentences than {own_path} has there ({len(differing)} such "
+                "lines), expected the same pairs in the same order"
+            )
     return np.asarray(_labels(task, layout.columns[-1], path, rows), np.float64)
 
 
@@ -287,43 +297,6 @@ def parse_number(text: str, place: str) -> float:
     return number
 
 
-def _gold_layout(task: Task | str, split: str) -> tuple[Task, FileLayout]:
-    task = get_task(task)
-    layout: FileLayout | None = task.layout(split)
-    if not task.is_regression:
-        raise UserError(f"{task.name} has classes, not scores; expected a regression task")
-    if split == "test":
-        layout = task.gold_test
-    if layout is None or layout.label_column is None:
-        raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split")
-    return task, layout
-
-
-def _check_order(task: Task, path: str, layout: FileLayout, rows: list[Row], split: str) -> None:
-    """Raise `UserError` if the gold file's pairs are not those of the split's own file, where both are there."""
-    own = task.layout(split)
-    own_path = os.path.join(os.path.dirname(path), own.name)
-    if own.name == layout.name or not os.path.isfile(own_path):
-        return
-    pairs = _read_rows(own_path, own, task.skips_incomplete_rows)
-
-    def letters(row: list[str], of: FileLayout) -> list[str]:
-        return [re.sub(r"\W", "", row[column]) for column in of.sentence_columns]
-
-    differing = [
-        (line, own_line)
-        for (line, row), (own_line, own_row) in zip(rows, pairs, strict=False)
-        if letters(row, layout) != letters(own_row, own)
-    ]
-    # A few may be spelled differently; in another order nearly all differ. The caller compares the numbers of pairs.
-    if len(pairs) == len(rows) and len(differing) > _DIFFERING_PAIRS * len(rows):
-        line, own_line = differing[0]
-        raise UserError(
-            f"{path}, line {line}: found other sentences than in line {own_line} of {own_path} ({len(differing)} such "
-            "lines), expected the same pairs in the same order"
-        )
-
-
 def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
     """Path of the folder with the task's files, given what `read_split` takes; a `UserError` where it is not there."""
     folder = os.fspath(data_dir)
@@ -340,33 +313,39 @@ def folder_below(glue_dir: str | os.PathLike, task: Task) -> str:
     return task_folder(task, os.path.join(os.fspath(glue_dir), task.directory))
 
 
-def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[Row]:
-    """(line number from 1, columns) of each row below the header.
+def _gold_layout(task: Task, split: str) -> FileLayout:
+    if not task.is_regression:
+        raise UserError(f"{task.name} has classes, not scores; expected a regression task")
+    own = task.layout(split)
+    layout = task.gold_test if split == "test" else own
+    if layout is None or layout.label_column is None:
+        raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split")
+    return layout
 
-    A tab always separates and a quote is an ordinary character, as for `csv.reader(delimiter="\\t", quotechar=None)`.
-    """
+
+def _letters(row: list[str], layout: FileLayout) -> list[str]:
+    return [re.sub(r"\W", "", row[column]) for column in layout.sentence_columns]
+
+
+def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[Row]:
+    """(line number from 1, columns) of each row below the header; a quote is an ordinary character."""
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
-        _check_header(path, layout, rows.pop(0)[1])
-    least = layout.min_columns
-    complete = [(number, row) for number, row in rows if len(row) >= least]
+        _, found = rows.pop(0)
+        for column, name in zip(layout.columns, layout.header, strict=True):
+            number, text = column % max(len(found), column + 1) + 1, found[column] if column < len(found) else ""
+            if text.strip().lower() != name.lower():
+                raise UserError(f"{path}, line 1, column {number}: found {text!r}, expected {name!r}")
+    complete = [row for row in rows if len(row[1]) >= layout.min_columns]
     if len(complete) < len(rows):
-        number, row = next((number, row) for number, row in rows if len(row) < least)
-        found = f"{path}, line {number}: {len(row)} columns found, at least {least} expected"
+        number, row = next(row for row in rows if len(row[1]) < layout.min_columns)
+        found_line = f"{path}, line {number}: {len(row)} columns found, at least {layout.min_columns} expected"
         if not skips_incomplete:
-            raise UserError(found)
-        _logger.warning("Incomplete line, ignored. %s (%d such lines)", found, len(rows) - len(complete))
+            raise UserError(found_line)
+        _logger.warning("Incomplete line, ignored. %s (%d such lines)", found_line, len(rows) - len(complete))
     if not complete:
         raise UserError(f"{path}: no examples found, expected at least one row")
     return complete
-
-
-def _check_header(path: str, layout: FileLayout, found: list[str]) -> None:
-    for column, name in zip(layout.columns, layout.header or (), strict=True):
-        text = found[column] if column < len(found) else None
-        if text is None or text.strip().lower() != name.lower():
-            number = column + 1 if column >= 0 else "the last"
-            raise UserError(f"{path}, line 1, column {number}: found {text!r}, expected {name!r}")
 
 
 def _labels(task: Task, column: int, path: str, rows: list[Row]) -> list[float]:

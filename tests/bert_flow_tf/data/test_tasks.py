@@ -137,7 +137,7 @@ def test_gold_in_another_order_than_its_split_is_refused(tmp_path):
     write(tmp_path / "STS-B" / "test.tsv", [header, *rows])
     assert len(tasks.gold_scores("sts-b", tmp_path, "test")) == 20
     write(tmp_path / "STS-B" / "test.tsv", [header, *rows[::-1]])
-    with user_error("sts-test.csv, line 1: found other sentences than in line 2 of", "test.tsv (20 such lines)"):
+    with user_error("sts-test.csv, line 1: found other sentences than", "test.tsv (20 such lines)"):
         tasks.gold_scores("sts-b", tmp_path, "test")
 
 
@@ -180,7 +180,7 @@ GOOD = stsb_row("a", "b", "1")
     [
         ([], ": no examples found"),
         ([STSB_HEADER], ": no examples found"),
-        ([STSB_HEADER[:9], GOOD], ", line 1, column 10: found None, expected 'score'"),
+        ([STSB_HEADER[:9], GOOD], ", line 1, column 10: found '', expected 'score'"),
         ([[*STSB_HEADER[:8], "text", "score"], GOOD], ", line 1, column 9: found 'text', expected 'sentence2'"),
         ([stsb_row("first", "pair", "1"), GOOD], ", line 1, column 8: found 'first', expected 'sentence1'"),
         ([STSB_HEADER, GOOD, stsb_row("a", "b"), GOOD], ", line 3: 9 columns found, at least 10 expected"),
