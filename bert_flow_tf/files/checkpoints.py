@@ -43,9 +43,9 @@ class Checkpoint:
         with reading(self.prefix, "a checkpoint"):
             return self._reader.get_tensor(name)
 
-    def read(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """dict of name -> value of these variables."""
-        return {name: self[name] for name in names}
+    def read(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
+        """dict of name -> value of these variables; None for all."""
+        return {name: self[name] for name in (self.shapes if names is None else names)}
 
 
 def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
@@ -102,13 +102,15 @@ def whole_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool
     """
     steps = sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{name}-*.index"))
     prefixes = [folder / f"{name}-{step}" for step in steps]
-    while prefixes and not _is_whole(prefixes[-1]):
-        if not remove:
-            return None
-        prefixes.pop()
-    if not prefixes:
-        return None
-    if remove:
+    while prefixes:
+        try:
+            # TensorFlow compares the checksums that it wrote.
+            Checkpoint(prefixes[-1]).read()
+            break
+        except UserError as error:
+            logging.warning("%s; it is skipped", error)
+            prefixes = prefixes[:-1] if remove else []
+    if remove and prefixes:
         for old in prefixes[:-kept]:
             for path in checkpoint_files(old).values():
                 path.unlink()
@@ -118,19 +120,7 @@ def whole_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool
         # Without times TensorFlow forgets all but the last.
         times = [os.stat(f"{path}.index").st_mtime for path in paths]
         train.update_checkpoint_state(str(folder), paths[-1], paths, all_model_checkpoint_timestamps=times)
-    return str(prefixes[-1])
-
-
-def _is_whole(prefix: pathlib.Path) -> bool:
-    """True if all variables of a checkpoint have the checksums that TensorFlow wrote."""
-    try:
-        checkpoint = Checkpoint(prefix)
-        for name in checkpoint.shapes:
-            checkpoint[name]
-    except UserError as error:
-        logging.warning("%s; it is skipped", error)
-        return False
-    return True
+    return str(prefixes[-1]) if prefixes else None
 
 
 def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:

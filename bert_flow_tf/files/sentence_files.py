@@ -37,9 +37,8 @@ def read_sentences(
 ) -> Iterator[Any]:
     """Iterator over the sentences of a file, in its order: strings, or lists of strings if there are several columns.
 
-    Text holds one sentence per line. TSV and CSV begin with a line of column names, unless columns are given as
-    numbers, from 1. A line of JSON holds an object. Nothing is quoted in text and TSV, and an empty line is an empty
-    sentence; CSV is as of `pyarrow.csv`, with newlines in quotes.
+    Text holds one sentence per line. TSV and CSV begin with a line of column names, unless columns are numbers, from 1.
+    A line of JSON holds an object. Nothing is quoted in text and TSV; CSV is that of `pyarrow.csv`.
 
     Args:
       path: the file, also packed as `.gz`, or an address that fsspec opens; `-` is standard input.
@@ -47,8 +46,8 @@ def read_sentences(
       columns: column names, keys, or numbers in TSV and CSV; None for `sentence`. Text has none.
 
     Raises:
-      UserError: the file cannot be read, or a row or a column is not as expected; the line names the file. Mistakes in
-        the first batch are raised by the call, later ones when they are reached.
+      UserError: the file cannot be read, or a row or a column is not as expected: by the call for the first batch, for
+        later ones when they are reached.
     """
     file_format = file_format or ("text" if str(path) == STDIN else input_format(path))
     if file_format == "text" and columns is not None:
@@ -63,10 +62,7 @@ def read_sentences(
 def read_tables(
     path: Path, *, file_format: str, column: str | None, kept: Sequence[str], rows: int
 ) -> "Iterator[tuple[list[str], pyarrow.Table]]":
-    """Yield the sentences and the kept columns of so many rows of a file at a time, fewer at its end.
-
-    Arguments and errors are those of `read_sentences`. Kept columns are strings, but for those of JSON and Parquet.
-    """
+    """As `read_sentences`, with kept columns, strings but in JSON and Parquet, of so many rows at a time."""
     import pyarrow
 
     names, left = list(dict.fromkeys([column or SENTENCE, *kept])), None
@@ -112,7 +108,7 @@ def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[st
     """Yield lists of up to `PART` strings of the iterable, in its order.
 
     Raises:
-      UserError: it is not an iterable of strings that UTF-8 can hold, or has no order; the line names the element.
+      UserError: it is not an ordered iterable of strings that UTF-8 can hold; the line names the element.
     """
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
         raise UserError(f"{name}: found {_shown(sentences)}, expected strings in a list or another ordered iterable")
@@ -134,14 +130,13 @@ def _shown(value: object) -> str:
 def _batches(path: Path, file_format: str, columns: Sequence[str], kept: Sequence[str]) -> Iterator[Sequence]:
     """Yield the columns, then other kept ones, of some rows at a time: tuples of strings, or Arrow arrays."""
     name = "standard input" if str(path) == STDIN else str(path)
-    wanted = list(dict.fromkeys([*columns, *kept]))
+    wanted, before = list(dict.fromkeys([*columns, *kept])), 0
     with reading(name, f"sentences in {file_format}"), _open(path) as stream:
         if file_format in ("text", "tsv"):
             rows = _text_rows(stream, name, wanted if file_format == "tsv" else [])
             while some := list(itertools.islice(rows, PART)):
                 yield list(zip(*some, strict=True))
             return
-        before = 0
         for batch in _arrow_batches(stream, name, file_format, columns, wanted):
             for column, array in zip(columns, batch, strict=False):
                 # Parquet may hold bytes that are no UTF-8.
@@ -167,24 +162,21 @@ def _open(path: Path) -> io.BufferedReader:
 
 def _text_rows(stream: io.BufferedReader, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
     """Yield the columns of each line of TSV; the line itself without columns."""
-    positions = None if columns else [0]
-    if columns and _are_numbers(columns):
-        positions = [int(column) - 1 for column in columns]
-    for number, line in enumerate(stream, start=1):
+    header = bool(columns) and not _are_numbers(columns)
+    positions = [int(column) - 1 for column in columns] if columns and not header else [0]
+    if header:
+        names = stream.readline().removeprefix(codecs.BOM_UTF8).decode("utf-8").rstrip("\r\n").split("\t")
+        positions = _positions(name, columns, names)
+    for number, line in enumerate(stream, start=1 + header):
         try:
             text = line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(f"{name}, line {number}: byte {error.start} is not UTF-8") from error
         text = text.removesuffix("\n").removesuffix("\r")
         fields = text.split("\t") if columns else [text]
-        if positions is None:
-            positions = _positions(name, columns, fields)
-        elif len(fields) <= max(positions):
+        if len(fields) <= max(positions):
             raise UserError(f"{name}, line {number}: found {len(fields)} fields, expected {max(positions) + 1} or more")
-        else:
-            yield [fields[position] for position in positions]
-    if positions is None:
-        _positions(name, columns, [])
+        yield [fields[position] for position in positions]
 
 
 def _arrow_batches(

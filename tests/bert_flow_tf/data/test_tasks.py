@@ -137,7 +137,7 @@ def test_gold_in_another_order_than_its_split_is_refused(tmp_path):
     write(tmp_path / "STS-B" / "test.tsv", [header, *rows])
     assert len(tasks.gold_scores("sts-b", tmp_path, "test")) == 20
     write(tmp_path / "STS-B" / "test.tsv", [header, *rows[::-1]])
-    with user_error("sts-test.csv, line 1: found other sentences than", "test.tsv (20 such lines)"):
+    with user_error("sts-test.csv, line 1: found other sentences than", "test.tsv has there (20 such lines)"):
         tasks.gold_scores("sts-b", tmp_path, "test")
 
 
