@@ -9,6 +9,7 @@ import numpy as np
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, Given, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import made_result, own_file, write_results
 from bert_flow_tf.data.tasks import SPLITS
+from bert_flow_tf.evaluation.protocols import PROTOCOLS
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import EVALUATION_FILE, locked_run
 
@@ -21,11 +22,7 @@ if TYPE_CHECKING:
     AnyTask = SimilarityTask | TransferTask
     ByTask = Mapping[str, TaskScores]
 
-_PROTOCOLS = ("wmean", "mean", "all")
-_NOTE = (
-    "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regression. wmean: mean over sub-sets weighted "
-    "by size (SentEval, the paper); mean: plain mean; all: all pairs together."
-)
+_NOTE = "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regression."
 
 
 @click.command()
@@ -101,7 +98,7 @@ def evaluation_table(tasks: "ByTask", without_flow: "ByTask | None" = None) -> T
     rows, falls = [], False
     for name, task in tasks.items():
         cells: list[Entry] = [name if ":" in name else task.title, task.split, METRIC_NAMES[task.metric]]
-        cells += [number(task.pairs, 0), *(x100(task.by_protocol.get(protocol)) for protocol in _PROTOCOLS)]
+        cells += [number(task.pairs, 0), *(x100(task.by_protocol.get(protocol)) for protocol in PROTOCOLS)]
         if without_flow and name in without_flow:
             (protocol, score), *_ = task.by_protocol.items()
             baseline = 100 * without_flow[name].by_protocol[protocol]
@@ -109,5 +106,6 @@ def evaluation_table(tasks: "ByTask", without_flow: "ByTask | None" = None) -> T
             falls = falls or bool(mark)
             cells.append(number(baseline, note=mark))
         rows.append(cells)
-    columns = ("task", "split", "metric", "pairs", *_PROTOCOLS, *(["without flow"] if without_flow else []))
-    return Table(columns, rows, notes=(_NOTE, *(WHY_FLOW if falls else ())))
+    protocols = "; ".join(f"{name}: {words}" for name, words in PROTOCOLS.items())
+    columns = ("task", "split", "metric", "pairs", *PROTOCOLS, *(["without flow"] if without_flow else []))
+    return Table(columns, rows, notes=(_NOTE, protocols, *(WHY_FLOW if falls else ())))
