@@ -51,13 +51,11 @@ def resolve_encoder(
     Args:
       bert_hub: `demo`, `base`, `large`; a TF-Hub handle; the folder of a SavedModel, of a Hugging Face or
         sentence-transformers model, of a TF1 checkpoint, or of `bert-flow convert`; or a model of the Hugging Face Hub,
-        `ORGANISATION/MODEL`, with `@REVISION` for another revision than the last.
-      preprocess_hub: handle or folder of the preprocess model; not needed for names, encoder folders, or beside a
-        folder `preprocess`.
+        `ORGANISATION/MODEL` or `ORGANISATION/MODEL@REVISION`.
+      preprocess_hub: handle or folder of the preprocess model, if it is not known or beside the encoder.
       bert_config_file, vocab_file, init_checkpoint: the original's trio instead of `bert_hub`. `init_checkpoint` may
         be a TF1 checkpoint or one of a bert_flow_tf run; the latter gives its weights to the encoder of `bert_hub` too.
-      do_lower_case: True if the trio's vocabulary is uncased, None to look for capitals. An encoder from `bert_hub` has
-        its own setting, and False must agree with it.
+      do_lower_case: True if the trio's vocabulary is uncased, None to look for capitals; False refuses an uncased one.
       cache_dir: folder for converted encoders; None is the user's cache.
       recorded: the encoder that a run or a saved model recorded, whose fingerprint must be the same.
 

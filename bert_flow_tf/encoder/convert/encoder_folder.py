@@ -22,7 +22,7 @@ import tf_keras
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, SOURCE_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import check_arrays, check_finite_arrays, keras_names
-from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, Tokenizer, has_capitals, vocabulary_asset
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, has_capitals, vocabulary_asset
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
@@ -167,16 +167,17 @@ def _bert(config: BertConfig, weights: dict[str, np.ndarray], asset: Any, do_low
         outputs = encoder(inputs, training=training)
         return {**outputs, "default": outputs["pooled_output"]}
 
-    specs = {name: tf.TensorSpec([None, None], tf.int32, name) for name in TOKEN_INPUTS}
     for training in (False, True):
-        call.get_concrete_function(specs, training=training)
-    hub_object = tf.train.Checkpoint(vocab_file=asset)
-    hub_object.__call__ = call
-    hub_object.variables = encoder.variables
-    hub_object.trainable_variables = encoder.trainable_variables
-    hub_object.regularization_losses = []
-    hub_object.do_lower_case = tf.Variable(do_lower_case, trainable=False)
-    return hub_object
+        call.get_concrete_function(TOKEN_SPECS, training=training)
+    bert = tf.train.Checkpoint(
+        vocab_file=asset,
+        do_lower_case=tf.Variable(do_lower_case, trainable=False),
+        variables=encoder.variables,
+        trainable_variables=encoder.trainable_variables,
+        regularization_losses=[],
+    )
+    bert.__call__ = call
+    return bert
 
 
 def _preprocess(tokenizer: Tokenizer, asset: Any) -> tf.train.Checkpoint:
