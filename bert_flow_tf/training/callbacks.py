@@ -27,16 +27,9 @@ T = TypeVar("T")
 
 
 class Steps(tf_keras.callbacks.Callback):
-    """The steps of a run: counted, saved every so many, ended before anything that is not finite is saved.
+    """The steps of a run in `run_dir`: counted by `step`, saved by `manager`, never with values that are not finite.
 
-    Args:
-      run_dir: folder of the checkpoints.
-      kept: number of checkpoints that are kept.
-      parts: objects that a checkpoint holds, by name, beside the step.
-
-    Attributes:
-      step: variable of the number of steps.
-      manager: of the checkpoints.
+    The last `kept` checkpoints hold the step and the `parts`, by name.
     """
 
     def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
@@ -81,11 +74,9 @@ class Steps(tf_keras.callbacks.Callback):
         writes: bool = True,
         shows_bar: bool = False,
     ) -> None:
-        """Train from this step to step `total`, or until a callback of `used` or a signal ends it.
+        """Train to step `total`, or until a callback of `used` or a signal ends it; `learned` are the variables.
 
-        Args:
-          learned: the variables that training changes.
-          writes: False for workers other than the chief, which only check.
+        `writes` is False for workers other than the chief, which only check.
 
         Raises:
           UserError: a loss, a gradient or a variable is not finite.
@@ -126,11 +117,7 @@ class Steps(tf_keras.callbacks.Callback):
 
 
 class Progress(tf_keras.callbacks.Callback):
-    """Write losses and gradient norms for TensorBoard every so many steps; log about ten lines where there is no bar.
-
-    Attributes:
-      writer: of TensorBoard's events.
-    """
+    """Write losses and norms for TensorBoard every so many steps; log about ten lines where there is no bar."""
 
     def __init__(self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, has_bar: bool):
         super().__init__()
