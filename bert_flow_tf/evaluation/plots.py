@@ -102,34 +102,6 @@ def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, ti
     return figure
 
 
-def effect_figure(
-    measures: Mapping[str, Isotropy],
-    reference: Isotropy,
-    scores: Mapping[str, Mapping[str, float | None]],
-    *,
-    title: str | None = None,
-) -> "Figure":
-    """Draw the paper's effect: spectra of sentence embeddings, and Spearman's correlations of calibrated ones.
-
-    Args:
-      measures: dict of name -> isotropy: before masked language modelling, after it, and with the flow.
-      scores: dict of embeddings -> calibration -> Spearman x100 or None; two rows of before, after, and the paper.
-    """
-    with styled_figure(11.6, 4.8, columns=2, title=title) as (figure, (left, right)):
-        _draw_spectra(left, measures, reference, "spectrum")
-        left.set_title("Singular spectrum of sentence embeddings")
-        left.legend(loc="lower left", fontsize=9)
-        styles = [(colour, line) for colour in (BLUE, VERMILION, GREY) for line in ("-", DASHED)]
-        for (name, row), (colour, line) in zip(scores.items(), styles, strict=True):
-            points = [(i, score) for i, score in enumerate(row.values()) if score is not None]
-            right.plot(*zip(*points, strict=True), color=colour, linestyle=line, marker="o", markersize=5, label=name)
-        names = list(next(iter(scores.values())))
-        right.set_xticks(range(len(names)), names)
-        right.set_title("Spearman × 100 of the cosine, test split")
-        right.legend(loc="upper center", bbox_to_anchor=(0.5, -0.07), ncols=3, fontsize=9)
-    return figure
-
-
 def _draw_spectra(panel: "Axes", measures: Mapping[str, Isotropy], reference: Isotropy, spectrum: str) -> None:
     """Draw the field `spectrum` of up to three measures, and of a standard normal."""
     lowest = []

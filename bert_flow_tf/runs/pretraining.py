@@ -23,7 +23,7 @@ class PretrainingSettings:
 
     Attributes:
       steps: number of steps, for which the learning rate decays to 0 after the warm-up.
-      train_batch_size: sentences per step, over all replicas; at most as many as there are to learn from, or 64.
+      train_batch_size: sentences per step, over all replicas.
       learning_rate: its peak. TF1's Adam does not correct the bias of its moments: the first thousand steps are up to
         six times as large as AdamW's at the same rate.
       num_warmup_steps: steps of linear warm-up.

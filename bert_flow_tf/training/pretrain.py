@@ -48,8 +48,6 @@ from glow.optimizer import AdamWeightDecay
 _KEPT_CHECKPOINTS = 2
 _LOG_EVERY_STEP = 10
 _UNCUT = 2**31
-# Share of the word pieces; more say that text and vocabulary do not belong together.
-_MOST_UNKNOWN = 0.5
 _ACTIVATIONS = {
     "gelu_tanh": functools.partial(tf_keras.activations.gelu, approximate=True),
     "gelu_erf": tf_keras.activations.gelu,
@@ -213,10 +211,6 @@ def _fit(
 ) -> dict[str, float]:
     """Train to the end; return the dev losses by step."""
     train, dev = _split(pieces, settings)
-    most = max(int(train.nrows()), PretrainingSettings.train_batch_size)
-    if settings.train_batch_size > most:
-        # A batch of any size that is typed would take all memory.
-        raise ArgumentError(f"train_batch_size: found {settings.train_batch_size}, expected at most {most}")
     masking = Masking(
         tokenizer, settings.masked_lm_prob, settings.do_whole_word_mask, settings.max_seq_length, settings.seed
     )
@@ -314,12 +308,6 @@ def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str]) -> tf.RaggedTenso
     pieces = tf.ragged.boolean_mask(pieces, pieces.row_lengths() > 0)
     if not int(pieces.nrows()):
         raise UserError("sentences: found no text, expected a sentence or paragraph each")
-    unknown = np.mean(pieces.flat_values.numpy() == tokenizer.unknown_id)
-    if unknown > _MOST_UNKNOWN:
-        raise UserError(
-            f"sentences: found {unknown:.0%} of the word pieces unknown to the encoder's vocabulary, expected text in "
-            "its language"
-        )
     return pieces
 
 

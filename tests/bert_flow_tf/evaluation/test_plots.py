@@ -64,27 +64,7 @@ def test_spectrum_is_relative_to_the_mean_direction_and_leaves_out_empty_ones():
     ]
 
 
-def effect_figure():
-    x = np.random.default_rng(0).normal(size=(64, 8))
-    sides = [isotropy.measure_isotropy(one) for one in (x, x + 3, x)]
-    measures = dict(zip(("before", "after", "flow"), sides, strict=True))
-    scores = {f"row {i}": {"as it is": float(i), "SN": None, "flow": i + 1.5} for i in range(6)}
-    return (plots.effect_figure(measures, isotropy.isotropic_reference(64, 8), scores),)
-
-
-def test_effect_figure_leaves_out_scores_that_are_not_known():
-    left, right = effect_figure()[0].axes
-    assert [line.get_label() for line in left.lines] == [
-        *("before", "after", "flow"),
-        "standard normal, same number of draws",
-    ]
-    assert [list(line.get_xydata().ravel()) for line in right.lines] == [[0, i, 2, i + 1.5] for i in range(6)]
-    assert [tick.get_text() for tick in right.get_xticklabels()] == ["as it is", "SN", "flow"]
-    colours = [line.get_color() for line in right.lines]
-    assert colours[0] == colours[1] and len(set(colours)) == 3
-
-
-@pytest.mark.parametrize("make", [lexical_figure, word_figure, spectrum_figure, effect_figure])
+@pytest.mark.parametrize("make", [lexical_figure, word_figure, spectrum_figure])
 def test_figures_are_written_as_png_and_svg_of_the_same_bytes_each_time(make, tmp_path):
     figure = make()[0]
     plots.write_figure(figure, tmp_path, "plot")

@@ -189,17 +189,6 @@ def test_words_that_are_all_too_long_to_be_predicted_whole_are_refused(small_sou
     assert not (tmp_path / "new").exists()
 
 
-def test_a_batch_that_no_text_of_this_size_fills_is_refused(small_source, tmp_path):
-    with user_error("train_batch_size: found 65, expected at most 64"):
-        run(small_source, tmp_path / "out", train_batch_size=65)
-    assert not (tmp_path / "out").exists()
-
-
-def test_text_of_which_the_vocabulary_knows_less_than_half_is_refused(small_source, tmp_path):
-    with user_error("sentences: found 67% of the word pieces unknown to the encoder's vocabulary"):
-        run(small_source, tmp_path / "new", sentences=["the Ελλη 漢"] * 9)
-
-
 def test_a_dev_loss_that_is_not_finite_ends_training(small_source, tmp_path):
     # The weights after the first step are finite, and too large.
     with user_error("step 1: found a dev loss of nan, expected a finite number"):
