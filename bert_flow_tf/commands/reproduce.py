@@ -15,7 +15,7 @@ from bert_flow_tf.paper.figures import PRESETS
 
 if TYPE_CHECKING:
     from bert_flow_tf.data.sts_sets import SimilarityTask
-    from bert_flow_tf.recipe.stages import Run, Target
+    from bert_flow_tf.recipe.stages import Stage, Target
 
 _ROWS = "avg,last2avg,flow-target"
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
@@ -88,7 +88,7 @@ def reproduce(
         asked = {"--bert_hub": encoder_of(environ)[1].values(), "--rows": rows, "--seeds": map(str, seeds)}
         _check_kept(path, {**asked, "--tasks": names, "--nli": ["NLI" if nli else "no NLI"]})
     targets = _targets(tasks, rows, glue_dir, path.parent, overwrite)
-    stages: list[Run] = []
+    stages: list[Stage] = []
     scored: list[Row] = []
     for seed in seeds:
         # Where nothing is trained, no seed plays a part.

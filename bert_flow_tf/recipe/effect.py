@@ -39,7 +39,7 @@ from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.paper.figures import paper_tables
 from bert_flow_tf.recipe.run import command_line, run, table
 from bert_flow_tf.recipe.stages import EMBEDDING_TYPES, Recipe, read_environment
-from bert_flow_tf.results.table import Table, number
+from bert_flow_tf.results.table import Entry, Table, number
 from bert_flow_tf.runs.pretraining import PretrainingSettings
 
 _READ = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_SEED")
@@ -81,8 +81,9 @@ def mean_cosines(recipe: Recipe, pooling: str, run_dir: pathlib.Path) -> tuple[f
     model = BertFlow.load(run_dir)
     dev = read_split(get_task("STS-B"), recipe.target.folder, "dev")
     sentences = [*dict.fromkeys(dev.sentences_a + dev.sentences_b)]
-    before = BertFlow.from_hub(**recipe.encoder_flags, pooling=pooling).encode(sentences)
-    before, after = (measure_isotropy(u).mean_cosine for u in (before, model.encode(sentences)))
+    flags = recipe.encoder_flags
+    encoder = BertFlow.from_hub(flags["bert_hub"], preprocess_hub=flags.get("preprocess_hub"), pooling=pooling)
+    before, after = (measure_isotropy(one.encode(sentences)).mean_cosine for one in (encoder, model))
     return before, after
 
 
@@ -119,7 +120,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         cosines = [
             mean_cosines(one, kind, stages[3 * i + 1].settings.output_dir) for i, (_, one, kind) in enumerate(kinds)
         ]
-        rows = [[f"{name}, {kind}", *map(number, found)] for (name, _, kind), found in zip(kinds, cosines, strict=True)]
+        rows: list[list[Entry]] = [
+            [f"{name}, {kind}", *map(number, found)] for (name, _, kind), found in zip(kinds, cosines, strict=True)
+        ]
         print(f"\n{Table(('mean cosine of random sentences', 'as it is', 'with flow'), rows).to_text()}")
         tables = paper_tables()
         avg, two = tables["table5_calibration_baselines"]["rows"], tables["scores"]
@@ -138,7 +141,8 @@ def _pretrain(recipe: Recipe, sentences: Sequence[str], steps: int, out: pathlib
     from bert_flow_tf.training.pretrain import pretrain, report_line
 
     settings = PretrainingSettings(steps=steps, num_warmup_steps=min(100, steps // 2), seed=recipe.seed)
-    source = resolve_encoder(**recipe.encoder_flags)
+    flags = recipe.encoder_flags
+    source = resolve_encoder(bert_hub=flags["bert_hub"], preprocess_hub=flags.get("preprocess_hub"))
     pretrain(sentences, source, out, settings, overwrite=overwrite, report=report_line, show_progress_bar=None)
 
 

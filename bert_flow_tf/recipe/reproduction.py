@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.evaluation.protocols import METRICS
-from bert_flow_tf.recipe.stages import Recipe, Run
+from bert_flow_tf.recipe.stages import Recipe, Stage
 from bert_flow_tf.results.records import ReproducedRow, ReproducedTask, Reproduction, SeedRun, summarize
 from bert_flow_tf.runs.record import made_by
 
@@ -18,7 +18,7 @@ class Row(NamedTuple):
     task: SimilarityTask
     preset: str
     seed: int
-    scored: Run
+    scored: Stage
 
 
 def reproduction_record(recipe: Recipe, rows: Sequence[Row]) -> Reproduction:
@@ -64,5 +64,7 @@ def _task(task: SimilarityTask, rows: Sequence[Row]) -> ReproducedTask:
 
 
 def _seed_run(row: Row) -> SeedRun:
-    directory, model = str(row.scored.settings.output_dir), row.scored.predicted().model
-    return SeedRun(seed=row.seed, directory=directory, model=model, scores=row.scored.scores()[row.task.name])
+    scores = row.scored.scores()
+    assert scores is not None, "a row's last stage predicts"
+    directory = str(row.scored.settings.output_dir)
+    return SeedRun(seed=row.seed, directory=directory, model=row.scored.model(), scores=scores)

@@ -40,7 +40,7 @@ import absl.logging
 
 from bert_flow_tf.encoder.shared import sharing_encoders
 from bert_flow_tf.errors import UserError, exit_status, quiet_libraries
-from bert_flow_tf.recipe.stages import Export, Run, read_environment, recipe_stages
+from bert_flow_tf.recipe.stages import Stage, read_environment, recipe_stages
 from bert_flow_tf.results.records import TaskScores
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 
@@ -52,12 +52,12 @@ _PACKAGE = str(pathlib.Path(__file__).parents[1])
 class Outcome(NamedTuple):
     """A finished stage; `seconds` is None if it was finished before, `scores` if it predicts nothing."""
 
-    stage: Run | Export
+    stage: Stage
     seconds: float | None
     scores: TaskScores | None
 
 
-def run(stages: Sequence[Run | Export], *, overwrite: bool = False, verbose: bool = False) -> list[Outcome]:
+def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = False) -> list[Outcome]:
     """Run the stages in their order, which share one encoder; a finished one is skipped.
 
     Args:
@@ -82,7 +82,7 @@ def run(stages: Sequence[Run | Export], *, overwrite: bool = False, verbose: boo
             seconds = time.monotonic() - began if stage.run() else None
             if seconds is None:
                 print("  done before", flush=True)
-            outcomes.append(Outcome(stage, seconds, next(iter(stage.scores().values()), None)))
+            outcomes.append(Outcome(stage, seconds, stage.scores()))
             # The next stage's model should not be there beside this one's.
             gc.collect()
     return outcomes
@@ -134,8 +134,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         print(f"output: {recipe.output_dir}", flush=True)
         stages = recipe_stages(recipe)
         print(f"\n{table(run(stages, overwrite=overwrite, verbose=verbose)).to_text()}")
-        exported = [stage.out for stage in stages if isinstance(stage, Export)]
-        print(f"\nSavedModel: {exported[0]}")
+        print(f"\nSavedModel: {stages[-1].export_to}")
 
     return command_line(work, __doc__, sys.argv[1:] if arguments is None else arguments)
 

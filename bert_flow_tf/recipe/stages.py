@@ -6,7 +6,7 @@ import pathlib
 import re
 import shutil
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from bert_flow_tf.files.reading import refuse_address
 from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, Scores, TaskScores
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
-from bert_flow_tf.runs.record import BERT_NAMES, made_by
+from bert_flow_tf.runs.record import BERT_NAMES, Model, made_by
 from bert_flow_tf.runs.settings import FLAGS, Settings
 from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.training.run import run
@@ -34,16 +34,19 @@ _TRIO = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "ini
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
-    """A stage that trains a run, or predicts with it; a task's predictions are scored."""
+class Stage:
+    """A run to train or predict with, whose predictions for `task` are scored; or an export of it to `export_to`."""
 
     title: str
     settings: Settings
     task: SimilarityTask | None = None
+    export_to: pathlib.Path | None = None
 
     @property
     def command(self) -> str:
         """A command line that does the same."""
+        if self.export_to is not None:
+            return f"bert-flow export --model {self.settings.output_dir} --out {self.export_to} --version 1"
         changed = (item for item in self.settings.flags().items() if item[1] != FLAGS[item[0]].default)
         return " ".join(["python -m bert_flow_tf.run_siamese", *(f"--{name}={value}" for name, value in changed)])
 
@@ -54,15 +57,23 @@ class Run:
 
     def run(self) -> bool:
         """Do the stage's work, or resume it; return False if it was finished before."""
+        run_dir = self.settings.output_dir
+        if self.export_to is not None:
+            version = self.export_to / "1"
+            if version.exists() and version.stat().st_mtime > (run_dir / TRAIN_RESULTS_FILE).stat().st_mtime:
+                return False
+            export(run_dir, self.export_to)
+            return True
         if self.task is not None and self._is_predicted():
             return False
         try:
             run(self.settings)
         except FinishedRun:
             return False
-        if self.task is not None:
-            scores = Scores(made_by=made_by("recipe"), model=self.predicted().model, tasks=self.scores())
-            write_json(self.settings.output_dir / SCORES_FILE, scores)
+        scores = self.scores()
+        if self.task is not None and scores is not None:
+            named = {self.task.name: scores}
+            write_json(run_dir / SCORES_FILE, Scores(made_by=made_by("recipe"), model=self.model(), tasks=named))
         return True
 
     def _is_predicted(self) -> bool:
@@ -70,59 +81,35 @@ class Run:
             return False
         encoder = self.settings.encoder
         named = os.path.dirname(encoder.bert_config_file or "") or str(encoder.bert_hub)
-        found = self.predicted().model.encoder.handle
-        return os.path.realpath(found) == os.path.realpath(HUB_HANDLES.get(named, named))
+        return os.path.realpath(self.model().encoder.handle) == os.path.realpath(HUB_HANDLES.get(named, named))
 
-    def predicted(self) -> Predictions:
-        """Read the record of the predictions."""
+    def model(self) -> Model:
+        """Return the record of the model that predicted."""
         path = self.settings.prediction_path.with_suffix(".json")
-        return read_json(path, Predictions, expected="a record of predictions")
+        return read_json(path, Predictions, expected="a record of predictions").model
 
-    def scores(self) -> dict[str, TaskScores]:
-        """Return the scores of the predictions by the task's name; empty for a stage that trains."""
+    def scores(self) -> TaskScores | None:
+        """Return the scores of the predictions; None for a stage that makes none."""
         if self.task is None:
-            return {}
-        scores = score_predictions_of(self.task, self.settings.prediction_path)
-        return {self.task.name: msgspec.convert(scores, TaskScores)}
+            return None
+        return msgspec.convert(score_predictions_of(self.task, self.settings.prediction_path), TaskScores)
 
     def clear(self) -> None:
         """Delete what the stage makes."""
+        if self.export_to is not None:
+            shutil.rmtree(self.export_to / "1", ignore_errors=True)
         clear_run(self.settings.output_dir)
 
 
-@dataclasses.dataclass(frozen=True)
-class Export:
-    """A stage that writes version 1 of a run's SavedModel; see `Run`."""
+def export(run_dir: pathlib.Path, out: pathlib.Path) -> None:
+    """Write version 1 of a run's SavedModel."""
+    # TensorFlow takes seconds to load: not for --help, nor for a mistake in a variable.
+    from bert_flow_tf.api import BertFlow
 
-    title: str
-    run_dir: pathlib.Path
-    out: pathlib.Path
-
-    @property
-    def command(self) -> str:
-        return f"bert-flow export --model {self.run_dir} --out {self.out} --version 1"
-
-    def check(self) -> None:
-        pass
-
-    def run(self) -> bool:
-        trained, version = self.run_dir / TRAIN_RESULTS_FILE, self.out / "1"
-        if version.exists() and version.stat().st_mtime > trained.stat().st_mtime:
-            return False
-        from bert_flow_tf.api import BertFlow
-
-        BertFlow.from_pretrained(self.run_dir).export(self.out, version=1)
-        return True
-
-    def scores(self) -> dict[str, TaskScores]:
-        return {}
-
-    def clear(self) -> None:
-        shutil.rmtree(self.out / "1", ignore_errors=True)
+    BertFlow.from_pretrained(run_dir).export(out, version=1)
 
 
-@dataclasses.dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """Data that a run learns on, and the task in it that is scored."""
 
     name: str  # `--task_name`
@@ -147,25 +134,25 @@ class Recipe:
     def _name(self) -> str:
         return f"{'nli_' if self.with_nli else ''}{self.encoder_name}_{self.seed}"
 
-    def nli(self) -> list[Run]:
+    def nli(self) -> list[Stage]:
         """Return the stage that fine-tunes the encoder on NLI, if the recipe has one."""
         flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
-        run = Run("NLI fine-tuning", self._settings(self._name, self._nli_data(), flags, train=True))
+        run = Stage("NLI fine-tuning", self._settings(self._name, self._nli_data(), flags, train=True))
         return [run] if self.with_nli else []
 
-    def encoder_scores(self, pooling: str, title: str) -> Run:
+    def encoder_scores(self, pooling: str, title: str) -> Stage:
         """Return the stage that scores the encoder as it is."""
         flags, name = {**_NO_FLOW, "sentence_embedding_type": pooling}, f"{self._name}_{self.target.name}_{pooling}"
-        return Run(title, self._settings(name, self.target, flags), self.target.task)
+        return Stage(title, self._settings(name, self.target, flags), self.target.task)
 
-    def flow(self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any) -> tuple[Run, Run]:
+    def flow(self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any) -> tuple[Stage, Stage]:
         """Return the stages, of these titles, that learn a flow and score it; `changes` are flags of both."""
         flags = {"flow": 1, **FLOW_FLAGS, "sentence_embedding_type": pooling, **changes}
         name = f"{self._name}_{self.target.name}_{pooling}_flow{suffix}"
         learned, scored = (self._settings(name, self.target, flags, train=train) for train in (True, False))
-        return Run(learn, learned), Run(score, scored, self.target.task)
+        return Stage(learn, learned), Stage(score, scored, self.target.task)
 
-    def preset(self, preset: Preset) -> tuple[Run, ...]:
+    def preset(self, preset: Preset) -> tuple[Stage, ...]:
         """Return the stages of one row of the paper's tables; the last one scores it."""
         title = f"{self.target.name}, {preset.name}"
         if preset.flow is None:
@@ -199,17 +186,21 @@ class Recipe:
         )
 
 
-def recipe_stages(recipe: Recipe) -> list[Run | Export]:
+def recipe_stages(recipe: Recipe) -> list[Stage]:
     """Return the stages of `siamese_then_flow.sh` in their order."""
     task = recipe.target.name
     flows = {kind: recipe.flow(kind, f"flow on {task}, {kind}", f"{task}, {kind} + flow") for kind in EMBEDDING_TYPES}
-    run_dir = flows[EXPORTED_TYPE][0].settings.output_dir
+    exported = flows[EXPORTED_TYPE][0].settings
     return [
         *recipe.nli(),
         *(recipe.encoder_scores(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES),
         *(learned for learned, _ in flows.values()),
         *(scored for _, scored in flows.values()),
-        Export(f"SavedModel of {EXPORTED_TYPE} + flow", run_dir, recipe.output_dir / "export" / run_dir.name),
+        Stage(
+            f"SavedModel of {EXPORTED_TYPE} + flow",
+            exported,
+            export_to=recipe.output_dir / "export" / exported.output_dir.name,
+        ),
     ]
 
 

@@ -1,7 +1,7 @@
 """The processes that train one run together, as the variable TF_CONFIG names them."""
 
+import dataclasses
 import os
-from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +21,8 @@ class _Config(msgspec.Struct):
     task: _Task
 
 
-class Cluster(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Cluster:
     """The number of this worker and how many there are; worker 0 is the chief, who alone writes."""
 
     index: int = 0

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bert_flow_tf.recipe.run import Outcome, main, table
-from bert_flow_tf.recipe.stages import Run, read_environment
+from bert_flow_tf.recipe.stages import Stage, read_environment
 from bert_flow_tf.results.records import TaskScores
 from tests.bert_flow_tf.recipe.workplace import Workplace
 from tests.bert_flow_tf.small_runs import write_tsv
@@ -176,7 +176,7 @@ def _outcome(title, seconds, pearson=None, spearman=None):
     if spearman is not None:
         of = {"title": "STS-B", "metric": "spearman", "split": "test", "source": "x", "pairs": 4}
         scores = TaskScores(**of, pearson={"all": pearson}, spearman={"all": spearman})
-    return Outcome(Run(title, None), seconds, scores)
+    return Outcome(Stage(title, None), seconds, scores)
 
 
 def test_table_has_scores_times_100_and_says_what_was_done_before():
