@@ -143,20 +143,14 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
             f"{settings.output_dir}: found a run on {config.task_name}, expected one with a classifier for "
             f"{task.name}'s {len(task.label_names)} labels"
         )
-    embedding, flow, model = settings.embedding, settings.flow, config.model
-    found = {
-        "sentence_embedding_type": model.pooling,
-        "max_seq_length": model.max_seq_length,
-        "low_dim": model.low_dim,
-        "flow_model_config": None if model.flow is None else model.flow.config.to_dict(),
-    }
-    wanted = {
-        "sentence_embedding_type": embedding.sentence_embedding_type,
-        "max_seq_length": embedding.max_seq_length,
-        "low_dim": embedding.low_dim if embedding.low_dim > 0 else None,
-        "flow_model_config": flow_config(flow.flow_model_config).to_dict() if flow.flow else None,
-    }
-    if differing := differences(found, wanted):
+    flow = None if config.model.flow is None else config.model.flow.config.to_dict()
+    embedding, low_dim = settings.embedding, settings.embedding.low_dim
+    wanted_flow = flow_config(settings.flow.flow_model_config).to_dict() if settings.flow.flow else None
+    names = ("sentence_embedding_type", "max_seq_length", "low_dim", "flow_model_config")
+    found = (config.model.pooling, config.model.max_seq_length, config.model.low_dim, flow)
+    kind, length = embedding.sentence_embedding_type, embedding.max_seq_length
+    wanted = (kind, length, low_dim if low_dim > 0 else None, wanted_flow)
+    if differing := differences(*(dict(zip(names, values, strict=True)) for values in (found, wanted))):
         raise UserError(
             f"{settings.output_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones"
         )
