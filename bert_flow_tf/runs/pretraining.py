@@ -19,7 +19,7 @@ _MOST = {"learning_rate": math.inf, "masked_lm_prob": 1.0}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingSettings:
-    """What the learned encoder depends on, besides the encoder that it begins with and the text.
+    """The settings that the learned encoder depends on, besides its first weights and the text.
 
     Attributes:
       steps: number of steps, for which the learning rate decays to 0 after the warm-up.

@@ -1,4 +1,4 @@
-"""What a run's `config.json` and every result say of their model: encoder, flow, and what these learned on."""
+"""Records of models, for a run's `config.json` and every result: encoder, flow, and what these learned on."""
 
 import contextlib
 import functools
@@ -31,7 +31,7 @@ _LIBRARIES = (
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
-    """What an encoder or a flow learned on, and how; without any argument, a training of which nothing is recorded."""
+    """The training of an encoder or a flow; without arguments, one of which nothing is recorded."""
 
     task: str | None = None  # None for one's own sentences.
     pairs: Count | None = None  # Of an epoch, one that recurs counted every time; None for one's own sentences.
@@ -61,7 +61,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the embeddings of a sentence depend on."""
+    """An encoder, a pooling and a flow: all that embeddings depend on."""
 
     encoder: Encoder
     pooling: str  # `sentence_embedding_type`.
@@ -90,7 +90,7 @@ class MadeBy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """How the encoder that a run begins with is found again: see `encoder.source.EncoderSource`."""
+    """The files of the encoder that a run begins with: see `encoder.source.EncoderSource`."""
 
     bert_hub: str
     preprocess_hub: str | None
@@ -114,7 +114,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     model: Model  # What the run makes.
     encoder: EncoderFiles  # What it begins with.
     encoder_flags: dict[str, Setting]  # What `encoder.source.resolve_encoder` was given for it; paths are absolute.
-    encoder_trained: bool  # Whether checkpoints hold the encoder, which the run trains.
+    encoder_trained: bool  # True if checkpoints hold the encoder, which the run trains.
     num_labels: Positive | None = None  # Of the classifier; None without one.
     task_name: str | None = None  # None where a checkpoint of the original was converted.
     data: TrainingData = TrainingData()
@@ -134,7 +134,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """What every file of results begins with, after a `kind` that is the subclass's tag."""
+    """The first fields of every file of results, after a `kind` that is the subclass's tag."""
 
     format_version: int = FORMAT_VERSION
     made_by: MadeBy
@@ -160,7 +160,7 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
 
 
 def read_config(run_dir: str | pathlib.Path) -> RunConfig | None:
-    """The `config.json` of a run's folder; None where there is none.
+    """Read the `config.json` of a run's folder; None where there is none.
 
     Raises:
       UserError: it is not JSON, of another format version, or not a run's.
@@ -170,7 +170,7 @@ def read_config(run_dir: str | pathlib.Path) -> RunConfig | None:
 
 
 def is_run(folder: pathlib.Path) -> bool:
-    """Whether a folder's `config.json` is a run's, of whatever format version; a `UserError` if it cannot be read."""
+    """True if a folder's `config.json` is a run's, of any format version; a `UserError` if it cannot be read."""
     path = folder / CONFIG_FILE
     # A folder of an encoder from Hugging Face has a file of that name as well.
     found = read_json(path, object, expected="a run's configuration", versioned=False) if path.is_file() else None
@@ -178,7 +178,7 @@ def is_run(folder: pathlib.Path) -> bool:
 
 
 def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> Model:
-    """The model that a run's checkpoint, of this prefix, holds."""
+    """Return the model in a run's checkpoint of this prefix."""
     model = msgspec.structs.replace(config.model, checkpoint=str(checkpoint))
     if not config.encoder_trained:
         return model
@@ -188,7 +188,7 @@ def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> Model:
 
 
 def made_by(command: str) -> MadeBy:
-    """`MadeBy` of this process, for what the command with this name writes."""
+    """Return `MadeBy` of this process, for the results of a command."""
     libraries = {"python": platform.python_version()}
     # One may be missing: an extra, or TensorFlow under the name of another build.
     for name in _LIBRARIES:
@@ -212,7 +212,7 @@ def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | Non
 
 
 def flow_record(config: GlowConfig, training: Training) -> Flow:
-    """`Flow` of an architecture and what it learned on."""
+    """Return the `Flow` of an architecture and its training."""
     name = next((name for name in GlowConfig.names() if _shipped(name) == config), None)
     return Flow(name=name, config=config, training=training)
 

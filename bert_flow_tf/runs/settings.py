@@ -55,7 +55,7 @@ class EncoderSettings:
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingSettings:
-    """How a sentence becomes one vector, and where the encoder's are kept."""
+    """The pooling, and the cache of the encoder's embeddings."""
 
     sentence_embedding_type: str = _flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
     max_seq_length: int = _flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
@@ -77,7 +77,7 @@ class FlowSettings:
 
 @dataclasses.dataclass(frozen=True)
 class LossSettings:
-    """Which losses count, and so what is learned."""
+    """The losses that count, and so what is learned."""
 
     num_examples: int = _flag(-1, "-1: all labels; 0: none, BERT is frozen; n: that many labelled examples.", least=-1)
     l2_penalty: float = _flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
@@ -111,7 +111,7 @@ class TrainingSettings:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
-    """What the run computes on."""
+    """The devices of a run."""
 
     use_xla: bool = _flag(False, "Compile with XLA.")
     num_logical_cpus: int = _neutral(0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0)
@@ -119,7 +119,7 @@ class DeviceSettings:
 
 @dataclasses.dataclass(frozen=True)
 class ScoringSettings:
-    """What is evaluated and predicted, and how."""
+    """The evaluation and the predictions."""
 
     eval_batch_size: int = _neutral(8, "Batch over which the estimator's mean loss is taken.", least=1)
     auc: bool = _neutral(False, "Evaluate the area under the ROC curve as well, for tasks with two labels.")
@@ -142,7 +142,7 @@ class ScoringSettings:
 
 @dataclasses.dataclass(frozen=True)
 class OutputSettings:
-    """What the command does, and where it writes."""
+    """The command's work, and its output folder."""
 
     do_train: bool = _neutral(False, "Train on the training split.")
     do_eval: bool = _neutral(False, "Evaluate on dev, to eval_results.txt.")
@@ -231,7 +231,7 @@ class Settings:
 
     @property
     def scores(self) -> bool:
-        """Whether the command writes more than what training leaves."""
+        """True if the command evaluates or predicts."""
         return self.output.do_eval or self.output.do_predict or self.scoring.do_senteval
 
     def missing_outputs(self) -> list[pathlib.Path]:

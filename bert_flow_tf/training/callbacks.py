@@ -1,4 +1,4 @@
-"""What happens between the steps of training: checkpoints, summaries, progress, early stopping, signals."""
+"""Keras callbacks of training: checkpoints, summaries, progress, early stopping, signals."""
 
 import concurrent.futures
 import pathlib
