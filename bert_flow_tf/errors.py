@@ -11,7 +11,6 @@ import re
 import signal
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
@@ -20,8 +19,6 @@ from typing import Any, NoReturn
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # Numbers of the errors of a full disk.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Argument -> the original's name for its flag.
-_FLAGS = {"pooling": "sentence_embedding_type"}
 
 
 class UserError(Exception):
@@ -61,9 +58,9 @@ def nearest_file(path: str | os.PathLike) -> str:
 
 def command_line_message(error: UserError) -> str:
     """The message of an error with the flag in place of an `ArgumentError`'s argument."""
-    if not isinstance(error, ArgumentError):
-        return str(error)
-    return re.sub(r"^\w+", lambda first: f"--{_FLAGS.get(first[0], first[0])}", str(error))
+    # The original's name of one flag is another.
+    line = f"--{error}" if isinstance(error, ArgumentError) else str(error)
+    return re.sub("^--pooling", "--sentence_embedding_type", line)
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -78,8 +75,7 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Keras 3, which TensorFlow would import, takes an eighth of the start of a process.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-    for category in (FutureWarning, DeprecationWarning):
-        warnings.simplefilter("ignore", category)
+    warnings.simplefilter("ignore", FutureWarning)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
     # Of a million new objects none is garbage; to look for it takes half a second of imports, and one at the end.
     gc.set_threshold(100_000)
@@ -111,9 +107,10 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
 
     SIGTERM interrupts as Ctrl-C does, so that what is half written is removed.
     """
-    if threading.current_thread() is threading.main_thread():
+    # Only the main thread may set it.
+    with contextlib.suppress(ValueError):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    line, status = "", 2
+    status = 2
     try:
         try:
             return run(*arguments) or 0

@@ -82,9 +82,7 @@ def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
 def senteval_names(name: str) -> list[str]:
     """The tasks that a name of STS-12 to STS-16, or STS-12-16 for all of them, stands for; empty for any other."""
     key = task_key(name)
-    if key == "sts1216":
-        return list(SENTEVAL_SUBSETS)
-    return [key] if key in SENTEVAL_SUBSETS else []
+    return list(SENTEVAL_SUBSETS) if key == "sts1216" else [key] * (key in SENTEVAL_SUBSETS)
 
 
 def _layout_of(name: str) -> tasks.Task:
@@ -97,33 +95,17 @@ def _rows(task: tasks.Task, layout: tasks.FileLayout, examples: tasks.Examples) 
     last = layout.label_column is not None and layout.label_column < 0
     width = layout.min_columns - last
     columns = [column if column >= 0 else width for column in layout.columns]
-    labels = [_label_text(task, label) for label in examples.labels]
-    pairs = zip(examples.sentences_a, examples.sentences_b, labels, strict=True)
-    rows = [] if layout.header is None else [layout.header]
-    rows += [(_one_field(a), _one_field(b), label) for a, b, label in pairs]
+    names = task.label_names or tuple(task.label_scores or ())
+    labels = [names[int(label)] if names else f"{label:g}" for label in examples.labels]
+    rows: list[tuple[str, ...]] = [] if layout.header is None else [layout.header]
+    rows += zip(examples.sentences_a, examples.sentences_b, labels, strict=True)
     # Rows of a file without labels leave theirs out.
     placed = [dict(zip(columns, row, strict=False)) for row in rows]
     return [[cells.get(column, "-") for column in range(width + last)] for cells in placed]
 
 
 def _full_text_rows(subsets: Sequence[ScoredPairs]) -> list[list[str]]:
-    pairs = (pair for subset in subsets for pair in zip(subset.sentences_a, subset.sentences_b, strict=True))
-    return [[_one_field(a), _one_field(b)] for a, b in pairs]
-
-
-def _label_text(task: tasks.Task, label: float) -> str:
-    if task.label_names:
-        return task.label_names[int(label)]
-    if task.label_scores:
-        return next(text for text, score in task.label_scores.items() if score == label)
-    # The shortest digits that are this float32.
-    text = str(label)
-    return text.removesuffix(".0") if task.metric == "auc" else text
-
-
-def _one_field(sentence: str) -> str:
-    """The sentence with tabs and line ends, which separate here, as spaces."""
-    return re.sub(r"[\t\r\n]+", " ", sentence)
+    return [[a, b] for subset in subsets for a, b in zip(subset.sentences_a, subset.sentences_b, strict=True)]
 
 
 def _write(folder: pathlib.Path, files: dict[str, list[list[str]]], source: str) -> None:
@@ -134,4 +116,5 @@ def _write(folder: pathlib.Path, files: dict[str, list[list[str]]], source: str)
 
 
 def _file_bytes(rows: list[list[str]]) -> bytes:
-    return "".join("\t".join(row) + "\n" for row in rows).encode()
+    """The rows as TSV, with tabs and line ends of sentences as spaces."""
+    return "".join("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in row) + "\n" for row in rows).encode()

@@ -181,11 +181,7 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
 
 
 def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str, name: str) -> ScoredPairs:
-    """The pairs of one split of a task with their gold scores, in file order.
-
-    Raises:
-      UserError: as `tasks.read_split` and `tasks.gold_scores`, or their numbers differ.
-    """
+    """The pairs of one split of a task with their gold scores, in file order; errors as of `tasks.gold_scores`."""
     gold = tasks.gold_scores(task, glue_dir, split)
     folder = pathlib.Path(glue_dir) / task.directory
     examples = tasks.read_split(task, folder, split)
