@@ -146,9 +146,6 @@ class BertFlow:
           preprocess_hub: the preprocess model, where `bert_hub` does not name it.
           low_dim: see `model.siamese.reduce_dimension`.
           sentence_embedding_type: the original's name for `pooling`.
-
-        Raises:
-          UserError: the encoder cannot be reached, or does not fit the other arguments.
         """
         if saved_model.is_saved_model(bert_hub):
             logging.warning("%s is a saved model: bert_hub takes its encoder alone", bert_hub)
@@ -188,11 +185,7 @@ class BertFlow:
 
     @classmethod
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """`BertFlow` of a run of `run_siamese`, by its directory or the prefix of a checkpoint, or of `save`'s folder.
-
-        Raises:
-          UserError: it is not a run, its training has not finished, or its encoder cannot be found.
-        """
+        """`BertFlow` of a finished run, by its directory or a checkpoint's prefix, or of a folder that `save` wrote."""
         if saved_model.is_saved_model(run):
             return cls.from_pretrained(run, dtype=dtype)
         checkpoint, config = run_checkpoint(run)
@@ -229,7 +222,7 @@ class BertFlow:
     get_sentence_embedding_dimension = get_embedding_dimension
 
     def tokenize(self, sentences: Sequence[str]) -> dict[str, tf.Tensor]:
-        """What `embed_tokens` takes: dict of `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, t]."""
+        """dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t], for `embed_tokens`."""
         return self.tokenizer(tf.constant(sentence_list(sentences), tf.string), self.max_seq_length)
 
     def __repr__(self) -> str:
@@ -254,18 +247,13 @@ class BertFlow:
     def _fingerprint(self, flow: Glow | None, low_dim: int) -> str:
         described = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
         digest = hashlib.sha256(msgspec.json.encode([*described, None if flow is None else flow.config]))
-        for variables in (
-            self.encoder.variables_by_name if self.encoder_trained else {},
-            {} if flow is None else flow.variables_by_path,
-        ):
+        encoder = self.encoder.variables_by_name if self.encoder_trained else {}
+        for variables in (encoder, {} if flow is None else flow.variables_by_path):
             update_with_arrays(digest, ((name, variables[name].numpy()) for name in sorted(variables)))
         return digest.hexdigest()
 
     def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
-        """Embeddings [n, embedding_size] of a dict of int32 [n, t], as `Tokenizer.pack` gives it.
-
-        `folded` replaces the flow.
-        """
+        """Embeddings [n, embedding_size] of `Tokenizer.pack`'s dict of int32 [n, t]; `folded` replaces the flow."""
         u = self.pooled.embed(tokens)
         z = u if self.flow is None else (folded or self.flow.forward)(u)
         return reduce_dimension(z, self.low_dim)
@@ -362,10 +350,8 @@ class BertFlow:
 
         It keeps nothing, so a stream may have more embeddings than fit into memory. Raises as `encode`.
         """
-        batcher = self._current_embeddings()
-        for part, embeddings in batcher.encode_parts(
-            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
-        ):
+        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
+        for part, embeddings in self._current_embeddings().encode_parts(sentences, **options):
             yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
 
     def encode_dataset(
@@ -382,8 +368,8 @@ class BertFlow:
     ) -> Manifest:
         """Write the embeddings of files into a folder, `part-FILE-SHARD.parquet` for each shard, and its manifest.
 
-        The same call resumes after an interruption: it keeps the parts of the same input, model and settings. The parts
-        in their names' order have the rows in the input's order. No more than a shard is in memory.
+        The same call resumes after an interruption. The parts in their names' order have the rows in the input's order.
+        No more than a shard is in memory.
 
         Args:
           inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
@@ -421,10 +407,7 @@ class BertFlow:
         return reduce_dimension(self._needed_flow("after_flow").forward(u), self.low_dim).numpy()
 
     def inverse(self, z: Any) -> np.ndarray:
-        """Embeddings before the flow, float32 [n, D] or [D], whose embeddings by `encode` are `z`.
-
-        Raises `UserError` without a flow, with a `low_dim`, which averages latents, and for another width.
-        """
+        """Embeddings before the flow, float32 [n, D] or [D], of embeddings `z` after it; not for `low_dim`."""
         flow = self._needed_flow("inverse")
         if self.low_dim > 0:
             raise UserError(f"inverse: found low_dim {self.low_dim}, which averages latents, expected none")
@@ -500,10 +483,10 @@ class BertFlow:
         return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
 
     def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":
-        """Learn a new flow on embeddings in a folder, a block of them in memory; return the model itself.
+        """Learn a new flow on embeddings that `encode_dataset` of this encoder wrote, a block of them in memory.
 
-        `encode_dataset` of this encoder wrote them, without a flow. Every epoch takes the parts in another order, and
-        `scale.parts.BLOCK_ROWS` rows at a time in a random order. Settings and errors are those of `fit`.
+        Every epoch takes the parts in another order, and `scale.parts.BLOCK_ROWS` rows at a time in a random order.
+        Settings, errors and the result are those of `fit`.
         """
         return self._learn(self.parts(folder), **settings)
 
