@@ -1,5 +1,6 @@
 """`bert-flow launch`: one training in several processes, of this machine or of a Ray cluster."""
 
+import functools
 import importlib
 import os
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from bert_flow_tf.commands.options import COUNT, WHOLE
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.runs.settings import FLAGS, Settings
 from bert_flow_tf.scale.on_ray import train_on_ray
-from bert_flow_tf.training.run import check
+from bert_flow_tf.training.run import LostWorker, check
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -44,4 +45,5 @@ def launch(
     check(settings)
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
     click.echo(f"Starting {workers} workers with Ray", err=True)
-    train_on_ray(door.run, settings, workers=workers, threads=threads, address=ray, max_restarts=max_restarts)
+    run = functools.partial(door.run, settings)
+    train_on_ray(run, LostWorker, workers=workers, threads=threads, address=ray, max_restarts=max_restarts)

@@ -68,7 +68,7 @@ class RayEngine(Engine):
     ) -> None:
         import ray
 
-        actor = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_RETRIES)(_Worker)
+        actor: Any = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_RETRIES)(_Worker)
         self._actors = [actor.remote(load, os.path.abspath(folder), settings, os.getcwd()) for _ in range(workers)]
         self.fingerprint, self.embedding_size = ray.get(self._actors[0].identity.remote())
 
@@ -101,12 +101,18 @@ class RayEngine(Engine):
 
 
 def train_on_ray(
-    run: Callable[[Any], None], settings: object, *, workers: int, threads: int, address: str | None, max_restarts: int
+    run: Callable[[], None],
+    lost: type[UserError],
+    *,
+    workers: int,
+    threads: int,
+    address: str | None,
+    max_restarts: int,
 ) -> None:
-    """Call `run(settings)` in workers that train together, under the TF_CONFIG that Ray Train sets.
+    """Call `run()` in workers that train together, under the TF_CONFIG that Ray Train sets.
 
     Ray Train starts all workers again when one has died or failed, at most `max_restarts` times; the run resumes from
-    its last checkpoint. The workers' output goes to standard error.
+    its last checkpoint. A `UserError` of `run` that is not `lost` ends all. The workers' output goes to stderr.
 
     Raises:
       UserError: `run` raised it; Ray is not installed or there is no such cluster; or the restarts are used up.
@@ -120,11 +126,11 @@ def train_on_ray(
         mistakes = Queue(actor_options={"num_cpus": 0})
         trainer = TensorflowTrainer(
             _train,
-            train_loop_config={"run": run, "settings": settings, "folder": os.getcwd(), "mistakes": mistakes},
+            train_loop_config={"run": run, "folder": os.getcwd(), "mistakes": mistakes, "lost": lost},
             scaling_config=ScalingConfig(
                 num_workers=workers, use_gpu="GPU" in ray.cluster_resources(), resources_per_worker={"CPU": threads}
             ),
-            run_config=RunConfig(
+            run_config=RunConfig(  # type: ignore[call-arg]  # ray.train's types are of its older version
                 # The run's checkpoints are its own, so Ray stores nothing here that is needed later.
                 storage_path=folder,
                 failure_config=FailureConfig(max_failures=max_restarts),
@@ -152,9 +158,9 @@ def _train(given: Mapping[str, Any]) -> None:
     # A restart does not correct a mistake.
     if given["mistakes"].empty():
         try:
-            given["run"](given["settings"])
+            given["run"]()
         except UserError as error:
-            if error.status == UserError.status:
+            if not isinstance(error, given["lost"]):
                 given["mistakes"].put(error)
             raise
 

@@ -69,7 +69,8 @@ def input_files(
       UserError: an argument is invalid, or a file does not exist.
     """
     paths: list[str] = []
-    for name in map(os.fspath, [inputs] if isinstance(inputs, str | os.PathLike) else inputs):
+    for given in [inputs] if isinstance(inputs, str | os.PathLike) else inputs:
+        name = os.fspath(given)
         if name == STDIN:
             raise ArgumentError("input: found standard input, expected files")
         if os.path.lexists(name) or not glob.has_magic(name):

@@ -65,7 +65,7 @@ def export_path(
         if is_saved_model(path):
             raise UserError(f"{flag or path}: holds a saved model, expected a folder of exports, or a new one")
         if version is None and overwrite:
-            raise ArgumentError("overwrite: missing `version`, the one to replace", ["version"])
+            raise ArgumentError("overwrite: missing the version to replace")
         if version is None:
             names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
             version = 1 + max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)

@@ -12,20 +12,20 @@ def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
     (unfinished / "train_results.json").unlink()
     for model, flags, message in (
         (tmp_path, [], "(encoders are for --bert_hub, exports for a server)"),
-        (sts_run, ["--version=0"], "--version: found 0, expected a positive whole number"),
-        (sts_run, ["--overwrite"], "--overwrite: found no --version, expected that of the one to replace"),
+        (sts_run, ["--version=0"], "'--version': 0"),
+        (sts_run, ["--overwrite"], "--overwrite: missing the version"),
         (sts_run, ["--low_dim=5"], "--low_dim: found 5, expected a divisor"),
         (unfinished, [], "training has not finished"),
         (sts_run, ["--format=tflite"], "'tflite' is not one of 'savedmodel', 'sentence-transformers', 'onnx'"),
         (
             sts_run,
             ["--format=sentence-transformers", "--version=1"],
-            "--version: found 1 with --format sentence-transformers",
+            "--version: found 1 with the format sentence-transformers",
         ),
         (
             sts_run,
             ["--format=sentence-transformers", "--dtype=bfloat16"],
-            "--dtype: found bfloat16 with --format sentence-transformers",
+            "--dtype: found bfloat16 with the format sentence-transformers",
         ),
     ):
         assert message in refused("export", "--model", model, "--out", out, *flags)

@@ -112,7 +112,7 @@ def test_bfloat16_halves_every_matrix_of_the_encoder(bfloat16_export):
         ({"format": "tflite"}, "format: found 'tflite', expected one of"),
         ({"format": "onnx", "version": 1}, "version: found 1 with the format onnx"),
         ({"version": 0}, "version: found 0, expected a positive whole number"),
-        ({"overwrite": True}, "overwrite: missing `version`"),
+        ({"overwrite": True}, "overwrite: missing the version"),
     ],
 )
 def test_option_that_does_not_fit_is_named(sts_model, tmp_path, options, line):
