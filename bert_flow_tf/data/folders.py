@@ -95,7 +95,7 @@ def _rows(task: tasks.Task, layout: tasks.FileLayout, examples: tasks.Examples) 
     last = layout.label_column is not None and layout.label_column < 0
     width = layout.min_columns - last
     columns = [column if column >= 0 else width for column in layout.columns]
-    names = task.label_names or tuple(task.label_scores or ())
+    names = task.label_names
     labels = [names[int(label)] if names else f"{label:g}" for label in examples.labels]
     rows: list[tuple[str, ...]] = [] if layout.header is None else [layout.header]
     rows += zip(examples.sentences_a, examples.sentences_b, labels, strict=True)

@@ -18,8 +18,7 @@ import math
 import os
 import pathlib
 import re
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ SPLITS = ("train", "dev", "test")
 
 # Share of a gold file's pairs that may be spelled differently in the split's own file.
 _DIFFERING_PAIRS = 0.1
-_NLI_LABELS = ("contradiction", "entailment", "neutral")
 
 _logger = logging.getLogger(__name__)
 
@@ -75,10 +73,9 @@ class Task:
       directory: its folder's name in the GLUE folder.
       train, dev, test: layout of each split's file.
       is_regression: True where the label is a score for the cosine, False where it is a class.
-      label_names: the classes in the order of their ids; empty for regression.
+      label_names: the words for the labels 0, 1, …: a class's id, or a score; empty where labels are numbers.
       label_min, label_max: range of the scores; (label - label_min) / (label_max - label_min) is the cosine's target.
       metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
-      label_scores: the score each label text stands for, where a regression task's labels are words; else None.
       gold_test: file with the test split's gold scores; None where none are public.
       sibling: the folder beside the given data folder to read instead; None to read the given one.
       skips_incomplete_rows: True to leave out, with a warning, the broken rows that the published files hold.
@@ -94,7 +91,6 @@ class Task:
     label_min: float = 0.0
     label_max: float = 5.0
     metric: str = "spearman"
-    label_scores: Mapping[str, float] | None = None
     gold_test: FileLayout | None = None
     sibling: str | None = None
     skips_incomplete_rows: bool = False
@@ -124,6 +120,7 @@ class Examples:
         return len(self.sentences_a)
 
 
+_NLI_LABELS = ("contradiction", "entailment", "neutral")
 _NLI: dict[str, Any] = {"is_regression": False, "label_names": _NLI_LABELS, "label_max": 1.0, "metric": "accuracy"}
 _BINARY: dict[str, Any] = {"label_max": 1.0, "metric": "auc"}
 _MNLI_HEADER = ("sentence1", "sentence2", "label1")
@@ -134,8 +131,7 @@ _SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", _SICK_GOLD.name)
 _QQP_HEADER = ("question1", "question2", "is_duplicate")
 _MRPC_HEADER = ("#1 String", "#2 String", "Quality")
 _MRPC_GOLD = FileLayout("msr_paraphrase_test.txt", (3, 4), 0, _MRPC_HEADER)
-_QNLI_SCORES = types.MappingProxyType({"not_entailment": 0.0, "entailment": 1.0})
-_QNLI: dict[str, Any] = {"label_scores": _QNLI_SCORES, "skips_incomplete_rows": True, **_BINARY}
+_QNLI: dict[str, Any] = {"label_names": ("not_entailment", "entailment"), "skips_incomplete_rows": True, **_BINARY}
 
 
 def tsv_task(
@@ -349,7 +345,7 @@ def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[Ro
 
 
 def _labels(task: Task, column: int, path: str, rows: list[Row]) -> list[float]:
-    by_text = task.label_scores or {name: number for number, name in enumerate(task.label_names)}
+    by_text = {name: float(number) for number, name in enumerate(task.label_names)}
     labels = []
     for line, row in rows:
         text, place = row[column], f"{path}, line {line}, column {column % len(row) + 1}"

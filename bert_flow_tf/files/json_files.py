@@ -2,13 +2,14 @@
 
 import json
 import os
+import pathlib
 from typing import Any, TypeVar
 
 import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
-from bert_flow_tf.files.reading import read_file, reading
+from bert_flow_tf.files.reading import reading
 
 # Of every JSON file that this version writes and reads back, and part of the cache keys of converted encoders: to be
 # raised when a file, or what an encoder that is made of the same weights computes, changes.
@@ -32,8 +33,8 @@ def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versione
       UserError: the file cannot be read, is not JSON, is of another format version, or a value is missing or of
         another type; the line names the key.
     """
-    data = read_file(path, expected)
     with reading(path, expected):
+        data = pathlib.Path(path).read_bytes()
         version = msgspec.json.decode(data, type=_Version).format_version if versioned else FORMAT_VERSION
         if version != FORMAT_VERSION:
             raise UserError(

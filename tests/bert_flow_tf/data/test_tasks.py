@@ -45,7 +45,8 @@ def test_the_table_holds_the_originals_tasks_with_their_label_ranges():
     scores = ("sts-b", "sick-r", "sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")
     assert found == {
         **dict.fromkeys(scores, (True, 5, ())),
-        **dict.fromkeys(("qqp", "mrpc-regression", "qnli-regression"), (True, 1, ())),
+        **dict.fromkeys(("qqp", "mrpc-regression"), (True, 1, ())),
+        "qnli-regression": (True, 1, ("not_entailment", "entailment")),
         **dict.fromkeys(("mnli", "allnli"), (False, 1, NLI_LABELS)),
     }
     assert tasks.get_task("STS-B") is tasks.TASKS["sts-b"]
