@@ -75,29 +75,20 @@ def _polarity(title: str, *files: str) -> _Layout:
     return _Layout(title, title, {"all": files}, encoding="latin-1")
 
 
+_SST = {name: (f"sentiment-{name}",) for name in ("train", "dev", "test")}
+_TREC = {"train": ("train_5500.label",), "test": ("TREC_10.label",)}
+_TREC_CLASSES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
+_MRPC = {name: (f"msr_paraphrase_{name}.txt",) for name in ("train", "test")}
+_SICK = {"train": ("SICK_train.txt",), "dev": ("SICK_trial.txt",), "test": ("SICK_test_annotated.txt",)}
 _LAYOUTS = {
     "mr": _polarity("MR", "rt-polarity.pos", "rt-polarity.neg"),
     "cr": _polarity("CR", "custrev.pos", "custrev.neg"),
     "subj": _polarity("SUBJ", "subj.objective", "subj.subjective"),
     "mpqa": _polarity("MPQA", "mpqa.pos", "mpqa.neg"),
-    "sst2": _Layout(
-        "SST2", "SST/binary", {name: (f"sentiment-{name}",) for name in ("train", "dev", "test")}, ("0", "1")
-    ),
-    "trec": _Layout(
-        *("TREC", "TREC", {"train": ("train_5500.label",), "test": ("TREC_10.label",)}),
-        *(("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"), (1,), 0),
-        encoding="latin-1",
-    ),
-    "mrpc": _Layout(
-        *("MRPC", "MRPC", {name: (f"msr_paraphrase_{name}.txt",) for name in ("train", "test")}),
-        *(("0", "1"), (3, 4), 0, 5, True),
-        reports_f1=True,
-    ),
-    "sicke": _Layout(
-        *("SICK-E", "SICK"),
-        {"train": ("SICK_train.txt",), "dev": ("SICK_trial.txt",), "test": ("SICK_test_annotated.txt",)},
-        *(("CONTRADICTION", "NEUTRAL", "ENTAILMENT"), (1, 2), 4, 5, True),
-    ),
+    "sst2": _Layout("SST2", "SST/binary", _SST, ("0", "1")),
+    "trec": _Layout("TREC", "TREC", _TREC, _TREC_CLASSES, (1,), 0, encoding="latin-1"),
+    "mrpc": _Layout("MRPC", "MRPC", _MRPC, ("0", "1"), (3, 4), 0, 5, True, reports_f1=True),
+    "sicke": _Layout("SICK-E", "SICK", _SICK, ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"), (1, 2), 4, 5, True),
 }
 NAMES = tuple(f"{PREFIX}{name}" for name in _LAYOUTS)
 # SentEval's own names of what can be scored -> those here.

@@ -151,13 +151,14 @@ def _batches(path: Path, file_format: str, columns: Sequence[str], kept: Sequenc
 
 
 def _open(path: Path) -> io.BufferedReader:
-    if str(path) == STDIN:
-        return io.BufferedReader(sys.stdin.buffer, _BLOCK)  # type: ignore[arg-type] (it reads as a raw stream does)
-    if not is_remote(path) and not str(path).endswith(_COMPRESSED):
-        return open(path, "rb", buffering=_BLOCK)
-    import fsspec
+    file: Any = sys.stdin.buffer
+    if is_remote(path) or str(path).endswith(_COMPRESSED):
+        import fsspec
 
-    return io.BufferedReader(fsspec.open(str(path), "rb", compression="infer").open(), _BLOCK)
+        file = fsspec.open(str(path), "rb", compression="infer").open()
+    elif str(path) != STDIN:
+        file = open(path, "rb", buffering=0)  # noqa: SIM115 (the caller closes it)
+    return io.BufferedReader(file, _BLOCK)
 
 
 def _text_rows(stream: io.BufferedReader, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
