@@ -330,14 +330,13 @@ def _config_of(variables: Variables, activation: str, recorded: BertConfig | Non
 
 def _agree(found: Outputs, expected: Outputs, mask: tf.Tensor) -> bool:
     """True if two dicts of outputs are the same up to rounding wherever the mask is 1."""
-    if len(found["encoder_outputs"]) != len(expected["encoder_outputs"]):
-        return False
     weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]
-    states = ([*outputs["encoder_outputs"], outputs["sequence_output"]] for outputs in (found, expected))
-    pairs = [(a * weights, b * weights) for a, b in zip(*states, strict=True)]
-    pairs.append((found["pooled_output"], expected["pooled_output"]))
-    return all(
+    lists = [
+        [*(states * weights for states in (*outputs["encoder_outputs"], outputs["sequence_output"])), pooled]
+        for outputs, pooled in ((found, found["pooled_output"]), (expected, expected["pooled_output"]))
+    ]
+    return len(lists[0]) == len(lists[1]) and all(
         a.shape == b.shape
         and float(tf.reduce_max(tf.abs(a - b))) <= _LARGEST_DEVIATION * float(tf.reduce_max(tf.abs(b)))
-        for a, b in pairs
+        for a, b in zip(*lists, strict=True)
     )

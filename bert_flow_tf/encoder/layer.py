@@ -4,7 +4,7 @@ import concurrent.futures
 import copy
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 import tensorflow_hub as hub
@@ -20,6 +20,8 @@ from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import reading
+
+T = TypeVar("T")
 
 
 class SentenceEncoder(tf_keras.layers.Layer):
@@ -58,9 +60,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.num_layers = len(outputs["encoder_outputs"])
         self.hidden_size = outputs["sequence_output"].shape[-1]
         self._set_pooling(sentence_embedding_type)
-        self.max_seq_length = self._rows("position_embedding")
-        self.num_types = self._rows("type_embeddings")
-        self.vocab_size = self._rows("word_embeddings")
+        tables = [self._variable(f"{name}/embeddings") for name in ("position_embedding", "type_embeddings")]
+        tables.append(self.word_embeddings)
+        self.max_seq_length, self.num_types, self.vocab_size = (None if t is None else t.shape[0] for t in tables)
         pieces = len(read_vocabulary(vocabulary_asset(source.preprocess_dir)))
         if self.vocab_size is not None and pieces > self.vocab_size:
             held = f"{source.bert_hub} has {self.vocab_size} word embeddings"
@@ -70,8 +72,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """Look for the `Bert` that computes what the SavedModel does; return the SavedModel's outputs for a probe."""
         variables = floating_variables(self._hub_layer)
         inputs = probe_inputs(variables)
-        outputs = _outside_of_strategies(lambda: self._checked_outputs(inputs))
-        bert = _outside_of_strategies(lambda: bert_of(variables, inputs, outputs, self.bert_config))
+        outputs = _on_cpu(self._checked_outputs, inputs)
+        bert = _on_cpu(bert_of, variables, inputs, outputs, self.bert_config)
         self._bert = None if bert is None else Bert(variables, bert.config, trainable=trainable)
         if bert is None:
             logging.info("%s runs as its SavedModel: it is not a BERT of tf-models", self.source.bert_hub)
@@ -115,7 +117,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def _set_pooling(self, sentence_embedding_type: str) -> None:
         self.sentence_embedding_type = sentence_embedding_type
         self.pooling = pooling(sentence_embedding_type, self.num_layers)
-        pooler = next((v for v in self._hub_layer.variables if "pooler_transform/kernel" in v.name), None)
+        pooler = self._variable("pooler_transform/kernel")
         if not self.pooling.layers and pooler is not None and not tf.reduce_any(pooler != 0):
             # A model that was saved without a pooler is converted with one of zeros.
             raise ArgumentError(
@@ -184,7 +186,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
     @property
     def word_embeddings(self) -> tf.Variable | None:
         """The variable of word embeddings [vocab_size, hidden_size]; None where no name shows it."""
-        return next((v for v in self._hub_layer.variables if "word_embeddings/embeddings" in v.name), None)
+        return self._variable("word_embeddings/embeddings")
 
     @property
     def pooled_variables(self) -> list[tf.Variable]:
@@ -212,16 +214,16 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """Set the seed that, with the number of a sentence, decides its dropout."""
         self._dropout_seed = seed
 
-    def _rows(self, name: str) -> int | None:
-        return next((v.shape[0] for v in self._hub_layer.variables if f"{name}/embeddings" in v.name), None)
+    def _variable(self, name: str) -> tf.Variable | None:
+        return next((v for v in self._hub_layer.variables if name in v.name), None)
 
 
-def _outside_of_strategies(function: Callable[[], Any]) -> Any:
-    """What `function` gives on a CPU, eagerly: a GPU may round its factors, and a strategy runs no SavedModel."""
+def _on_cpu(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function eagerly on a CPU, outside of strategies: a GPU may round, and a strategy runs no SavedModel."""
 
-    def on_cpu() -> Any:
+    def call() -> T:
         with tf.device("/CPU:0"):
-            return function()
+            return function(*arguments)
 
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        return thread.submit(on_cpu).result()
+        return thread.submit(call).result()

@@ -196,5 +196,5 @@ def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(tiny_source, encoder
     monkeypatch.setattr("bert_flow_tf.encoder.layer.bert_of", lambda *arguments: None)
     other = SentenceEncoder(tiny_source, "avg", trainable=False)
     np.testing.assert_allclose(other(INPUTS), encoder(INPUTS), atol=3e-6)
-    with pytest.raises(ArgumentError, match=r"dtype: found bfloat16 with .*, expected it with a BERT of tf-models"):
+    with pytest.raises(ArgumentError, match=r"dtype: found bfloat16 with .*, expected a BERT of tf-models"):
         other.in_bfloat16()
