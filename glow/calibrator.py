@@ -1,22 +1,96 @@
-"""The flow as a scikit-learn transformer: a calibration of any embedding matrix."""
+"""The flow as a scikit-learn transformer, and its training by maximum likelihood with TF1's Adam."""
 
 import dataclasses
+import itertools
 import math
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags, check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
+from tqdm import tqdm
 
 from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.embeddings import check_finite
 from glow.flow import Glow
-from glow.trainer import FlowTrainer
+from glow.optimizer import AdamWeightDecay, apply_clipped
 
-_ROWS_PER_CALL = 4096
+# Per call: enough steps to make its own cost negligible, few enough rows to keep the gathered copy small.
+_STEPS_PER_CALL, _ROWS_PER_CALL = 32, 4096
+
+
+class FlowTrainer:
+    """Take steps of the original's optimiser on a flow's loss, with a constant learning rate.
+
+    A step's loss is that of pairs of sentences, as in the original: the mean loss of the first ones plus that of the
+    second ones, so twice the mean over the batch. Li et al. 2020, sections 3 and 4.
+
+    Attributes:
+      flow: the `Glow`.
+      optimizer: its `AdamWeightDecay`.
+    """
+
+    def __init__(self, flow: Glow, learning_rate: float) -> None:
+        self.flow = flow
+        self._trained = list(flow.trainable_variables)
+        self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
+        self.optimizer.build(self._trained)
+        # Batches [k, rows, D] to losses [k]. A loop in Python would cost as much as the operations, which are small.
+        self._steps = tf.function(
+            lambda u: tf.map_fn(self._take_step, u, parallel_iterations=1, fn_output_signature=u.dtype),
+            input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
+            autograph=False,
+        )
+
+    def _take_step(self, u: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            bits_per_dim = tf.reduce_mean(self.flow.bits_per_dim(u))
+            loss = 2.0 * bits_per_dim
+        apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
+        return bits_per_dim
+
+    def train(self, X: np.ndarray, batches: Sequence[np.ndarray], show_progress_bar: bool | None = None) -> np.ndarray:
+        """Take a step on the rows of `X` [n, D] that each batch names; return the losses before, in bits per dimension.
+
+        A failure or an interruption restores flow and optimiser.
+
+        Raises:
+          ValueError: a loss or a weight is not finite.
+        """
+        before = self.state()
+        losses: list[float] = []
+        hidden = None if show_progress_bar is None else not show_progress_bar
+        try:
+            with tqdm(total=len(batches), desc="flow", unit="step", disable=hidden) as progress:
+                for stack in _stacked(batches):
+                    losses.extend(self._steps(tf.constant(X[stack])).numpy())
+                    finite = np.isfinite(losses)
+                    if not finite.all():
+                        i = int(np.argmin(finite))
+                        raise ValueError(
+                            f"found a loss of {losses[i]} bits per dimension at step {i + 1} of {len(batches)}, "
+                            "expected finite ones (try a smaller learning rate, or embeddings of smaller norm)"
+                        )
+                    progress.update(len(stack))
+            if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
+                raise ValueError("found weights of the flow that are not finite, try a smaller learning rate")
+        except BaseException:
+            self.restore(before)
+            raise
+        return np.asarray(losses, np.float32)
+
+    def state(self) -> list[np.ndarray]:
+        """Return the values of the flow's and the optimiser's variables, for `restore`."""
+        return [variable.numpy() for variable in (*self.flow.variables, *self.optimizer.variables)]
+
+    def restore(self, state: Sequence[np.ndarray]) -> None:
+        for variable, value in zip((*self.flow.variables, *self.optimizer.variables), state, strict=True):
+            variable.assign(value)
 
 
 class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -26,7 +100,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         z = calibrator.transform(embeddings)
         log_density = calibrator.score_samples(embeddings)
 
-    Training is the original's, see `glow.trainer`; every epoch has another order. Li et al. 2020, sections 3 and 4.
+    Training is the original's, see `FlowTrainer`; every epoch has another order. Li et al. 2020, sections 3 and 4.
 
     Args:
       config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Embeddings of fewer than
@@ -76,15 +150,15 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
           ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument does not fit, or the
             loss or the weights do not stay finite.
         """
-        given, X = X, self._checked(X, new=True)
-        rows = min(self.batch_size, len(X))
-        steps = int(len(X) / rows * self.epochs)
+        u = self._checked(X, new=True)
+        rows = min(self.batch_size, len(u))
+        steps = int(len(u) / rows * self.epochs)
         if not steps:
-            raise ValueError(f"found {len(X)} samples and {self.epochs} epochs, which gives 0 steps of {rows}")
-        batches = self._epochs(len(X), steps, rows)
-        trainer = self._new_trainer(X, batches[0])
-        losses = trainer.train(X, batches, self.show_progress_bar)
-        validate_data(self, given, skip_check_array=True)
+            raise ValueError(f"found {len(u)} samples and {self.epochs} epochs, which gives 0 steps of {rows}")
+        batches = list(self._epochs(len(u), steps, rows))
+        trainer = self._new_trainer(u, batches[0])
+        losses = trainer.train(u, batches, self.show_progress_bar)
+        validate_data(self, X, skip_check_array=True)
         self._use(trainer, losses)
         return self
 
@@ -98,13 +172,13 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
           ValueError: as `fit`, and for a part of another width.
         """
         new = not hasattr(self, "flow_")
-        given, X = X, self._checked(X, new=new)
-        order = np.random.default_rng([self.seed, 1, 0 if new else self.n_steps_]).permutation(len(X))
-        batches = np.array_split(order, max(1, len(X) // self.batch_size))
-        trainer = self._new_trainer(X, batches[0]) if new else self._trainer
+        u = self._checked(X, new=new)
+        order = np.random.default_rng([self.seed, 1, 0 if new else self.n_steps_]).permutation(len(u))
+        batches = np.array_split(order, max(1, len(u) // self.batch_size))
+        trainer = self._new_trainer(u, batches[0]) if new else self._trainer
         trainer.optimizer.learning_rate = self.learning_rate
-        losses = trainer.train(X, batches, self.show_progress_bar)
-        validate_data(self, given, reset=new, skip_check_array=True)
+        losses = trainer.train(u, batches, self.show_progress_bar)
+        validate_data(self, X, reset=new, skip_check_array=True)
         self._use(trainer, losses if new else np.concatenate([self.losses_, losses]))
         return self
 
@@ -171,20 +245,22 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _in_parts(self, name: str, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self, "flow_")
-        X, function = self._checked(X), getattr(self.flow_, name)
-        return np.concatenate([function(X[i : i + _ROWS_PER_CALL]) for i in range(0, len(X), _ROWS_PER_CALL)])
+        rows, function = self._checked(X), getattr(self.flow_, name)
+        return np.concatenate([function(rows[i : i + _ROWS_PER_CALL]) for i in range(0, len(rows), _ROWS_PER_CALL)])
 
     def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
         """Return `X` as a finite float32 array [n, D], of the flow's width unless `new`."""
         self.check_settings()
-        options = {"dtype": (np.float64, np.float32), "ensure_all_finite": False}
-        X = check_array(X, estimator=self, **options) if new else validate_data(self, X, reset=False, **options)
-        check_finite(X, "embeddings")
+        options: dict[str, Any] = {"dtype": (np.float64, np.float32), "ensure_all_finite": False}
+        values: np.ndarray = (
+            check_array(X, estimator=self, **options) if new else validate_data(self, X, reset=False, **options)
+        )
+        check_finite(values, "embeddings")
         with np.errstate(over="ignore"):
-            X = X.astype(np.float32)
-        if not np.isfinite(X).all():
+            values = values.astype(np.float32)
+        if not np.isfinite(values).all():
             raise ValueError("embeddings: found values beyond float32's range, expected smaller ones")
-        return X
+        return values
 
     def __getstate__(self) -> dict[str, Any]:
         """Return arrays in place of the variables, which TensorFlow does not copy or pickle."""
@@ -202,3 +278,12 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             trainer = FlowTrainer(Glow(self.config_, event_size, seed=0), self.learning_rate)
             trainer.restore(variables)
             self._use(trainer, self.losses_)
+
+
+def _stacked(batches: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield int64 arrays [k, rows] of consecutive batches of one size, one array per call."""
+    for rows, same_size in itertools.groupby(batches, key=len):
+        alike = list(same_size)
+        count = min(_STEPS_PER_CALL, max(1, _ROWS_PER_CALL // rows))
+        for start in range(0, len(alike), count):
+            yield np.stack(alike[start : start + count])

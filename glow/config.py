@@ -30,16 +30,13 @@ class GlowConfig:
     """Architecture of a `glow.flow.Glow`; the keys are those of the original's config files, plus `coupling_residual`.
 
     Attributes:
-      latent_architecture: "glow_resnet", the only one.
+      latent_architecture, top_prior, coupling_dropout, use_fp16: the values that all published configurations have.
       activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
       coupling: "additive", "affine", or another key of `COUPLINGS`.
       coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
-      coupling_dropout: 0.0; no published configuration has another value, and none is accepted.
-      top_prior: "normal", a standard normal for every part of the latent.
       n_levels: levels, 1 to 16; after each but the last, half of the channels leave.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True reverses the channels, False learns an invertible 1x1 convolution.
-      use_fp16: False; the precision is chosen by `Glow`'s dtype.
       coupling_residual: add a skip connection over the coupling network's second layer.
 
     Raises:

@@ -26,9 +26,7 @@ def negligible_deviation(typical: np.ndarray, mean: np.ndarray) -> np.ndarray:
     Embeddings come from float32 arithmetic, so the second limit holds for float64 arrays too. Some sentence encoders
     have constant channels: rounding makes them deviate by 1e-8 to 1e-7, and a division by that would blow it up.
 
-    Args:
-      typical: root mean square of the channels' deviations, a number.
-      mean: mean of each channel, [D] or a number.
+    `typical` is the root mean square of the channels' deviations, `mean` each channel's mean, [D] or a number.
     """
     return np.maximum(_NEGLIGIBLE_FRACTION * typical, _ROUNDING * np.abs(mean))
 

@@ -77,7 +77,7 @@ class Glow(tf.Module):
 
         with tf.init_scope():
             latent_order = self.walk(tf.range(self.event_size), note).numpy()
-        chain: list[tfb.Bijector] = []
+        chain: list[tfp.bijectors.Bijector] = []
         for size, steps in itertools.groupby(met, key=lambda one: one[0]):
             level, left = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
             # Channels that have left stand to the right of those that go on.

@@ -37,10 +37,7 @@ class Parameters:
         return self._add(name, self._generator(name).normal(0.0, stddev, shape))
 
     def glorot_uniform(self, name: str, size: int) -> tf.Variable:
-        """Create a variable [size], uniform within ±sqrt(6 / (size + 1)).
-
-        This is TF1's default for the shape (1, 1, 1, size) of the original's actnorms: one input, `size` outputs.
-        """
+        """Create a variable [size], uniform within TF1's ±sqrt(6 / (size + 1)) for the shape (1, 1, 1, size)."""
         bound = np.sqrt(6.0 / (size + 1))
         return self._add(name, self._generator(name).uniform(-bound, bound, size))
 

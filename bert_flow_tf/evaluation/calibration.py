@@ -25,7 +25,7 @@ class StandardNormalization(StandardScaler):
 
     def fit(self, X: np.ndarray, y: None = None) -> "StandardNormalization":
         super().fit(X)
-        self.scale_ = np.where(negligible_channels(X), 1.0, self.scale_)
+        self.scale_ = np.where(negligible_channels(X), 1.0, np.sqrt(self.var_))
         return self
 
 

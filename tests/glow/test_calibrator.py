@@ -9,7 +9,7 @@ import tensorflow as tf
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
-from glow import trainer
+from glow import calibrator as calibrator_module
 from glow.calibrator import FlowCalibrator
 from glow.config import GlowConfig
 from glow.flow import Glow
@@ -52,7 +52,7 @@ def test_latents_samples_and_densities_are_the_flows(fitted):
 
 @pytest.mark.parametrize(("limit", "value"), [("_STEPS_PER_CALL", 2), ("_ROWS_PER_CALL", 7), ("_ROWS_PER_CALL", 24)])
 def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences(monkeypatch, limit, value):
-    monkeypatch.setattr(trainer, limit, value)
+    monkeypatch.setattr(calibrator_module, limit, value)
     X = embeddings()
     ours = FlowCalibrator(**SMALL, epochs=0.625).fit(X)
     flow = Glow(SMALL["config"], 8, seed=3)
@@ -119,7 +119,7 @@ def test_failed_part_leaves_the_flow_as_it_was(fitted, monkeypatch):
     with pytest.raises(ValueError, match=r"at step [2-8] of 8|weights of the flow that are not finite"):
         again.set_params(learning_rate=1e30).partial_fit(X)
     np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
-    monkeypatch.setattr(trainer, "_STEPS_PER_CALL", 3)
+    monkeypatch.setattr(calibrator_module, "_STEPS_PER_CALL", 3)
     spoilt = np.where(
         np.arange(64)[:, np.newaxis] == np.random.default_rng([again.seed, 1, 48]).permutation(64)[30], 1e30, X
     )
