@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 PNG_DPI = 150
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
-DASHED = (0, (4, 2))
 _STYLE = {
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -92,36 +91,28 @@ def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str |
 
 def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, title: str | None = None) -> "Figure":
     """Draw singular spectra, uncentred and centred, by name, and those of an isotropic sample."""
+    spectra = {**measures, "standard normal, same number of draws": reference}
+    colours = (*(BLUE, VERMILION)[: len(measures)], GREY)
+    lowest = []
     with styled_figure(9.6, 4.4, columns=2, sharey=True, title=title) as (figure, panels):
         titles = {"spectrum": "As they are", "centred_spectrum": "Mean subtracted"}
         for panel, (spectrum, words) in zip(panels, titles.items(), strict=True):
-            _draw_spectra(panel, measures, reference, spectrum)
-            panel.set_title(words)
-        panels[1].set_ylabel("")
+            for (name, measure), colour in zip(spectra.items(), colours, strict=True):
+                power = np.square(getattr(measure, spectrum))
+                power = power / power.mean()
+                # A logarithmic axis has no place for directions without variance.
+                power = power[power > 1e-9 * power[0]]
+                lowest.append(power[-1])
+                style = (0, (4, 2)) if measure is reference else "-"
+                panel.plot(np.arange(1, len(power) + 1), power, color=colour, linestyle=style, label=name)
+            panel.set(xscale="log", yscale="log", xlabel="Singular direction", title=words)
+            for axis in (panel.xaxis, panel.yaxis):
+                axis.set_major_formatter("{x:g}")
+        panels[0].set_ylabel("Mean square, relative to the mean direction")
+        # One direction far below the rest would flatten the others.
+        panels[0].set_ylim(bottom=max(min(lowest) / 1.5, 1e-4))
         legend_below(figure, panels[0])
     return figure
-
-
-def _draw_spectra(panel: "Axes", measures: Mapping[str, Isotropy], reference: Isotropy, spectrum: str) -> None:
-    """Draw the field `spectrum` of up to three measures, and of a standard normal."""
-    lowest = []
-    spectra = {**measures, "standard normal, same number of draws": reference}
-    for (name, measure), colour in zip(
-        spectra.items(), (*(BLUE, VERMILION, GREEN)[: len(measures)], GREY), strict=True
-    ):
-        power = np.square(getattr(measure, spectrum))
-        power = power / power.mean()
-        # A logarithmic axis has no place for directions without variance.
-        power = power[power > 1e-9 * power[0]]
-        lowest.append(power[-1])
-        style = {"linestyle": DASHED, "linewidth": 1.4} if measure is reference else {"linewidth": 2}
-        panel.plot(np.arange(1, len(power) + 1), power, color=colour, label=name, **style)
-    panel.set(xscale="log", yscale="log", xlabel="Singular direction")
-    panel.set_ylabel("Mean square, relative to the mean direction")
-    # One direction far below the rest would flatten the others.
-    panel.set_ylim(bottom=max(min(lowest) / 1.5, 1e-4))
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_formatter("{x:g}")
 
 
 @contextlib.contextmanager
