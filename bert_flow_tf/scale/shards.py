@@ -22,7 +22,7 @@ from bert_flow_tf.files.atomic import FolderKind, new_file, output_folder
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.locks import locked
-from bert_flow_tf.files.reading import is_remote
+from bert_flow_tf.files.reading import is_remote, refuse_address
 from bert_flow_tf.files.sentence_files import STDIN, input_format, matching, read_tables
 from bert_flow_tf.scale.parts import MANIFEST, PART_PRECISIONS, Manifest, PartSettings
 
@@ -188,6 +188,7 @@ class Job:
             raise ArgumentError(f"precision: found {settings.precision!r}, expected {' or '.join(PART_PRECISIONS)}")
         if settings.shard_rows < 1:
             raise ArgumentError(f"shard_rows: found {settings.shard_rows}, expected 1 or more")
+        refuse_address(out, str(out))
         self.files, self.out, self.settings, self.overwrite = files, pathlib.Path(out), settings, overwrite
         self.made = 0
         if any(self.out.resolve() in pathlib.Path(file.path).resolve().parents for file in files):
