@@ -44,11 +44,7 @@ def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source
 def keep_full_text(
     folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str, *, flag: str, overwrite: bool
 ) -> None:
-    """Write the `full.txt` of `write_full_text` unless the very same is there; `flag` names the folder in errors.
-
-    Raises:
-      UserError: another one is there, and not to `overwrite`, or the folder holds something else.
-    """
+    """Write the `full.txt` of `write_full_text` unless the very same is there; other arguments as of `check_folder`."""
     path = folder / FULL_TEXT_FILE
     with locked(folder):
         if not path.is_file() or path.read_bytes() != _file_bytes(_full_text_rows(subsets)):
@@ -66,9 +62,6 @@ def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
 
     Test labels are written where the dataset has them and the layout has a file for them. MNLI's label is the gold
     one; GLUE's file has the first annotator's in the column that the original reads.
-
-    Raises:
-      UserError: as `datasets.read_dataset`.
     """
     task = _layout_of(name)
     parts = {split: datasets.read_dataset(name, split) for split in tasks.SPLITS}

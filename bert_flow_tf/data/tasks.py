@@ -194,8 +194,7 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
       split: one of `SPLITS`. The test split has no labels (see the module's quirks).
 
     Raises:
-      UserError: unknown task or split, missing folder, file or column, bytes that are not UTF-8, a row with too few
-        columns, a label that is no number, out of range or no class of the task, or a file without examples.
+      UserError: a task, split, folder, file or column is missing, a row has too few columns, or a label is invalid.
     """
     task = get_task(task)
     layout = task.layout(split)
@@ -216,9 +215,6 @@ def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_train
 
     That is the train split; for ALLNLI then SNLI's train, dev and test splits; with `use_full_for_training` then the
     task's own dev and test splits (the paper's "target").
-
-    Raises:
-      UserError: as `read_split`.
     """
     task = get_task(task)
     parts = [read_split(task, data_dir, "train")]
@@ -247,13 +243,10 @@ def gold_path(task: Task | str, glue_dir: str | os.PathLike, split: str) -> str:
 
 
 def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
-    """The gold scores [n] of one split, float64, in file order.
-
-    `glue_dir` is the folder that holds the tasks' folders; STS-B's test scores are those of `sts-test.csv`.
+    """The gold scores [n] of one split, float64, in file order; STS-B's test scores are those of `sts-test.csv`.
 
     Raises:
-      UserError: as `read_split`, a task or split without gold scores, or gold scores in a file of their own that is in
-        another order than the split's file beside it.
+      UserError: as `read_split`; there are none; or their own file has another order than the split's.
     """
     task = get_task(task)
     path, layout, own = gold_path(task, glue_dir, split), _gold_layout(task, split), task.layout(split)

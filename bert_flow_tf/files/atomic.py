@@ -41,11 +41,7 @@ def write_atomically(path: str | os.PathLike, text: str) -> None:
 def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib.Path]:
     """Give an empty file to write, which gets the name `path` when the block succeeds and is removed otherwise.
 
-    A file or link of that name is replaced. Folders above it are made.
-
-    Args:
-      path: the file.
-      wait: True to wait for another process that is writing it.
+    A file or link of that name is replaced. Folders above it are made. With `wait` it waits for another writer.
 
     Raises:
       UserError: as `locked`, before the block; or the disk is full.
@@ -63,13 +59,7 @@ def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib
 
 @contextlib.contextmanager
 def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """Give an empty folder to fill, which gets the name `path` when the block succeeds and is removed otherwise.
-
-    A folder or link of that name is replaced. Folders above it are made, and removed again if the block fails.
-
-    Raises:
-      UserError: as `new_file`.
-    """
+    """As `new_file`, of a folder to fill; a folder or link of that name is replaced."""
     path = output_path(path)
     with locked(path), full_disk_as_error(path):
         part, old = temporary(path), replaced(path)
@@ -88,11 +78,7 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def new_output(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> Iterator[pathlib.Path]:
-    """Give a `new_folder` that replaces what `output_folder` allows, under one lock.
-
-    Raises:
-      UserError: as both.
-    """
+    """Give a `new_folder` that replaces what `output_folder` allows, under one lock."""
     with locked(path), new_folder(output_folder(path, kind, overwrite=overwrite)) as folder:
         yield folder
 

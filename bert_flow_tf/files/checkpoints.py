@@ -73,11 +73,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
 
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
-    """Prefix of the checkpoint that TensorFlow's file `checkpoint` in the folder names; None without that file.
-
-    Raises:
-      UserError: the file cannot be read, or names none.
-    """
+    """Prefix of the checkpoint that TensorFlow's file `checkpoint` in the folder names; None without that file."""
     path, expected = folder / "checkpoint", "TensorFlow's list of checkpoints"
     if not path.exists():
         return None
@@ -124,11 +120,7 @@ def whole_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool
 
 
 def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
-    """Save a checkpoint, whole or not at all.
-
-    Raises:
-      UserError: the disk is full.
-    """
+    """Save a checkpoint, whole or not at all; a `UserError` if the disk is full."""
     folder = pathlib.Path(manager.directory)
     try:
         with full_disk_as_error(folder / f"checkpoint {number}"):

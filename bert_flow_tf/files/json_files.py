@@ -24,14 +24,10 @@ class _Version(msgspec.Struct):
 def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versioned: bool = True) -> T:
     """Return the contents of a JSON file as `kind`, a `msgspec.Struct` or any other type that msgspec decodes.
 
-    Args:
-      kind: the type; keys that a Struct does not name are ignored.
-      expected: what the file should be, for errors: "a run's configuration".
-      versioned: True if the file is an object whose `format_version` must be `FORMAT_VERSION`.
+    Keys that a Struct does not name are ignored. `expected` is for errors: "a run's configuration".
 
     Raises:
-      UserError: the file cannot be read, is not JSON, is of another format version, or a value is missing or of
-        another type; the line names the key.
+      UserError: the file is not JSON of this type, or, if `versioned`, its `format_version` is not `FORMAT_VERSION`.
     """
     with reading(path, expected):
         data = pathlib.Path(path).read_bytes()

@@ -53,10 +53,6 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     What a killed process left of the same path is removed first, and the folder that it was replacing restored. Folders
     above the path are made, and those that stay empty are removed again.
 
-    Args:
-      path: the file or folder, which need not exist.
-      wait: True to wait for another process that has locked it.
-
     Raises:
       UserError: another process has locked it and `wait` is false, or its folder cannot be written to.
     """

@@ -105,11 +105,7 @@ def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str
 
 
 def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[str]]:
-    """Yield lists of up to `PART` strings of the iterable, in its order.
-
-    Raises:
-      UserError: it is not an ordered iterable of strings that UTF-8 can hold; the line names the element.
-    """
+    """Yield lists of up to `PART` strings of an ordered iterable; a `UserError` names an element that is no text."""
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
         raise UserError(f"{name}: found {_shown(sentences)}, expected strings in a list or another ordered iterable")
     iterator, position = iter(sentences), 0
@@ -117,8 +113,10 @@ def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[st
         for i, sentence in enumerate(part, start=position):
             if not isinstance(sentence, str):
                 raise UserError(f"{name}[{i}]: found {_shown(sentence)}, expected a string")
-            with reading(f"{name}[{i}]", "text"):
+            try:
                 sentence.encode()
+            except UnicodeEncodeError as error:
+                raise UserError(f"{name}[{i}]: found text that UTF-8 cannot hold: {error}") from error
         position += len(part)
         yield part
 
