@@ -1,6 +1,6 @@
 """The protocol of an embedding model: what exports, saved models and cards read of `api.BertFlow`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 # TensorFlow takes seconds to load, and a type needs none of it.
@@ -49,6 +49,15 @@ class EmbeddingModel(Protocol):
     @property
     def similarity_fn_name(self) -> str:
         """Name of the function that `similarity` computes, such as "cosine"."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of everything that embeddings depend on."""
+        ...
+
+    def encode_parts(self, *arguments: Any) -> "Iterator[tuple[list[str], np.ndarray]]":
+        """Lists of sentences with their embeddings; see `api.BertFlow.encode_parts`."""
         ...
 
     def embed_tokens(self, tokens: dict[str, "tf.Tensor"]) -> "tf.Tensor":

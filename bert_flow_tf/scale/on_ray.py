@@ -13,8 +13,9 @@ from typing import Any
 from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
+from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.scale.parts import PartSettings
-from bert_flow_tf.scale.shards import Embedder, Engine, Path, Shard, ShardError
+from bert_flow_tf.scale.shards import Engine, Path, Shard, ShardError
 
 # Attempts at a shard after its worker has died.
 _RETRIES = 3
@@ -35,7 +36,7 @@ _VARIABLES = {
 class _Worker:
     """The actor, which loads the model at its first call: a worker that dies of loading has its retries counted."""
 
-    def __init__(self, load: Callable[[], Embedder], folder: Path, settings: PartSettings, cwd: str) -> None:
+    def __init__(self, load: Callable[[], EmbeddingModel], folder: Path, settings: PartSettings, cwd: str) -> None:
         os.chdir(cwd)
         self._load = functools.cache(lambda: Engine(load(), folder, settings))
 
@@ -64,7 +65,7 @@ class RayEngine(Engine):
     """
 
     def __init__(
-        self, load: Callable[[], Embedder], folder: Path, settings: PartSettings, *, workers: int, threads: int
+        self, load: Callable[[], EmbeddingModel], folder: Path, settings: PartSettings, *, workers: int, threads: int
     ) -> None:
         import ray
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.reading import is_remote, refuse_address
 from bert_flow_tf.files.sentence_files import STDIN, input_format, matching, read_tables
+from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.scale.parts import MANIFEST, PART_PRECISIONS, Manifest, PartSettings
 
 if TYPE_CHECKING:
@@ -105,22 +106,7 @@ class ShardError(UserError):
     """A shard whose workers died; the other shards are not affected."""
 
 
-class Embedder(Protocol):
-    """The part of `api.BertFlow` that shards need."""
-
-    embedding_size: int
-
-    @property
-    def fingerprint(self) -> str:
-        """Digest of everything that embeddings depend on."""
-        ...
-
-    def encode_parts(self, *arguments: Any) -> Iterator[tuple[list[str], np.ndarray]]:
-        """As `BertFlow.encode_parts`."""
-        ...
-
-
-def write_part(model: Embedder, shard: Shard, folder: Path, settings: PartSettings) -> tuple[str, int]:
+def write_part(model: EmbeddingModel, shard: Shard, folder: Path, settings: PartSettings) -> tuple[str, int]:
     """Write a shard's kept columns and its column `embedding`; return the part's name and rows.
 
     Raises:
@@ -145,7 +131,7 @@ def write_part(model: Embedder, shard: Shard, folder: Path, settings: PartSettin
 class Engine:
     """Embed one shard after the other in this process."""
 
-    def __init__(self, model: Embedder, folder: Path, settings: PartSettings) -> None:
+    def __init__(self, model: EmbeddingModel, folder: Path, settings: PartSettings) -> None:
         self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
         self._write = functools.partial(write_part, model, folder=folder, settings=settings)
 
@@ -211,10 +197,7 @@ class Job:
 
     def _check_same(self, name: str, found: object, known: object) -> None:
         if found != known and not self.overwrite:
-            raise self._exists(f"{name}: found {found}, but its parts have {known}")
-
-    def _exists(self, reason: str) -> UserError:
-        return UserError(f"{self.out}: exists, {reason} (or --overwrite)")
+            raise UserError(f"{self.out}: exists, {name}: found {found}, its parts have {known} (or --overwrite)")
 
     def run(self, engine: Engine, *, show_progress_bar: bool | None = None) -> Manifest:
         """Return the folder's manifest after the engine has made the missing parts.
@@ -237,11 +220,10 @@ class Job:
             for outcome in engine.embed(self._missing(manifest, problems)):
                 if isinstance(outcome, ShardError):
                     problems.append(outcome)
-                    continue
-                name, rows = outcome
-                manifest.parts[name] = rows
-                self.made += 1
-                progress.update(rows)
+                else:
+                    manifest.parts[outcome[0]] = outcome[1]
+                    self.made += 1
+                    progress.update(outcome[1])
             if problems:
                 raise ShardsError(problems)
             for path in self.out.glob(_PARTS):

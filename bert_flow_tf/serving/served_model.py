@@ -2,7 +2,6 @@
 
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -28,7 +27,12 @@ def write_savedmodel(model: EmbeddingModel, described: Description, folder: path
         tf.saved_model.save(
             module,
             str(folder),
-            signatures=module.signatures(),
+            signatures={
+                "serving_default": module.embed_sentences,
+                "similarity": module.similarity,
+                "tokens": module.embed_tokens,
+                "pooled": module.pool_sentences,
+            },
             options=tf.saved_model.SaveOptions(experimental_custom_gradients=False),
         )
     (folder / "assets.extra").mkdir()
@@ -44,7 +48,7 @@ def write_savedmodel(model: EmbeddingModel, described: Description, folder: path
 
 
 class ServedBertFlow(tf.Module):
-    """The functions that become the signatures of a SavedModel, see `signatures`.
+    """The functions that become the signatures of a SavedModel.
 
     Each takes any number of rows, also none, and pads to the longest sentence of the batch. An input that does not fit
     its signature (its rank, its length beside another's, an id outside the vocabulary) is an InvalidArgument error that
@@ -73,15 +77,6 @@ class ServedBertFlow(tf.Module):
         self._described, self._width = described, encoder.embedding_size
         self._most_positions = encoder.max_seq_length
         self._num_types = encoder.num_types
-
-    def signatures(self) -> dict[str, Any]:
-        """Functions by the names of their signatures, for `tf.saved_model.save`."""
-        return {
-            "serving_default": self.embed_sentences,
-            "similarity": self.similarity,
-            "tokens": self.embed_tokens,
-            "pooled": self.pool_sentences,
-        }
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
