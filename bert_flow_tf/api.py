@@ -293,7 +293,8 @@ class BertFlow:
           precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `stream.quantized`.
           convert_to_numpy: give arrays; else a list of one `tf.Tensor` per sentence.
           convert_to_tensor: give one `tf.Tensor`; overrides `convert_to_numpy`.
-          output_value, device: other values than the defaults are errors.
+          output_value: other values than the default are errors.
+          device: other values than None are errors.
           normalize_embeddings: scale every embedding to norm 1.
           truncate_dim: keep that many channels, the first ones.
 
@@ -463,14 +464,11 @@ class BertFlow:
 
         Args:
           sentences: each counts as often as it occurs.
-          flow_model_config: name of a shipped configuration, or a JSON file; default `config_l3_d3_w32`.
-          epochs: default one, or as many as give 300 steps.
-          batch_size: sentences per step; default 64.
-          learning_rate: constant; default 1e-3.
-          seed: of the sentences' order and of the flow's initial values; default 1234.
-          dev_fraction: share of the different sentences that is held out to measure `history_.change`, default .05: at
-            most 1,000, and none if these are fewer than 10.
-          show_progress_bar: default on a terminal only.
+          **settings: `flow_model_config`, name of a shipped configuration or a JSON file, default `config_l3_d3_w32`;
+            `epochs`, default one, or as many as give 300 steps; `batch_size`, sentences per step, default 64;
+            `learning_rate`, constant, default 1e-3; `seed` of the sentences' order and of the flow's initial values,
+            default 1234; `dev_fraction` of the different sentences, held out to measure `history_.change`, default .05:
+            at most 1,000, and none if these are fewer than 10; `show_progress_bar`, default on a terminal only.
 
         Raises:
           UserError: too few sentences for a step, an invalid argument, or a loss that is not finite.

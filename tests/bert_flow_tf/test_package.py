@@ -94,7 +94,7 @@ def test_shell_completes_commands():
     from click.testing import CliRunner
 
     asked = {"_BERT_FLOW_COMPLETE": "bash_complete", "COMP_WORDS": "bert-flow enc", "COMP_CWORD": "1"}
-    assert CliRunner().invoke(main, env=asked, prog_name="bert-flow").stdout == "plain,encode\n"
+    assert CliRunner().invoke(main, env=asked, prog_name="bert-flow").stdout == "plain,encode\nplain,encode-folder\n"
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +161,8 @@ def test_what_is_imported_is_declared(wheel):
             found = [one.name for one in node.names] if isinstance(node, ast.Import) else []
             found += [node.module] if isinstance(node, ast.ImportFrom) else []
             imported |= {one.partition(".")[0] for one in found}
-    # The last three come with TensorFlow and its serving API.
-    imported -= {*sys.stdlib_module_names, "bert_flow_tf", "glow", "numpy", "google", "grpc"}
+    # The last four come with TensorFlow and its serving API.
+    imported -= {*sys.stdlib_module_names, "bert_flow_tf", "glow", "numpy", "google", "grpc", "tensorboard"}
     declared = {name.lower() for name in re.findall(r"^Requires-Dist: ([\w-]+)", metadata(wheel), re.MULTILINE)}
     distributions = importlib.metadata.packages_distributions()
     names = {one: {of.lower().replace("_", "-") for of in distributions.get(one, [one])} for one in imported}

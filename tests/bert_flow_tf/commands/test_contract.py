@@ -140,7 +140,7 @@ MISTAKES = {
     f"{CONVERT} --run .": "found no checkpoint",
     f"{CONVERT} --tf1_checkpoint folder": "folder: found no checkpoint",
     f"{PREPARE} stsb": "found stsb, expected some of sts12 to sts16, sts12-16, tfds:glue/stsb",
-    f"{PREPARE} sts14": "no such folder, expected SentEval's files of STS-14",
+    f"{PREPARE} sts14": "STS14-en-test: no such folder",
     f"{PREPARE} tfds:glue/cola": "unknown dataset 'tfds:glue/cola'",
     f"{PRETRAIN} {STEPS} --num_warmup_steps 200": "--steps: found 200",
     f"{PRETRAIN} {STEPS} --dev_fraction 1": "'--dev_fraction'",
