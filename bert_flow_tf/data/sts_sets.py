@@ -12,8 +12,7 @@ and section 4.3 (QNLI by AUC on its dev set, which is why that is QNLI's split h
 import dataclasses
 import os
 import pathlib
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,13 @@ import numpy as np
 from bert_flow_tf.data import datasets, tasks
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
 
-SENTEVAL_SUBSETS: Mapping[str, tuple[str, ...]] = types.MappingProxyType(
-    {
-        "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
-        "sts13": ("FNWN", "headlines", "OnWN"),
-        "sts14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
-        "sts15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
-        "sts16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
-    }
-)
+SENTEVAL_SUBSETS = {
+    "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
+    "sts13": ("FNWN", "headlines", "OnWN"),
+    "sts14": ("deft-forum", "deft-news", "headlines", "images", "OnWN", "tweet-news"),
+    "sts15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
+    "sts16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
+}
 
 Folder = str | os.PathLike
 

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable, Collection, Iterator
 
 from bert_flow_tf.errors import FULL, UserError
-from bert_flow_tf.files.locks import is_temporary, locked, output_path, remove, replaced, temporary
+from bert_flow_tf.files.locks import beside, is_temporary, locked, output_path, remove
 from bert_flow_tf.files.reading import refuse_address
 
 # What errors of TensorFlow, and of numpy, say instead of a number.
@@ -48,7 +48,7 @@ def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib
     """
     path = output_path(path)
     with locked(path, wait=wait), full_disk_as_error(path):
-        part = temporary(path)
+        part = beside(path, "tmp")
         try:
             part.touch()
             yield part
@@ -62,7 +62,7 @@ def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """As `new_file`, of a folder to fill; a folder or link of that name is replaced."""
     path = output_path(path)
     with locked(path), full_disk_as_error(path):
-        part, old = temporary(path), replaced(path)
+        part, old = beside(path, "tmp"), beside(path, "replaced")
         try:
             part.mkdir()
             yield part

@@ -23,14 +23,9 @@ def output_path(path: str | os.PathLike) -> pathlib.Path:
     return path.parent.resolve() / path.name
 
 
-def temporary(path: pathlib.Path) -> pathlib.Path:
-    """Return the name of what becomes the file or folder `path` when it is complete."""
-    return path.with_name(f".{path.name}.tmp")
-
-
-def replaced(path: pathlib.Path) -> pathlib.Path:
-    """Return the name of the old folder while a new one takes the name `path`."""
-    return path.with_name(f".{path.name}.replaced")
+def beside(path: pathlib.Path, ending: str) -> pathlib.Path:
+    """Return the path of one of these three: the ending is "lock", "tmp" or "replaced"."""
+    return path.with_name(f".{path.name}.{ending}")
 
 
 def is_temporary(name: str) -> bool:
@@ -62,7 +57,7 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # One object for each path, which each thread locks for itself.
-        lock = FileLock(path.with_name(f".{path.name}.lock"), is_singleton=True)
+        lock = FileLock(beside(path, "lock"), is_singleton=True)
         lock.acquire(timeout=0)
     except Timeout as error:
         if not wait:
@@ -73,10 +68,11 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
         raise UserError(f"{path.parent}: cannot be written to ({error.strerror})") from error
     try:
         if lock.lock_counter == 1:
-            if os.path.lexists(replaced(path)) and not os.path.lexists(path):
-                replaced(path).rename(path)
-            remove(replaced(path))
-            remove(temporary(path))
+            old = beside(path, "replaced")
+            if os.path.lexists(old) and not os.path.lexists(path):
+                old.rename(path)
+            remove(old)
+            remove(beside(path, "tmp"))
         yield
     finally:
         if lock.lock_counter == 1:
