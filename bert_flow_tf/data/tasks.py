@@ -34,7 +34,7 @@ _DIFFERING_PAIRS = 0.1
 _logger = logging.getLogger(__name__)
 
 # The number of a line, from 1, and its columns.
-Row = tuple[int, list[str]]
+NumberedRow = tuple[int, list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,7 +316,7 @@ def _letters(row: list[str], layout: FileLayout) -> list[str]:
     return [re.sub(r"\W", "", row[column]) for column in layout.sentence_columns]
 
 
-def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[Row]:
+def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[NumberedRow]:
     """(line number from 1, columns) of each row below the header; a quote is an ordinary character."""
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
@@ -337,7 +337,7 @@ def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[Ro
     return complete
 
 
-def _labels(task: Task, column: int, path: str, rows: list[Row]) -> list[float]:
+def _labels(task: Task, column: int, path: str, rows: list[NumberedRow]) -> list[float]:
     by_text = {name: float(number) for number, name in enumerate(task.label_names)}
     labels = []
     for line, row in rows:

@@ -23,10 +23,10 @@ from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made
 if TYPE_CHECKING:
     from bert_flow_tf.model.siamese import SiameseBertFlow
 
-CONFIG_FILE = "bert_flow.json"
+MODEL_FILE = "bert_flow.json"
 FLOW_FILE = "flow.npz"
 CARD_FILE = "README.md"
-SAVED_MODEL = FolderKind("a saved model", CONFIG_FILE, (*ENCODER_PARTS, FLOW_FILE, CONFIG_FILE, CARD_FILE))
+SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (*ENCODER_PARTS, FLOW_FILE, MODEL_FILE, CARD_FILE))
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
 
@@ -47,7 +47,7 @@ class SavedModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_saved_model(path: str | os.PathLike) -> bool:
     """True if a folder has the configuration that `save` writes."""
-    return (pathlib.Path(path) / CONFIG_FILE).is_file()
+    return (pathlib.Path(path) / MODEL_FILE).is_file()
 
 
 def model_folder(path: str | os.PathLike) -> pathlib.Path:
@@ -61,7 +61,7 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
         return pathlib.Path(path)
     folder = downloaded_model(name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*")))
     if not is_saved_model(folder):
-        raise UserError(f"{name}: holds no {CONFIG_FILE}, expected a model of push_to_hub (from_hub takes encoders)")
+        raise UserError(f"{name}: holds no {MODEL_FILE}, expected a model of push_to_hub (from_hub takes encoders)")
     return folder
 
 
@@ -71,7 +71,7 @@ def check_model_folder(path: str | os.PathLike) -> None:
     is_run = (path / record.CONFIG_FILE).is_file() and not is_hugging_face(path)
     if path.is_dir() and not is_run and not is_saved_model(path):
         expected = "expected a folder of save() or a run's (encoders are for bert_hub)"
-        raise UserError(f"{path}: holds neither {CONFIG_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
+        raise UserError(f"{path}: holds neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
 
 
 def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
@@ -92,7 +92,7 @@ def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool 
             prompts=bert_flow.prompts,
             similarity_fn_name=bert_flow.similarity_fn_name,
         )
-        write_json(folder / CONFIG_FILE, config)
+        write_json(folder / MODEL_FILE, config)
         name = pathlib.Path(os.path.abspath(path)).name
         (folder / CARD_FILE).write_text(model_card(name, config), encoding="utf-8")
     return pathlib.Path(path)
@@ -178,7 +178,7 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Sav
     from bert_flow_tf.model.build import build_model
 
     path = pathlib.Path(path)
-    config = read_json(path / CONFIG_FILE, SavedModelConfig, expected="a saved model's configuration")
+    config = read_json(path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration")
     # Absolute, since a folder may be called `demo` or `base`.
     handle, fingerprint = str(path.resolve()), str(config.model.encoder.fingerprint)
     recorded = EncoderFiles(

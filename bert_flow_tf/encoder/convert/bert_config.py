@@ -7,6 +7,7 @@ import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.runs.record import Positive
 
 # "gelu" is the tanh approximation in the TF1 code and the exact, erf form at Hugging Face: the names here say which.
 _OTHERS = {name: name for name in ("relu", "tanh", "linear")}
@@ -14,20 +15,19 @@ _TF1_ACTIVATIONS = {"gelu_tanh": "gelu_tanh", "gelu_erf": "gelu_erf", **_OTHERS,
 _TANH_GELUS = dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
 HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_erf", **_TANH_GELUS, **_OTHERS}
 LAYER_NORM_EPS = 1e-12
-Count = Annotated[int, msgspec.Meta(ge=1)]
 Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
 
 class BertConfig(msgspec.Struct, frozen=True):
     """Shape, activation and dropout rates of a BERT. `hidden_act` is gelu_tanh, gelu_erf, relu, tanh or linear."""
 
-    vocab_size: Count
-    hidden_size: Count
-    num_hidden_layers: Count
-    num_attention_heads: Count
-    intermediate_size: Count
-    max_position_embeddings: Count
-    type_vocab_size: Count
+    vocab_size: Positive
+    hidden_size: Positive
+    num_hidden_layers: Positive
+    num_attention_heads: Positive
+    intermediate_size: Positive
+    max_position_embeddings: Positive
+    type_vocab_size: Positive
     hidden_act: str
     hidden_dropout_prob: Rate
     attention_probs_dropout_prob: Rate
