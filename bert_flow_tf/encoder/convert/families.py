@@ -8,10 +8,11 @@ from collections.abc import Callable
 import msgspec
 
 from bert_flow_tf.encoder.convert import bert_config
-from bert_flow_tf.encoder.convert.bert_config import BertConfig, Count, Rate, read_bert
+from bert_flow_tf.encoder.convert.bert_config import BertConfig, Rate, read_bert
 from bert_flow_tf.encoder.convert.weights import LAYER_PARTS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.runs.record import Positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +36,13 @@ class Family:
 class _DistilBert(msgspec.Struct, frozen=True):
     """The configuration of a DistilBERT, a BERT without token types and without a pooler, under its own keys."""
 
-    vocab_size: Count
-    hidden_size: Count = msgspec.field(name="dim")
-    num_hidden_layers: Count = msgspec.field(name="n_layers")
-    num_attention_heads: Count = msgspec.field(name="n_heads")
-    intermediate_size: Count = msgspec.field(name="hidden_dim")
-    max_position_embeddings: Count = 512
-    type_vocab_size: Count = 1
+    vocab_size: Positive
+    hidden_size: Positive = msgspec.field(name="dim")
+    num_hidden_layers: Positive = msgspec.field(name="n_layers")
+    num_attention_heads: Positive = msgspec.field(name="n_heads")
+    intermediate_size: Positive = msgspec.field(name="hidden_dim")
+    max_position_embeddings: Positive = 512
+    type_vocab_size: Positive = 1
     hidden_act: str = msgspec.field(default="gelu", name="activation")
     hidden_dropout_prob: Rate = msgspec.field(default=0.1, name="dropout")
     attention_probs_dropout_prob: Rate = msgspec.field(default=0.1, name="attention_dropout")
