@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation import metrics
+from bert_flow_tf.evaluation.protocols import spearman
 
 # The paper's Figure 2 highlights the pairs up to this distance.
 CLOSE_DISTANCE = 4
@@ -48,11 +48,11 @@ def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, np
         values = np.asarray(given, np.float64)
         for column, other in (("edit distance", distances), ("gold", gold)):
             try:
-                rows[name][column] = 100 * metrics.spearman(values, other)
+                rows[name][column] = 100 * spearman(values, other)
             except UserError as error:
                 raise UserError(f"{name} with {column}: {error}") from error
             try:
-                of_close["rows"][name][column] = 100 * metrics.spearman(values[close], other[close])
+                of_close["rows"][name][column] = 100 * spearman(values[close], other[close])
             except UserError as error:
                 of_close["rows"][name][column] = None
                 of_close["undefined"].append(f"{name} with {column}: {error}")

@@ -10,8 +10,7 @@ import numpy.typing as npt
 from bert_flow_tf.data import tasks
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation import metrics
-from bert_flow_tf.evaluation.protocols import score_task
+from bert_flow_tf.evaluation.protocols import auc, pearson, score_task, spearman
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +41,7 @@ def score_predictions(
     """Score predictions [n] against the gold scores of one split of a task, in the order of the split's file.
 
     Raises:
-      UserError: as `tasks.gold_scores` and the functions of `evaluation.metrics`.
+      UserError: as `tasks.gold_scores` and the functions of `evaluation.protocols`.
     """
     task = tasks.get_task(task)
     gold = tasks.gold_scores(task, glue_dir, split)
@@ -50,8 +49,8 @@ def score_predictions(
     if values.size != gold.size:
         path = tasks.gold_path(task, glue_dir, split)
         raise UserError(f"found {values.size} predictions, expected {gold.size}, one per gold score of {path}")
-    auc = metrics.auc(values, gold) if task.metric == "auc" else None
-    return PredictionScores(metrics.pearson(values, gold), metrics.spearman(values, gold), auc)
+    area = auc(values, gold) if task.metric == "auc" else None
+    return PredictionScores(pearson(values, gold), spearman(values, gold), area)
 
 
 def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation import metrics
 
 PROTOCOLS = {
     "wmean": "mean over sub-sets, weighted by their pairs (SentEval, the paper)",
@@ -22,17 +21,47 @@ PROTOCOLS = {
     "all": "all pairs together",
 }
 
-# Metric of a task -> its figures, that metric first.
-METRICS = {
-    "spearman": {"spearman": metrics.spearman, "pearson": metrics.pearson},
-    "auc": {"auc": metrics.auc},
-}
-
 # Pairs that a plot shows, and its bins of cosines.
 _SHOWN_PAIRS, _BINS = 500, 40
 
 # Cosines that differ by less differ by rounding: embeddings are float32, of spacing 1.2e-7 at 1.
 _ROUNDING = 1e-6
+
+
+def pearson(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
+    """Return Pearson's correlation of two vectors [n].
+
+    Raises:
+      UserError: the lengths differ, n < 2, a value is not finite, or a vector is constant.
+    """
+    from scipy import stats
+
+    return float(stats.pearsonr(*_checked(predictions, gold, "Pearson's correlation")).statistic)
+
+
+def spearman(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
+    """Return Spearman's rank correlation of two vectors [n]; ties share their mean rank. Raises as `pearson`."""
+    from scipy import stats
+
+    return float(stats.spearmanr(*_checked(predictions, gold, "Spearman's correlation")).statistic)
+
+
+def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
+    """Return the area under the ROC curve of scores [n] against labels [n] of 0 and 1.
+
+    Raises:
+      UserError: as `pearson`, or there are other labels than 0 and 1, or not both.
+    """
+    from sklearn import metrics
+
+    predictions, gold = _checked(predictions, gold, None)
+    if set(gold) != {0, 1}:
+        raise UserError(f"AUC needs gold labels 0 and 1, found {', '.join(f'{x:g}' for x in np.unique(gold)[:5])}")
+    return float(metrics.roc_auc_score(gold, predictions))
+
+
+# Metric of a task -> its figures, that metric first.
+METRICS = {"spearman": {"spearman": spearman, "pearson": pearson}, "auc": {"auc": auc}}
 
 
 def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str) -> np.ndarray:
@@ -115,3 +144,16 @@ def check_spread(similarities: np.ndarray, place: str) -> None:
 
 def _inner_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.einsum("nd,nd->n", a, b, dtype=np.float64)
+
+
+def _checked(predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:
+    predictions, gold = (np.asarray(values, np.float64).reshape(-1) for values in (predictions, gold))
+    if predictions.size != gold.size or gold.size < 2:
+        raise UserError(f"{predictions.size} predictions for {gold.size} gold scores, expected 2 or more of each")
+    for name, values in (("prediction", predictions), ("gold score", gold)):
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            raise UserError(f"{name} {bad[0] + 1} of {values.size} is {values[bad[0]]}, expected a finite number")
+        if correlation and np.ptp(values) == 0:
+            raise UserError(f"{correlation} is undefined: all {values.size} {name}s are {values[0]:g}")
+    return predictions, gold

@@ -17,7 +17,7 @@ from bert_flow_tf.encoder.convert.from_checkpoint import run_step
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation import metrics
+from bert_flow_tf.evaluation import protocols
 from bert_flow_tf.files.checkpoints import named_checkpoint
 from bert_flow_tf.model import build
 from bert_flow_tf.model.siamese import SiameseBertFlow
@@ -70,11 +70,11 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
     if task.is_regression:
         # As in the original, the correlation with labels that are not there, all 0, is NaN.
         scored = examples.has_labels
-        results["eval_pearsonr"] = metrics.pearson(outputs["cos_similarity"], labels) if scored else np.nan
+        results["eval_pearsonr"] = protocols.pearson(outputs["cos_similarity"], labels) if scored else np.nan
     else:
         results["eval_accuracy"] = np.mean(outputs["logits"].argmax(axis=-1) == labels)
     if settings.scoring.auc and task.is_regression:
-        results["eval_auc"] = metrics.auc(outputs["cos_similarity"], labels)
+        results["eval_auc"] = protocols.auc(outputs["cos_similarity"], labels)
     if "flow_example_loss" in outputs:
         results["eval_loss_flow"] = np.mean(outputs["flow_example_loss"])
         results["eval_loss_total"] = np.mean(loss + outputs["flow_example_loss"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation import metrics
+from bert_flow_tf.evaluation import protocols as metrics
 
 
 def test_pearson_of_a_worked_example():
