@@ -1,8 +1,6 @@
 """Glow with additive or affine coupling over vectors, as a chain of TensorFlow Probability bijectors.
 
-The package knows nothing of text. It loads TensorFlow when one of these names is first used:
-
-    from glow import FlowCalibrator, Glow, GlowConfig
+The package knows nothing of text. It loads TensorFlow when one of its names is first used.
 """
 
 import importlib

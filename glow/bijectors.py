@@ -52,11 +52,8 @@ class ActNorm(VectorBijector):
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float = 0.0) -> tf.Tensor:
         """Return `forward(x)` after giving each of its channels mean 0 and deviation 1.
 
-        A channel whose deviation is negligible (see `embeddings.negligible_deviation`) keeps scale 1.
-
-        Args:
-          x: eager tensor or array [n, size].
-          typical_deviation: that of a channel with information; at least the root mean square over channels is used.
+        A channel whose deviation is negligible (see `embeddings.negligible_deviation`) keeps scale 1. The typical
+        deviation is at least the root mean square over the channels of `x`, an eager tensor [n, size].
 
         Raises:
           ValueError: `x` is not finite, or no channel varies and no `typical_deviation` is known.

@@ -29,10 +29,6 @@ class FlowTrainer:
 
     A step's loss is that of pairs of sentences, as in the original: the mean loss of the first ones plus that of the
     second ones, so twice the mean over the batch. Li et al. 2020, sections 3 and 4.
-
-    Attributes:
-      flow: the `Glow`.
-      optimizer: its `AdamWeightDecay`.
     """
 
     def __init__(self, flow: Glow, learning_rate: float) -> None:
@@ -57,10 +53,7 @@ class FlowTrainer:
     def train(self, X: np.ndarray, batches: Sequence[np.ndarray], show_progress_bar: bool | None = None) -> np.ndarray:
         """Take a step on the rows of `X` [n, D] that each batch names; return the losses before, in bits per dimension.
 
-        A failure or an interruption restores flow and optimiser.
-
-        Raises:
-          ValueError: a loss or a weight is not finite.
+        A failure, such as a loss or a weight that is not finite, restores flow and optimiser.
         """
         before = self.state()
         losses: list[float] = []
@@ -98,7 +91,6 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         calibrator = FlowCalibrator(seed=1).fit(embeddings)
         z = calibrator.transform(embeddings)
-        log_density = calibrator.score_samples(embeddings)
 
     Training is the original's, see `FlowTrainer`; every epoch has another order. Li et al. 2020, sections 3 and 4.
 

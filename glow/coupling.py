@@ -91,8 +91,7 @@ class ConvStack(tf.Module):
 class Coupling(VectorBijector):
     """A bijector that moves the second half of the channels by a `network` of the first half.
 
-    Args:
-      network: callable [..., D // 2] to [..., outputs_per_channel * (D - D // 2)].
+    The network maps [..., D // 2] to [..., outputs_per_channel * (D - D // 2)].
     """
 
     # The network's channels for each channel that it moves.

@@ -24,9 +24,8 @@ def negligible_deviation(typical: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Return the largest negligible deviation: 1e-4 of the typical one, or 32 float32 roundings of the mean.
 
     Embeddings come from float32 arithmetic, so the second limit holds for float64 arrays too. Some sentence encoders
-    have constant channels: rounding makes them deviate by 1e-8 to 1e-7, and a division by that would blow it up.
-
-    `typical` is the root mean square of the channels' deviations, `mean` each channel's mean, [D] or a number.
+    have constant channels: rounding makes them deviate by 1e-8 to 1e-7, and a division by that would blow it up. The
+    typical deviation is the channels' root mean square.
     """
     return np.maximum(_NEGLIGIBLE_FRACTION * typical, _ROUNDING * np.abs(mean))
 

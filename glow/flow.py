@@ -26,11 +26,8 @@ class Glow(tf.Module):
 
         flow = Glow(GlowConfig.load(DEFAULT_CONFIG), event_size=384, seed=0)
         loss = tf.reduce_mean(flow.bits_per_dim(u))
-        z = flow.forward(u)
 
     Attributes:
-      config: the `GlowConfig`.
-      event_size: D.
       levels: list of each level's bijectors, in the order in which u meets them.
       bijector: `tfb.Chain` of these, from u to z.
       distribution: `tfd.TransformedDistribution` over u. TFP caches values by tensor object: after a change of the
@@ -41,15 +38,12 @@ class Glow(tf.Module):
     """
 
     def __init__(self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32) -> None:
-        """Create the flow's variables, named `flow/…`, with the original's initial values.
+        """Create the flow's variables, named `flow/…`, with the original's initial values; same seed, same bits.
 
-        Args:
-          event_size: D, 2 ** n_levels or more. The original accepts only multiples of that; here an odd number of
-            channels leaves x2 one more than x1.
-          seed: non-negative int; same seed, same bits.
+        The original accepts only multiples of 2 ** n_levels; here an odd number of channels leaves x2 one more than x1.
 
         Raises:
-          ValueError: `event_size` does not fit the levels, or `seed` is negative.
+          ValueError: `event_size` is below 2 ** n_levels, or `seed` is negative.
         """
         super().__init__(name="flow")
         least = 2**config.n_levels
@@ -186,9 +180,6 @@ class Glow(tf.Module):
         """Set every actnorm, in networks too, so that each channel of its output over `u` has mean 0 and deviation 1.
 
         See `ActNorm.initialize_from_data`. The original defines this data-dependent initialisation but never runs it.
-
-        Raises:
-          ValueError: a value is not finite, D is wrong, or all embeddings are the same.
         """
         typical_deviation = 0.0
 

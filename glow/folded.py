@@ -16,10 +16,7 @@ _SLOPE, _INVERSE = 0.5, 2.0
 class DenseLayer(NamedTuple):
     """`prelu(x @ kernel + bias)`, where `prelu(y)` is y for y > 0, else `slope * y`.
 
-    Attributes:
-      kernel: float64 [in, out].
-      bias: float64 [out].
-      slope: above 0; 1 for no activation.
+    The kernel is float64 [in, out], the bias float64 [out]; a slope of 1 is no activation.
     """
 
     kernel: np.ndarray
@@ -38,8 +35,7 @@ class FoldedFlow:
         h2 = relu(h1 @ K2 + b2)
         x  = x + h2 @ K3
 
-    The matrices are multiplied together once, in float64, so that z differs from the flow's by the rounding of float32.
-    They are constants: a later change of the flow's variables does not reach them.
+    The matrices are multiplied once, in float64, and are constants: later changes of the variables do not reach them.
 
     Raises:
       ValueError: the flow has affine couplings or learned permutations, see `can_fold`.
@@ -178,9 +174,8 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
 
 
 def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:
-    kernel, bias = layer
     # In this form TensorFlow makes one kernel of it and of the relu that follows.
-    return tf.nn.bias_add(x @ kernel, bias)
+    return tf.nn.bias_add(x @ layer[0], layer[1])
 
 
 def _affine(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:

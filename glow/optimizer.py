@@ -10,7 +10,6 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-# TF1 BERT's constants.
 BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-6
 DECAY_RATE = 0.01
 CLIP_NORM = 1.0
@@ -97,9 +96,8 @@ def apply_clipped(
 ) -> tf.Tensor:
     """Apply the gradients, clipped to global norm 1; return their norm before.
 
-    In a replica context the gradients are first summed over replicas, so that the norm is that of the global batch's
-    gradient. Variables whose gradient is None stay exactly as they are (no decay either), as with TF1's optimiser. The
-    optimiser must be built with all variables that it may ever see.
+    In a replica context the gradients are first summed over replicas. Variables whose gradient is None stay exactly as
+    they are (no decay either), as with TF1's optimiser, which must be built with all variables.
     """
     pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
     if not pairs:

@@ -13,11 +13,7 @@ class Parameters:
     """Create a flow's variables, named `flow/` and their path, and keep them by path.
 
     A variable's random numbers come from (seed, path), so they are the same bits whatever else was created or drawn
-    before, and the same draws in float32 and float64.
-
-    Attributes:
-      variables: dict from path, such as `revnet_0/revnet_step_0/actnorm/actnorm_center/b`, to `tf.Variable`, in order
-        of creation; shared with all scopes below.
+    before, and the same draws in float32 and float64. All scopes share `variables`, in order of creation.
     """
 
     def __init__(self, *, seed: int, dtype: tf.DType) -> None:

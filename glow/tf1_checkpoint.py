@@ -6,9 +6,7 @@ import numpy as np
 
 from glow.flow import Glow
 
-# The first part of the names of a flow's variables.
 FLOW_SCOPE = "bert/flow/"
-# The optimiser's moments, which the original's checkpoints keep beside each variable.
 _SLOT_SUFFIXES = ("/adam_m", "/adam_v")
 
 # Leading axes of size 1 in TF1 alone: its tensors are [batch, 1, 1, channels], its kernels [1, 1, in, out].

@@ -35,9 +35,7 @@ def check_name(name: str) -> None:
 class Split(NamedTuple):
     """Embeddings of one split's n pairs.
 
-    Attributes:
-      embeddings: float [2n, D], a pair's sentences in consecutive rows.
-      gold: [n] scores or labels; None where none are needed.
+    The embeddings are [2n, D], a pair's sentences in consecutive rows, gold scores or labels [n].
     """
 
     embeddings: np.ndarray
@@ -64,7 +62,6 @@ def compare_calibrations(
 
     Args:
       splits: `train`, `dev` and `test`; `test` needs gold scores, and so does `dev` for tuned methods.
-      methods: names, see `calibration.calibration`, tuned ones and `flow` too.
       fit_on: key of `FIT_ON`: "all" splits, the paper's "target", or "train".
       flow_options: arguments of `glow.calibrator.FlowCalibrator`.
       on_row: called with each row's dict as soon as it is complete.

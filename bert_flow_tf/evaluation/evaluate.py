@@ -34,14 +34,10 @@ def score_tasks(
 ) -> dict[str, dict]:
     """Return each task's result by name, from `protocols.score_task` or `score_transfer`.
 
-    Args:
-      encode: function from m sentences to an array [m, D], such as `BertFlow.encode` or the `encode` of
-        sentence-transformers; called for up to 1024 different sentences of like length at a time.
-      tasks: each with its gold scores, or classes.
+    `encode` maps m sentences to an array [m, D], as `BertFlow.encode` does; at most 1024 are given at a time.
 
     Raises:
-      UserError: `encode` returns another shape, embeddings that are not finite, or similarities that leave a score
-        undefined; names task and sub-set.
+      UserError: `encode` returns another shape or values that are not finite, or a score is undefined.
     """
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     embeddings, rows = _embed(encode, distinct), {sentence: row for row, sentence in enumerate(distinct)}
@@ -84,12 +80,8 @@ def score_transfer(
     A task of one part is cross-validated whole, and within each fold; one of `train` and `test` is cross-validated on
     `train`; one with `dev` is chosen there. The solver is scikit-learn's with 100 iterations, as in SentEval.
 
-    Args:
-      embeddings_of: function from m sentences to an array [m, D].
-
-    Returns:
-      dict of `title`, `metric`, `split`, `source`, `pairs` (examples that are scored), `accuracy` by protocol ("all"),
-      `dev_accuracy`, and `f1` where the task reports it.
+    It is a dict of `title`, `metric`, `split`, `source`, `pairs` (examples that are scored), `accuracy` by protocol
+    ("all"), `dev_accuracy`, and `f1` where the task reports it.
 
     Raises:
       UserError: a class has too few examples for so many folds.

@@ -44,9 +44,7 @@ def lexical_figure(
 ) -> "Figure":
     """Draw Figure 2 of Li et al. 2020: a panel per similarity, edit distance over it, close pairs highlighted.
 
-    Args:
-      distances: int [n] of words; points are spread by up to 0.35 around them, the same way in every panel.
-      similarities, correlations: dict of the axis' label -> [n], and Spearman's correlation x100 with edit distance.
+    `correlations` are Spearman's x100 with edit distance. Points are spread by up to 0.35 around their distance.
     """
     spread = distances + np.random.default_rng(0).uniform(-0.35, 0.35, len(distances))
     close = np.asarray(distances) <= CLOSE_DISTANCE
