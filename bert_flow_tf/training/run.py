@@ -86,8 +86,8 @@ def _run(settings: Settings, cluster: Cluster, score: "Callable[[Scorer], None] 
             if cluster.count == 1:
                 raise
             raise LostWorker(
-                f"worker {cluster.index}: training ended, since another worker has ({str(error).splitlines()[0]}); "
-                "start all workers again to go on from the last checkpoint"
+                f"worker {cluster.index}: training ended, since another worker has; start all workers again to go on "
+                "from the last checkpoint"
             ) from error
         scorer = scoring.Scorer(model, settings.embedding, cache_dir, record)
     elif settings.scores:
