@@ -44,26 +44,20 @@ class EmbeddingModel(Protocol):
     @property
     def max_seq_length(self) -> int:
         """Word pieces that a sentence is cut to, [CLS] and [SEP] included."""
-        ...
 
     @property
     def similarity_fn_name(self) -> str:
         """Name of the function that `similarity` computes, such as "cosine"."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Digest of everything that embeddings depend on."""
-        ...
 
     def encode_parts(self, *arguments: Any) -> "Iterator[tuple[list[str], np.ndarray]]":
         """Lists of sentences with their embeddings; see `api.BertFlow.encode_parts`."""
-        ...
 
     def embed_tokens(self, tokens: dict[str, "tf.Tensor"]) -> "tf.Tensor":
         """Embeddings [n, embedding_size] of a dict of int32 [n, t], as `Tokenizer.pack` gives it."""
-        ...
 
     def encode(self, sentences: str | Iterable[str]) -> "np.ndarray | Any":
         """Embeddings float32 [n, embedding_size] of sentences; see `api.BertFlow.encode` for its options."""
-        ...

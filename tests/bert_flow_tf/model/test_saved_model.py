@@ -49,7 +49,7 @@ def test_saved_model_gives_the_same_bits_without_the_encoder_it_was_made_of(mode
 
 def test_as_an_encoder_it_says_what_is_left_out(saved, caplog):
     assert BertFlow.from_hub(saved, max_seq_length=8).flow is None
-    assert f"{saved} is a saved model: as bert_hub it is its encoder alone, without its flow" in caplog.text
+    assert f"{saved} is a saved model: bert_hub takes its encoder alone" in caplog.text
 
 
 def test_card_and_configuration_say_what_it_is_and_not_where_it_was_made(saved):
