@@ -200,14 +200,10 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
     layout = task.layout(split)
     path = os.path.join(task_folder(task, data_dir), layout.name)
     rows = _read_rows(path, layout, task.skips_incomplete_rows)
-    column_a, column_b = layout.sentence_columns
     values = [0.0] * len(rows) if layout.label_column is None else _labels(task, layout.label_column, path, rows)
-    return Examples(
-        sentences_a=[row[column_a] for _, row in rows],
-        sentences_b=[row[column_b] for _, row in rows],
-        labels=np.asarray(values, np.float32 if task.is_regression else np.int32),
-        has_labels=layout.label_column is not None,
-    )
+    labels = np.asarray(values, np.float32 if task.is_regression else np.int32)
+    sentences_a, sentences_b = ([row[column] for _, row in rows] for column in layout.sentence_columns)
+    return Examples(sentences_a, sentences_b, labels, has_labels=layout.label_column is not None)
 
 
 def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_training: bool = False) -> Examples:
@@ -228,10 +224,10 @@ def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_train
 def concatenate(parts: Sequence[Examples]) -> Examples:
     """All examples of `parts`, one after the other; labelled only if every part is."""
     return Examples(
-        sentences_a=[sentence for part in parts for sentence in part.sentences_a],
-        sentences_b=[sentence for part in parts for sentence in part.sentences_b],
-        labels=np.concatenate([part.labels for part in parts]),
-        has_labels=all(part.has_labels for part in parts),
+        [sentence for part in parts for sentence in part.sentences_a],
+        [sentence for part in parts for sentence in part.sentences_b],
+        np.concatenate([part.labels for part in parts]),
+        all(part.has_labels for part in parts),
     )
 
 

@@ -65,11 +65,9 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
         return path / "bert_model.ckpt"
     found = sorted(file.name.removesuffix(".index") for file in path.glob("*.index"))
     latest = named_checkpoint(path) if len(found) > 1 else None
-    if latest is not None:
-        return pathlib.Path(latest)
-    if len(found) != 1:
+    if latest is None and len(found) != 1:
         raise UserError(f"{path}: found {', '.join(found) or 'no checkpoint'}, expected one")
-    return path / found[0]
+    return pathlib.Path(latest or path / found[0])
 
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
