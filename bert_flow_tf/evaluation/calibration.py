@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.evaluation.compare import TUNED, check_name
 from glow.embeddings import negligible_channels, negligible_deviation
 
@@ -73,10 +73,7 @@ class Whitening(PCA):
         X = np.asarray(X, np.float64)
         super().fit(X)
         limit = negligible_deviation(np.sqrt(X.var(axis=0).mean()), np.sqrt(np.mean(self.mean_**2)))
-        negligible = np.sqrt(self.explained_variance_) <= limit
-        if negligible.all():
-            raise UserError(f"whitening: the {len(X)} embeddings do not differ, expected different ones")
-        self.explained_variance_[negligible] = np.inf
+        self.explained_variance_[np.sqrt(self.explained_variance_) <= limit] = np.inf
         return self
 
 

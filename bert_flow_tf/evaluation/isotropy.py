@@ -46,11 +46,7 @@ class Isotropy:
 
 
 def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
-    """Return the `Isotropy` of the embeddings [n, D] of different sentences.
-
-    Raises:
-      UserError: fewer than two embeddings, one that is zero or not finite, or embeddings that are all the same.
-    """
+    """Return the `Isotropy` of embeddings [n, D]; `UserError` for fewer than 2, zero, not finite or equal ones."""
     from scipy import stats
 
     x = _checked(embeddings)
@@ -99,8 +95,7 @@ def _checked(embeddings: npt.ArrayLike) -> np.ndarray:
     x = np.asarray(embeddings, np.float64)
     if x.ndim != 2 or len(x) < 2:
         raise UserError(f"embeddings of shape {x.shape}, expected [n, D] with n of 2 or more")
-    norms = np.linalg.norm(x, axis=1)
-    bad = np.flatnonzero(~(np.isfinite(norms) & (norms > 0)))
+    bad = np.flatnonzero(~(np.isfinite(x).all(axis=1) & x.any(axis=1)))
     if bad.size:
         raise UserError(f"embedding {bad[0] + 1} of {len(x)} is zero or not finite, expected a direction")
     if not np.any(x != x[0]):

@@ -1,7 +1,6 @@
 """Figures of the analyses, and their files.
 
-Every figure is a `matplotlib.figure.Figure` without pyplot's state, so it needs no display and none stays open. The
-colours are those of Okabe and Ito, which colour-blind readers can tell apart.
+Figures do without pyplot's state and a display. Okabe and Ito's colours can be told apart by colour-blind readers.
 """
 
 import contextlib
@@ -69,7 +68,6 @@ def lexical_figure(
 def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str | None = None) -> "Figure":
     """Draw Figure 1 of Li et al. 2020: points [n, 2] of words, coloured by frequency rank [n], from 1."""
     from matplotlib.colors import LogNorm
-    from matplotlib.ticker import StrMethodFormatter
 
     # The frequent words are few: they are drawn last and large, or the rare ones would hide them.
     order = np.argsort(-ranks, kind="stable")
@@ -80,7 +78,7 @@ def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str |
         drawn = panel.scatter(x, y, c=ranks, s=sizes, norm=norm, cmap="viridis", linewidths=0, rasterized=True)
         bar = figure.colorbar(drawn, ax=panel, pad=0.02, aspect=30)
         bar.set_label("Frequency rank (1 is the most frequent word)")
-        bar.ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        bar.ax.yaxis.set_major_formatter("{x:,.0f}")
         bar.ax.invert_yaxis()
         panel.set(xlabel="First singular direction", ylabel="Second singular direction")
         panel.set_aspect("equal", adjustable="datalim")

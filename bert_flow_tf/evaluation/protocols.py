@@ -121,11 +121,7 @@ def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: str) -> dict[str, float]:
-    """Return the figures of one set of pairs by name, for a key of `METRICS`.
-
-    Raises:
-      UserError: a figure is undefined, as with constant similarities; the line begins with `place`.
-    """
+    """Return the figures of one set of pairs by name; `UserError`, beginning with `place`, if one is undefined."""
     check_spread(similarities, place)
     try:
         return {name: function(similarities, gold) for name, function in METRICS[metric].items()}

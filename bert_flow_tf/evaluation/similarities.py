@@ -40,11 +40,7 @@ def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def embeddings_of(values: Any, name: str, encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
-    """Return embeddings [n, D]: numbers [n, D] or [D] as float32, a string or strings by `encode`.
-
-    Raises:
-      UserError: neither; the line calls it `name`.
-    """
+    """Return embeddings [n, D] from numbers [n, D] or [D], or by `encode` from strings; else `UserError`."""
     if isinstance(values, str):
         return encode([values])
     if isinstance(values, Iterator):

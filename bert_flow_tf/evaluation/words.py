@@ -20,7 +20,6 @@ from bert_flow_tf.errors import UserError, pip_install
 # The paper's (0,100), [100,500), [500,5K), [5K,10K): the first rank of each, and of the next.
 RANK_BINS = ((1, 100), (100, 500), (500, 5_000), (5_000, 10_000))
 NEIGHBORS = (3, 5, 7)
-_ROWS_PER_BLOCK = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +48,7 @@ def english_frequencies() -> dict[str, float]:
 
 
 def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float]) -> np.ndarray:
-    """Return each word piece's frequency rank, from 1; 0 for a piece without one: int64 [V].
-
-    Raises:
-      UserError: no piece of the vocabulary [V] has a rank.
-    """
+    """Return each word piece's frequency rank, from 1; 0 for a piece without one: int64 [V]."""
     ids = [i for i, piece in enumerate(vocabulary) if piece.isalpha() and frequencies.get(piece.lower(), 0) > 0]
     if not ids:
         raise UserError(
@@ -66,12 +61,7 @@ def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float])
 
 
 def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
-    """Return a `RankBin` for each of `RANK_BINS`: norms and `NEIGHBORS` nearest neighbours, as in Table 1.
-
-    Args:
-      embeddings: finite [V, D], one row per word piece, more than the neighbours.
-      ranks: int [V], from `frequency_ranks`.
-    """
+    """Return a `RankBin` for each of `RANK_BINS` from finite embeddings [V, D] and ranks [V], as in Table 1."""
     from sklearn.neighbors import NearestNeighbors
 
     embeddings, ranks, most = np.asarray(embeddings), np.asarray(ranks), max(NEIGHBORS)
@@ -104,8 +94,8 @@ def svd_projection(embeddings: np.ndarray) -> np.ndarray:
 def _largest_products(embeddings: np.ndarray, ids: np.ndarray, k: int) -> np.ndarray:
     """Return the k largest dot products, descending, of the rows `ids` with other rows: [n, k]."""
     products = np.empty((len(ids), k))
-    for start in range(0, len(ids), _ROWS_PER_BLOCK):
-        block = ids[start : start + _ROWS_PER_BLOCK]
+    for start in range(0, len(ids), 512):
+        block = ids[start : start + 512]
         dots = embeddings[block] @ embeddings.T
         dots[np.arange(len(block)), block] = -np.inf
         products[start : start + len(block)] = -np.sort(np.partition(-dots, k - 1, axis=1)[:, :k], axis=1)
