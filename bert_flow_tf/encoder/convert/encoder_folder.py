@@ -169,14 +169,13 @@ def _bert(config: BertConfig, weights: dict[str, np.ndarray], asset: Any, do_low
 
     for training in (False, True):
         call.get_concrete_function(TOKEN_SPECS, training=training)
-    bert = tf.train.Checkpoint(
-        vocab_file=asset,
-        do_lower_case=tf.Variable(do_lower_case, trainable=False),
-        variables=encoder.variables,
-        trainable_variables=encoder.trainable_variables,
-        regularization_losses=[],
-    )
+    # The order of the attributes decides the variables' names in the checkpoint, and so the encoder's fingerprint.
+    bert = tf.train.Checkpoint(vocab_file=asset)
     bert.__call__ = call
+    bert.variables = encoder.variables
+    bert.trainable_variables = encoder.trainable_variables
+    bert.regularization_losses = []
+    bert.do_lower_case = tf.Variable(do_lower_case, trainable=False)
     return bert
 
 
