@@ -169,11 +169,7 @@ class BertFlow:
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """`BertFlow` of a folder that `save` wrote, a finished run, or `ORGANISATION/MODEL` of the Hugging Face Hub.
-
-        Raises:
-          UserError: it is none of these, of another format version, or a file is missing or altered.
-        """
+        """`BertFlow` of a folder that `save` wrote, a finished run, or `ORGANISATION/MODEL` of the Hugging Face Hub."""
         path = saved_model.model_folder(path)
         if not saved_model.is_saved_model(path):
             saved_model.check_model_folder(path)
