@@ -1,5 +1,6 @@
 """BERT's dropout with masks that depend on a sentence's seed and length alone."""
 
+import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
@@ -41,7 +42,8 @@ class Dropout:
         lengths = tf.reduce_sum(input_mask, axis=1)
         per_token = (2 * layers + 1) * config.hidden_size * (hidden_rate > 0)
         per_pair = layers * config.num_attention_heads * (attention_rate > 0)
-        least = {rate: tf.constant(round(rate * 2**32) - 2**31, tf.int32) for rate in (hidden_rate, attention_rate)}
+        # Rates are compared in float32, as BERT's graphs hold them.
+        least = {rate: round(float(np.float32(rate)) * 2**32) - 2**31 for rate in (hidden_rate, attention_rate)}
         hidden = tf.TensorArray(tf.bool, batch, element_shape=[None, per_token], infer_shape=False)
         attention = tf.TensorArray(tf.bool, batch, element_shape=[per_pair, None, None], infer_shape=False)
 
