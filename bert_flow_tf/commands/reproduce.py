@@ -1,21 +1,18 @@
 """`bert-flow reproduce`: rows of the paper's tables, trained and scored over seeds."""
 
-import dataclasses
+import itertools
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_list, seed_list
-from bert_flow_tf.commands.outputs import own, write_results
-from bert_flow_tf.encoder.handles import check_handle
+from bert_flow_tf.commands.outputs import made_result, own, write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.paper.figures import PRESETS
 
 if TYPE_CHECKING:
-    from bert_flow_tf.data.sts_sets import SimilarityTask
-    from bert_flow_tf.recipe.stages import Stage, Target
+    from bert_flow_tf.recipe.run import Stage
 
 _ROWS = "avg,last2avg,flow-target"
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
@@ -34,7 +31,7 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 @click.option("--tasks", "names", callback=name_list(_TASKS), default="stsb", metavar="LIST", help="Tasks, see above.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
-@click.option("--verbose", is_flag=True, help="Show each stage's command and all that it prints.")
+@click.option("--verbose", is_flag=True, help="Show all that the stages log.")
 def reproduce(
     rows: list[str],
     seeds: list[int],
@@ -69,77 +66,49 @@ def reproduce(
     figures of the paper and of the original code, where encoder, data and training are the same.
     """
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
-    for name in ("bert_hub", "preprocess_hub"):
-        check_handle(encoder[name], name)
     path = pathlib.Path(out, "reproduction.json")
     own(path, f"--out={out}")
-    from bert_flow_tf.data.sts_sets import read_tasks
-    from bert_flow_tf.recipe.reproduction import Row, reproduction_record
-    from bert_flow_tf.recipe.run import run
-    from bert_flow_tf.recipe.stages import encoder_of, read_environment
+    from bert_flow_tf.data.folders import keep_full_text
+    from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_tasks
+    from bert_flow_tf.files.json_files import read_json
+    from bert_flow_tf.recipe.run import read_environment, reproduced_task, run
     from bert_flow_tf.report.tables import rows_table
+    from bert_flow_tf.results.records import Reproduction
     from bert_flow_tf.results.rows import beside_baselines, reproduction_rows
 
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
     # The gold scores are read first, because they are used after hours.
     tasks = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir)
-    if path.exists() and not overwrite:
-        asked = {"--bert_hub": encoder_of(environ)[1].values(), "--rows": rows, "--seeds": map(str, seeds)}
-        _check_kept(path, {**asked, "--tasks": names, "--nli": ["NLI" if nli else "no NLI"]})
-    targets = _targets(tasks, rows, glue_dir, path.parent, overwrite)
+    recipe = read_environment(environ, tasks[0])
     stages: list[Stage] = []
-    scored: list[Row] = []
-    for seed in seeds:
-        # Where nothing is trained, no seed plays a part.
-        needed = [PRESETS[row] for row in rows if nli or PRESETS[row].flow is not None or seed == min(seeds)]
-        for target in targets:
-            recipe = read_environment({**environ, "RANDOM_SEED": str(seed)}, target)
-            made = {preset.name: recipe.preset(preset) for preset in needed}
-            planned = [*recipe.nli(), *(stage for of_row in made.values() for stage in of_row)]
-            stages += [dataclasses.replace(stage, title=f"{stage.title}, seed {seed}") for stage in planned]
-            scored += [Row(target.task, name, seed, of_row[-1]) for name, of_row in made.items() if target.task]
+    scored: dict[str, dict[str, list[Stage]]] = {task.name: {} for task in tasks}
+    for seed, task in itertools.product(seeds, tasks):
+        folder = pathlib.Path(out, "data", task.title) if task.name in SENTEVAL_SUBSETS else pathlib.Path(task.source)
+        recipe = recipe._replace(seed=seed, folder=folder, task=task)
+        stages += recipe.nli()
+        for row in rows:
+            # Where nothing is trained, no seed plays a part.
+            if nli or PRESETS[row].flow is not None or seed == min(seeds):
+                stages += recipe.preset(PRESETS[row])
+                scored[task.name].setdefault(row, []).append(stages[-1])
+    flags = recipe.encoder_flags
+    if path.exists() and not overwrite:
+        earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
+        found = [(len(one.runs), task, row) for task, of in earlier.tasks.items() for row, one in of.rows.items()]
+        lost = [row for runs, task, row in found if runs > len(scored.get(task, {}).get(row, ()))]
+        if lost or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
+            raise UserError(f"--out={out}: found results of other options, expected the same (or use --overwrite)")
+    for task in tasks:
+        if task.name in SENTEVAL_SUBSETS:
+            if "flow-train" in rows:
+                raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
+            folder = pathlib.Path(out, "data", task.title)
+            keep_full_text(folder, task.subsets, task.source, flag="--out", overwrite=overwrite)
     # NLI fine-tuning and the flow on NLI are those of every task.
-    run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)
-    record = reproduction_record(recipe, scored)
+    outcomes = {one.stage: one for one in run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)}
+    made = {task.name: reproduced_task(task, scored[task.name], outcomes) for task in tasks}
+    about = {"encoder": recipe.encoder_name, "encoder_flags": flags, "with_nli": nli, "seeds": sorted(seeds)}
+    record = made_result(Reproduction, "reproduce", **about, tasks=made)
     click.echo(f"\n{rows_table(beside_baselines([*reproduction_rows(record)])).to_text()}")
     write_results(path, record)
-
-
-def _targets(
-    tasks: Sequence["SimilarityTask"], rows: Sequence[str], glue_dir: str, out: pathlib.Path, overwrite: bool
-) -> "list[Target]":
-    """Return the tasks' targets; write the sentences of SentEval's tasks."""
-    from bert_flow_tf.data.folders import keep_full_text
-    from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, glue_task
-    from bert_flow_tf.recipe.stages import Target
-
-    targets = []
-    for task in tasks:
-        if task.name not in SENTEVAL_SUBSETS:
-            directory = glue_task(task.name).directory
-            targets.append(Target(directory, pathlib.Path(glue_dir) / directory, task))
-            continue
-        if "flow-train" in rows:
-            raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
-        targets.append(Target(task.title, out / "data" / task.title, task))
-        keep_full_text(targets[-1].folder, task.subsets, task.source, flag="--out", overwrite=overwrite)
-    return targets
-
-
-def _check_kept(path: pathlib.Path, asked: Mapping[str, Iterable[str]]) -> None:
-    """Raise `UserError` for earlier results of other values of these options, which would be lost."""
-    from bert_flow_tf.files.json_files import read_json
-    from bert_flow_tf.results.records import Reproduction
-
-    earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
-    held = {
-        "--bert_hub": earlier.encoder_flags.values(),
-        "--tasks": earlier.tasks,
-        "--rows": [name for task in earlier.tasks.values() for name in task.rows],
-        "--seeds": map(str, earlier.seeds),
-        "--nli": ["NLI" if earlier.with_nli else "no NLI"],
-    }
-    for option, values in held.items():
-        if lost := {*values} - {*asked[option]}:
-            raise UserError(f"{option}: {path} has results of {', '.join(lost)}, expected them, too, or --overwrite")

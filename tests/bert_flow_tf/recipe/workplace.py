@@ -5,11 +5,11 @@ import pathlib
 
 import msgspec
 
+from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.handles import HUB_HANDLES
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.recipe import stages
-from bert_flow_tf.recipe.run import run
-from bert_flow_tf.recipe.stages import read_environment, recipe_stages
+from bert_flow_tf.recipe import run as recipes
+from bert_flow_tf.recipe.run import read_environment, recipe_stages, run
 from bert_flow_tf.results.records import Predictions
 from bert_flow_tf.runs.folder import FinishedRun, write_result
 from bert_flow_tf.sample_data import sample_glue_dir
@@ -51,8 +51,8 @@ class Workplace:
         self.environ = {"GLUE_DIR": str(self.glue), "OUTPUT_PARENT_DIR": str(root / "exp")}
         self.failing = None
         self._calls = []
-        monkeypatch.setattr(stages, "run", self.leave_results)
-        monkeypatch.setattr(stages, "export", self._export)
+        monkeypatch.setattr(recipes, "train_and_score", self.leave_results)
+        monkeypatch.setattr(BertFlow, "from_pretrained", lambda path: _Exports(self, path))
 
     def run(self, overwrite=False, **variables):
         return run(recipe_stages(read_environment({**self.environ, **variables})), overwrite=overwrite)
@@ -83,7 +83,7 @@ class Workplace:
         for name in ("config.json", "train_results.json", "eval_results.txt"):
             (run_dir / name).write_text(json.dumps({"encoder_trained": True}))
 
-    def _export(self, run_dir, out):
+    def export(self, run_dir, out):
         self._calls.append({"exp_name": run_dir.name, "exports": True})
         (out / "1").mkdir(parents=True)
 
@@ -95,3 +95,14 @@ class Workplace:
     def names(self):
         """The names of the folders of `calls`."""
         return [call["exp_name"] for call in self.calls()]
+
+
+class _Exports:
+    """Stands in for the model of a run, to export it."""
+
+    def __init__(self, workplace, run_dir):
+        self.workplace = workplace
+        self.run_dir = run_dir
+
+    def export(self, out, version):
+        self.workplace.export(self.run_dir, out)
