@@ -76,7 +76,7 @@ def convert(
 
         made = write_tf1_run(run, out, overwrite=overwrite)
     elif huggingface:
-        from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
+        from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face
 
         made = convert_hugging_face(huggingface, out, **how)
     else:

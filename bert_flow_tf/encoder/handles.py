@@ -23,10 +23,7 @@ _ENCODER_FILES = ("*.json", "vocab.txt", "*/vocab.txt", "model*.safetensors", "*
 
 
 def check_handle(handle: str | None, argument: str) -> None:
-    """Raise `UserError` unless the argument, if it has a value, is a known name, a URL or a file that exists.
-
-    A model of the Hugging Face Hub is downloaded.
-    """
+    """Raise `UserError` unless the argument names an encoder, if it has a value; download a model of Hugging Face."""
     if not handle or handle in ENCODER_NAMES or "://" in handle or pathlib.Path(handle).exists():
         return
     if not is_model_name(handle):
@@ -68,12 +65,11 @@ class EncoderSource:
     """An encoder and its preprocess model, found and ready to load.
 
     Attributes:
-      bert_hub: handle that `resolve_encoder` takes: `demo`, a TF-Hub handle, a model of the Hugging Face Hub or a
-        folder's absolute path.
+      bert_hub: handle that `resolve_encoder` takes, or a folder's absolute path.
       preprocess_hub: the preprocess model's handle or path; None if `bert_hub` names both.
       do_lower_case: True if the vocabulary is uncased.
       fingerprint: SHA-256, in hex, over weights, graph and vocabulary; the same on every machine and in every folder.
-        For a converted encoder it covers the configuration instead of the graph, whose bytes differ each time.
+        For a converted encoder the configuration stands for the graph, whose bytes differ each time.
       started_from: fingerprint of the encoder that has the same graph with other weights; None if there is none.
       encoder_dir, preprocess_dir: the SavedModels on this machine.
     """

@@ -4,6 +4,7 @@ import hashlib
 import os
 import pathlib
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow_hub as hub
@@ -11,12 +12,11 @@ from absl import flags
 from tensorflow_hub.resolver import tfhub_cache_dir
 
 from bert_flow_tf.encoder import handles
-from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
-from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, SOURCE_FILE, read_encoder_record
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, SOURCE_FILE, is_hugging_face, read_encoder_record
 from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint, convert_run, read_tf1
-from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face, read_hugging_face
-from bert_flow_tf.encoder.handles import EncoderSource, check_handle, downloaded_model, is_model_name
+from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face, read_hugging_face
+from bert_flow_tf.encoder.handles import EncoderSource, check_handle
 from bert_flow_tf.encoder.tokenizer import Tokenizer, has_capitals, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import check_writable
@@ -80,14 +80,13 @@ def resolve_encoder(
     elif source is None:
         files: Any = {"config_file": bert_config_file, "vocab_file": vocab_file}
         bert = read_tf1(init_checkpoint or "", **files, do_lower_case=do_lower_case)
-        source = _from_hub(str(_in_cache(bert, cache_dir)), None, cache_dir)
+        source = _from_hub(str(_converted(bert, cache_dir)), None, cache_dir)
     if do_lower_case is False and source.do_lower_case:
         name = source.preprocess_hub or source.bert_hub
         raise ArgumentError(f"do_lower_case: found False, expected True: the encoder {name} lower-cases")
-    if recorded is not None and (found := source.fingerprint) != recorded.fingerprint:
-        raise UserError(
-            f"{source.bert_hub}: fingerprint: found {found}, expected the recorded one, {recorded.fingerprint}"
-        )
+    if recorded is not None and source.fingerprint != recorded.fingerprint:
+        expected = f"expected the recorded one, {recorded.fingerprint}"
+        raise UserError(f"{source.bert_hub}: fingerprint: found {source.fingerprint}, {expected}")
     return source
 
 
@@ -100,14 +99,15 @@ def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> Encod
       UserError: the encoder cannot be found, or has another fingerprint.
     """
     recorded, flags = config.encoder, config.encoder_flags
-    options: dict[str, Any] = {"cache_dir": cache_dir, "recorded": recorded}
     if not os.path.isabs(recorded.bert_hub) or os.path.isdir(recorded.bert_hub):
-        return resolve_encoder(bert_hub=recorded.bert_hub, preprocess_hub=recorded.preprocess_hub, **options)
-    names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint")
-    given: dict[str, Any] = {name: str(flags[name]) for name in names if flags.get(name)}
-    if not given:
-        raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
-    return resolve_encoder(**given, do_lower_case=flags.get("do_lower_case") is not False, **options)
+        given: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
+    else:
+        names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint")
+        given = {name: str(flags[name]) for name in names if flags.get(name)}
+        if not given:
+            raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
+        given["do_lower_case"] = flags.get("do_lower_case") is not False
+    return resolve_encoder(**given, cache_dir=cache_dir, recorded=recorded)
 
 
 def demo_encoder_dir(cache_dir: _Path | None = None) -> pathlib.Path:
@@ -134,7 +134,7 @@ def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | No
     bert_hub = handles.HUB_HANDLES.get(bert_hub, bert_hub)
     if preprocess_hub is None and bert_hub in handles.HUB_HANDLES.values():
         preprocess_hub = handles.UNCASED_PREPROCESS
-    converted = _converted(bert_hub, cache_dir)
+    converted = _converted_hub(bert_hub, cache_dir)
     if converted is None:
         bert_hub, encoder_dir = _find(bert_hub, "encoder", "bert_hub", cache_dir)
     elif preprocess_hub is not None:
@@ -147,38 +147,31 @@ def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | No
         preprocess_hub, preprocess_dir = _find(str(preprocess_hub), "preprocess", "preprocess_hub", cache_dir)
     elif not (preprocess_dir / "saved_model.pb").is_file():
         raise ArgumentError(f"preprocess_hub: missing, expected the handle or folder of the one of {bert_hub}")
-    for folder in {encoder_dir.parent, preprocess_dir.parent}:
-        folders.check_encoder_folder(folder)
     vocab = read_vocabulary(vocabulary_asset(preprocess_dir))
     record, made = read_encoder_record(preprocess_dir.parent), read_encoder_record(encoder_dir.parent)
-    do_lower_case = not has_capitals(vocab) if record is None else record.do_lower_case
+    lower = not has_capitals(vocab) if record is None else record.do_lower_case
     started_from = None if made is None else made.started_from
-    fingerprint = _fingerprint(encoder_dir, started_from, Tokenizer(vocab, do_lower_case).fingerprint)
-    return EncoderSource(
-        bert_hub, preprocess_hub, do_lower_case, fingerprint, started_from, encoder_dir, preprocess_dir
-    )
+    fingerprint = _fingerprint(encoder_dir, started_from, Tokenizer(vocab, lower).fingerprint)
+    return EncoderSource(bert_hub, preprocess_hub, lower, fingerprint, started_from, encoder_dir, preprocess_dir)
 
 
-def _converted(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
+def _converted_hub(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
     """Return the folder, in the cache, of an encoder that has to be converted; None for SavedModels."""
     if handle == handles.DEMO:
         return demo_encoder_dir(cache_dir)
     check_handle(handle, "bert_hub")
     folder = pathlib.Path(handle)
-    if not folder.exists() and is_model_name(handle):
-        folder = downloaded_model(handle)
-    if folders.is_hugging_face(folder):
-        return _in_cache(read_hugging_face(folder), cache_dir)
+    if not folder.exists() and handles.is_model_name(handle):
+        folder = handles.downloaded_model(handle)
+    if is_hugging_face(folder):
+        return _converted(read_hugging_face(folder), cache_dir)
     if (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index")):
-        return _in_cache(read_tf1(folder), cache_dir)
+        return _converted(read_tf1(folder), cache_dir)
     return None
 
 
 def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tuple[str, pathlib.Path]:
-    """Return a handle, or a folder's absolute path, and the folder of its SavedModel, which TensorFlow Hub downloads.
-
-    The SavedModel is in the folder itself, or in its folder `part`.
-    """
+    """Return a handle, or a folder's absolute path, and the folder of its SavedModel: itself, or its folder `part`."""
     check_handle(handle, argument)
     folder = pathlib.Path(handle)
     if folder.is_dir():
@@ -215,8 +208,12 @@ def _fingerprint(encoder_dir: pathlib.Path, started_from: str | None, tokenizer_
     return digest.hexdigest()
 
 
-def _in_cache(bert: Pretrained, cache_dir: _Path | None) -> pathlib.Path:
-    return folders.cached_encoder(bert.digest, lambda folder: write_encoder_folder(folder, bert), cache_dir)
+def _converted(bert: Pretrained, cache_dir: _Path | None) -> pathlib.Path:
+    return _in_cache(bert.digest, lambda folder: write_encoder_folder(folder, bert), cache_dir)
+
+
+def _in_cache(key: str, build: Callable[[pathlib.Path], object], cache_dir: _Path | None) -> pathlib.Path:
+    return cached_folder(cache_root(cache_dir) / "encoders" / key, SOURCE_FILE, build)
 
 
 def _of_run(
@@ -232,5 +229,5 @@ def _of_run(
     key = hashlib.sha256(f"{FORMAT_VERSION} {source.fingerprint}\n".encode())
     for path in checkpoint_files(prefix).values():
         key.update(file_digest(path).encode())
-    folder = folders.cached_encoder(key.hexdigest(), lambda folder: convert_run(prefix, source, folder), cache_dir)
+    folder = _in_cache(key.hexdigest(), lambda folder: convert_run(prefix, source, folder), cache_dir)
     return _from_hub(str(folder), None, cache_dir)

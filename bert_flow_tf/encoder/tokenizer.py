@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from bert_flow_tf.encoder.handles import EncoderSource
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# A longer word is unknown.
-MAX_WORD_CHARS = 200
-
+MAX_WORD_CHARS = 200  # A longer word is unknown.
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
 _WHITE_SPACE = r"[\s\p{Z}]"
-# Control and format characters but for tab, line feed and carriage return, which count as white space; and the mark of
-# a decoding error.
+# Control and format characters that are not white space, and the mark of a decoding error.
 _REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _CJK = (
     r"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
@@ -37,7 +34,7 @@ _CJK = (
 )
 # All ASCII that is neither letter, digit nor space counts as punctuation, as "$" and "^", which Unicode calls symbols.
 _PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
-# An encoder's inputs as TF-Hub calls them, each int32 [n, t], and what a function that takes them is traced for.
+# An encoder's inputs as TF-Hub calls them, each int32 [n, t].
 TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
 
@@ -124,11 +121,7 @@ class Tokenizer(tf.Module):
 
 
 def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
-    """Return the path of the vocabulary file inside the preprocess SavedModel in a folder.
-
-    Raises:
-      UserError: the SavedModel holds no file or several files as assets.
-    """
+    """Return the path of the vocabulary in a preprocess SavedModel; a `UserError` if it is not the only asset."""
     files = sorted(path for path in (pathlib.Path(preprocess_dir) / "assets").glob("*") if path.is_file())
     if len(files) != 1:
         raise UserError(f"{preprocess_dir}: found {len(files)} assets, expected only the vocabulary file")
@@ -142,13 +135,10 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
       UserError: the file is missing or not UTF-8, a line is empty or repeated, or a special token is missing.
     """
     vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keeps_empty_end=True)]
-    if "" in vocab:
-        raise UserError(f"{path}, line {vocab.index('') + 1}: empty, expected a word piece")
-    if len(set(vocab)) < len(vocab):
-        repeated = next(piece for i, piece in enumerate(vocab) if piece in vocab[:i])
-        raise UserError(f"{path}: {repeated!r} is on several lines, expected each piece once")
-    missing = [token for token in SPECIAL if token not in vocab]
-    if missing:
+    if "" in vocab or len(set(vocab)) < len(vocab):
+        line, piece = next((i, piece) for i, piece in enumerate(vocab, 1) if not piece or piece in vocab[: i - 1])
+        raise UserError(f"{path}, line {line}: {piece!r} is {'repeated' if piece else 'empty'}, expected a new piece")
+    if missing := [token for token in SPECIAL if token not in vocab]:
         raise UserError(f"{path}: no {' '.join(missing)} among its {len(vocab)} lines, expected {' '.join(SPECIAL)}")
     return vocab
 

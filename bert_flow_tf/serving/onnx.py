@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
-from bert_flow_tf.encoder.convert.to_huggingface import write_hugging_face_tokenizer
+from bert_flow_tf.encoder.convert.hugging_face import write_hugging_face_tokenizer
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedding_model import EmbeddingModel

@@ -7,8 +7,9 @@ import numpy as np
 import safetensors.numpy
 
 from bert_flow_tf.encoder.convert.folders import MODULES_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.from_huggingface import BERT_SETTINGS_FILE, read_hugging_face_weights
-from bert_flow_tf.encoder.convert.to_huggingface import (
+from bert_flow_tf.encoder.convert.hugging_face import (
+    BERT_SETTINGS_FILE,
+    read_hugging_face_weights,
     write_hugging_face_bert,
     write_hugging_face_tokenizer,
     write_tensors,

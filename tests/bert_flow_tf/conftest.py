@@ -7,7 +7,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
+from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer

@@ -1,10 +1,14 @@
-"""A BERT's shape, read from a TF1 `bert_config.json`; `families` reads Hugging Face's `config.json`."""
+"""A BERT's shape, from a TF1 `bert_config.json` or Hugging Face's `config.json`, and the families of BERTs there."""
 
+import dataclasses
 import os
+import re
+from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
 
+from bert_flow_tf.encoder.convert.weights import LAYER_PARTS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.runs.record import Positive
@@ -15,7 +19,8 @@ _TF1_ACTIVATIONS = {"gelu_tanh": "gelu_tanh", "gelu_erf": "gelu_erf", **_OTHERS,
 _TANH_GELUS = dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
 HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_erf", **_TANH_GELUS, **_OTHERS}
 LAYER_NORM_EPS = 1e-12
-Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+_Path = str | os.PathLike
+_Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
 
 class BertConfig(msgspec.Struct, frozen=True):
@@ -29,40 +34,89 @@ class BertConfig(msgspec.Struct, frozen=True):
     max_position_embeddings: Positive
     type_vocab_size: Positive
     hidden_act: str
-    hidden_dropout_prob: Rate
-    attention_probs_dropout_prob: Rate
-    initializer_range: Rate = 0.02
+    hidden_dropout_prob: _Rate
+    attention_probs_dropout_prob: _Rate
+    initializer_range: _Rate = 0.02
 
 
-class BertFile(BertConfig, frozen=True):
+class _BertFile(BertConfig, frozen=True):
     """A configuration file with BERT's keys, and those that must have one value."""
 
     position_embedding_type: Literal["absolute"] = "absolute"
-    layer_norm_eps: float = LAYER_NORM_EPS
+    layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
 
 
-def read_tf1_config(path: str | os.PathLike) -> BertConfig:
-    """Return the `BertConfig` of a TF1 `bert_config.json`; raise `UserError` for values that no BERT here has."""
-    return checked_config(path, read_bert(path), _TF1_ACTIVATIONS)
+class _DistilBert(msgspec.Struct, frozen=True):
+    """The configuration of a DistilBERT, a BERT without token types and without a pooler, under its own keys."""
+
+    vocab_size: Positive
+    hidden_size: Positive = msgspec.field(name="dim")
+    num_hidden_layers: Positive = msgspec.field(name="n_layers")
+    num_attention_heads: Positive = msgspec.field(name="n_heads")
+    intermediate_size: Positive = msgspec.field(name="hidden_dim")
+    max_position_embeddings: Positive = 512
+    type_vocab_size: Positive = 1
+    hidden_act: str = msgspec.field(default="gelu", name="activation")
+    hidden_dropout_prob: _Rate = msgspec.field(default=0.1, name="dropout")
+    attention_probs_dropout_prob: _Rate = msgspec.field(default=0.1, name="attention_dropout")
+    initializer_range: _Rate = 0.02
 
 
-def read_bert(path: str | os.PathLike, file_type: type[msgspec.Struct] = BertFile) -> BertConfig:
+def read_bert(path: _Path, file_type: type[msgspec.Struct] = _BertFile) -> BertConfig:
     """Return the `BertConfig` of a file whose keys `file_type` maps to its attributes; keep the file's activation."""
     file = read_json(path, file_type, expected="a BERT with absolute positions", versioned=False)
-    if (eps := getattr(file, "layer_norm_eps", LAYER_NORM_EPS)) != LAYER_NORM_EPS:
-        raise UserError(f"{path}: layer_norm_eps: found {eps!r}, expected {LAYER_NORM_EPS}")
     return msgspec.convert(file, BertConfig, from_attributes=True)
 
 
-def checked_config(path: str | os.PathLike, config: BertConfig, activations: dict[str, str]) -> BertConfig:
-    """Return the configuration with its activation renamed by `activations`, from the file's names to ours.
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """One of Hugging Face's families of encoders that are a BERT.
 
-    Raises:
-      UserError: the activation is unknown, or the heads do not divide the width.
+    Attributes:
+      prefix: prefix of the weights' keys, which files may leave out.
+      extras: regular expression of the keys, without the prefix, that are no part of the encoder.
+      config: function from the path of `config.json` to the `BertConfig`, with Hugging Face's name in `hidden_act`.
+      key: function from a BERT's key, such as `encoder.layer.0.output.dense.weight`, to this family's; None for a
+        weight that the family does not have, which is then 0. A pooler may be missing in any family.
     """
-    act, width, heads = config.hidden_act, config.hidden_size, config.num_attention_heads
+
+    prefix: str
+    extras: str
+    config: Callable[[_Path], BertConfig] = read_bert
+    key: Callable[[str], str | None] = lambda key: key
+
+
+def _distilbert_key(key: str) -> str | None:
+    if key == "embeddings.token_type_embeddings.weight":
+        return None
+    layer = re.fullmatch(r"encoder\.(layer\.\d+)\.(.+)\.(weight|bias)", key)
+    return f"transformer.{layer[1]}.{LAYER_PARTS[layer[2].replace('.', '/')][1]}.{layer[3]}" if layer else key
+
+
+# By `model_type` of `config.json`. The extras are heads of pre-training, and a constant that older versions save.
+_DISTILBERT_EXTRAS = r"vocab_(transform|layer_norm|projector)\..*|embeddings\.position_ids"
+FAMILIES = {
+    "bert": Family("bert.", r"cls\..*|embeddings\.position_ids"),
+    "distilbert": Family("distilbert.", _DISTILBERT_EXTRAS, lambda path: read_bert(path, _DistilBert), _distilbert_key),
+}
+
+
+def read_tf1_config(path: _Path) -> BertConfig:
+    """Return the `BertConfig` of a TF1 `bert_config.json`; raise `UserError` for values that no BERT here has."""
+    return _renamed(path, read_bert(path), _TF1_ACTIVATIONS)
+
+
+def read_hugging_face_config(path: _Path) -> tuple[BertConfig, Family]:
+    """Return the `BertConfig` and the family of a Hugging Face `config.json`; errors are `read_tf1_config`'s."""
+    kind = read_json(path, dict, expected="a model's configuration", versioned=False).get("model_type", "bert")
+    if kind not in FAMILIES:
+        raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}")
+    return _renamed(path, FAMILIES[kind].config(path), HUGGING_FACE_ACTIVATIONS), FAMILIES[kind]
+
+
+def _renamed(path: _Path, config: BertConfig, activations: dict[str, str]) -> BertConfig:
+    """Rename the activation from the file's names to ours."""
+    act = config.hidden_act
     if act not in activations:
         raise UserError(f"{path}: hidden_act: found {act!r}, expected one of {', '.join(activations)}")
-    if width % heads:
-        raise UserError(f"{path}: hidden_size: found {width}, expected a multiple of num_attention_heads {heads}")
     return msgspec.structs.replace(config, hidden_act=activations[act])

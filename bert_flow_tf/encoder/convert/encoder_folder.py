@@ -26,7 +26,7 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, has_capitals,
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.reading import file_digest, reading, update_with_arrays
+from bert_flow_tf.files.reading import reading, update_with_arrays
 
 if TYPE_CHECKING:
     from bert_flow_tf.encoder.handles import EncoderSource
@@ -75,10 +75,10 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
         write_json(folder / BERT_CONFIG_FILE, dict(sorted(msgspec.structs.asdict(bert.config).items())))
         asset = tf.saved_model.Asset(str(folder / VOCAB_FILE))
         with quiet_tensorflow():
-            encoder = _bert(bert.config, bert.weights, asset, do_lower_case)
+            encoder = _bert(bert, asset, do_lower_case)
             tf.saved_model.save(encoder, str(folder / "encoder"), signatures={})
             tf.saved_model.save(_preprocess(Tokenizer(bert.vocab, do_lower_case), asset), str(folder / "preprocess"))
-        _write_record(folder, {"do_lower_case": do_lower_case, **bert.source})
+        _write_record(folder, bert.source, do_lower_case)
     return pathlib.Path(out_dir)
 
 
@@ -115,16 +115,12 @@ def write_with_weights(
     if (beside / BERT_CONFIG_FILE).is_file():
         shutil.copyfile(beside / BERT_CONFIG_FILE, folder / BERT_CONFIG_FILE)
     # A preprocess model from elsewhere may have another case than the encoder's own record.
-    _write_record(folder, made | {"do_lower_case": source.do_lower_case})
+    _write_record(folder, made, source.do_lower_case)
 
 
-def _write_record(folder: pathlib.Path, record: dict[str, Any]) -> None:
-    """Write `source.json` with the digests of the other files: a `folders.EncoderRecord` and the weights' origin."""
-    # TensorFlow checks the variables itself; its fingerprint.pb is not read.
-    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
-    signed = [name for name in names if not name.endswith(("fingerprint.pb", SOURCE_FILE)) and ".data-" not in name]
-    digests = {name: file_digest(folder / name) for name in signed}
-    write_json(folder / SOURCE_FILE, {"format_version": FORMAT_VERSION} | record | {"digests": digests})
+def _write_record(folder: pathlib.Path, origin: dict[str, Any], do_lower_case: bool) -> None:
+    """Write `source.json`: a `folders.EncoderRecord` and the weights' origin."""
+    write_json(folder / SOURCE_FILE, {"format_version": FORMAT_VERSION} | origin | {"do_lower_case": do_lower_case})
 
 
 def floating_variables(encoder: Any) -> dict[str, tf.Variable]:
@@ -142,25 +138,26 @@ def quiet_tensorflow() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _bert(config: BertConfig, weights: dict[str, np.ndarray], asset: Any, do_lower_case: bool) -> tf.train.Checkpoint:
+def _bert(bert: Pretrained, asset: Any, do_lower_case: bool) -> tf.train.Checkpoint:
     """Return what TF-Hub's BERTs are: a function from a dict of int32 [batch, seq] to a dict of outputs.
 
     `sequence_output` is [batch, seq, width], `encoder_outputs` a list of such, one per layer, `pooled_output` and
-    `default` are [batch, width]. tf-models' own `export_tfhub_lib` would keep a function of every Keras layer, 81 for a
-    BERT of six layers, which take seconds to load.
+    `default` are [batch, width]. tf-models' own `export_tfhub_lib` would keep a function of every Keras layer, which
+    takes seconds to load.
     """
     # tf-models takes seconds to import, and only a conversion needs it.
     from official.legacy.bert import configs
     from official.nlp.tools import export_tfhub_lib
 
+    act = bert.config.hidden_act
     # tf-models calls the tanh approximation gelu.
-    activation = {"gelu_tanh": "gelu", "gelu_erf": tf_keras.activations.gelu}.get(config.hidden_act, config.hidden_act)
-    fields = msgspec.structs.asdict(config) | {"hidden_act": activation}
+    activation = {"gelu_tanh": "gelu", "gelu_erf": tf_keras.activations.gelu}.get(act, act)
+    fields = msgspec.structs.asdict(bert.config) | {"hidden_act": activation}
     encoder = export_tfhub_lib.get_bert_encoder(configs.BertConfig(**fields))
     variables = floating_variables(encoder)
-    for tf1_name, keras_name in keras_names(config.num_hidden_layers).items():
+    for tf1_name, keras_name in keras_names(bert.config.num_hidden_layers).items():
         # tf-models has an axis of heads; the order of the numbers is the same.
-        variables[keras_name].assign(weights[tf1_name].reshape(variables[keras_name].shape))
+        variables[keras_name].assign(bert.weights[tf1_name].reshape(variables[keras_name].shape))
 
     @tf.function
     def call(inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, Any]:
@@ -170,13 +167,13 @@ def _bert(config: BertConfig, weights: dict[str, np.ndarray], asset: Any, do_low
     for training in (False, True):
         call.get_concrete_function(TOKEN_SPECS, training=training)
     # The order of the attributes decides the variables' names in the checkpoint, and so the encoder's fingerprint.
-    bert = tf.train.Checkpoint(vocab_file=asset)
-    bert.__call__ = call
-    bert.variables = encoder.variables
-    bert.trainable_variables = encoder.trainable_variables
-    bert.regularization_losses = []
-    bert.do_lower_case = tf.Variable(do_lower_case, trainable=False)
-    return bert
+    saved = tf.train.Checkpoint(vocab_file=asset)
+    saved.__call__ = call
+    saved.variables = encoder.variables
+    saved.trainable_variables = encoder.trainable_variables
+    saved.regularization_losses = []
+    saved.do_lower_case = tf.Variable(do_lower_case, trainable=False)
+    return saved
 
 
 def _preprocess(tokenizer: Tokenizer, asset: Any) -> tf.train.Checkpoint:
@@ -189,16 +186,13 @@ def _preprocess(tokenizer: Tokenizer, asset: Any) -> tf.train.Checkpoint:
     from official.nlp.tools import export_tfhub_lib
 
     special = {
-        "start_of_sequence_id": tokenizer.cls_id,
-        "end_of_segment_id": tokenizer.sep_id,
-        "padding_id": tokenizer.pad_id,
-        "mask_id": tokenizer.mask_id,
-        "vocab_size": tokenizer.vocab_size,
+        **{"start_of_sequence_id": tokenizer.cls_id, "end_of_segment_id": tokenizer.sep_id},
+        **{"padding_id": tokenizer.pad_id, "mask_id": tokenizer.mask_id, "vocab_size": tokenizer.vocab_size},
     }
     constants = tf.function(lambda: {name: tf.constant(i) for name, i in special.items()}, input_signature=[])
-    sentences = [tf.TensorSpec([None], tf.string, name="sentences")]
+    signature = [tf.TensorSpec([None], tf.string, name="sentences")]
     tokenize = tf.train.Checkpoint(get_special_tokens_dict=constants)
-    tokenize.__call__ = tf.function(tokenizer.tokenize_words, input_signature=sentences)
+    tokenize.__call__ = tf.function(tokenizer.tokenize_words, input_signature=signature)
     pack = layers.BertPackInputs(seq_length=_SEQ_LENGTH, special_tokens_dict=special)
     preprocess = tf.train.Checkpoint(
         tokenizer=tokenizer,
@@ -207,7 +201,6 @@ def _preprocess(tokenizer: Tokenizer, asset: Any) -> tf.train.Checkpoint:
         tokenize=tokenize,
         bert_pack_inputs=export_tfhub_lib.BertPackInputsSavedModelWrapper(pack),
     )
-    preprocess.__call__ = tf.function(
-        lambda text: tokenizer(text, _SEQ_LENGTH, pad_to_max=True), input_signature=sentences
-    )
+    whole = tf.function(lambda text: tokenizer(text, _SEQ_LENGTH, pad_to_max=True), input_signature=signature)
+    preprocess.__call__ = whole
     return preprocess

@@ -21,12 +21,10 @@ from glow.tf1_checkpoint import FLOW_SCOPE
 
 Path = str | os.PathLike
 # What training leaves beside the encoder: heads of pre-training and tasks, the optimiser's moments, BERT-flow's flow.
-_EXTRAS = re.compile(
-    rf"cls/|{FLOW_SCOPE}|loss/|signal_early_stopping/|output_(weights|bias)|.*(/adam_[mv]$|global_step)"
-)
+_HEADS = rf"cls/|{FLOW_SCOPE}|loss/|signal_early_stopping/|output_(weights|bias)"
+_EXTRAS = re.compile(rf"{_HEADS}|.*(/adam_[mv]$|global_step)")
 # Where a run's tf.train.Checkpoint keeps `SentenceEncoder.variables_by_name`: its keyword is `encoder`.
-_PREFIX = "encoder/"
-_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_PREFIX, _SUFFIX = "encoder/", "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def convert_tf1(checkpoint: Path, out_dir: Path, *, overwrite: bool = False, **options: Any) -> pathlib.Path:
@@ -75,8 +73,7 @@ def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
 def run_checkpoint(run: Path) -> tuple[pathlib.Path, RunConfig]:
     """Return the prefix of a run's checkpoint, the last one if `run` is a folder, and the run's configuration."""
     prefix = checkpoint_prefix(run)
-    config = config_of_checkpoint(prefix)
-    if config is None:
+    if (config := config_of_checkpoint(prefix)) is None:
         raise UserError(f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf run")
     return prefix, config
 

@@ -1,14 +1,16 @@
-"""A BERT's variables: their TF1 names and shapes, and their names in tf-models and at Hugging Face."""
+"""A BERT's variables: their TF1 names and shapes, and their names in tf-models."""
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.errors import UserError
+
+if TYPE_CHECKING:
+    from bert_flow_tf.encoder.convert.bert_config import BertConfig
 
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 # The parts of a layer by their TF1 names: tf-models' name, and DistilBERT's. Those of BERT at Hugging Face are TF1's.
@@ -41,30 +43,23 @@ def keras_names(num_hidden_layers: int) -> dict[str, str]:
     return names
 
 
-def hugging_face_name(tf1_name: str) -> str:
-    """Return Hugging Face's name, without the prefix "bert.", of the variable with this TF1 name."""
-    name = re.sub(r"^bert/", "", re.sub(r"/layer_(\d+)/", r"/layer/\1/", tf1_name))
-    name = re.sub(r"(?<=_embeddings)$|/kernel$|/gamma$", "/weight", name)
-    return re.sub(r"/beta$", "/bias", name).replace("/", ".")
-
-
 def num_layers(names: Iterable[str]) -> int:
     """Return the number of layers of tf-models' BERT whose variables have these names."""
     return len({match[1] for name in names if (match := re.match(r"transformer/layer_(\d+)/", name))})
 
 
-def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
+def variable_shapes(config: "BertConfig") -> dict[str, tuple[int, ...]]:
     """Return a dict of TF1 name -> shape of all variables of a BERT of this `BertConfig`."""
     width, inner = config.hidden_size, config.intermediate_size
-    rows = {
-        "word_embeddings": config.vocab_size,
-        "position_embeddings": config.max_position_embeddings,
-        "token_type_embeddings": config.type_vocab_size,
+    tables = {
+        "word": config.vocab_size,
+        "position": config.max_position_embeddings,
+        "token_type": config.type_vocab_size,
     }
 
     def shape(name: str) -> tuple[int, ...]:
         if name.endswith("_embeddings"):
-            return rows[name.rpartition("/")[2]], width
+            return tables[name.rpartition("/")[2]], width
         outputs = inner if "/intermediate/" in name else width
         inputs = inner if re.search(r"\d/output/", name) else width
         return (inputs, outputs) if name.endswith("/kernel") else (outputs,)
@@ -82,7 +77,7 @@ def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-1]) if "attention/output" in tf1_name else array.reshape(len(array), -1)
 
 
-def tf1_arrays(variables: Mapping[str, Any], holder: str | os.PathLike) -> dict[str, np.ndarray]:
+def tf1_arrays(variables: Mapping[str, Any], holder: str) -> dict[str, np.ndarray]:
     """Return a dict of TF1 name -> array of the variables, by name, of tf-models' BERT.
 
     Raises:

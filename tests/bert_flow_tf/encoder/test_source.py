@@ -157,21 +157,6 @@ def test_a_saved_model_runs_no_other_encoder_than_the_recorded_one(trap, true_so
     assert loaded(trap) == []
 
 
-@pytest.mark.parametrize("name", ["encoder/saved_model.pb", "preprocess/saved_model.pb", "preprocess/assets/vocab.txt"])
-def test_a_damaged_file_of_a_converted_encoder_is_refused(small_encoder_dir, tmp_path, name):
-    folder = tmp_path / "encoder"
-    shutil.copytree(small_encoder_dir, folder)
-    resolve_encoder(bert_hub=folder)
-    contents = bytearray((folder / name).read_bytes())
-    contents[len(contents) // 2] ^= 1
-    (folder / name).write_bytes(contents)
-    with user_error(f"{folder / name}: damaged"):
-        resolve_encoder(bert_hub=folder)
-    if name.startswith("preprocess"):
-        with user_error(f"{folder / name}: damaged"):
-            resolve_encoder(bert_hub=small_encoder_dir, preprocess_hub=folder)
-
-
 @pytest.fixture
 def hub_server(tiny_encoder_dir, tmp_path):
     """URL of a server that gives an encoder and its preprocess model the way TF-Hub does, as archives."""

@@ -61,8 +61,8 @@ def test_a_piece_that_no_vocabulary_of_tensorflow_text_holds_is_refused():
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("\n".join([*VOCAB, "play"]).encode(), r"vocab.txt: 'play' is on several lines"),
-        ("\n".join([*VOCAB, "", "x"]).encode(), r"vocab.txt, line 17: empty"),
+        ("\n".join([*VOCAB, "play"]).encode(), r"vocab.txt, line 17: 'play'"),
+        ("\n".join([*VOCAB, "", "x"]).encode(), r"vocab.txt, line 17: ''"),
         ("\n".join(VOCAB[1:]).encode(), r"vocab.txt: no \[PAD\] among its 15 lines"),
         (b"a\nabc\xff", r"vocab.txt: cannot be read"),
         (None, r"vocab.txt: no such file, expected a vocabulary"),

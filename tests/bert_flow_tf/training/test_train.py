@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data.tasks import get_task
-from bert_flow_tf.encoder.convert.from_huggingface import convert_hugging_face
+from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.settings import Settings

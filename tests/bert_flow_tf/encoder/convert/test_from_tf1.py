@@ -78,10 +78,9 @@ def test_weights_that_are_not_finite_are_refused(arrays, write_tf1_checkpoint, g
     [
         ({"hidden_act": "swiglu"}, r"hidden_act: found 'swiglu', expected one of"),
         ({"hidden_size": "32"}, r"got .str. - at .*hidden_size"),
-        ({"num_attention_heads": 5}, r"hidden_size: found 32, expected a multiple of num_attention_heads 5"),
         ({"num_hidden_layers": 0}, r"num_hidden_layers"),
         ({"hidden_dropout_prob": 1.5}, r"hidden_dropout_prob"),
-        ({"layer_norm_eps": 1e-5}, r"layer_norm_eps: found 1e-05, expected 1e-12"),
+        ({"layer_norm_eps": 1e-5}, r"1e-12`? - at .*layer_norm_eps"),
     ],
 )
 def test_configuration_that_cannot_be_built_is_named(golden_dir, tmp_path, change, message):

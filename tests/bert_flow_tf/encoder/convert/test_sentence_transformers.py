@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bert_flow_tf.encoder.convert.from_huggingface import SentenceTransformer, sentence_transformer
+from bert_flow_tf.encoder.convert.hugging_face import SentenceTransformer, sentence_transformer
 from tests.refusals import user_error
 
 OLD = "sentence_transformers.models."

@@ -1,0 +1,246 @@
+"""Read and write the folder of a Hugging Face or sentence-transformers BERT.
+
+Weights come from safetensors only: nothing is unpickled.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import numpy as np
+import safetensors.numpy
+
+from bert_flow_tf.encoder.convert.bert_config import (
+    FAMILIES,
+    HUGGING_FACE_ACTIVATIONS,
+    LAYER_NORM_EPS,
+    BertConfig,
+    Family,
+    read_hugging_face_config,
+)
+from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
+from bert_flow_tf.encoder.convert.folders import MODULES_FILE, VOCAB_FILE, WEIGHTS_FILE
+from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_shapes, variable_shapes
+from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, read_vocabulary
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.reading import reading
+
+_TOKENIZER_FILE, _TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
+BERT_SETTINGS_FILE = "sentence_bert_config.json"
+# The library's poolings, in its newer and its older versions; its cls is the last layer's state, not BERT's output.
+_MEAN, _CLS = dict.fromkeys(("mean", "mean_tokens"), "avg"), dict.fromkeys(("cls", "cls_token"), "paper-cls")
+_DEFAULT_LENGTH = 512  # of BERT
+_T = TypeVar("_T")
+
+
+class SentenceTransformer(msgspec.Struct, frozen=True):
+    """The settings of a sentence-transformers folder; without arguments, those of a BERT alone."""
+
+    transformer: str = ""  # Path, in the folder, of the folder with BERT.
+    pooling: str | None = None
+    max_seq_length: int | None = None
+
+
+class _Module(msgspec.Struct):
+    type: str
+    path: str = ""
+
+
+class _Normalizer(msgspec.Struct):
+    """BERT's normalizer in `tokenizer.json`, or the same settings in `tokenizer_config.json`."""
+
+    type: Literal["BertNormalizer"] = "BertNormalizer"
+    lowercase: bool | None = None
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+
+
+class _Tokenizer(msgspec.Struct):
+    normalizer: _Normalizer | None = None
+
+
+def convert_hugging_face(
+    folder: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False, **options: Any
+) -> pathlib.Path:
+    """Convert a Hugging Face folder and return the path of the encoder folder; arguments are `read_hugging_face`'s."""
+    return write_encoder_folder(out_dir, read_hugging_face(pathlib.Path(folder), **options), overwrite=overwrite)
+
+
+def read_hugging_face(
+    folder: pathlib.Path, *, do_lower_case: bool | None = None, hidden_act: str | None = None
+) -> Pretrained:
+    """Read a Hugging Face or sentence-transformers folder.
+
+    Args:
+      folder: folder with `config.json`, `vocab.txt`, and `model.safetensors` or its shards. A sentence-transformers
+        folder, which has `modules.json`, also gives its pooling and its length.
+      do_lower_case: True if the vocabulary is uncased; None takes the tokenizer's setting, else looks for capitals.
+      hidden_act: activation instead of the configuration's, such as gelu_tanh to compare with TF1 code.
+
+    Raises:
+      UserError: a file is missing, the files do not fit each other, or it is another architecture.
+    """
+    settings = sentence_transformer(folder)
+    bert = folder / settings.transformer
+    config, family = read_hugging_face_config(bert / "config.json")
+    weights, vocab = read_hugging_face_weights(bert, config, family), read_vocabulary(bert / VOCAB_FILE)
+    # Further rows belong to no piece: sizes are rounded up for the speed of some accelerators.
+    weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
+    changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
+    source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
+    lower_cases = _lower_cases(bert)
+    do_lower_case = lower_cases if do_lower_case is None else do_lower_case
+    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, do_lower_case, source)
+
+
+def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
+    """Return the settings in a folder; those of a BERT alone if it has no `modules.json`.
+
+    With them, the cosines of `BertFlow` are the library's, whether or not a last module scales embeddings to norm 1.
+
+    Raises:
+      UserError: a file cannot be read, or asks for an unknown module or pooling.
+    """
+    path = folder / MODULES_FILE
+    if not path.is_file():
+        return SentenceTransformer()
+    modules = read_json(path, list[_Module], expected="sentence-transformers' modules", versioned=False)
+    # The library has moved its classes between versions; their names stay.
+    kinds = [module.type.rpartition(".")[2] for module in modules]
+    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
+    bert, path = folder / modules[0].path, folder / modules[1].path / "config.json"
+    settings = _settings(path)
+    # Older versions have a boolean for each mode, such as pooling_mode_mean_tokens.
+    true = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
+    mode = str(settings.get("pooling_mode") or " and ".join(true))
+    pooling = (_MEAN | _CLS).get(mode.removeprefix("pooling_mode_"))
+    if pooling is None:
+        raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
+    names = (BERT_SETTINGS_FILE, _TOKENIZER_CONFIG_FILE, "config.json")
+    of_bert, of_tokenizer, config = (_settings(bert / name) for name in names)
+    if of_bert.get("do_lower_case"):
+        raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected the tokenizer to do it")
+    # As the library does: the folder's length, else the least that tokenizer and positions allow.
+    found = of_bert.get("max_seq_length")
+    lengths = [found] if found else [of_tokenizer.get("model_max_length"), config.get("max_position_embeddings")]
+    length = min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
+    return SentenceTransformer(modules[0].path, pooling, length)
+
+
+def _settings(path: pathlib.Path, kind: type[_T] = dict) -> _T:
+    return read_json(path, kind, expected="a model's settings", versioned=False) if path.is_file() else kind()
+
+
+def _lower_cases(folder: pathlib.Path) -> bool | None:
+    """Return the tokenizer's setting, None if no file has it; raise `UserError` for what TF1's tokenizer cannot do."""
+    path, settings = folder / _TOKENIZER_FILE, None
+    if path.is_file():
+        settings = read_json(path, _Tokenizer, expected="BERT's tokenizer", versioned=False).normalizer
+    if settings is None:
+        path = folder / _TOKENIZER_CONFIG_FILE
+        settings = _settings(path, _Normalizer)
+    lower_cases = settings.do_lower_case if settings.lowercase is None else settings.lowercase
+    if settings.strip_accents not in (None, lower_cases):
+        raise UserError(f"{path}: strip_accents: found {settings.strip_accents}, expected {lower_cases}, as TF1 BERT's")
+    return lower_cases
+
+
+def hugging_face_name(tf1_name: str) -> str:
+    """Return Hugging Face's name, without the prefix "bert.", of the variable with this TF1 name."""
+    name = re.sub(r"^bert/", "", re.sub(r"/layer_(\d+)/", r"/layer/\1/", tf1_name))
+    name = re.sub(r"(?<=_embeddings)$|/kernel$|/gamma$", "/weight", name)
+    return re.sub(r"/beta$", "/bias", name).replace("/", ".")
+
+
+def read_hugging_face_weights(
+    folder: pathlib.Path, config: BertConfig, family: Family = FAMILIES["bert"]
+) -> dict[str, np.ndarray]:
+    """Return a dict of TF1 name -> float32 array of the encoder's weights in a folder's safetensors files.
+
+    Weights that the model does not have are 0: the pooler of a model that was saved without one, and those that its
+    family lacks.
+
+    Raises:
+      UserError: a file cannot be read, or a tensor is missing, unexpected or of another shape.
+    """
+    path = folder / WEIGHTS_FILE
+    files = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
+    if not files:
+        raise UserError(f"{path}: missing, expected the weights as safetensors")
+    stored: dict[str, np.ndarray] = {}
+    for file in files:
+        with reading(file, "a safetensors file"):
+            stored |= safetensors.numpy.load_file(file)
+    # Files that were made from TF1 checkpoints keep gamma and beta.
+    keys = {key: re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)) for key in stored}
+    tensors = {keys[key].removeprefix(family.prefix): tensor for key, tensor in stored.items()}
+    tensors = {key: tensor for key, tensor in tensors.items() if not re.fullmatch(family.extras, key)}
+    weights, shapes, names = {}, {}, {}
+    has_pooler = any(key.startswith("pooler.") for key in tensors)
+    for name, shape in variable_shapes(config).items():
+        found = family.key(hugging_face_name(name))
+        if found is None or ("/pooler/" in name and not has_pooler):
+            weights[name] = np.zeros(shape, np.float32)
+        else:
+            # Hugging Face's kernels are [out, in].
+            names[name], shapes[found] = found, shape[:: -1 if name.endswith("/kernel") else 1]
+    check_shapes({key: tensor.shape for key, tensor in tensors.items()}, shapes, files[0], "this configuration")
+    for name, key in names.items():
+        value = tensors[key].astype(np.float32)
+        weights[name] = value.T if name.endswith("/kernel") else value
+    return weights
+
+
+def write_hugging_face_bert(
+    folder: pathlib.Path, config: BertConfig, weights: dict[str, np.ndarray], **fields: Any
+) -> None:
+    """Write `config.json`, with these further fields, and `model.safetensors` of weights by TF1 name and shape."""
+    activation = {ours: theirs for theirs, ours in HUGGING_FACE_ACTIVATIONS.items()}[config.hidden_act]
+    kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
+    write_json(folder / "config.json", kind | msgspec.structs.asdict(config) | {"hidden_act": activation} | fields)
+    tensors = {
+        hugging_face_name(name): np.ascontiguousarray(value.T if name.endswith("/kernel") else value)
+        for name, value in weights.items()
+    }
+    write_tensors(folder / WEIGHTS_FILE, tensors)
+
+
+def write_tensors(path: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
+    """Write a safetensors file as PyTorch's libraries expect it."""
+    safetensors.numpy.save_file(tensors, str(path), metadata={"format": "pt"})
+
+
+def write_hugging_face_tokenizer(
+    folder: pathlib.Path, vocab_file: str | os.PathLike, do_lower_case: bool, max_seq_length: int
+) -> None:
+    """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` of a vocabulary into the folder."""
+    shutil.copyfile(vocab_file, folder / VOCAB_FILE)
+    ids = {piece: i for i, piece in enumerate(read_vocabulary(vocab_file))}
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    parts = (("[CLS]", 0), ("[SEP]", 0), ("[SEP]", 1))
+    cls, sep, end = ({"SpecialToken": {"id": token, "type_id": i}} for token, i in parts)
+    first, second = ({"Sequence": {"id": name, "type_id": i}} for i, name in enumerate("AB"))
+    special = {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in ("[CLS]", "[SEP]")}
+    packing = {"single": [cls, first, sep], "pair": [cls, first, sep, second, end], "special_tokens": special}
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+    word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
+    tokenizer = {
+        **{"version": "1.0", "truncation": None, "padding": None},
+        "added_tokens": [{"id": ids[token], "content": token, **plain} for token in SPECIAL],
+        "normalizer": normalizer | {"lowercase": do_lower_case},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "TemplateProcessing", **packing},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
+    }
+    write_json(folder / _TOKENIZER_FILE, tokenizer)
+    # This class takes tokenizer.json as it is; BertTokenizer has its own limit of a word's length.
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": do_lower_case, "strip_accents": None}
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
+    settings |= {"tokenize_chinese_chars": True, "model_max_length": max_seq_length}
+    write_json(folder / _TOKENIZER_CONFIG_FILE, settings | names)
