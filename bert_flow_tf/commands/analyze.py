@@ -12,7 +12,7 @@ import numpy as np
 from bert_flow_tf.commands.options import ModelOptions, model_options, task_option
 from bert_flow_tf.commands.outputs import made_result, own_folder
 from bert_flow_tf.data.sts_sets import read_scored_split
-from bert_flow_tf.data.tasks import SPLITS, Task, folder_below, read_split
+from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
@@ -142,7 +142,7 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Ana
     \b
     bert-flow analyze isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy
     """
-    folder = folder_below(glue_dir, task)
+    folder = os.path.join(glue_dir, task.directory)
     pairs = [read_split(task, folder, one) for one in (SPLITS if split == "all" else (split,))]
     loaded = model.load()
     u = loaded.encode_pooled(list(dict.fromkeys(s for part in pairs for s in part.sentences_a + part.sentences_b)))

@@ -65,12 +65,15 @@ def read_all(
     names: Sequence[str], *, senteval_dir: Given, split: Given = None, glue_dir: Given = None
 ) -> "list[AnyTask]":
     """Return the named tasks, of similarity and of classes."""
-    from bert_flow_tf.data.sts_sets import read_tasks
-    from bert_flow_tf.data.transfer_sets import NAMES, PREFIX, read_transfer_task
+    from bert_flow_tf.data.sts_sets import read_task
+    from bert_flow_tf.data.transfer_sets import PREFIX, read_transfer_task
 
-    similar = [name for name in names if not name.startswith(PREFIX)]
-    tasks = iter(read_tasks(similar, senteval_dir=senteval_dir, split=split, glue_dir=glue_dir, others=NAMES))
-    return [read_transfer_task(name, senteval_dir, split) if name.startswith(PREFIX) else next(tasks) for name in names]
+    return [
+        read_transfer_task(name, senteval_dir, split)
+        if name.startswith(PREFIX)
+        else read_task(name, senteval_dir=senteval_dir, split=split, glue_dir=glue_dir)
+        for name in names
+    ]
 
 
 def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]") -> "Scores":

@@ -68,8 +68,8 @@ def reproduce(
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
     path = pathlib.Path(out, "reproduction.json")
     own(path, f"--out={out}")
-    from bert_flow_tf.data.folders import keep_full_text
-    from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_tasks
+    from bert_flow_tf.data.folders import check_folder, write_full_text
+    from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_task
     from bert_flow_tf.files.json_files import read_json
     from bert_flow_tf.recipe.run import read_environment, reproduced_task, run
     from bert_flow_tf.report.tables import rows_table
@@ -79,7 +79,7 @@ def reproduce(
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
     # The gold scores are read first, because they are used after hours.
-    tasks = read_tasks(names, glue_dir=glue_dir, senteval_dir=senteval_dir)
+    tasks = [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
     recipe = read_environment(environ, tasks[0])
     stages: list[Stage] = []
     scored: dict[str, dict[str, list[Stage]]] = {task.name: {} for task in tasks}
@@ -104,7 +104,8 @@ def reproduce(
             if "flow-train" in rows:
                 raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
             folder = pathlib.Path(out, "data", task.title)
-            keep_full_text(folder, task.subsets, task.source, flag="--out", overwrite=overwrite)
+            check_folder(folder, "--out", overwrite=True)
+            write_full_text(folder, task.subsets, task.source)
     # NLI fine-tuning and the flow on NLI are those of every task.
     outcomes = {one.stage: one for one in run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)}
     made = {task.name: reproduced_task(task, scored[task.name], outcomes) for task in tasks}

@@ -35,7 +35,7 @@ class Dataset:
 
 
 # Classes of NLI: entailment, neutral, contradiction there; contradiction, entailment, neutral here.
-_NLI: dict[str, Any] = {"task": "mnli", "sentence_features": ("premise", "hypothesis"), "label_values": (1, 2, 0)}
+_NLI: tuple[Any, ...] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
 _MNLI_SPLITS = ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
 _DATASETS = {
     _PREFIX + dataset.name: dataset
@@ -45,8 +45,8 @@ _DATASETS = {
         # Entailment comes first there.
         Dataset("glue/qnli", "qnli-regression", ("question", "sentence"), (1.0, 0.0)),
         Dataset("glue/qqp", "qqp", ("question1", "question2"), (0.0, 1.0)),
-        Dataset("glue/mnli", **_NLI, splits=_MNLI_SPLITS),
-        Dataset("snli", **_NLI),
+        Dataset("glue/mnli", *_NLI, _MNLI_SPLITS),
+        Dataset("snli", *_NLI),
     )
 }
 
@@ -60,7 +60,7 @@ def is_dataset_name(name: str) -> bool:
 
 
 def get_dataset(name: str) -> Dataset:
-    """The dataset of that name; a `UserError` for an unknown one lists the known ones."""
+    """Return the dataset of that name; an unknown one is a `UserError`."""
     if name.lower() not in _DATASETS:
         raise UserError(f"unknown dataset {name!r}, expected one of {', '.join(DATASET_NAMES)}")
     return _DATASETS[name.lower()]
@@ -76,7 +76,7 @@ def split_name(dataset: Dataset, split: str) -> str:
 
 
 def read_dataset(name: str, split: str) -> tasks.Examples:
-    """The pairs of one split with labels as those of `bert_flow_tf.data.tasks`, in the order of GLUE's file.
+    """Read the pairs of one split with labels as those of `bert_flow_tf.data.tasks`, in the order of GLUE's file.
 
     SNLI has the order of TensorFlow Datasets. Pairs without a label, such as SNLI's on which the annotators did not
     agree, are left out; a split without any label keeps them all, with the stand-in labels of `tasks.read_split`.
@@ -101,7 +101,7 @@ def read_dataset(name: str, split: str) -> tasks.Examples:
     if not rows:
         raise UserError(f"{name}: no examples found in split {split}, expected at least one")
     values = [float(row["label"]) if has_labels else 0.0 for row in rows]
-    if has_labels and dataset.label_values is not None:
+    if has_labels and dataset.label_values:
         values = [dataset.label_values[int(value)] for value in values]
     sentences_a, sentences_b = ([row[name].decode() for row in rows] for name in dataset.sentence_features)
     dtype = np.float32 if tasks.get_task(dataset.task).is_regression else np.int32

@@ -13,7 +13,6 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -27,8 +26,6 @@ SENTEVAL_SUBSETS = {
     "sts15": ("answers-forums", "answers-students", "belief", "headlines", "images"),
     "sts16": ("answer-answer", "headlines", "plagiarism", "postediting", "question-question"),
 }
-
-Folder = str | os.PathLike
 
 _TITLES = {"stsb": "STS-B", "sickr": "SICK-R"} | {name: f"STS-{name[3:]}" for name in SENTEVAL_SUBSETS}
 
@@ -71,19 +68,18 @@ class SimilarityTask:
         return [sentence for subset in self.subsets for sentence in subset.sentences_a + subset.sentences_b]
 
     def place(self, subset: ScoredPairs) -> str:
-        """Task and sub-set in words, to begin an error with."""
+        """Return task and sub-set in words, to begin an error with."""
         return self.name if subset.name == self.name else f"{self.name}, {subset.name}"
 
 
 def read_task(
     name: str,
     *,
-    glue_dir: Folder | None = None,
-    senteval_dir: Folder | None = None,
+    glue_dir: str | os.PathLike | None = None,
+    senteval_dir: str | os.PathLike | None = None,
     split: str | None = None,
-    others: Sequence[str] = (),
 ) -> SimilarityTask:
-    """The task of that name with its gold scores.
+    """Read a task with its gold scores.
 
     Args:
       name: one of `scored_names`, also as the paper or `bert_flow_tf.data.tasks` spells it: `STS-12`, `STS-B`.
@@ -91,39 +87,37 @@ def read_task(
       senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
       split: "train", "dev" or "test"; None for test, or for dev where the test labels are not public (QNLI, QQP, and
         all of GLUE in TensorFlow Datasets).
-      others: names of the tasks that the caller reads elsewhere, for the error of an unknown one.
 
     Raises:
-      UserError: an unknown task, a missing folder or file, a split without gold scores, or a line that is not as
-        expected.
+      UserError: an unknown task, a missing folder or file, a split without gold scores, or an invalid line.
     """
-    if datasets.is_dataset_name(name):
-        return _dataset_task(name, split)
-    key = task_key(name)
+    key, known = task_key(name), scored_names()
     if key in SENTEVAL_SUBSETS:
         if split not in (None, "test"):
             raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
-        return _senteval_task(key, senteval_dir)
+        folder = senteval_folder(senteval_dir, f"STS/{key.upper()}-en-test", name)
+        files = [(folder / f"STS.input.{one}.txt", folder / f"STS.gs.{one}.txt", one) for one in SENTEVAL_SUBSETS[key]]
+        return SimilarityTask(
+            key, _TITLES[key], "spearman", "test", str(folder), [read_scored_pairs(*paths) for paths in files]
+        )
+    if datasets.is_dataset_name(name):
+        dataset = datasets.get_dataset(name)
+        task, split = tasks.get_task(dataset.task), datasets.split_name(dataset, split or "dev")
+        if not task.is_regression:
+            raise ArgumentError(f"tasks: {name} has classes, not scores, expected some of {', '.join(known)}")
+        examples = datasets.read_dataset(name, split)
+        if not examples.has_labels:
+            raise ArgumentError(f"split: {name} has no gold scores for its split {split}, expected another split")
+        pairs = ScoredPairs(name, examples.sentences_a, examples.sentences_b, examples.labels.astype(np.float64))
+        return SimilarityTask(name, task_title(task.name), task.metric, split, name, [pairs])
     if key not in _glue_tasks():
-        known = (*scored_names(), *others)
         raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{nearest(name, known)}")
-    task, usual_split = _glue_tasks()[key]
+    task = glue_task(key)
     if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")
-    split, folder = split or usual_split, str(pathlib.Path(glue_dir) / task.directory)
+    split, source = split or ("test" if task.gold_test else "dev"), str(pathlib.Path(glue_dir) / task.directory)
     pairs = read_scored_split(task, glue_dir, split, key)
-    return SimilarityTask(key, task_title(key), task.metric, split, folder, [pairs])
-
-
-def read_tasks(names: Sequence[str], **options: Any) -> list[SimilarityTask]:
-    """The tasks of these names, each once; options and errors are those of `read_task`."""
-    found: dict[str, SimilarityTask] = {}
-    for name in names:
-        task = read_task(name, **options)
-        if task.name in found:
-            raise ArgumentError(f"tasks: {name} names {task.name}, which is listed already, expected every task once")
-        found[task.name] = task
-    return list(found.values())
+    return SimilarityTask(key, task_title(key), task.metric, split, source, [pairs])
 
 
 def scored_names() -> tuple[str, ...]:
@@ -131,13 +125,9 @@ def scored_names() -> tuple[str, ...]:
     return *SENTEVAL_SUBSETS, *_glue_tasks(), *datasets.SCORED_NAMES
 
 
-def _glue_tasks() -> dict[str, tuple[tasks.Task, str]]:
-    """Name here -> task of `bert_flow_tf.data.tasks`, and the split that is scored unless another is given."""
-    return {
-        task_key(task.name): (task, "test" if task.gold_test else "dev")
-        for task in tasks.TASKS.values()
-        if task.is_regression and task.dev.label_column is not None
-    }
+def _glue_tasks() -> dict[str, tasks.Task]:
+    scored = (task for task in tasks.TASKS.values() if task.is_regression and task.dev.label_column is not None)
+    return {task_key(task.name): task for task in scored}
 
 
 def task_key(name: str) -> str:
@@ -151,12 +141,23 @@ def task_title(name: str) -> str:
 
 
 def glue_task(name: str) -> tasks.Task:
-    """The task of `bert_flow_tf.data.tasks` that the name stands for; none of STS-12 to STS-16."""
-    return _glue_tasks()[name][0]
+    """The task of `bert_flow_tf.data.tasks` that one of `scored_names` stands for; none of STS-12 to STS-16."""
+    return _glue_tasks()[name]
+
+
+def senteval_folder(senteval_dir: str | os.PathLike | None, folder: str, name: str) -> pathlib.Path:
+    """Return the folder of a task in SentEval's data folder or its `downstream`; `UserError` if there is none."""
+    if senteval_dir is None:
+        raise ArgumentError(f"senteval_dir: missing, expected the folder of {folder}, to score {name}")
+    folders = [pathlib.Path(senteval_dir, part, folder) for part in ("downstream", "")]
+    for found in folders:
+        if found.is_dir():
+            return found
+    raise UserError(f"{folders[1]}: no such folder, expected SentEval's data in {senteval_dir}")
 
 
 def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLike, name: str) -> ScoredPairs:
-    """The pairs of one file that have a gold score in the other.
+    """Read the pairs of one file that have a gold score in the other.
 
     Raises:
       UserError: a file is missing, a line is not as expected, or there is no scored pair.
@@ -167,10 +168,8 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
             raise UserError(f"{input_path}, line {number}: found {len(columns)} columns, expected two sentences")
     # The gold lines of the last pairs may be empty, and count.
     gold = tasks.read_lines(gold_path, keeps_empty_end=True)
-    while len(gold) > len(pairs) and not gold[-1].strip():
-        gold.pop()
     scored = [number for number, line in enumerate(gold) if line.strip()]
-    if len(gold) != len(pairs) or not scored:
+    if not scored or len(gold) < len(pairs) or scored[-1] >= len(pairs):
         found = f"found {len(gold)} gold lines with {len(scored)} scores"
         raise UserError(f"{gold_path}: {found} for the {len(pairs)} pairs of {input_path}, expected one for each")
     scores = [tasks.parse_number(gold[i].strip(), f"{gold_path}, line {i + 1}") for i in scored]
@@ -178,39 +177,10 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
 
 
 def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str, name: str) -> ScoredPairs:
-    """The pairs of one split of a task with their gold scores, in file order; errors as of `tasks.gold_scores`."""
+    """Read one split's pairs with their gold scores, in file order; errors as of `tasks.gold_scores`."""
     gold = tasks.gold_scores(task, glue_dir, split)
     folder = pathlib.Path(glue_dir) / task.directory
     examples = tasks.read_split(task, folder, split)
     if len(gold) != len(examples):
-        path, own = tasks.gold_path(task, glue_dir, split), folder / task.layout(split).name
-        raise UserError(f"{path}: {len(gold)} gold scores found for the {len(examples)} pairs of {own}")
+        raise UserError(f"{folder}: found {len(gold)} gold scores for the {len(examples)} pairs of the {split} split")
     return ScoredPairs(name, examples.sentences_a, examples.sentences_b, gold)
-
-
-def _senteval_task(key: str, senteval_dir: Folder | None) -> SimilarityTask:
-    title, name = _TITLES[key], f"STS/{key.upper()}-en-test"
-    if senteval_dir is None:
-        raise ArgumentError(f"senteval_dir: missing, expected the folder of {name}, to score {key}")
-    folders = [pathlib.Path(senteval_dir, part, name) for part in ("", "downstream")]
-    folder = next((folder for folder in folders if folder.is_dir()), None)
-    if folder is None:
-        raise UserError(f"{folders[0]}: no such folder, expected STS or downstream of SentEval in {senteval_dir}")
-    pairs = [
-        read_scored_pairs(folder / f"STS.input.{subset}.txt", folder / f"STS.gs.{subset}.txt", subset)
-        for subset in SENTEVAL_SUBSETS[key]
-    ]
-    return SimilarityTask(key, title, "spearman", "test", str(folder), pairs)
-
-
-def _dataset_task(name: str, split: str | None) -> SimilarityTask:
-    dataset = datasets.get_dataset(name)
-    task = tasks.get_task(dataset.task)
-    if not task.is_regression:
-        raise ArgumentError(f"tasks: {name} has classes, not scores, expected some of {', '.join(scored_names())}")
-    split = datasets.split_name(dataset, split or "dev")
-    examples = datasets.read_dataset(name, split)
-    if not examples.has_labels:
-        raise ArgumentError(f"split: {name} has no gold scores for its split {split}, expected another split")
-    pairs = ScoredPairs(name, examples.sentences_a, examples.sentences_b, examples.labels.astype(np.float64))
-    return SimilarityTask(name, task_title(task.name), task.metric, split, name, [pairs])

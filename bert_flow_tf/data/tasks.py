@@ -17,7 +17,6 @@ import logging
 import math
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,13 +27,8 @@ from bert_flow_tf.files.reading import reading
 
 SPLITS = ("train", "dev", "test")
 
-# Share of a gold file's pairs that may be spelled differently in the split's own file.
-_DIFFERING_PAIRS = 0.1
-
-_logger = logging.getLogger(__name__)
-
 # The number of a line, from 1, and its columns.
-NumberedRow = tuple[int, list[str]]
+_Row = tuple[int, list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +68,7 @@ class Task:
       train, dev, test: layout of each split's file.
       is_regression: True where the label is a score for the cosine, False where it is a class.
       label_names: the words for the labels 0, 1, …: a class's id, or a score; empty where labels are numbers.
-      label_min, label_max: range of the scores; (label - label_min) / (label_max - label_min) is the cosine's target.
+      label_max: the highest score, 0 is the lowest; label / label_max is the cosine's target.
       metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
       gold_test: file with the test split's gold scores; None where none are public.
       sibling: the folder beside the given data folder to read instead; None to read the given one.
@@ -88,7 +82,6 @@ class Task:
     test: FileLayout
     is_regression: bool = True
     label_names: tuple[str, ...] = ()
-    label_min: float = 0.0
     label_max: float = 5.0
     metric: str = "spearman"
     gold_test: FileLayout | None = None
@@ -120,11 +113,15 @@ class Examples:
         return len(self.sentences_a)
 
 
-_NLI_LABELS = ("contradiction", "entailment", "neutral")
-_NLI: dict[str, Any] = {"is_regression": False, "label_names": _NLI_LABELS, "label_max": 1.0, "metric": "accuracy"}
+_NLI: dict[str, Any] = {
+    "is_regression": False,
+    "label_names": ("contradiction", "entailment", "neutral"),
+    "label_max": 1.0,
+    "metric": "accuracy",
+}
+_MNLI: dict[str, Any] = {"files": ("train.tsv", "dev_matched.tsv", "test_matched.tsv"), **_NLI}
 _BINARY: dict[str, Any] = {"label_max": 1.0, "metric": "auc"}
 _MNLI_HEADER = ("sentence1", "sentence2", "label1")
-_MNLI_FILES = ("train.tsv", "dev_matched.tsv", "test_matched.tsv")
 _SICK_HEADER = ("sentence_A", "sentence_B", "relatedness_score")
 _SICK_GOLD = FileLayout("SICK_test_annotated.txt", (1, 2), 3, _SICK_HEADER)
 _SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", _SICK_GOLD.name)
@@ -162,9 +159,9 @@ _TASKS = (
         Task(name, name.upper(), _FULL_TEXT, _FULL_TEXT, _FULL_TEXT)
         for name in ("sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")
     ),
-    tsv_task("mnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, **_NLI),
+    tsv_task("mnli", (8, 9), 10, _MNLI_HEADER, **_MNLI),
     # The original replaces the last part of ALLNLI's data folder by MNLI.
-    tsv_task("allnli", (8, 9), 10, _MNLI_HEADER, files=_MNLI_FILES, sibling="MNLI", **_NLI),
+    tsv_task("allnli", (8, 9), 10, _MNLI_HEADER, sibling="MNLI", **_MNLI),
     tsv_task("qqp", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
     tsv_task("mrpc-regression", (3, 4), 0, _MRPC_HEADER, directory="MRPC-Regression", gold_test=_MRPC_GOLD, **_BINARY),
     tsv_task("qnli-regression", (1, 2), -1, ("question", "sentence", "label"), directory="QNLI-Regression", **_QNLI),
@@ -175,13 +172,12 @@ TASKS = {task.name: task for task in _TASKS}
 
 
 def get_task(name: Task | str) -> Task:
-    """The task of that name, in any case; a `Task` is given back. An unknown name is a `UserError`."""
+    """Return the task of that name, in any case, or the `Task` given; an unknown name is a `UserError`."""
     if isinstance(name, Task):
         return name
     if name.lower() not in TASKS:
-        raise ArgumentError(
-            f"task_name: unknown task {name!r}, expected one of {', '.join(TASKS)}{nearest(name, TASKS)}"
-        )
+        known = f"{', '.join(TASKS)}{nearest(name, TASKS)}"
+        raise ArgumentError(f"task_name: unknown task {name!r}, expected one of {known}")
     return TASKS[name.lower()]
 
 
@@ -200,8 +196,7 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
     layout = task.layout(split)
     path = os.path.join(task_folder(task, data_dir), layout.name)
     rows = _read_rows(path, layout, task.skips_incomplete_rows)
-    values = [0.0] * len(rows) if layout.label_column is None else _labels(task, layout.label_column, path, rows)
-    labels = np.asarray(values, np.float32 if task.is_regression else np.int32)
+    labels = np.asarray(_labels(task, layout, path, rows), np.float32 if task.is_regression else np.int32)
     sentences_a, sentences_b = ([row[column] for _, row in rows] for column in layout.sentence_columns)
     return Examples(sentences_a, sentences_b, labels, has_labels=layout.label_column is not None)
 
@@ -231,33 +226,18 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
     )
 
 
-def gold_path(task: Task | str, glue_dir: str | os.PathLike, split: str) -> str:
-    """Path of the file that `gold_scores` reads; a task or split without gold scores is a `UserError`."""
-    task = get_task(task)
-    layout = _gold_layout(task, split)
-    return os.path.join(folder_below(glue_dir, task), layout.name)
-
-
 def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
-    """The gold scores [n] of one split, float64, in file order; STS-B's test scores are those of `sts-test.csv`.
+    """Read the gold scores [n] of one split, float64, in file order; STS-B's test scores are in `sts-test.csv`.
 
     Raises:
-      UserError: as `read_split`; there are none; or their own file has another order than the split's.
+      UserError: as `read_split`; or there are none.
     """
     task = get_task(task)
-    path, layout, own = gold_path(task, glue_dir, split), _gold_layout(task, split), task.layout(split)
-    rows = _read_rows(path, layout, task.skips_incomplete_rows)
-    own_path = os.path.join(os.path.dirname(path), own.name)
-    if own.name != layout.name and os.path.isfile(own_path):
-        pairs = zip(rows, _read_rows(own_path, own, task.skips_incomplete_rows), strict=False)
-        differing = [number for (number, row), (_, other) in pairs if _letters(row, layout) != _letters(other, own)]
-        # A few may be spelled differently; in another order nearly all differ.
-        if len(differing) > _DIFFERING_PAIRS * len(rows):
-            raise UserError(
-                f"{path}, line {differing[0]}: found other sentences than {own_path} has there ({len(differing)} such "
-                "lines), expected the same pairs in the same order"
-            )
-    return np.asarray(_labels(task, layout.columns[-1], path, rows), np.float64)
+    layout = task.gold_test if split == "test" else task.layout(split)
+    if not task.is_regression or layout is None or layout.label_column is None:
+        raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split or task")
+    path = os.path.join(task_folder(task, os.path.join(glue_dir, task.directory)), layout.name)
+    return np.asarray(_labels(task, layout, path, _read_rows(path, layout, task.skips_incomplete_rows)), np.float64)
 
 
 def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keeps_empty_end: bool = False) -> list[str]:
@@ -293,55 +273,38 @@ def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
     return folder
 
 
-def folder_below(glue_dir: str | os.PathLike, task: Task) -> str:
-    """As `task_folder`, given the folder that holds the tasks' folders."""
-    return task_folder(task, os.path.join(os.fspath(glue_dir), task.directory))
-
-
-def _gold_layout(task: Task, split: str) -> FileLayout:
-    if not task.is_regression:
-        raise UserError(f"{task.name} has classes, not scores; expected a regression task")
-    own = task.layout(split)
-    layout = task.gold_test if split == "test" else own
-    if layout is None or layout.label_column is None:
-        raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split")
-    return layout
-
-
-def _letters(row: list[str], layout: FileLayout) -> list[str]:
-    return [re.sub(r"\W", "", row[column]) for column in layout.sentence_columns]
-
-
-def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[NumberedRow]:
-    """(line number from 1, columns) of each row below the header; a quote is an ordinary character."""
+def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[_Row]:
+    """Read the rows below the header; a quote is an ordinary character."""
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
-        _, found = rows.pop(0)
+        _, names = rows.pop(0)
         for column, name in zip(layout.columns, layout.header, strict=True):
-            number, text = column % max(len(found), column + 1) + 1, found[column] if column < len(found) else ""
-            if text.strip().lower() != name.lower():
-                raise UserError(f"{path}, line 1, column {number}: found {text!r}, expected {name!r}")
+            found = names[column].strip() if column < len(names) else ""
+            if found.lower() != name.lower():
+                raise UserError(f"{path}, line 1: found the column {found!r}, expected {name!r}")
     complete = [row for row in rows if len(row[1]) >= layout.min_columns]
     if len(complete) < len(rows):
         number, row = next(row for row in rows if len(row[1]) < layout.min_columns)
-        found_line = f"{path}, line {number}: {len(row)} columns found, at least {layout.min_columns} expected"
+        message = f"{path}, line {number}: {len(row)} columns found, at least {layout.min_columns} expected"
         if not skips_incomplete:
-            raise UserError(found_line)
-        _logger.warning("Incomplete line, ignored. %s (%d such lines)", found_line, len(rows) - len(complete))
+            raise UserError(message)
+        logging.getLogger(__name__).warning("%s; skipped %d such lines", message, len(rows) - len(complete))
     if not complete:
         raise UserError(f"{path}: no examples found, expected at least one row")
     return complete
 
 
-def _labels(task: Task, column: int, path: str, rows: list[NumberedRow]) -> list[float]:
-    by_text = {name: float(number) for number, name in enumerate(task.label_names)}
-    labels = []
+def _labels(task: Task, layout: FileLayout, path: str, rows: list[_Row]) -> list[float]:
+    """Return the label of each row; zeros where the layout has none."""
+    column, labels = layout.label_column, []
+    if column is None:
+        return [0.0] * len(rows)
+    by_name = {name: float(number) for number, name in enumerate(task.label_names)}
     for line, row in rows:
-        text, place = row[column], f"{path}, line {line}, column {column % len(row) + 1}"
-        if by_text and text not in by_text:
-            raise UserError(f"{place}: label {text!r}, expected one of {', '.join(by_text)}")
-        label = by_text[text] if by_text else parse_number(text, place)
-        if not by_text and not task.label_min <= label <= task.label_max:
-            raise UserError(f"{place}: score {text}, expected {task.label_min:g} to {task.label_max:g}")
-        labels.append(label)
+        text, where = row[column], f"{path}, line {line}, column {column % len(row) + 1}"
+        if by_name and text not in by_name:
+            raise UserError(f"{where}: label {text!r}, expected one of {', '.join(by_name)}")
+        labels.append(by_name[text] if by_name else parse_number(text, where))
+        if not 0 <= labels[-1] <= task.label_max and not by_name:
+            raise UserError(f"{where}: score {text}, expected 0 to {task.label_max:g}")
     return labels

@@ -10,10 +10,10 @@ Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, s
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
+from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, senteval_folder
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
 from bert_flow_tf.files.reading import reading
 
@@ -65,10 +65,8 @@ class _Layout:
     classes: tuple[str, ...] = ()
     sentence_columns: tuple[int, ...] = (0,)
     class_column: int = 1
-    min_columns: int = 2
     has_header: bool = False
     encoding: str = "utf-8"
-    reports_f1: bool = False
 
 
 def _polarity(title: str, *files: str) -> _Layout:
@@ -87,8 +85,8 @@ _LAYOUTS = {
     "mpqa": _polarity("MPQA", "mpqa.pos", "mpqa.neg"),
     "sst2": _Layout("SST2", "SST/binary", _SST, ("0", "1")),
     "trec": _Layout("TREC", "TREC", _TREC, _TREC_CLASSES, (1,), 0, encoding="latin-1"),
-    "mrpc": _Layout("MRPC", "MRPC", _MRPC, ("0", "1"), (3, 4), 0, 5, True, reports_f1=True),
-    "sicke": _Layout("SICK-E", "SICK", _SICK, ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"), (1, 2), 4, 5, True),
+    "mrpc": _Layout("MRPC", "MRPC", _MRPC, ("0", "1"), (3, 4), 0, has_header=True),
+    "sicke": _Layout("SICK-E", "SICK", _SICK, ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"), (1, 2), 4, has_header=True),
 }
 NAMES = tuple(f"{PREFIX}{name}" for name in _LAYOUTS)
 # SentEval's own names of what can be scored -> those here.
@@ -100,56 +98,46 @@ SENTEVAL_NAMES = {
 
 
 def _read_file(path: pathlib.Path, layout: _Layout, position: int) -> list[Example]:
-    """The examples of a file, which is at this position among those of its part."""
+    """Read the examples of a file at this position among those of its part."""
     with reading(path, "SentEval's data"):
-        # As SentEval reads them: whatever Python takes for the end of a line is one.
+        # SentEval ends a line wherever Python does.
         lines = path.read_bytes().decode(layout.encoding).splitlines()
     examples = []
     for number, line in list(enumerate(lines, start=1))[layout.has_header :]:
-        columns: Sequence[str] = [line]
+        columns, label = [line], 1 - position
         if layout.classes:
             columns = line.strip().split("\t")
             if layout.title == "TREC":
-                label, _, question = line.strip().partition(":")
-                columns = [label, question.partition(" ")[2]] if " " in question else []
-            if len(columns) < layout.min_columns:
-                expected = f"{layout.min_columns} columns of {layout.title}"
-                raise UserError(f"{path}, line {number}: found {line[:40]!r}, expected {expected}")
+                name, _, question = line.strip().partition(":")
+                columns = [name, question.partition(" ")[2]]
+            if len(columns) <= max(*layout.sentence_columns, layout.class_column):
+                raise UserError(f"{path}, line {number}: found {line[:40]!r}, expected the columns of {layout.title}")
             if columns[layout.class_column] not in layout.classes:
                 expected = f"expected one of {', '.join(layout.classes)}"
                 raise UserError(f"{path}, line {number}: found class {columns[layout.class_column]!r}, {expected}")
-        label_number = layout.classes.index(columns[layout.class_column]) if layout.classes else 1 - position
-        sentences = tuple(" ".join(columns[column].split()) for column in layout.sentence_columns)
-        examples.append(Example(sentences, label_number))
-    if not examples:
-        raise UserError(f"{path}: found no sentences, expected SentEval's")
+            label = layout.classes.index(columns[layout.class_column])
+        examples.append(Example(tuple(" ".join(columns[i].split()) for i in layout.sentence_columns), label))
     return examples
 
 
 def read_transfer_task(
     name: str, senteval_dir: str | os.PathLike | None = None, split: str | None = None
 ) -> TransferTask:
-    """The task of one of `NAMES`; `senteval_dir` holds SentEval's `downstream`, or what that holds.
+    """Read the task of one of `NAMES`; `senteval_dir` holds SentEval's `downstream`, or what that holds.
 
     Raises:
-      UserError: there is no such task, a file is missing, a line is not as expected, or a part has only one class.
+      UserError: there is no such task, a file is missing, a line is invalid, or a part has fewer than two classes.
     """
     if name not in NAMES:
         raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{nearest(name, NAMES)}")
     if split is not None:
         raise ArgumentError(f"split: found {split} for {name}, expected none: SentEval's protocol says what is scored")
     layout = _LAYOUTS[name.removeprefix(PREFIX)]
-    if senteval_dir is None:
-        raise ArgumentError(
-            f"senteval_dir: missing, expected the folder of downstream/{layout.folder}, to score {name}"
-        )
-    folders = [pathlib.Path(senteval_dir, part, layout.folder) for part in ("downstream", "")]
-    folder = next((folder for folder in folders if folder.is_dir()), folders[0])
-    parts = {}
+    folder, parts = senteval_folder(senteval_dir, layout.folder, name), {}
     for part, files in layout.parts.items():
         examples = [one for i, file in enumerate(files) for one in _read_file(folder / file, layout, i)]
         # The classifier is fitted, or chosen, on the other parts.
-        if part != "test" and len({example.label for example in examples}) == 1:
-            raise UserError(f"{folder / files[0]}: found one class, expected sentences of two or more")
+        if len({example.label for example in examples}) < (1 if part == "test" else 2):
+            raise UserError(f"{folder / files[0]}: found too few classes, expected sentences of two or more")
         parts[part] = sorted(examples, key=lambda one: (*(len(text.split()) for text in one.sentences), one.label))
-    return TransferTask(name, layout.title, str(folder), parts, layout.reports_f1)
+    return TransferTask(name, layout.title, str(folder), parts, reports_f1=layout.title == "MRPC")

@@ -47,8 +47,8 @@ def score_predictions(
     gold = tasks.gold_scores(task, glue_dir, split)
     values = np.asarray(predictions, np.float64).reshape(-1)
     if values.size != gold.size:
-        path = tasks.gold_path(task, glue_dir, split)
-        raise UserError(f"found {values.size} predictions, expected {gold.size}, one per gold score of {path}")
+        pairs = f"{gold.size}, one per pair of {task.name}'s {split} split"
+        raise UserError(f"found {values.size} predictions, expected {pairs}")
     area = auc(values, gold) if task.metric == "auc" else None
     return PredictionScores(pearson(values, gold), spearman(values, gold), area)
 

@@ -61,15 +61,14 @@ def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
     """Return labels as the model takes them: float32 in [0, 1] for regression, int32 class ids otherwise."""
     if not task.is_regression:
         return np.asarray(examples.labels, np.int32)
-    span = task.label_max - task.label_min
-    return ((np.asarray(examples.labels, np.float64) - task.label_min) / span).astype(np.float32)
+    return (np.asarray(examples.labels, np.float64) / task.label_max).astype(np.float32)
 
 
 def mask_labels(labels: np.ndarray, num_examples: int, task: Task, seed: int) -> np.ndarray:
     """Mask all but `num_examples` randomly chosen labels: -10 before scaling, as in the original."""
     masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
     labels = labels.copy()
-    labels[masked] = (MASKED_LABEL - task.label_min) / (task.label_max - task.label_min) if task.is_regression else -10
+    labels[masked] = MASKED_LABEL / task.label_max if task.is_regression else -10
     return labels
 
 

@@ -113,9 +113,7 @@ def test_tasks_are_read_before_the_model(tmp_path, senteval_dir):
     # No such encoder: it would be the error if it came first.
     common = ("--bert_hub", "http://127.0.0.1:9/no_encoder")
     line = refused(*common, "--tasks", "sts12,sicke", "--senteval_dir", senteval_dir)
-    assert "unknown task 'sicke', expected some of sts12, " in line and "senteval:sicke; did you mean" in line
-    line = refused(*common, "--tasks", "sts12,STS-12", "--senteval_dir", senteval_dir)
-    assert line == "tasks: STS-12 names sts12, which is listed already, expected every task once"
+    assert "unknown task 'sicke', expected some of sts12, " in line and "did you mean" in line
 
 
 def test_table_lines_up_and_labels_every_figure():

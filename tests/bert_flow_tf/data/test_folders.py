@@ -22,22 +22,15 @@ def test_full_text_is_what_the_originals_processors_read(tmp_path):
     assert examples.sentences_b == ["A boat.", "z ", "Twelve."]
 
 
-def test_full_text_of_other_pairs_stays_unless_it_may_go(tmp_path):
-    folder, sets = tmp_path / "STS-12", [subset("one", ("a", "b"))]
-    folders.keep_full_text(folder, sets, "SentEval", flag="--out", overwrite=False)
-    before = (folder / "full.txt").stat().st_mtime_ns
-    folders.keep_full_text(folder, sets, "SentEval", flag="--out", overwrite=False)
-    assert (folder / "full.txt").stat().st_mtime_ns == before
-    assert [path.name for path in tmp_path.iterdir()] == ["STS-12"]
-    others = [subset("one", ("a", "c"))]
+def test_only_a_prepared_folder_is_replaced_and_only_with_overwrite(tmp_path):
+    folder = tmp_path / "STS-12"
+    folders.write_full_text(folder, [subset("one", ("a", "b"))], "SentEval")
     with pytest.raises(UserError, match=r"STS-12: exists, expected a new folder, or --overwrite"):
-        folders.keep_full_text(folder, others, "SentEval", flag="--out", overwrite=False)
-    assert (folder / "full.txt").read_text() == "a\tb\n"
-    folders.keep_full_text(folder, others, "SentEval", flag="--out", overwrite=True)
-    assert (folder / "full.txt").read_text() == "a\tc\n"
+        folders.check_folder(folder, "--out", overwrite=False)
+    folders.check_folder(folder, "--out", overwrite=True)
     (folder / "mine.txt").touch()
     with pytest.raises(UserError, match=r"holds mine\.txt beside a prepared folder"):
-        folders.keep_full_text(folder, sets, "SentEval", flag="--out", overwrite=True)
+        folders.check_folder(folder, "--out", overwrite=True)
 
 
 def test_a_marker_of_another_program_protects_its_folder(tmp_path):
@@ -69,7 +62,7 @@ def test_a_dataset_comes_back_from_its_files(tmp_path, monkeypatch, name, labell
         return tasks.Examples(a, ["tab\tand\nline"] * 3, np.array(values, dtype), has_labels)
 
     monkeypatch.setattr(datasets, "read_dataset", read)
-    folder = tmp_path / folders.dataset_folder(name)
+    folder = tmp_path / folders.layout_of(name).directory
     assert folders.write_dataset(folder, name) == {"train": 3, "dev": 3, "test": 3}
     task = tasks.SNLI if name == "tfds:snli" else tasks.get_task(datasets.get_dataset(name).task)
     for split in ("train", "dev"):

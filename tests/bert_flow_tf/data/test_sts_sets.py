@@ -127,7 +127,7 @@ def test_gold_file_of_another_length_than_the_test_split_is_refused(tmp_path):
     header = ["index", *"abcdef", "sentence1", "sentence2"]
     write(folder / "test.tsv", [header, *(["0", *"abcdef", *pair] for pair in PAIRS)])
     write(folder / "sts-test.csv", [[*"abcd", "2.5", *pair] for pair in PAIRS[:2]])
-    with user_error(f"{folder / 'sts-test.csv'}: 2 gold scores found for the 3 pairs of"):
+    with user_error(f"{folder}: found 2 gold scores for the 3 pairs of the test split"):
         read_task("stsb", glue_dir=tmp_path)
 
 
