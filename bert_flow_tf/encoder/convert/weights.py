@@ -51,11 +51,8 @@ def num_layers(names: Iterable[str]) -> int:
 def variable_shapes(config: "BertConfig") -> dict[str, tuple[int, ...]]:
     """Return a dict of TF1 name -> shape of all variables of a BERT of this `BertConfig`."""
     width, inner = config.hidden_size, config.intermediate_size
-    tables = {
-        "word": config.vocab_size,
-        "position": config.max_position_embeddings,
-        "token_type": config.type_vocab_size,
-    }
+    rows = config.vocab_size, config.max_position_embeddings, config.type_vocab_size
+    tables = dict(zip(("word_embeddings", "position_embeddings", "token_type_embeddings"), rows, strict=True))
 
     def shape(name: str) -> tuple[int, ...]:
         if name.endswith("_embeddings"):
