@@ -57,16 +57,13 @@ class BertFlow:
     Sentences are a list or any other iterable of strings, such as a generator.
 
     Args:
-      model: encoder and flow.
-      source: the encoder's files.
-      record: pooling, length, and what the model learned on.
+      model, source: encoder and flow, and the encoder's files.
+      record: pooling, length, and what the model learned on; also an attribute, of the model as it is now.
       encoder_trained: True if the encoder has other weights than `source`.
-      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of
-        compute capability 8.0 or more and on CPUs with AMX. The rounded matrices are a copy; `save` and `export` write
-        the float32 ones.
+      dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of compute
+        capability 8.0 or more and on CPUs with AMX. `save` and `export` write float32.
 
     Attributes:
-      record: as above, of the model as it is now.
       embedding_size: length of an embedding, as `encode` gives it.
       encoder, pooled: `SentenceEncoder` in float32, and in `dtype`.
       flow: `glow.flow.Glow`, or None.
@@ -107,7 +104,6 @@ class BertFlow:
         self._make_batchers()
 
     def _make_batchers(self) -> None:
-        """Trace what `encode` and `log_prob` compute with the flow's current variables."""
         flow = self.flow
         folded = FoldedFlow(flow) if flow is not None and can_fold(flow) else None
         batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
@@ -138,28 +134,22 @@ class BertFlow:
 
         Args:
           bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub (`ORGANISATION/MODEL`), or
-            a folder, see `encoder.source.resolve_encoder`.
-          pooling: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `pooling.pooling`; None for that of a
-            sentence-transformers model, and `avg` for others.
-          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; None for that of a sentence-transformers
-            model, and 64 for others.
-          preprocess_hub: the preprocess model, where `bert_hub` does not name it.
+            a folder, see `encoder.source.resolve_encoder`; `preprocess_hub` is its preprocess model.
+          pooling: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `pooling.pooling`, by default the model's, or `avg`;
+            the original's name is `sentence_embedding_type`.
+          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the model's, or 64.
           low_dim: see `model.siamese.reduce_dimension`.
-          sentence_embedding_type: the original's name for `pooling`.
         """
         if saved_model.is_saved_model(bert_hub):
             logging.warning("%s is a saved model: bert_hub takes its encoder alone", bert_hub)
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         recorded = read_encoder_record(source.encoder_dir.parent)
         pooling = sentence_embedding_type or pooling or (recorded and recorded.pooling) or "avg"
+        pooling, reduced = _POOLING_NAMES.get(pooling, pooling), low_dim if low_dim > 0 else None
         if max_seq_length is None:
             max_seq_length = (recorded and recorded.max_seq_length) or 64
-        record = Model(
-            encoder=encoder_record(source),
-            pooling=_POOLING_NAMES.get(pooling, pooling),
-            max_seq_length=max_seq_length,
-            low_dim=low_dim if low_dim > 0 else None,
-        )
+        described = encoder_record(source)
+        record = Model(encoder=described, pooling=pooling, max_seq_length=max_seq_length, low_dim=reduced)
         return cls(build_model(source, record), source, record=record, dtype=dtype)
 
     @classmethod
@@ -208,11 +198,9 @@ class BertFlow:
         self._make_batchers()
 
     def get_max_seq_length(self) -> int:
-        """Return `max_seq_length`, as sentence-transformers has it."""
         return self.max_seq_length
 
     def get_embedding_dimension(self) -> int:
-        """Return `embedding_size`, as sentence-transformers has it."""
         return self.embedding_size
 
     get_sentence_embedding_dimension = get_embedding_dimension
@@ -255,10 +243,7 @@ class BertFlow:
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Embeddings, float32 [n, embedding_size], of a string tensor [n], in a graph: a `tf.data` map function.
-
-        dataset = tf.data.TextLineDataset("sentences.txt").batch(64).map(model.embed)
-        """
+        """Embeddings, float32 [n, embedding_size], of a string tensor [n], in a graph: a `tf.data` map function."""
         embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
         return tf.ensure_shape(embeddings, [None, self.embedding_size])
 
@@ -282,17 +267,14 @@ class BertFlow:
         The arguments are those of sentence-transformers, in its order; see docs/sentence_transformers.md.
 
         Args:
-          prompt_name: key of `prompts`, whose text is `prompt`.
-          prompt: text put before each sentence.
+          prompt, prompt_name: text put before each sentence, or its key in `prompts`.
           batch_size: sentences per step; None for up to 2,048 word pieces, which CPUs run fastest.
           show_progress_bar: None shows it on a terminal only.
           precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `stream.quantized`.
           convert_to_numpy: give arrays; else a list of one `tf.Tensor` per sentence.
           convert_to_tensor: give one `tf.Tensor`; overrides `convert_to_numpy`.
-          output_value: other values than the default are errors.
-          device: other values than None are errors.
-          normalize_embeddings: scale every embedding to norm 1.
-          truncate_dim: keep that many channels, the first ones.
+          output_value, device: other values than the default are errors.
+          normalize_embeddings, truncate_dim: scale embeddings to norm 1; keep so many channels, the first ones.
 
         Raises:
           UserError: an element is not a string, or an argument is invalid.
@@ -347,8 +329,10 @@ class BertFlow:
 
         It keeps nothing, so a stream may have more embeddings than fit into memory. Raises as `encode`.
         """
-        options: dict[str, Any] = {"batch_size": batch_size, "show_progress_bar": show_progress_bar}
-        for part, embeddings in self._current_embeddings().encode_parts(sentences, **options):
+        batcher = self._current_embeddings()
+        for part, embeddings in batcher.encode_parts(
+            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
+        ):
             yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
 
     def encode_dataset(
@@ -365,14 +349,12 @@ class BertFlow:
     ) -> Manifest:
         """Write the embeddings of files into a folder, `part-FILE-SHARD.parquet` for each shard, and its manifest.
 
-        The same call resumes after an interruption. The parts in their names' order have the rows in the input's order.
-        No more than a shard is in memory.
+        The same call resumes after an interruption. The rows are in the input's order. One shard is in memory.
 
         Args:
           inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
           input_format: where the files' endings do not say it; see `files.sentence_files.INPUT_FORMATS`.
-          column: of the sentences; None for `sentence`.
-          keep: names of the columns written beside `embedding`; None for the sentences' own.
+          column, keep: of the sentences, by default `sentence`; those to write, too, by default the sentences' own.
           overwrite: replace what another model, other input or other settings gave.
           **settings: of `scale.parts.PartSettings`: `shard_rows`, `precision`, `normalize_embeddings`, `batch_size`.
 
@@ -386,10 +368,7 @@ class BertFlow:
         return job.run(Engine(self, out, part_settings), show_progress_bar=show_progress_bar)
 
     def log_prob(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Log-density of each sentence's embedding before the flow, float32 [n], in nats; a number for a string.
-
-        Options are `batch_size` and `show_progress_bar`, as of `encode`.
-        """
+        """Log-density, float32 [n], in nats, of embeddings before the flow; `batch_size` … are as of `encode`."""
         self._needed_flow("log_prob")
         found = self._log_prob.encode([sentences] if isinstance(sentences, str) else sentences, **options)
         return found[0] if isinstance(sentences, str) else found
@@ -463,8 +442,8 @@ class BertFlow:
           **settings: `flow_model_config`, name of a shipped configuration or a JSON file, default `config_l3_d3_w32`;
             `epochs`, default one, or as many as give 300 steps; `batch_size`, sentences per step, default 64;
             `learning_rate`, constant, default 1e-3; `seed` of the sentences' order and of the flow's initial values,
-            default 1234; `dev_fraction` of the different sentences, held out to measure `history_.change`, default .05:
-            at most 1,000, and none if these are fewer than 10; `show_progress_bar`, default on a terminal only.
+            default 1234; `dev_fraction` of the different sentences, held out to measure `history_.change`, default .05,
+            but none for fewer than 10 and at most 1,000; `show_progress_bar`, default on a terminal only.
 
         Raises:
           UserError: too few sentences for a step, an invalid argument, or a loss that is not finite.
@@ -477,11 +456,7 @@ class BertFlow:
         return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
 
     def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":
-        """Learn a new flow on embeddings that `encode_dataset` of this encoder wrote, a block of them in memory.
-
-        Every epoch takes the parts in another order, and `scale.parts.BLOCK_ROWS` rows at a time in a random order.
-        Settings, errors and the result are those of `fit`.
-        """
+        """As `fit`, on embeddings that `encode_dataset` of this encoder wrote, a block of them in memory."""
         return self._learn(self.parts(folder), **settings)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
@@ -544,8 +519,6 @@ class BertFlow:
     ) -> "BertFlow":
         """Train this encoder further by masked language modelling; return its model without a flow.
 
-            mine = BertFlow.demo().pretrain(text, "encoders/mine", steps=2000)
-
         This model stays as it is. The same call resumes after an interruption. See `training.pretrain`.
 
         Args:
@@ -558,20 +531,17 @@ class BertFlow:
         """
         if self.encoder_trained:
             raise UserError(
-                "pretrain: found an encoder that a run trained; bert-flow convert --run makes a folder of it"
+                "pretrain: found an encoder that a run trained; first write it with bert-flow convert --run"
             )
         from bert_flow_tf.runs.pretraining import PretrainingSettings
         from bert_flow_tf.training.pretrain import pretrain, report_line
 
-        length = self.max_seq_length
         shows = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
-        options: dict[str, Any] = {"overwrite": overwrite, "show_progress_bar": shows}
-        options["report"] = report_line if shows else lambda line: None
-        pretrain(
-            sentences, self.source, out_dir, PretrainingSettings(**{"max_seq_length": length, **settings}), **options
-        )
-        options = {"low_dim": self.low_dim, "dtype": self.dtype}
-        return BertFlow.from_hub(out_dir, pooling=self.sentence_embedding_type, max_seq_length=length, **options)
+        shown: dict[str, Any] = {"show_progress_bar": shows, "report": report_line if shows else lambda line: None}
+        values = PretrainingSettings(**{"max_seq_length": self.max_seq_length, **settings})
+        pretrain(sentences, self.source, out_dir, values, overwrite=overwrite, **shown)
+        own: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}
+        return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **own)
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
         """pathlib.Path of the folder written: the whole model, for `from_pretrained`; see `saved_model.save`."""
@@ -582,18 +552,15 @@ class BertFlow:
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload what `save` writes, for `from_pretrained(repo_id)`; return the address of the commit.
 
-        No sentence and no path of this machine is uploaded. Options are `private`, `token`, `commit_message`, `branch`
-        and `create_pr`, as of `huggingface_hub.ModelHubMixin.push_to_hub`. Raises `UserError` if the hub refuses.
+        Options are those of `huggingface_hub.ModelHubMixin.push_to_hub`. Raises `UserError` if the hub refuses.
         """
         return saved_model.push_to_hub(self, repo_id, **options)
 
     def export(self, out_dir: str | os.PathLike, *, format: str = "savedmodel", **options: Any) -> Any:
         """Write the model for other programs, whole or not at all; return an `Exported`.
 
-        Args:
-          out_dir: the model's folder.
-          format: "savedmodel" for TensorFlow Serving, "sentence-transformers" for this library, or "onnx".
-          **options: of `serving.export.export_model`, which says what is raised.
+        `format` is "savedmodel" for TensorFlow Serving, "sentence-transformers" or "onnx"; options and errors are those
+        of `serving.export.export_model`.
         """
         from bert_flow_tf.serving.export import export_model
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import pathlib
+from typing import Any
 
 import click
 import msgspec
@@ -24,15 +25,7 @@ from bert_flow_tf.evaluation.compare import check_name
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
 def calibrate(
-    model: ModelOptions,
-    task: Task,
-    glue_dir: str,
-    methods: list[str] | None,
-    seeds: list[int],
-    fit_on: str,
-    flow_model_config: str,
-    out: str | None,
-    overwrite: bool,
+    model: ModelOptions, task: Task, glue_dir: str, methods: list[str], flow_model_config: str, out: str, **given: Any
 ) -> None:
     """Compare calibrations of one encoder's sentence embeddings on a task's test split.
 
@@ -43,6 +36,7 @@ def calibrate(
     --methods takes none, sn, natsv-K, natsv, sn+natsv-K, sn+natsv, whitening, whitening-D (D dimensions kept) and flow.
     natsv and sn+natsv choose K among 1 to 20 by the dev split.
     """
+    overwrite = given.pop("overwrite")
     path = own_file(out, overwrite=overwrite) if out else None
     for name in methods or ():
         check_name(name)
@@ -64,21 +58,11 @@ def calibrate(
     for split, one in examples.items():
         splits[split] = compare.Split(matrix[start : start + 2 * len(one)], getattr(one, "gold", None))
         start += 2 * len(one)
-    results = compare.compare_calibrations(
-        splits,
-        metric=task.metric,
-        methods=methods,
-        fit_on=fit_on,
-        seeds=seeds,
-        flow_options={"config": flow_model_config},
-        on_row=lambda row: click.echo(f"{row['method']}: {row['seconds']:.1f} s", err=True),
-    )
-    data = {
-        "task": task.name,
-        "glue_dir": glue_dir,
-        "pairs": {split: len(one) for split, one in examples.items()},
-        "sentences_sha256": hashlib.sha256("\n".join(sentences).encode()).hexdigest(),
-    }
+    given |= {"metric": task.metric, "methods": methods, "flow_options": {"config": flow_model_config}}
+    given["on_row"] = lambda row: click.echo(f"{row['method']}: {row['seconds']:.1f} s", err=True)
+    results = compare.compare_calibrations(splits, **given)
+    data = {"task": task.name, "glue_dir": glue_dir, "pairs": {split: len(one) for split, one in examples.items()}}
+    data["sentences_sha256"] = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
     # A run's own flow is none of the calibrations.
     results["model"] = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
     results |= {"data": data, "flow_model_config": flow_model_config}

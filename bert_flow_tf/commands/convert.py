@@ -1,11 +1,10 @@
 """`bert-flow convert`: encoders and checkpoints from one form to another."""
 
-import pathlib
 from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import LENGTH, WHOLE, Given, check_one_of, options_of
+from bert_flow_tf.commands.options import LENGTH, WHOLE, check_one_of, options_of
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
 from bert_flow_tf.errors import UserError
@@ -34,17 +33,7 @@ _OF_TF1_FLOW: dict[str, tuple[str, click.ParamType, str]] = {
 @click.option("--cased/--uncased", default=None, help="Kind of vocabulary.  [default: cased if pieces have capitals]")
 @options_of(_OF_TF1_FLOW)
 @click.option("--overwrite", is_flag=True, help="Replace what an earlier conversion of the same kind wrote there.")
-def convert(
-    tf1_checkpoint: Given,
-    huggingface: Given,
-    run: Given,
-    tf1_flow: Given,
-    to_tf1: bool,
-    out: str,
-    cased: bool | None,
-    overwrite: bool,
-    **of_the_flow: Any,
-) -> None:
+def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given: Any) -> None:
     """Convert a BERT to an encoder folder, the original's checkpoint to a run, or a run to the original's checkpoint.
 
     \b
@@ -54,8 +43,10 @@ def convert(
         --bert_config_file bert_config.json --vocab_file vocab.txt --out runs/my_flow
     bert-flow convert --run runs/my_flow --to_tf1 --out for_tf1
     """
-    check_one_of({"tf1_checkpoint": tf1_checkpoint, "huggingface": huggingface, "run": run, "tf1_flow": tf1_flow})
-    of_the_flow = {flag: value for flag, value in of_the_flow.items() if value is not None}
+    sources = {name: given.pop(name) for name in ("tf1_checkpoint", "huggingface", "run", "tf1_flow")}
+    check_one_of(sources)
+    tf1_checkpoint, huggingface, run, tf1_flow = sources.values()
+    of_the_flow = {flag: value for flag, value in given.items() if value is not None}
     if of_the_flow and not tf1_flow:
         raise UserError(f"--{next(iter(of_the_flow))}: missing --tf1_flow, the only source that it applies to")
     if tf1_flow and "sentence_embedding_type" not in of_the_flow:
@@ -65,7 +56,6 @@ def convert(
     if checkpoint := tf1_checkpoint or run or tf1_flow:
         checkpoint_prefix(checkpoint)
     own_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)
-    made: pathlib.Path
     how: dict[str, Any] = {"do_lower_case": None if cased is None else not cased, "overwrite": overwrite}
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run
@@ -79,13 +69,14 @@ def convert(
         from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face
 
         made = convert_hugging_face(huggingface, out, **how)
-    else:
-        from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, convert_tf1, run_checkpoint
+    elif run:
+        from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
         from bert_flow_tf.encoder.source import recorded_encoder
 
-        if run:
-            prefix, config = run_checkpoint(run)
-            made = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
-        else:
-            made = convert_tf1(str(tf1_checkpoint), out, **how)
+        prefix, config = run_checkpoint(run)
+        made = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
+    else:
+        from bert_flow_tf.encoder.convert.from_checkpoint import convert_tf1
+
+        made = convert_tf1(tf1_checkpoint, out, **how)
     click.echo(f"written: {made}")

@@ -6,17 +6,7 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import (
-    COUNT,
-    FORMAT_OPTIONS,
-    WHOLE,
-    Given,
-    ModelOptions,
-    model_options,
-    name_list,
-    sentence_options,
-    with_options,
-)
+from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import own, own_file
 from bert_flow_tf.errors import command_line_message
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, format_of
@@ -27,27 +17,21 @@ from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
 from bert_flow_tf.serving import DTYPES
 
 _OPTIONS = [
-    click.option("--batch_size", type=COUNT, metavar="N", help="Sentences per step; by default the fastest number."),
+    click.option("--batch_size", type=opt.COUNT, metavar="N", help="Sentences per step.  [default: the fastest]"),
     click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices."),
     click.option("--normalize", "normalize_embeddings", is_flag=True, help="Scale every embedding to norm 1."),
 ]
 
 
 @click.command()
-@model_options()
-@sentence_options()
+@opt.model_options()
+@opt.sentence_options()
 @click.option("--out", required=True, metavar="FILE", help="File: .npy, .parquet or .tfrecord; - is standard output.")
 @click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="If the ending is another.")
-@with_options(_OPTIONS)
+@opt.with_options(_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
-    model: ModelOptions,
-    sentences: Iterator[str],
-    out: str,
-    output_format: Given,
-    dtype: str,
-    overwrite: bool,
-    **how: Any,
+    model: opt.ModelOptions, sentences: Iterator[str], out: str, output_format: str | None, dtype: str, **how: Any
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
@@ -59,7 +43,7 @@ def encode(
     Memory does not grow with the file. NPY holds the embeddings alone, [n, D] float32; Parquet and TFRecord hold
     `sentence` and `embedding` in each row. For many or large files see encode-folder.
     """
-    output_format = output_format or format_of(out)
+    output_format, overwrite = output_format or format_of(out), how.pop("overwrite")
     if out != STDOUT:
         own_file(out, overwrite=overwrite)
     loaded = model.load(dtype=dtype)
@@ -72,33 +56,20 @@ def encode(
 
 
 @click.command()
-@model_options()
-@click.option(
-    "--input", "inputs", required=True, multiple=True, metavar="FILE", help="File, or 'pattern*'; repeatable."
-)
-@with_options(FORMAT_OPTIONS)
+@opt.model_options()
+@click.option("--input", "inputs", required=True, multiple=True, metavar="FILE", help="File or 'pattern*'; repeatable.")
+@opt.with_options(opt.FORMAT_OPTIONS)
 @click.option("--out", required=True, metavar="DIR", help="Folder of Parquet files and their manifest.")
-@with_options(_OPTIONS)
-@click.option("--keep", callback=name_list(), metavar="NAMES", help="Columns to write, too.  [default: the sentences]")
-@click.option("--shard_rows", type=COUNT, default=PART, metavar="N", help="Sentences in each file.")
-@click.option("--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0], help="Of the embeddings.")
-@click.option("--workers", type=WHOLE, default=0, metavar="N", help="Processes that embed, through Ray; 0: this one.")
+@opt.with_options(_OPTIONS)
+@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to write.  [default: the sentences]")
+@click.option("--shard_rows", type=opt.COUNT, default=PART, metavar="N", help="Sentences in each file.")
+@click.option("--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0])
+@click.option("--workers", type=opt.WHOLE, default=0, metavar="N", help="Processes, through Ray; 0: this one.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster of the workers.  [default: one that is started here]")
-@click.option("--worker_threads", type=COUNT, default=1, metavar="N", help="Of each of the workers.")
+@click.option("--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Of each of the workers.")
 @click.option("--overwrite", is_flag=True, help="Replace parts of other input, another model or other settings.")
 def encode_folder(
-    model: ModelOptions,
-    inputs: Sequence[str],
-    input_format: str | None,
-    column: str | None,
-    out: str,
-    dtype: str,
-    keep: list[str] | None,
-    workers: int,
-    ray: str | None,
-    worker_threads: int,
-    overwrite: bool,
-    **part_settings: Any,
+    model: opt.ModelOptions, inputs: Sequence[str], out: str, workers: int, ray: str | None, **given: Any
 ) -> None:
     """Write the embeddings of files into a folder, and resume where that was interrupted.
 
@@ -110,21 +81,22 @@ def encode_folder(
     interrupted, or when a file was corrected (docs/scale.md).
     """
     own(out, f"--out={out}")
-    settings = PartSettings(**part_settings)
-    files = input_files(inputs, file_format=input_format, column=column, keep=keep)
+    columns = {name: given.pop(name) for name in ("column", "keep")}
+    files = input_files(inputs, file_format=given.pop("input_format"), **columns)
+    overwrite, threads = given.pop("overwrite"), given.pop("worker_threads")
+    load = functools.partial(model.load, given.pop("dtype"))
+    settings = PartSettings(**given)
     job = Job(files, out, settings, overwrite=overwrite)
-    load = functools.partial(model.load, dtype)
     try:
         if workers or ray:
             workers = workers or 1
-            with connected(ray, workers, worker_threads):
-                manifest = job.run(RayEngine(load, out, settings, workers=workers, threads=worker_threads))
+            with connected(ray, workers, threads):
+                manifest = job.run(RayEngine(load, out, settings, workers=workers, threads=threads))
         else:
             manifest = job.run(Engine(load(), out, settings))
     except ShardsError as error:
         for problem in error.problems if len(error.problems) > 1 else ():
             click.echo(f"error: {command_line_message(problem)}", err=True)
         raise
-    rows = sum(manifest.parts.values())
-    made = f"{len(manifest.parts)} parts, {job.made} of them now"
+    rows, made = sum(manifest.parts.values()), f"{len(manifest.parts)} parts, {job.made} of them now"
     click.echo(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {made})")

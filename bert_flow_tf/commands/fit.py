@@ -5,17 +5,7 @@ from typing import Any
 
 import click
 
-from bert_flow_tf.commands.options import (
-    COUNT,
-    FLOW_OPTION,
-    POSITIVE,
-    WHOLE,
-    Given,
-    ModelOptions,
-    check_one_of,
-    model_options,
-    sentence_options,
-)
+from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import SAVED_MODEL
@@ -23,18 +13,18 @@ from bert_flow_tf.scale.parts import Parts
 
 
 @click.command()
-@model_options("bert_hub")
-@sentence_options(required=False)
+@opt.model_options("bert_hub")
+@opt.sentence_options(required=False)
 @click.option("--embeddings", metavar="DIR", help="In place of --input: a folder of `encode-folder --bert_hub …`.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
-@FLOW_OPTION
-@click.option("--num_train_epochs", "epochs", type=POSITIVE, metavar="X", help="[default: 1, or enough for 300 steps]")
-@click.option("--train_batch_size", "batch_size", type=COUNT, default=64, metavar="N", help="Sentences per step.")
-@click.option("--flow_learning_rate", "learning_rate", type=POSITIVE, default=1e-3, metavar="X", help="It is constant.")
-@click.option("--seed", type=WHOLE, default=1234, metavar="N", help="Seed of weights and order.")
+@opt.FLOW_OPTION
+@click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, or for 300 steps]")
+@click.option("--train_batch_size", "batch_size", type=opt.COUNT, default=64, metavar="N", help="Sentences per step.")
+@click.option("--flow_learning_rate", "learning_rate", type=opt.POSITIVE, default=1e-3, metavar="X", help="Constant.")
+@click.option("--seed", type=opt.WHOLE, default=1234, metavar="N", help="Seed of weights and order.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
-    model: ModelOptions, sentences: Iterator[str] | None, embeddings: Given, out: str, overwrite: bool, **settings: Any
+    model: opt.ModelOptions, sentences: Iterator[str] | None, embeddings: str | None, out: str, **settings: Any
 ) -> None:
     """Learn a flow on sentences, without labels, and save it with its encoder.
 
@@ -50,7 +40,8 @@ def fit(
 
     The encoder does not change. The folder holds all that `encode`, `similarity` and `project` need, and a model card.
     """
-    check_one_of({"input": sentences, "embeddings": embeddings})
+    opt.check_one_of({"input": sentences, "embeddings": embeddings})
+    overwrite = settings.pop("overwrite")
     path = own_folder(out, SAVED_MODEL, overwrite=overwrite)
     texts = list(sentences or ())
     count = Parts(embeddings).rows if embeddings else len(texts)
