@@ -10,7 +10,8 @@ import click
 from bert_flow_tf import __version__
 from bert_flow_tf.errors import UserError, exit_status, nearest, quiet_libraries
 
-# Each command is the function of its name, in the module of its name up to the hyphen; its line in `--help`.
+# Each command is the function of its name, in the module of its name or this one; its line in `--help`.
+_MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}
 _COMMANDS = {
     "fit": "Learn a flow on your sentences.",
     "encode": "Write the embeddings of sentences.",
@@ -46,7 +47,7 @@ class _Commands(click.Group):
             raise click.UsageError(
                 f"no command {name}, expected one of {', '.join(_COMMANDS)}{nearest(name, _COMMANDS)}"
             )
-        module = importlib.import_module(f"bert_flow_tf.commands.{name.partition('-')[0]}")
+        module = importlib.import_module(f"bert_flow_tf.commands.{_MODULES.get(name, name)}")
         return getattr(module, name.replace("-", "_"))
 
     def main(self, *arguments: Any, **options: Any) -> Any:

@@ -26,8 +26,7 @@ class MtebModel:
 
     Args:
       name: `organisation/model`, under which MTEB keeps results.
-      revision: distinguishes this model from others of its name; MTEB does not score one revision twice. None for a
-        digest of encoder, pooling and flow.
+      revision: MTEB does not score one revision of a name twice; None for a digest of encoder, pooling and flow.
       batch_size: sentences per batch; None for MTEB's.
 
     Raises:
@@ -49,26 +48,19 @@ class MtebModel:
             raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB names models")
         self.bert_flow = bert_flow
         self._batch_size = batch_size
-        self.mteb_model_meta = mteb.models.ModelMeta.create_empty(
-            {
-                "name": name,
-                "revision": revision or bert_flow.fingerprint[:16],
-                "languages": None,
-                "max_tokens": float(bert_flow.max_seq_length),
-                "embed_dim": bert_flow.embedding_size,
-                "framework": ["TensorFlow"],
-                "similarity_fn_name": bert_flow.similarity_fn_name,
-                "use_instructions": False,
-            }
-        )
+        known = {
+            "name": name,
+            "revision": revision or bert_flow.fingerprint[:16],
+            "embed_dim": bert_flow.embedding_size,
+        }
+        known |= {"max_tokens": float(bert_flow.max_seq_length), "similarity_fn_name": bert_flow.similarity_fn_name}
+        other = {"framework": ["TensorFlow"], "languages": None, "use_instructions": False}
+        self.mteb_model_meta = mteb.models.ModelMeta.create_empty({**known, **other})
 
     def encode(
         self, inputs: Iterable[dict[str, Any]], *, batch_size: int = 32, show_progress_bar: bool = False, **task: Any
     ) -> np.ndarray:
-        """Return embeddings, float32 [n, D], of the texts in MTEB's batches, dicts whose `text` is a list of strings.
-
-        MTEB's task, split and kind of prompt, in `task`, change nothing here.
-        """
+        """Return embeddings, float32 [n, D], of the texts in MTEB's batches, whose `text` is a list of strings."""
         sentences = (sentence for batch in inputs for sentence in batch["text"])
         size = self._batch_size or batch_size
         return self.bert_flow.encode(sentences, batch_size=size, show_progress_bar=show_progress_bar)

@@ -62,13 +62,10 @@ class FlowTrainer:
             with tqdm(total=len(batches), desc="flow", unit="step", disable=hidden) as progress:
                 for stack in _stacked(batches):
                     losses.extend(self._steps(tf.constant(X[stack])).numpy())
-                    finite = np.isfinite(losses)
-                    if not finite.all():
+                    if not (finite := np.isfinite(losses)).all():
                         i = int(np.argmin(finite))
-                        raise ValueError(
-                            f"found a loss of {losses[i]} bits per dimension at step {i + 1} of {len(batches)}, "
-                            "expected finite ones (try a smaller learning rate, or embeddings of smaller norm)"
-                        )
+                        found = f"found a loss of {losses[i]} bits per dimension at step {i + 1} of {len(batches)}"
+                        raise ValueError(f"{found}, expected finite ones (try a smaller learning rate)")
                     progress.update(len(stack))
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
                 raise ValueError("found weights of the flow that are not finite, try a smaller learning rate")
@@ -244,14 +241,10 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Return `X` as a finite float32 array [n, D], of the flow's width unless `new`."""
         self.check_settings()
         options: dict[str, Any] = {"dtype": (np.float64, np.float32), "ensure_all_finite": False}
-        values: np.ndarray = (
-            check_array(X, estimator=self, **options) if new else validate_data(self, X, reset=False, **options)
-        )
-        check_finite(values, "embeddings")
+        checked = check_array(X, estimator=self, **options) if new else validate_data(self, X, reset=False, **options)
         with np.errstate(over="ignore"):
-            values = values.astype(np.float32)
-        if not np.isfinite(values).all():
-            raise ValueError("embeddings: found values beyond float32's range, expected smaller ones")
+            values: np.ndarray = checked.astype(np.float32)
+        check_finite(values, "embeddings")
         return values
 
     def __getstate__(self) -> dict[str, Any]:

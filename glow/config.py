@@ -87,12 +87,8 @@ class GlowConfig:
                 if key != "coupling_residual":
                     raise ValueError(f"key {key!r} is missing")
             return cls(**values)
-        except OSError as error:
-            raise ValueError(f"{path}: cannot read the flow config: {error.strerror}") from None
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}: not a JSON file: {error}") from None
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path}: invalid flow config: {getattr(error, 'strerror', error)}") from None
 
     @classmethod
     def from_name(cls, name: str) -> "GlowConfig":

@@ -13,11 +13,8 @@ def check_finite(X: np.ndarray, source: str, error: type[Exception] = ValueError
     finite = np.isfinite(X)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
-        value = "NaN" if np.isnan(X[row, column]) else f"{X[row, column]}"
-        raise error(
-            f"{source}: found {value} in row {row}, column {column} (from 0), {(~finite).sum()} such values in all, "
-            "expected finite numbers"
-        )
+        value = "NaN" if np.isnan(X[row, column]) else X[row, column]
+        raise error(f"{source}: found {value} in row {row}, column {column} (from 0), expected finite numbers")
 
 
 def negligible_deviation(typical: np.ndarray, mean: np.ndarray) -> np.ndarray:

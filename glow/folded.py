@@ -149,14 +149,8 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
             read, moved = (half.numpy() for half in halves(channels))
             kernel, bias = _kernel_and_bias(network.first)
             factor = np.exp(3.0 * _float64(network.logs))
-            first = matrix[:, read] @ kernel, bias + shift[read] @ kernel
-            steps.append(
-                (
-                    first,
-                    [_kernel_and_bias(block) for block in network.second],
-                    _float64(network.kernel) * factor @ inverse[moved],
-                )
-            )
+            first, last = (matrix[:, read] @ kernel, bias + shift[read] @ kernel), _float64(network.kernel) * factor
+            steps.append((first, [_kernel_and_bias(block) for block in network.second], last @ inverse[moved]))
             shift[moved] += _float64(network.b) * factor
         else:
             return bijector.forward(channels)

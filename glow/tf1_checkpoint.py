@@ -56,10 +56,7 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
     for path, value in stored.items():
         if path in reversals:
             if not np.array_equal(value, reversals[path]):
-                size = len(reversals[path])
-                raise ValueError(
-                    f"{FLOW_SCOPE}{path}: found a matrix of shape {value.shape}, expected the reversal of {size}"
-                )
+                raise ValueError(f"{FLOW_SCOPE}{path}: found another matrix, expected the reversal of {len(value)}")
         elif path not in shapes:
             raise ValueError(f"{FLOW_SCOPE}{path}: unexpected, the flow of this config has no such variable")
         elif value.shape != shapes[path]:

@@ -163,8 +163,8 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Ana
     place = f"{len(u):,} different sentences of {task.directory}, {split}"
     title = f"{_name(model, loaded)}, {loaded.sentence_embedding_type}, {place}"
     figure = plots.spectrum_figure(measures, reference, title=title)
-    values = {"model": loaded.record, "task": task.name, "split": split, "sentences": len(u)}
-    values |= {"measures": measures, "reference": reference, "bits_per_dim": bits}
+    values = {"model": loaded.record, "task": task.name, "split": split, "sentences": len(u), "measures": measures}
+    values |= {"reference": reference, "bits_per_dim": bits}
     return f"{place}; {u.shape[1]} channels", figure, values
 
 

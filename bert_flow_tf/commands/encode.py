@@ -1,16 +1,18 @@
-"""`bert-flow encode`: sentences to a file of embeddings; `bert-flow encode-folder`: many files to a folder of them."""
+"""`bert-flow encode`, `encode-folder` and `similarity`: embeddings of a file, of many files, and cosines of pairs."""
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
+import numpy as np
 
 from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import own, own_file
 from bert_flow_tf.errors import command_line_message
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, format_of
-from bert_flow_tf.files.sentence_files import PART
+from bert_flow_tf.files.sentence_files import PART, STDIN, read_sentences
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.parts import PART_PRECISIONS, PartSettings
 from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
@@ -100,3 +102,30 @@ def encode_folder(
         raise
     rows, made = sum(manifest.parts.values()), f"{len(manifest.parts)} parts, {job.made} of them now"
     click.echo(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {made})")
+
+
+@click.command()
+@click.argument("sentences", nargs=-1, metavar="[A B]")
+@opt.model_options()
+@click.option("--pairs", metavar="FILE", help="Pairs instead: .tsv, .csv, .jsonl, .parquet; - is standard input, TSV.")
+@click.option("--columns", default="sentence1,sentence2", metavar="A,B", help="Of --pairs: names, or numbers: 1,2.")
+def similarity(sentences: tuple[str, ...], model: opt.ModelOptions, pairs: str | None, columns: str) -> None:
+    """Print the cosine of two sentences, or of each pair of a file, one per line.
+
+    \b
+    bert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."
+    bert-flow similarity --bert_hub demo --pairs pairs.tsv --columns question1,question2
+    """
+    if len(sentences) != (0 if pairs else 2):
+        raise click.UsageError(f"found {len(sentences)} sentences, expected 2, or --pairs")
+    names = columns.split(",")
+    if len(names) != 2 or not all(names):
+        raise click.BadParameter("expected two names with a comma between", param_hint="--columns")
+    rows = iter([list(sentences)])
+    if pairs:
+        rows = read_sentences(pairs, file_format="tsv" if pairs == STDIN else None, columns=names)
+    loaded = model.load()
+    while part := list(itertools.islice(rows, PART)):
+        both = loaded.encode([sentence for pair in part for sentence in pair], normalize_embeddings=True)
+        for cosine in np.sum(both[0::2] * both[1::2], axis=1):
+            click.echo(f"{cosine:.6f}")

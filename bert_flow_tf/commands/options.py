@@ -38,13 +38,8 @@ FORMAT_OPTIONS = [
     click.option("--input_format", type=_FORMATS, help="If the file's ending does not say it."),
     click.option("--column", metavar="NAME|N", help="Column of the sentences, or its number.  [default: sentence]"),
 ]
-FLOW_OPTION = click.option(
-    "--flow_model_config",
-    callback=lambda ctx, option, text: flow_config(text) and text,
-    default=DEFAULT_CONFIG,
-    metavar="NAME|FILE",
-    help="Configuration of the flow.",
-)
+_flow: dict[str, Any] = {"default": DEFAULT_CONFIG, "callback": lambda ctx, option, text: flow_config(text) and text}
+FLOW_OPTION = click.option("--flow_model_config", metavar="NAME|FILE", help="Configuration of the flow.", **_flow)
 # Name -> metavar, type and help.
 _MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "model": ("RUN", click.STRING, HELP_OF_MODEL),
@@ -63,12 +58,10 @@ def with_options(options: Sequence[Decorator]) -> Decorator:
 
 def options_of(table: Mapping[str, tuple[str, click.ParamType, str]], **defaults: object) -> Decorator:
     """Return a decorator that adds an option for each name, from its metavar, type and help."""
-    return with_options(
-        [
-            click.option(f"--{name}", metavar=metavar, type=kind, help=text, default=defaults.get(name))
-            for name, (metavar, kind, text) in table.items()
-        ]
-    )
+    options = []
+    for name, (metavar, kind, text) in table.items():
+        options.append(click.option(f"--{name}", metavar=metavar, type=kind, help=text, default=defaults.get(name)))
+    return with_options(options)
 
 
 @dataclasses.dataclass(frozen=True)

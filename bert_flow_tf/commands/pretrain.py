@@ -55,13 +55,7 @@ def pretrain(
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.training.pretrain import pretrain, report_line
 
-    results = pretrain(
-        sentences,
-        resolve_encoder(bert_hub=model.bert_hub, preprocess_hub=model.preprocess_hub),
-        out,
-        settings,
-        overwrite=overwrite,
-        report=report_line,
-        show_progress_bar=None,
-    )
+    encoder = resolve_encoder(bert_hub=model.bert_hub, preprocess_hub=model.preprocess_hub)
+    how: dict[str, Any] = {"overwrite": overwrite, "report": report_line, "show_progress_bar": None}
+    results = pretrain(sentences, encoder, out, settings, **how)
     click.echo(f"encoder folder written: {out} ({results.data.num_examples} sentences, {results.steps} steps)")

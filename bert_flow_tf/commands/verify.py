@@ -1,4 +1,4 @@
-"""`bert-flow verify`: check that this code gives the original's numbers."""
+"""`bert-flow report` and `bert-flow verify`: results beside the paper's, and the check of the original's numbers."""
 
 import importlib.util
 import json
@@ -13,13 +13,41 @@ from typing import TYPE_CHECKING
 import click
 
 import bert_flow_tf
+from bert_flow_tf.commands.outputs import own_file, own_folder, write_results
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.results.sources import find_sources
 
 if TYPE_CHECKING:
     from bert_flow_tf.results.records import Verification
 
 _ROOT = pathlib.Path(bert_flow_tf.__file__).resolve().parents[1]
 _GOLDEN = pathlib.Path("tests", "golden")
+
+
+@click.command()
+@click.option("--runs", "first", required=True, multiple=True, metavar="PATH…", help="Results, see above.")
+@click.argument("more", nargs=-1, metavar="")
+@click.option("--out", required=True, metavar="FOLDER", help="Folder to make.")
+@click.option("--title", default="BERT-flow: results compared", metavar="TEXT", help="Of the page.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier report.")
+def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, overwrite: bool) -> None:
+    """Compare results with their baselines, the paper's figures and the original code's.
+
+    \b
+    bert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy --out report
+
+    A PATH is a run of run_siamese (with evaluation.json of bert-flow evaluate in it, or scored by the recipe), a folder
+    of bert-flow reproduce or bert-flow analyze, a file of bert-flow evaluate, calibrate or verify, or a folder that
+    holds any of these. Several may follow one --runs.
+
+    FOLDER gets report.html, one page with tables and plots that loads nothing. What is not comparable is left empty.
+    """
+    from bert_flow_tf.report.page import PAGE_FILE, REPORT_FOLDER, write_report
+
+    folder = own_folder(out, REPORT_FOLDER, overwrite=overwrite)
+    sources = find_sources([*first, *more])
+    write_report(folder, title, sources)
+    click.echo(f"report written: {folder / PAGE_FILE}, of {len(sources)} results")
 
 
 @click.command()
@@ -40,9 +68,7 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
     """
     if more and not runs:
         raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
-    from bert_flow_tf.commands.outputs import own_file, write_results
     from bert_flow_tf.results.rows import score_rows
-    from bert_flow_tf.results.sources import find_sources
     from bert_flow_tf.results.verdict import DIFFERENT, verdict, verdict_table
 
     path = None if out is None else own_file(out, overwrite=overwrite)

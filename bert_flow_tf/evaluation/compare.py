@@ -26,10 +26,8 @@ _NUMBERED = re.compile(r"(natsv|sn\+natsv|whitening)-([1-9][0-9]*)")
 def check_name(name: str) -> None:
     """Raise `ArgumentError` for an unknown calibration; tuned ones are known, too."""
     if name not in _NAMES and not _NUMBERED.fullmatch(name):
-        raise ArgumentError(
-            f"methods: unknown calibration {name!r}, expected some of none, sn, natsv, natsv-K, sn+natsv, sn+natsv-K, "
-            f"whitening, whitening-D, flow{nearest(name, _NAMES)}"
-        )
+        known = ", ".join((*_NAMES, "natsv-K", "sn+natsv-K", "whitening-D"))
+        raise ArgumentError(f"methods: unknown calibration {name!r}, expected some of {known}{nearest(name, _NAMES)}")
 
 
 class Split(NamedTuple):
@@ -76,18 +74,10 @@ def compare_calibrations(
     if "flow" in methods and not seeds:
         raise ArgumentError("seeds: found none, expected at least one for the flow")
     for name, split in splits.items():
-        check_finite(split.embeddings[::2], f"embeddings of the first sentences of {name}", UserError)
-        check_finite(split.embeddings[1::2], f"embeddings of the second sentences of {name}", UserError)
+        for start, side in enumerate(("first", "second")):
+            check_finite(split.embeddings[start::2], f"embeddings of the {side} sentences of {name}", UserError)
     fit_rows = np.concatenate([splits[name].embeddings for name in FIT_ON[fit_on]])
-    results = {
-        "metric": metric,
-        "fit_on": fit_on,
-        "fit_rows": len(fit_rows),
-        "width": fit_rows.shape[1],
-        "constant_channels": np.flatnonzero(negligible_channels(fit_rows)).tolist(),
-        "seeds": list(seeds) if "flow" in methods else [],
-        "rows": [],
-    }
+    (n, width), rows = fit_rows.shape, list[dict[str, Any]]()
     # scikit-learn takes a second to load.
     from bert_flow_tf.evaluation.calibration import calibration
 
@@ -102,9 +92,11 @@ def compare_calibrations(
                 row = _scores(calibration(method).fit(fit_rows), splits["test"], metric, f"{method}, test")
         except ValueError as error:
             raise UserError(f"{method}: {error}") from error
-        results["rows"].append({"method": method, **row, "seconds": time.monotonic() - started})
-        on_row(results["rows"][-1])
-    return results
+        rows.append({"method": method, **row, "seconds": time.monotonic() - started})
+        on_row(rows[-1])
+    constant = np.flatnonzero(negligible_channels(fit_rows)).tolist()
+    fitted = {"metric": metric, "fit_on": fit_on, "fit_rows": n, "width": width, "constant_channels": constant}
+    return {**fitted, "seeds": list(seeds) if "flow" in methods else [], "rows": rows}
 
 
 def _scores(fitted: "BaseEstimator", split: Split, metric: str, place: str) -> dict[str, float]:

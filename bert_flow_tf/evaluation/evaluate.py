@@ -99,10 +99,10 @@ def score_transfer(
             dev, accuracy = _nested(x["all"], y["all"], folds)
         else:
             if "dev" in x:
-                dev, best = _best(_GRID, lambda c: _fitted(x["train"], y["train"], c).score(x["dev"], y["dev"]))
+                dev, best = _best(_GRID, lambda c: _model(c).fit(x["train"], y["train"]).score(x["dev"], y["dev"]))
             else:
                 dev, best = _chosen(x["train"], y["train"], _GRID_OF_TWO_PARTS, folds)
-            predicted = _fitted(x["train"], y["train"], best).predict(x["test"])
+            predicted = _model(best).fit(x["train"], y["train"]).predict(x["test"])
             accuracy = 100 * float(np.mean(predicted == y["test"]))
     described = {"title": task.title, "metric": "accuracy", "split": scored, "source": task.source}
     scores = {"pairs": len(y[scored]), "accuracy": {"all": accuracy / 100}, "dev_accuracy": dev / 100}
@@ -117,8 +117,8 @@ def _features(part: Sequence[Example], embeddings_of: Callable[[Sequence[str]], 
     return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
-def _fitted(x: np.ndarray, y: np.ndarray, c: float) -> LogisticRegression:
-    return LogisticRegression(C=c, random_state=SEED).fit(x, y)
+def _model(c: float) -> LogisticRegression:
+    return LogisticRegression(C=c, random_state=SEED)
 
 
 def _folds(n: int) -> StratifiedKFold:
@@ -133,8 +133,7 @@ def _best(grid: Sequence[float], accuracy: Callable[[float], float]) -> tuple[fl
 
 def _chosen(x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: int) -> tuple[float, float]:
     """Return the best mean accuracy x100 over the folds, and its value of the grid."""
-    models = {c: LogisticRegression(C=c, random_state=SEED) for c in grid}
-    return _best(grid, lambda c: cross_val_score(models[c], x, y, cv=_folds(folds)).mean())
+    return _best(grid, lambda c: cross_val_score(_model(c), x, y, cv=_folds(folds)).mean())
 
 
 def _nested(x: np.ndarray, y: np.ndarray, folds: int) -> tuple[float, float]:
@@ -142,6 +141,6 @@ def _nested(x: np.ndarray, y: np.ndarray, folds: int) -> tuple[float, float]:
     found = []
     for a, b in _folds(folds).split(x, y):
         best, c = _chosen(x[a], y[a], _GRID, folds)
-        found.append((best, round(100 * _fitted(x[a], y[a], c).score(x[b], y[b]), 2)))
+        found.append((best, round(100 * _model(c).fit(x[a], y[a]).score(x[b], y[b]), 2)))
     dev, test = np.mean(found, axis=0)
     return round(float(dev), 2), round(float(test), 2)

@@ -20,26 +20,13 @@ if TYPE_CHECKING:
 
 PNG_DPI = 150
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
-_STYLE = {
-    "axes.titlesize": 11,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#E6E6E6",
-    "axes.axisbelow": True,
-    "legend.frameon": False,
-    # Without a fixed salt every SVG holds other random names.
-    "svg.hashsalt": "bert-flow",
-}
+# Without a fixed salt every SVG holds other random names.
+_STYLE = {"axes.grid": True, "grid.color": "#E6E6E6", "axes.axisbelow": True, "svg.hashsalt": "bert-flow"}
+_STYLE |= {"axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
 
 
 def lexical_figure(
-    distances: np.ndarray,
-    similarities: Mapping[str, np.ndarray],
-    correlations: Mapping[str, float],
-    *,
-    title: str | None = None,
+    distances: np.ndarray, similarities: Mapping[str, np.ndarray], correlations: Mapping[str, float], *, title: str = ""
 ) -> "Figure":
     """Draw Figure 2 of Li et al. 2020: a panel per similarity, edit distance over it, close pairs highlighted.
 
@@ -59,21 +46,19 @@ def lexical_figure(
             panel.set_title(f"Spearman × 100: {correlations[name]:.2f}".replace("-", "−"))
         for panel in panels[2:]:
             panel.sharex(panels[1])
-        panels[0].set_ylabel("Edit distance (words)")
-        panels[0].set_ylim(bottom=-0.8)
+        panels[0].set(ylabel="Edit distance (words)", ylim=(-0.8, None))
         legend_below(figure, panels[0])
     return figure
 
 
-def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str | None = None) -> "Figure":
+def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str = "") -> "Figure":
     """Draw Figure 1 of Li et al. 2020: points [n, 2] of words, coloured by frequency rank [n], from 1."""
     from matplotlib.colors import LogNorm
 
     # The frequent words are few: they are drawn last and large, or the rare ones would hide them.
     order = np.argsort(-ranks, kind="stable")
     ranks, (x, y) = ranks[order], points[order].T
-    sizes = np.interp(np.log10(ranks), [0, 2, 4], [34, 20, 4])
-    norm = LogNorm(1, max(int(ranks.max()), 10))
+    sizes, norm = np.interp(np.log10(ranks), [0, 2, 4], [34, 20, 4]), LogNorm(1, max(int(ranks.max()), 10))
     with styled_figure(6.6, 5.2, title=title) as (figure, (panel,)):
         drawn = panel.scatter(x, y, c=ranks, s=sizes, norm=norm, cmap="viridis", linewidths=0, rasterized=True)
         bar = figure.colorbar(drawn, ax=panel, pad=0.02, aspect=30)
@@ -85,7 +70,7 @@ def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str |
     return figure
 
 
-def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, title: str | None = None) -> "Figure":
+def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, title: str = "") -> "Figure":
     """Draw singular spectra, uncentred and centred, by name, and those of an isotropic sample."""
     spectra = {**measures, "standard normal, same number of draws": reference}
     colours = (*(BLUE, VERMILION)[: len(measures)], GREY)
@@ -104,16 +89,16 @@ def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, ti
             panel.set(xscale="log", yscale="log", xlabel="Singular direction", title=words)
             for axis in (panel.xaxis, panel.yaxis):
                 axis.set_major_formatter("{x:g}")
-        panels[0].set_ylabel("Mean square, relative to the mean direction")
         # One direction far below the rest would flatten the others.
-        panels[0].set_ylim(bottom=max(min(lowest) / 1.5, 1e-4))
+        bottom = max(min(lowest) / 1.5, 1e-4)
+        panels[0].set(ylabel="Mean square, relative to the mean direction", ylim=(bottom, None))
         legend_below(figure, panels[0])
     return figure
 
 
 @contextlib.contextmanager
 def styled_figure(
-    width: float, height: float, *, columns: int = 1, sharey: bool = False, title: str | None = None
+    width: float, height: float, *, columns: int = 1, sharey: bool = False, title: str = ""
 ) -> Iterator[tuple["Figure", "list[Axes]"]]:
     """Yield an empty figure of `width` by `height` inches and its row of panels, to draw in within the block."""
     import matplotlib

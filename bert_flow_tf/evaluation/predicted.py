@@ -57,7 +57,5 @@ def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[
     """Return `protocols.score_task` for a file with a cosine per line; `UserError` for another number of lines."""
     cosines, sizes = read_predictions(path), [len(subset) for subset in task.subsets]
     if len(cosines) != sum(sizes):
-        raise UserError(
-            f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, one per pair of {task.source}"
-        )
+        raise UserError(f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, as {task.source} has pairs")
     return score_task(task, np.split(cosines, np.cumsum(sizes)[:-1]))

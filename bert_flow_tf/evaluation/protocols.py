@@ -74,12 +74,11 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str
     for side, u in (("first", a), ("second", b)):
         for found, bad in (("with NaN or infinite values", ~np.isfinite(u).all(axis=1)), ("of norm 0", ~u.any(axis=1))):
             if bad.any():
-                raise UserError(
-                    f"{place}: {bad.sum()} of the {len(u)} {side} sentences have an embedding {found}, that of pair "
-                    f"{np.argmax(bad) + 1} first; expected finite ones that are not zero"
-                )
+                those = f"{bad.sum()} of the {len(u)} {side} sentences have embeddings {found}"
+                raise UserError(f"{place}: {those}, pair {np.argmax(bad) + 1} first, expected others")
     # One root of the product: the cosine of an embedding with itself is 1 to the bit, so that such pairs are ties.
-    return _inner_products(a, b) / np.sqrt(_inner_products(a, a) * _inner_products(b, b))
+    ab, aa, bb = (np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b)))
+    return ab / np.sqrt(aa * bb)
 
 
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
@@ -96,8 +95,7 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
     }
     of_all, gold = np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets])
     everything = score_pairs(of_all, gold, task.metric, task.name)
-    sizes = [subset["pairs"] for subset in subsets.values()]
-    figures: dict[str, Any] = {}
+    sizes, figures = [subset["pairs"] for subset in subsets.values()], dict[str, Any]()
     for metric in METRICS[task.metric]:
         values = [subset[metric] for subset in subsets.values()]
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
@@ -132,14 +130,8 @@ def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: 
 def check_spread(similarities: np.ndarray, place: str) -> None:
     """Raise `UserError`, beginning with `place`, for cosines that are all the same up to rounding."""
     if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
-        raise UserError(
-            f"{place}: found {len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding, expected "
-            "similarities that differ (without them a correlation is undefined)"
-        )
-
-
-def _inner_products(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.einsum("nd,nd->n", a, b, dtype=np.float64)
+        found = f"{len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding"
+        raise UserError(f"{place}: found {found}, expected similarities that differ, or a correlation is undefined")
 
 
 def _checked(predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:

@@ -51,9 +51,7 @@ def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float])
     """Return each word piece's frequency rank, from 1; 0 for a piece without one: int64 [V]."""
     ids = [i for i, piece in enumerate(vocabulary) if piece.isalpha() and frequencies.get(piece.lower(), 0) > 0]
     if not ids:
-        raise UserError(
-            f"vocabulary: none of its {len(vocabulary)} pieces is a word with a known frequency, expected English words"
-        )
+        raise UserError(f"vocabulary: none of its {len(vocabulary)} pieces is a word with a known frequency")
     order = np.argsort([-frequencies[vocabulary[i].lower()] for i in ids], kind="stable")
     ranks = np.zeros(len(vocabulary), np.int64)
     ranks[np.asarray(ids)[order]] = np.arange(1, len(ids) + 1)
@@ -64,6 +62,9 @@ def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
     """Return a `RankBin` for each of `RANK_BINS` from finite embeddings [V, D] and ranks [V], as in Table 1."""
     from sklearn.neighbors import NearestNeighbors
 
+    def mean(values: np.ndarray) -> float | None:
+        return float(values.mean(dtype=np.float64)) if values.size else None
+
     embeddings, ranks, most = np.asarray(embeddings), np.asarray(ranks), max(NEIGHBORS)
     search = NearestNeighbors(n_neighbors=most + 1, algorithm="brute").fit(embeddings)
     found = []
@@ -72,9 +73,8 @@ def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
         # The nearest of all is the word itself.
         distances = search.kneighbors(embeddings[ids])[0][:, 1:] if len(ids) else np.empty((0, most))
         products = _largest_products(embeddings, ids, most)
-        norm = _mean(np.linalg.norm(embeddings[ids], axis=1))
-        means = ({k: _mean(values[:, :k]) for k in NEIGHBORS} for values in (distances, products))
-        found.append(RankBin(first, stop, len(ids), norm, *means))
+        means = ({k: mean(values[:, :k]) for k in NEIGHBORS} for values in (distances, products))
+        found.append(RankBin(first, stop, len(ids), mean(np.linalg.norm(embeddings[ids], axis=1)), *means))
     return found
 
 
@@ -100,7 +100,3 @@ def _largest_products(embeddings: np.ndarray, ids: np.ndarray, k: int) -> np.nda
         dots[np.arange(len(block)), block] = -np.inf
         products[start : start + len(block)] = -np.sort(np.partition(-dots, k - 1, axis=1)[:, :k], axis=1)
     return products
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean(dtype=np.float64)) if values.size else None

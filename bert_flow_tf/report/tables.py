@@ -52,11 +52,11 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
 
 def calibration_table(result: Calibrations) -> Table:
     """Return a calibration per row, scores times 100, beside Table 5."""
-    model, task, pairs = result.model, task_title(result.data.task), result.data.pairs.get("test", 0)
+    model, task = result.model, task_title(result.data.task)
     of_model = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
     note = "" if of_model == ("base", None, "avg", 64) else NOT_COMPARABLE
     scores = {row.method: 100 * (getattr(row, result.metric) or 0) for row in result.rows}
-    is_whole_task = is_whole(task, "test", pairs) and result.fit_on == "all"
+    is_whole_task = is_whole(task, "test", result.data.pairs.get("test")) and result.fit_on == "all"
     rows = []
     for row in result.rows:
         their_row, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
@@ -81,8 +81,8 @@ def lexical_table(result: Lexical) -> Table:
             for column in ("edit distance", "gold"):
                 figure = theirs.get(name, {}).get(column)
                 # No encoder takes part in the gold scores' correlations.
-                is_same = name == "Gold similarity" or figure is None
-                cells += [number(row[column]), number(figure, note="" if is_same else NOT_COMPARABLE)]
+                note = "" if name == "Gold similarity" or figure is None else NOT_COMPARABLE
+                cells += [number(row[column]), number(figure, note=note)]
             rows.append(cells)
     columns = ("similarity", "edit distance", "Table 6", "gold", "Table 6")
     return Table(columns, rows, notes=close.undefined).without_empty_columns()
@@ -105,21 +105,16 @@ def words_table(result: Words) -> Table:
 def isotropy_table(result: IsotropyResults) -> Table:
     """Return a measure per row, without the flow, with it, and of a standard normal; then bits per dimension."""
     measures = result.measures | {"standard normal": result.reference}
-    rows: list[list[Entry]] = [
-        [words, *(number(getattr(one, key), digits) for one in measures.values())]
-        for key, (words, digits) in _ISOTROPY.items()
-    ]
+    rows: list[list[Entry]] = []
+    for key, (words, digits) in _ISOTROPY.items():
+        rows.append([words, *(number(getattr(one, key), digits) for one in measures.values())])
     # The bits are those of the embeddings without the flow, under each density.
     blanks = [None] * (len(measures) - 1)
     rows += [[f"bits per dimension, {name}", number(bits, 4), *blanks] for name, bits in result.bits_per_dim.items()]
     return Table(("measure", *measures), rows)
 
 
-ANALYSIS_TABLES: dict[type, Any] = {
-    Lexical: lexical_table,
-    Words: words_table,
-    IsotropyResults: isotropy_table,
-}
+ANALYSIS_TABLES: dict[type, Any] = {Lexical: lexical_table, Words: words_table, IsotropyResults: isotropy_table}
 
 
 def sources_table(sources: Sequence[Source]) -> Table:

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC", "accuracy": "accuracy"}
 WHY_FLOW = (
@@ -14,12 +15,11 @@ WHY_FLOW = (
 NOT_COMPARABLE = "BERT-base, not comparable"
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """The text of a cell."""
+class Cell(NamedTuple):
+    """The text of a cell, None for a missing value, and a note, which is printed in brackets, or small."""
 
-    text: str | None  # None for a missing value.
-    note: str = ""  # Printed in brackets, or small.
+    text: str | None
+    note: str = ""
     is_number: bool = False
 
 
@@ -27,9 +27,7 @@ class Cell:
 Entry = Cell | str | None
 
 
-def number(
-    value: float | None, digits: int = 2, *, spread: float | None = None, note: str = "", sign: str = ""
-) -> Cell:
+def number(value: float | None, digits: int = 2, spread: float | None = None, note: str = "", sign: str = "") -> Cell:
     """Return a cell of a number and its deviation; with the sign "+" unless it rounds to zero."""
     if value is None:
         return Cell(None, note, True)

@@ -172,7 +172,7 @@ def _with(value):
     [
         ({}, _with(np.nan), r"found NaN in row 4, column 1"),
         ({}, _with(np.inf), r"found inf in row 4, column 1"),
-        ({}, embeddings().astype(np.float64) * 1e40, "beyond float32's range"),
+        ({}, embeddings().astype(np.float64) * 1e40, "found inf"),
         ({}, embeddings()[:1], "found 1 sample, expected at least 2"),
         ({"epochs": 0.1}, embeddings(), "found 64 samples and 0.1 epochs"),
         ({"epochs": 0.0}, embeddings(), "epochs: found 0.0, expected a number above 0"),

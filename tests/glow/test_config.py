@@ -61,11 +61,11 @@ def test_load_takes_a_name_or_a_path(tmp_path):
         (changed("coupling_dropout", float("nan")), "coupling_dropout: found nan"),
         (changed("use_fp16", True), "use_fp16: found True"),
         (changed("width", 32), "unknown key 'width'"),
-        ("{", "not a JSON file"),
+        ("{", "invalid flow config"),
         (changed("depth", 10**9), "depth: found 1000000000, expected 1 to 256"),
         ("[]", "found list"),
         ("{}", "key 'activation' is missing"),
-        (None, "cannot read"),
+        (None, "No such file"),
     ],
 )
 def test_bad_file_is_named_with_the_key(tmp_path, text, found):
@@ -79,7 +79,7 @@ def test_bad_file_is_named_with_the_key(tmp_path, text, found):
 
 
 def test_a_name_that_no_file_can_have_cannot_be_read():
-    with pytest.raises(ValueError, match="cannot read the flow config: File name too long"):
+    with pytest.raises(ValueError, match="invalid flow config: File name too long"):
         GlowConfig.from_file("a" * 300)
 
 
