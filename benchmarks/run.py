@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from benchmarks.processes import ROOT, Side, in_turn, ratios
 from bert_flow_tf.data.tasks import get_task, read_split
-from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
+from bert_flow_tf.errors import UserError, exit_status
 from bert_flow_tf.sample_data import sample_glue_dir
 
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", default=",".join(ROWS), metavar="NAME[,NAME]", help="(default: %(default)s)")

@@ -15,7 +15,7 @@ import tempfile
 
 from benchmarks.flow_run import flow_flags
 from benchmarks.processes import ROOT, Side
-from bert_flow_tf.errors import ArgumentParser, exit_status
+from bert_flow_tf.errors import exit_status
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
 
 NO_FLOW = {"flow": 0, "flow_loss": 0, "use_full_for_training": 0, "num_train_epochs": 1e-10, "do_train": "false"}
@@ -33,7 +33,7 @@ def spearman(args: argparse.Namespace, kind: str, seed: int, flags: dict[str, ob
 
 
 def main() -> None:
-    parser = ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--glue_dir", required=True, help="folder that holds STS-B")
     parser.add_argument("--bert_hub", default="demo")
     parser.add_argument("--types", nargs="+", default=["avg", "avg-last-2", "cls"])

@@ -1,6 +1,5 @@
 """The exceptions that mean "the user can correct this", and how a command line ends with one."""
 
-import argparse
 import atexit
 import contextlib
 import difflib
@@ -13,19 +12,17 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 # What ends a line, moves a terminal's cursor, or is no text.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-# Numbers of the errors of a full disk.
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 
 
 class UserError(Exception):
-    """A mistake in a flag, a file or its contents.
+    """A mistake in a flag, a file or its contents: one line, in which control characters are escaped.
 
-    The message is one line that names the file, line, column or flag, what was found and what was expected. Command
-    lines print it after ``error: `` on stderr and exit with status 2. Control characters in it are escaped.
+    Command lines print it after ``error: `` on stderr and exit with status 2.
     """
 
     def __init__(self, message: str) -> None:
@@ -37,37 +34,28 @@ class ArgumentError(UserError):
 
 
 def pip_install(extra: str) -> str:
-    """The end of a message about a library that is not installed, and that an extra of the package brings."""
+    """Return the end of a message about a missing library that an extra of the package installs."""
     return f"pip install 'bert-flow-tf[{extra}]', or '.[{extra}]' in a clone"
 
 
-def nearest(name: str, known: Iterable[str], folder: str = "") -> str:
-    """The end of a message about an unknown name: the known one that may be meant; "" without one."""
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: a known one that may be meant; "" without one."""
     by_letters = {one.lower(): one for one in known if one != name}
     found = difflib.get_close_matches(name.lower(), by_letters, n=1)
-    return f"; did you mean {os.path.join(folder, by_letters[found[0]])}?" if found else ""
+    return f"; did you mean {by_letters[found[0]]}?" if found else ""
 
 
 def nearest_file(path: str | os.PathLike) -> str:
-    """As `nearest`, of what is beside a path that does not exist."""
-    folder, name = os.path.split(path)
+    """Return `nearest` for the files beside a path that does not exist."""
     with contextlib.suppress(OSError):
-        return nearest(name, os.listdir(folder or "."), folder)
+        return nearest(os.path.basename(path), os.listdir(os.path.dirname(path) or "."))
     return ""
 
 
 def command_line_message(error: UserError) -> str:
-    """The message of an error with the flag in place of an `ArgumentError`'s argument."""
-    # The original's name of one flag is another.
+    """Return an error's message with the flag in place of an `ArgumentError`'s argument."""
     line = f"--{error}" if isinstance(error, ArgumentError) else str(error)
     return re.sub("^--pooling", "--sentence_embedding_type", line)
-
-
-class ArgumentParser(argparse.ArgumentParser):
-    """A parser that raises `UserError` where argparse would print its usage and exit."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(message)
 
 
 def quiet_libraries() -> None:
@@ -77,7 +65,7 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     warnings.simplefilter("ignore", FutureWarning)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-    # Of a million new objects none is garbage; to look for it takes half a second of imports, and one at the end.
+    # Skip garbage collection during the imports and at the end; it would take half a second.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
 
@@ -89,7 +77,6 @@ def quiet_import() -> Iterator[None]:
     if sys.stderr is None:
         yield
         return
-    # Libraries change the filters of warnings.
     with warnings.catch_warnings(), tempfile.TemporaryFile() as held, open(os.dup(2), "wb", buffering=0) as stderr:
         os.dup2(held.fileno(), 2)
         try:

@@ -5,11 +5,12 @@
 prints `Pearson: 0.827406, Spearman: 0.820344`, and for labels of 0 and 1 a second line, `AUC: 0.812345`.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 
 from bert_flow_tf.data import tasks
-from bert_flow_tf.errors import ArgumentParser, UserError, exit_status
+from bert_flow_tf.errors import UserError, exit_status
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
 
 _SPLIT_OF_IS_TEST = {"1": "test", "0": "dev", "-1": "train"}
@@ -19,7 +20,7 @@ _TEST_ONLY = ("sick-r", "mrpc-regression")
 
 
 def _run(arguments: Sequence[str] | None) -> None:
-    parser = ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python -m bert_flow_tf.eval_stsb", description="Pearson and Spearman of predicted similarities."
     )
     parser.add_argument("--glue_path", default="../glue_data", help="folder that holds the tasks' folders")

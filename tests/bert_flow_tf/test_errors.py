@@ -9,18 +9,12 @@ import pytest
 
 from bert_flow_tf.errors import (
     ArgumentError,
-    ArgumentParser,
     UserError,
     exit_status,
     nearest,
     nearest_file,
 )
 from tests.refusals import refusal
-
-
-def test_a_parser_raises_what_argparse_would_print():
-    with pytest.raises(UserError, match="unrecognized arguments: --no"):
-        ArgumentParser(prog="x").parse_args(["--no"])
 
 
 @pytest.mark.parametrize(("returned", "status"), [(None, 0), (0, 0), (1, 1)])
@@ -50,7 +44,7 @@ def test_what_may_be_meant_is_said_where_it_is_near(tmp_path):
     assert nearest("encde", ["encode", "export"]) == "; did you mean encode?"
     assert nearest("other", ["encode", "export"]) == ""
     assert nearest("STSB", ["sts-b", "sick-r"]) == "; did you mean sts-b?"
-    assert nearest_file(tmp_path / "my_modl") == f"; did you mean {tmp_path / 'my_model'}?"
+    assert nearest_file(tmp_path / "my_modl") == "; did you mean my_model?"
     assert nearest_file(tmp_path / "nowhere" / "my_modl") == nearest_file("") == ""
     # Not the folder that both have in common.
     assert nearest_file(tmp_path / "corpus") == ""
