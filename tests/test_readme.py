@@ -104,7 +104,7 @@ def test_commands_train_score_convert_export_and_serve(clone):
     assert _bert_flow("tables")[-1][-1].startswith("report written: report")
     assert (clone / "report" / "report.html").read_text(encoding="utf-8").count("<img ") >= 2
     converted, exported = _bert_flow("convert and export")
-    assert converted == ["encoder folder written: encoders/bert_base"]
+    assert converted == ["written: encoders/bert_base"]
     assert exported[0].startswith("SavedModel written: exported/1 (reloaded: max difference ")
     # A process of its own: it imports only what it says.
     _process(sys.executable, "-c", _BLOCKS["client"][1])
@@ -112,7 +112,7 @@ def test_commands_train_score_convert_export_and_serve(clone):
 
 def test_a_flow_is_learned_on_sentences_and_gives_a_cosine(clone):
     fitted, cosine = _bert_flow("own sentences")
-    assert any(line.startswith("mean cosine of random pairs ") for line in fitted)
+    assert any("random pairs" in line for line in fitted)
     assert -1 <= float(cosine[-1]) <= 1
 
 
