@@ -1,21 +1,19 @@
 """BERT's forward pass over a TF-Hub encoder's own variables, with dropout and gradients in training."""
 
-import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert.bert_config import LAYER_NORM_EPS, BertConfig
 from bert_flow_tf.encoder.convert.weights import keras_names, num_layers
-from bert_flow_tf.encoder.dropout import Dropout
 
-_MASKED = -1e9
+_PROJECTIONS = ("query", "key", "value")
 _TABLES = ("word_embeddings/embeddings", "position_embedding/embeddings", "type_embeddings/embeddings")
 # Largest deviation from the SavedModel's outputs, relative to their largest value. Rounding makes less than 1e-6 in six
 # layers; GELU by the error function instead of tanh makes 2e-4 in the first layer.
 _LARGEST_DEVIATION = 2e-5
-_PROBE_LENGTH = 16
 # GELU's approximation is by tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
 _TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715
 _SQRT_HALF, _NORMAL_DENSITY = 0.7071067811865476, 0.3989422804014327
@@ -23,6 +21,7 @@ _SQRT_HALF, _NORMAL_DENSITY = 0.7071067811865476, 0.3989422804014327
 Inputs = dict[str, tf.Tensor]
 Variables = dict[str, tf.Variable]
 Outputs = dict[str, Any]
+_Operation = Callable[..., tf.Tensor]
 
 
 class Bert:
@@ -36,7 +35,7 @@ class Bert:
       config: its shape, activation ("gelu_tanh" or "gelu_erf") and dropout rates.
       trainable: True if training needs gradients of the variables.
       dtype: of matrices and of their products; bfloat16 rounds a copy of the matrices.
-      portable: True for operations that other formats have, such as ONNX.
+      portable: True for operations that ONNX has, too.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Bert:
         self.config = config
         self.variables = dict(variables)
         self._trainable = trainable
-        self._operations = _PORTABLE if portable else _FUSED
+        self._portable = portable
         for name, variable in variables.items():
             if dtype != tf.float32 and name.endswith(("/kernel", "/embeddings")):
                 matrix = tf.cast(tf.convert_to_tensor(variable), dtype)
@@ -68,63 +67,61 @@ class Bert:
           training: compute at the tokens alone, and give 0 at padding.
           first_token_only: compute the last layer at [CLS] alone, as [batch, 1, width].
         """
+        if tf.executing_eagerly() or not training:
+            return self._outputs(inputs, seeds, training, first_token_only)
         # XLA would have to know the number of tokens before it sees them.
-        is_traced = training and not tf.executing_eagerly()
-        scope = tf.xla.experimental.jit_scope(compile_ops=False) if is_traced else contextlib.nullcontext()
-        with scope:
+        with tf.xla.experimental.jit_scope(compile_ops=False):
             return self._outputs(inputs, seeds, training, first_token_only)
 
     def _outputs(self, inputs: Inputs, seeds: tf.Tensor | None, training: bool, first_token_only: bool) -> Outputs:
         mask = inputs["input_mask"]
-        layout = _Tokens(mask) if training else _Positions(mask)
+        layout = _Layout(mask, tokens_only=training)
         words, positions, types = (self.variables[name] for name in _TABLES)
         # As in TF1, words have one gradient slice per token and the others dense gradients: the global norm of clipping
         # depends on it.
-        rows = tf.cast(tf.gather(words, layout.pick(inputs["input_word_ids"])), tf.float32)
-        one_hot = tf.one_hot(layout.pick(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype)
+        rows = tf.cast(tf.gather(words, layout.rows(inputs["input_word_ids"])), tf.float32)
+        one_hot = tf.one_hot(layout.rows(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype)
         rows += tf.cast(tf.matmul(one_hot, types), tf.float32)
         positions = tf.cast(tf.convert_to_tensor(positions)[: layout.length], tf.float32)
         rows += layout.rows(tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]]))
         # Without gradients the fused operations are faster in training, too.
-        operations = _LEARNING if training and self._trainable else self._operations
+        operations = _PLAIN if self._portable or (training and self._trainable) else _FUSED
         dropout = Dropout(self.config, seeds, mask)
         rows = dropout.hidden(self._norm(operations, rows, "embeddings/layer_norm"), 0)
-        bias = (1.0 - tf.cast(mask, rows.dtype))[:, tf.newaxis, tf.newaxis, :] * _MASKED
         layers = []
         for i in range(self.config.num_hidden_layers):
             first_only = first_token_only and i == self.config.num_hidden_layers - 1
-            rows = self._layer(i, rows, layout, bias, dropout, operations, first_only)
+            rows = self._layer(i, rows, layout, dropout, operations, first_only)
             layers.append(rows[:, tf.newaxis] if first_only else layout.spread(rows))
         pooled = tf.tanh(self._dense(layers[-1][:, 0], "pooler_transform"))
         return {"encoder_outputs": layers, "sequence_output": layers[-1], "pooled_output": pooled}
 
     def _layer(
         self,
-        index: int,
+        i: int,
         rows: tf.Tensor,
-        layout: "_Positions",
-        bias: tf.Tensor,
-        dropout: Dropout,
+        layout: "_Layout",
+        dropout: "Dropout",
         operations: "_Operations",
         first_only: bool,
     ) -> tf.Tensor:
         """States of all rows, [n, width], after the layer; of the first tokens, [batch, width], if `first_only`."""
-        path = f"transformer/layer_{index}"
+        path = f"transformer/layer_{i}"
         attention, width = f"{path}/self_attention", rows.shape[1]
         asking = layout.spread(rows)[:, 0] if first_only else rows
-        if isinstance(layout, _Tokens):
+        if layout.tokens_only:
             query, key, value = self._project_together(attention, rows, layout)
         else:
             query = self._project(f"{attention}/query", asking, layout.batch)
-            key, value = (self._project(f"{attention}/{name}", rows, layout.batch) for name in ("key", "value"))
+            key, value = (self._project(f"{attention}/{name}", rows, layout.batch) for name in _PROJECTIONS[1:])
         query *= query.shape[-1] ** -0.5
-        weights = dropout.attention(tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + bias), index)
+        weights = dropout.attention(tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + layout.bias), i)
         attended = tf.reshape(tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [layout.batch, -1, width])
         attended = attended[:, 0] if first_only else layout.rows(attended)
-        attended = dropout.hidden(self._dense(attended, f"{attention}/attention_output"), 2 * index + 1)
+        attended = dropout.hidden(self._dense(attended, f"{attention}/attention_output"), 2 * i + 1)
         rows = self._norm(operations, attended + asking, f"{attention}_layer_norm")
         hidden = operations[self.config.hidden_act](self._dense(rows, f"{path}/intermediate"))
-        hidden = dropout.hidden(self._dense(hidden, f"{path}/output"), 2 * index + 2)
+        hidden = dropout.hidden(self._dense(hidden, f"{path}/output"), 2 * i + 2)
         return self._norm(operations, hidden + rows, f"{path}/output_layer_norm")
 
     def _project(self, path: str, x: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
@@ -132,22 +129,20 @@ class Bert:
         _, heads, size = self.variables[f"{path}/kernel"].shape
         return tf.transpose(tf.reshape(self._dense(x, path), [batch, -1, heads, size]), [0, 2, 1, 3])
 
-    def _project_together(self, attention: str, rows: tf.Tensor, layout: "_Positions") -> list[tf.Tensor]:
+    def _project_together(self, attention: str, rows: tf.Tensor, layout: "_Layout") -> list[tf.Tensor]:
         """Queries, keys and values, each [batch, heads, seq, size]."""
         # One product of three times the width takes half the time of three.
         width, heads, size = self.variables[f"{attention}/query/kernel"].shape
-        kernels, biases = (
-            [tf.convert_to_tensor(self.variables[f"{attention}/{name}/{part}"]) for name in ("query", "key", "value")]
-            for part in ("kernel", "bias")
+        kernel, bias = (
+            tf.concat([tf.reshape(self.variables[f"{attention}/{name}/{part}"], shape) for name in _PROJECTIONS], -1)
+            for part, shape in (("kernel", [width, width]), ("bias", [width]))
         )
-        kernel = tf.concat([tf.reshape(each, [width, width]) for each in kernels], axis=1)
-        bias = tf.concat([tf.reshape(each, [width]) for each in biases], axis=0)
         x = layout.spread(tf.nn.bias_add(tf.matmul(rows, kernel), bias))
         x = tf.reshape(x, [layout.batch, -1, 3, heads, size])
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
     def _dense(self, x: tf.Tensor, path: str) -> tf.Tensor:
-        """`x` [n, in] times a kernel, whose first axis or axes have `in` entries, plus its bias."""
+        """`x` [n, in] times a kernel, whose first axes have `in` entries, plus its bias."""
         kernel, bias = (tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("kernel", "bias"))
         product = tf.matmul(tf.cast(x, kernel.dtype), tf.reshape(kernel, [-1, bias.shape.num_elements()]))
         # TensorFlow fuses this form into one kernel.
@@ -158,51 +153,110 @@ class Bert:
         return operations["layer_norm"](x, gamma, beta)
 
 
-class _Positions:
-    """All positions of a batch [batch, seq] as the rows of a matrix, padding included."""
+class _Layout:
+    """The positions of a batch [batch, seq] as rows of a matrix; of `tokens_only`, those where the mask is 1."""
 
-    def __init__(self, mask: tf.Tensor) -> None:
+    def __init__(self, mask: tf.Tensor, tokens_only: bool) -> None:
         self.batch, self.length = tf.unstack(tf.shape(mask))
-
-    def pick(self, values: tf.Tensor) -> tf.Tensor:
-        """The rows' values, [n], of [batch, seq]."""
-        return tf.reshape(values, [-1])
+        self.tokens_only = tokens_only
+        # Added to the scores of attention, [batch, 1, 1, seq].
+        self.bias = (1.0 - tf.cast(mask, tf.float32))[:, tf.newaxis, tf.newaxis, :] * -1e9
+        if tokens_only:
+            flat = tf.reshape(mask, [-1])
+            self._positions = tf.cast(tf.where(flat > 0)[:, 0], tf.int32)
+            # Padding has the row after the last, which is 0.
+            self._row_of = tf.where(flat > 0, tf.cumsum(flat) - 1, tf.size(self._positions))
 
     def rows(self, states: tf.Tensor) -> tf.Tensor:
-        """The rows, [n, width], of [batch, seq, width]."""
-        return tf.reshape(states, [self.batch * self.length, states.shape[-1]])
+        """Return the rows, [n, ...], of [batch, seq, ...]."""
+        return self._linear(self._rows, self._spread, states)
 
     def spread(self, rows: tf.Tensor) -> tf.Tensor:
-        """[batch, seq, width] of the rows, [n, width]."""
+        """Return [batch, seq, width] of the rows, [n, width]; 0 at other positions."""
+        return self._linear(self._spread, self._rows, rows)
+
+    def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
+        # Each is the other's gradient; TensorFlow's own gradient would add up rows that occur once.
+        return tf.custom_gradient(lambda x: (function(x), inverse))(x) if self.tokens_only else function(x)
+
+    def _rows(self, states: tf.Tensor) -> tf.Tensor:
+        flat = tf.reshape(states, [-1, *states.shape[2:]])
+        return tf.gather(flat, self._positions) if self.tokens_only else flat
+
+    def _spread(self, rows: tf.Tensor) -> tf.Tensor:
+        if self.tokens_only:
+            rows = tf.gather(tf.pad(rows, [[0, 1], [0, 0]]), self._row_of)
         return tf.reshape(rows, [self.batch, self.length, rows.shape[-1]])
 
 
-class _Tokens(_Positions):
-    """The tokens of a batch as rows: the positions where `mask`, int32 [batch, seq], is 1; padding is 0."""
+class Dropout:
+    """Dropout of a batch of sentences, with masks that depend on each sentence's seed and length alone.
 
-    def __init__(self, mask: tf.Tensor) -> None:
-        super().__init__(mask)
-        flat = tf.reshape(mask, [-1])
-        self._positions = tf.cast(tf.where(flat > 0)[:, 0], tf.int32)
-        # Padding has the row after the last, which is 0.
-        self._row_of = tf.where(flat > 0, tf.cumsum(flat) - 1, tf.size(self._positions))
+    The sites of `hidden` are 0 for the embeddings, and 2 i + 1 and 2 i + 2 for layer i.
 
-    def pick(self, values: tf.Tensor) -> tf.Tensor:
-        return tf.gather(tf.reshape(values, [-1]), self._positions)
+    Args:
+      config: layers, width, heads and rates of the BERT.
+      seeds: int64 [batch, 2]; None to drop nothing.
+      input_mask: int32 [batch, seq], 1 up to a sentence's end.
+    """
 
-    # Each of the two is the other one's gradient; TensorFlow's own gradient would add up rows that occur once.
-    def rows(self, states: tf.Tensor) -> tf.Tensor:
-        return tf.custom_gradient(lambda states: (self._rows(states), self._spread))(states)
+    def __init__(self, config: BertConfig, seeds: tf.Tensor | None, input_mask: tf.Tensor) -> None:
+        self._config = config
+        # Bool [tokens, sites * width] and [batch, layers * heads, seq, seq]: True for what is kept.
+        self.hidden_masks: tf.Tensor | None = None
+        self.attention_masks: tf.Tensor | None = None
+        if seeds is not None and (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
+            self._draw(seeds, input_mask)
 
-    def spread(self, rows: tf.Tensor) -> tf.Tensor:
-        return tf.custom_gradient(lambda rows: (self._spread(rows), self._rows))(rows)
+    def hidden(self, x: tf.Tensor, site: int) -> tf.Tensor:
+        """Return `x` [tokens, width] after the dropout of a site."""
+        return _drop(x, self.hidden_masks, self._config.hidden_size, site, self._config.hidden_dropout_prob)
 
-    def _rows(self, states: tf.Tensor) -> tf.Tensor:
-        return tf.gather(tf.reshape(states, [-1, states.shape[-1]]), self._positions)
+    def attention(self, x: tf.Tensor, layer: int) -> tf.Tensor:
+        """Return attention's weights `x` [batch, heads, seq, seq] after the dropout of a layer."""
+        heads, rate = self._config.num_attention_heads, self._config.attention_probs_dropout_prob
+        return _drop(x, self.attention_masks, heads, layer, rate)
 
-    def _spread(self, rows: tf.Tensor) -> tf.Tensor:
-        padded = tf.gather(tf.pad(rows, [[0, 1], [0, 0]]), self._row_of)
-        return tf.reshape(padded, [self.batch, self.length, rows.shape[-1]])
+    def _draw(self, seeds: tf.Tensor, input_mask: tf.Tensor) -> None:
+        config, layers = self._config, self._config.num_hidden_layers
+        hidden_rate, attention_rate = config.hidden_dropout_prob, config.attention_probs_dropout_prob
+        batch, seq = tf.unstack(tf.shape(input_mask))
+        lengths = tf.reduce_sum(input_mask, axis=1)
+        per_token = (2 * layers + 1) * config.hidden_size * (hidden_rate > 0)
+        per_pair = layers * config.num_attention_heads * (attention_rate > 0)
+        # Rates are compared in float32, as BERT's graphs hold them.
+        least = {rate: round(float(np.float32(rate)) * 2**32) - 2**31 for rate in (hidden_rate, attention_rate)}
+        hidden = tf.TensorArray(tf.bool, batch, element_shape=[None, per_token], infer_shape=False)
+        attention = tf.TensorArray(tf.bool, batch, element_shape=[per_pair, None, None], infer_shape=False)
+
+        def draw(i: tf.Tensor, hidden: tf.TensorArray, attention: tf.TensorArray) -> tuple:
+            length, of_tokens = lengths[i], lengths[i] * per_token
+            count = of_tokens + length * length * per_pair
+            bits = tf.random.stateless_uniform([count], seeds[i], None, None, tf.int32, alg="philox")
+            kept = tf.reshape(bits[:of_tokens] >= least[hidden_rate], [length, per_token])
+            pairs = tf.reshape(bits[of_tokens:] >= least[attention_rate], [per_pair, length, length])
+            after = [0, seq - length]
+            return i + 1, hidden.write(i, kept), attention.write(i, tf.pad(pairs, [[0, 0], after, after]))
+
+        _, hidden, attention = tf.while_loop(
+            lambda i, *_: i < batch, draw, [0, hidden, attention], parallel_iterations=4
+        )
+        self.hidden_masks = hidden.concat() if hidden_rate else None
+        self.attention_masks = attention.stack() if attention_rate else None
+
+
+def _drop(x: tf.Tensor, masks: tf.Tensor | None, size: int, site: int, rate: float) -> tf.Tensor:
+    """`x` scaled by 1 / (1 - rate) where the site's mask is True, and 0 elsewhere."""
+    if masks is None:
+        return x
+    kept, scale = masks[:, site * size : (site + 1) * size], 1.0 / (1.0 - rate)
+
+    @tf.custom_gradient
+    def dropped(x: tf.Tensor) -> tuple:
+        zero = tf.zeros([], x.dtype)
+        return tf.where(kept, x * scale, zero), lambda upstream: tf.where(kept, upstream * scale, zero)
+
+    return dropped(x)
 
 
 def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
@@ -215,14 +269,8 @@ def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Ten
     return tf.reshape(scaled, tf.shape(x)) * gamma + beta
 
 
-def _portable_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-    centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-    deviation = tf.sqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + LAYER_NORM_EPS)
-    return centred / deviation * gamma + beta
-
-
 @tf.custom_gradient
-def _learning_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
+def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
     """Layer norm with its gradient in few operations."""
     centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
     factor = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS)
@@ -239,7 +287,7 @@ def _learning_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tup
 
 # GELU (Hendrycks & Gimpel 2016) by tanh, as TF1's BERT has it, and by the error function.
 @tf.custom_gradient
-def _learning_gelu_tanh(x: tf.Tensor) -> tuple:
+def _gelu_tanh(x: tf.Tensor) -> tuple:
     square = x * x
     tanh = tf.tanh(x * (_TANH_SCALE + (_TANH_SCALE * _TANH_CUBE) * square))
     share = 0.5 * (1.0 + tanh)
@@ -252,7 +300,7 @@ def _learning_gelu_tanh(x: tf.Tensor) -> tuple:
 
 
 @tf.custom_gradient
-def _learning_gelu_erf(x: tf.Tensor) -> tuple:
+def _gelu_erf(x: tf.Tensor) -> tuple:
     share = 0.5 * (1.0 + tf.math.erf(x * _SQRT_HALF))
 
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
@@ -261,22 +309,13 @@ def _learning_gelu_erf(x: tf.Tensor) -> tuple:
     return x * share, gradient
 
 
-def _portable_gelu_erf(x: tf.Tensor) -> tf.Tensor:
-    return 0.5 * x * (1.0 + tf.math.erf(x * 0.5**0.5))
-
-
-_Operations = Mapping[str, Callable[..., tf.Tensor]]
+_Operations = Mapping[str, _Operation]
 _FUSED: _Operations = {
     "layer_norm": _fused_layer_norm,
     "gelu_tanh": lambda x: tf.nn.gelu(x, approximate=True),
     "gelu_erf": lambda x: tf.nn.gelu(x, approximate=False),
 }
-_PORTABLE: _Operations = {**_FUSED, "layer_norm": _portable_layer_norm, "gelu_erf": _portable_gelu_erf}
-_LEARNING: _Operations = {
-    "layer_norm": _learning_layer_norm,
-    "gelu_tanh": _learning_gelu_tanh,
-    "gelu_erf": _learning_gelu_erf,
-}
+_PLAIN: _Operations = {"layer_norm": _layer_norm, "gelu_tanh": _gelu_tanh, "gelu_erf": _gelu_erf}
 
 
 def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
@@ -285,7 +324,7 @@ def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
     def rows(name: str, default: int) -> int:
         return next((v.shape[0] for key, v in variables.items() if name in key), default)
 
-    length = min(rows(_TABLES[1], _PROBE_LENGTH), _PROBE_LENGTH)
+    length = min(rows(_TABLES[1], 16), 16)
     positions = tf.range(2 * length)
     inputs = {
         # A prime spreads the ids over the vocabulary.
@@ -305,38 +344,33 @@ def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: B
     is_float32 = all(variable.dtype == tf.float32 for variable in variables.values())
     if not is_float32 or set(variables) != set(keras_names(num_layers(variables)).values()):
         return None
+    (pieces, width), (positions, _), (types, _) = (variables[name].shape for name in _TABLES)
     for activation in ("gelu_tanh", "gelu_erf"):
-        bert = Bert(variables, _config_of(variables, activation, recorded))
-        if _agree(bert(inputs), expected, inputs["input_mask"]):
+        config = BertConfig(
+            vocab_size=pieces,
+            hidden_size=width,
+            num_hidden_layers=num_layers(variables),
+            num_attention_heads=variables["transformer/layer_0/self_attention/query/kernel"].shape[1],
+            intermediate_size=variables["transformer/layer_0/intermediate/kernel"].shape[1],
+            max_position_embeddings=positions,
+            type_vocab_size=types,
+            hidden_act=activation,
+            hidden_dropout_prob=0.1 if recorded is None else recorded.hidden_dropout_prob,
+            attention_probs_dropout_prob=0.1 if recorded is None else recorded.attention_probs_dropout_prob,
+        )
+        bert = Bert(variables, config)
+        found, known = (_checked_values(outputs, inputs["input_mask"]) for outputs in (bert(inputs), expected))
+        if len(found) == len(known) and all(_agree(a, b) for a, b in zip(found, known, strict=True)):
             return bert
     return None
 
 
-def _config_of(variables: Variables, activation: str, recorded: BertConfig | None) -> BertConfig:
-    (pieces, width), (positions, _), (types, _) = (variables[name].shape for name in _TABLES)
-    return BertConfig(
-        vocab_size=pieces,
-        hidden_size=width,
-        num_hidden_layers=num_layers(variables),
-        num_attention_heads=variables["transformer/layer_0/self_attention/query/kernel"].shape[1],
-        intermediate_size=variables["transformer/layer_0/intermediate/kernel"].shape[1],
-        max_position_embeddings=positions,
-        type_vocab_size=types,
-        hidden_act=activation,
-        hidden_dropout_prob=0.1 if recorded is None else recorded.hidden_dropout_prob,
-        attention_probs_dropout_prob=0.1 if recorded is None else recorded.attention_probs_dropout_prob,
-    )
-
-
-def _agree(found: Outputs, expected: Outputs, mask: tf.Tensor) -> bool:
-    """True if two dicts of outputs are the same up to rounding wherever the mask is 1."""
+def _checked_values(outputs: Outputs, mask: tf.Tensor) -> list[tf.Tensor]:
+    """All of a dict of outputs, 0 where the mask is 0."""
     weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]
-    lists = [
-        [*(states * weights for states in (*outputs["encoder_outputs"], outputs["sequence_output"])), pooled]
-        for outputs, pooled in ((found, found["pooled_output"]), (expected, expected["pooled_output"]))
-    ]
-    return len(lists[0]) == len(lists[1]) and all(
-        a.shape == b.shape
-        and float(tf.reduce_max(tf.abs(a - b))) <= _LARGEST_DEVIATION * float(tf.reduce_max(tf.abs(b)))
-        for a, b in zip(*lists, strict=True)
-    )
+    states = (*outputs["encoder_outputs"], outputs["sequence_output"])
+    return [*(each * weights for each in states), outputs["pooled_output"]]
+
+
+def _agree(a: tf.Tensor, b: tf.Tensor) -> bool:
+    return a.shape == b.shape and bool(tf.reduce_max(tf.abs(a - b)) <= _LARGEST_DEVIATION * tf.reduce_max(tf.abs(b)))

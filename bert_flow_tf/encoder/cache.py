@@ -34,35 +34,29 @@ def cached_embeddings(
     """`stream.embed` with a cache on disk of the embeddings of all different sentences.
 
     The file `embeddings-KEY.npz` in `cache_dir` is named by a digest of the encoder, its pooling, the padding and the
-    ids of all different sentences, so another encoder, vocabulary, pooling, length or text never reads it, and the
-    order of the data, which depends on the seed, makes no difference. A damaged file is computed again. A part of the
-    sentences that the same encoder object embedded last, such as the test set, is read from their file. The encoder
-    must have the weights of its source.
+    ids of all different sentences in any order. A damaged file is computed again. A part of the sentences that the same
+    encoder object embedded last, such as the test set, is read from their file. The encoder has its source's weights.
 
     Raises:
       UserError: the folder cannot be made or written to.
     """
     padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
     made_by = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
-    if tf.config.optimizer.get_jit():
-        made_by.append("XLA")
+    made_by += ["XLA"] if tf.config.optimizer.get_jit() else []
     digest = hashlib.sha256(repr(made_by).encode())
     sentences, rows = distinct(pieces)
     for array in (sentences.flat_values.numpy(), sentences.row_lengths().numpy()):
         digest.update(array.tobytes())
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npz"
-    embeddings = _read(path)
-    if embeddings is None:
+    if (embeddings := _read(path)) is None:
         last_made_by, last_path, last_rows = _LAST_USED.get(encoder, (None, path, {}))
         if last_made_by == made_by and last_path.parent == path.parent and last_path != path:
             found = [last_rows.get(key) for key in row_keys(sentences)]
-            last = None if None in found else _read(last_path)
-            if last is not None:
+            if None not in found and (last := _read(last_path)) is not None:
                 return last[found][rows]
         # The lock comes before the work, which a folder without write permission would lose.
         with locked(path, wait=True):
-            embeddings = _read(path)
-            if embeddings is None:
+            if (embeddings := _read(path)) is None:
                 with new_file(path) as file, file.open("wb") as stream:
                     embeddings = embed(encoder, tokenizer, sentences, max_seq_length, pad_to_max=pad_to_max)
                     np.savez(stream, embeddings=embeddings)
@@ -72,13 +66,11 @@ def cached_embeddings(
 
 def _read(path: pathlib.Path) -> np.ndarray | None:
     """The embeddings in a file; None without a file and, with a warning, where its checksum shows damage."""
-    if not path.exists():
-        return None
     try:
         with reading(path, "cached embeddings"), np.load(path) as arrays:
-            embeddings = arrays["embeddings"]
+            logging.info("Embeddings read from %s", path)
+            return arrays["embeddings"]
     except UserError as error:
-        logging.warning("%s; it is computed again", error)
+        if path.exists():
+            logging.warning("%s; it is computed again", error)
         return None
-    logging.info("Embeddings read from %s", path)
-    return embeddings

@@ -1,10 +1,10 @@
 """A TF-Hub text encoder as a layer that gives one vector per sentence."""
 
 import concurrent.futures
+import contextlib
 import copy
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
 import tensorflow as tf
 import tensorflow_hub as hub
@@ -21,7 +21,8 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocab
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import reading
 
-T = TypeVar("T")
+# The last encoder and its strategy, by pooling; None outside `sharing_encoders`.
+_shared: "dict[tuple, dict[str, SentenceEncoder]] | None" = None
 
 
 class SentenceEncoder(tf_keras.layers.Layer):
@@ -56,7 +57,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
         signature = self._hub_layer.resolved_object.__call__.function_spec.fullargspec
         self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
         self._dropout_seed = 0
-        outputs = self._find_bert(trainable)
+        # A GPU may round, and a strategy, which no other thread enters, runs no SavedModel.
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            outputs = thread.submit(self._find_bert, trainable).result()
         self.num_layers = len(outputs["encoder_outputs"])
         self.hidden_size = outputs["sequence_output"].shape[-1]
         self._set_pooling(sentence_embedding_type)
@@ -70,28 +73,23 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     def _find_bert(self, trainable: bool) -> Outputs:
         """Look for the `Bert` that computes what the SavedModel does; return the SavedModel's outputs for a probe."""
-        variables = floating_variables(self._hub_layer)
-        inputs = probe_inputs(variables)
-        outputs = _on_cpu(self._checked_outputs, inputs)
-        bert = _on_cpu(bert_of, variables, inputs, outputs, self.bert_config)
+        variables, name = floating_variables(self._hub_layer), self.source.bert_hub
+        with tf.device("/CPU:0"):
+            inputs = probe_inputs(variables)
+            try:
+                outputs = self._saved_model(inputs)
+            except (TypeError, ValueError, tf.errors.OpError) as error:
+                expected = f"one that takes a dict of {', '.join(TOKEN_INPUTS)}"
+                raise UserError(f"{name}: not a text encoder, expected {expected}") from error
+            for key in ("sequence_output", "pooled_output", "encoder_outputs"):
+                if not isinstance(outputs, dict) or key not in outputs:
+                    raise UserError(f"{name}: the encoder gives no {key}, expected a TF-Hub BERT of version 3 or later")
+            bert = bert_of(variables, inputs, outputs, self.bert_config)
         self._bert = None if bert is None else Bert(variables, bert.config, trainable=trainable)
         if bert is None:
-            logging.info("%s runs as its SavedModel: it is not a BERT of tf-models", self.source.bert_hub)
+            logging.info("%s runs as its SavedModel: it is not a BERT of tf-models", name)
         elif self.bert_config is None:
             self.bert_config = bert.config
-        return outputs
-
-    def _checked_outputs(self, inputs: Inputs) -> Outputs:
-        try:
-            outputs = self._saved_model(inputs)
-        except (TypeError, ValueError, tf.errors.OpError) as error:
-            expected = f"one that takes a dict of {', '.join(TOKEN_INPUTS)}"
-            raise UserError(f"{self.source.bert_hub}: not a text encoder, expected {expected}") from error
-        for key in ("sequence_output", "pooled_output", "encoder_outputs"):
-            if not isinstance(outputs, dict) or key not in outputs:
-                raise UserError(
-                    f"{self.source.bert_hub}: the encoder gives no {key}, expected a TF-Hub BERT of version 3 or later"
-                )
         return outputs
 
     def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":
@@ -101,10 +99,10 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return encoder
 
     def in_bfloat16(self) -> "SentenceEncoder":
-        """The encoder with its matrices, as they are now, and their products in bfloat16.
+        """The encoder with its matrices, as they are now, and their products in bfloat16; all else stays float32.
 
-        Biases and norms are the same variables; sums, attention, norms and activations stay float32. Raises
-        `ArgumentError` unless it is a BERT of tf-models.
+        Raises:
+          ArgumentError: it is not a BERT of tf-models.
         """
         if self._bert is None:
             raise ArgumentError(f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT of tf-models")
@@ -120,10 +118,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         pooler = self._variable("pooler_transform/kernel")
         if not self.pooling.layers and pooler is not None and not tf.reduce_any(pooler != 0):
             # A model that was saved without a pooler is converted with one of zeros.
-            raise ArgumentError(
-                f"pooling: found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler; expected "
-                "another one, such as paper-cls"
-            )
+            found = f"found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler"
+            raise ArgumentError(f"pooling: {found}; expected another one, such as paper-cls")
         self.embedding_size = self.pooling.vectors * self.hidden_size
         # All copies share one trace.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
@@ -145,8 +141,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         if self._bert is None:
             return self.embed(inputs)
         bert = Bert(self._bert.variables, self._bert.config, portable=True)
-        outputs = bert(inputs, first_token_only=self.pooling.first_token_only)
-        return self.pooling(outputs, inputs["input_mask"])
+        return self.pooling(bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"])
 
     def token_states(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
         """The last layer's states [batch, seq, hidden_size], before pooling; inputs as for `call`."""
@@ -192,18 +187,16 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def pooled_variables(self) -> list[tf.Variable]:
         """The trainable variables that an embedding depends on, by the names that TF-Hub's BERTs give them.
 
-        An average does not depend on the pooler, nor on the layers above the last one that it averages. TF1 has no
-        gradient for those, so its optimiser leaves them alone; through a SavedModel they would decay.
+        An average depends neither on the pooler nor on layers above the last one that it averages. TF1's optimiser
+        leaves those alone; through a SavedModel they would decay.
         """
         if not self.pooling.layers:
             return list(self.trainable_variables)
         top = max(range(self.num_layers)[i] for i in self.pooling.layers)
-
-        def is_read(name: str) -> bool:
-            layer = re.search(r"(?:^|/)layer_(\d+)/", name)
-            return "pooler_transform/" not in name and (layer is None or int(layer[1]) <= top)
-
-        return [variable for variable in self.trainable_variables if is_read(variable.name)]
+        unread = re.compile(
+            "|".join([r"pooler_transform/", *(rf"\blayer_{i}/" for i in range(top + 1, self.num_layers))])
+        )
+        return [variable for variable in self.trainable_variables if not unread.search(variable.name)]
 
     @property
     def numbers_occurrences(self) -> bool:
@@ -218,12 +211,29 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return next((v for v in self._hub_layer.variables if name in v.name), None)
 
 
-def _on_cpu(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function eagerly on a CPU, outside of strategies: a GPU may round, and a strategy runs no SavedModel."""
+@contextlib.contextmanager
+def sharing_encoders() -> Iterator[None]:
+    """A context in which `frozen_encoder` does not load again what it loaded last."""
+    global _shared
+    _shared = {}
+    try:
+        yield
+    finally:
+        _shared = None
 
-    def call() -> T:
-        with tf.device("/CPU:0"):
-            return function(*arguments)
 
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        return thread.submit(call).result()
+def frozen_encoder(source: EncoderSource, sentence_embedding_type: str) -> SentenceEncoder:
+    """The encoder of `source`, whose variables nobody may change if it is shared; raises as `SentenceEncoder`."""
+    if _shared is None:
+        return SentenceEncoder(source, sentence_embedding_type, trainable=False)
+    # Variables belong to the strategy that they were made in.
+    made_of = source, tf.distribute.get_strategy()
+    if made_of not in _shared:
+        # Two large encoders may not fit into memory.
+        _shared.clear()
+        _shared[made_of] = {sentence_embedding_type: SentenceEncoder(source, sentence_embedding_type, trainable=False)}
+    encoders = _shared[made_of]
+    if sentence_embedding_type not in encoders:
+        encoders[sentence_embedding_type] = next(iter(encoders.values())).with_pooling(sentence_embedding_type)
+    # `cached_embeddings` tells one stage's encoder from the next one's by the copy.
+    return copy.copy(encoders[sentence_embedding_type])

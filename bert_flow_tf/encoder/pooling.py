@@ -56,9 +56,9 @@ class Pooling:
         if not self.layers:
             return outputs["pooled_output"]
         vectors = [self.reduce(outputs["encoder_outputs"][i], mask) for i in self.layers]
-        if self.concatenate:
-            return tf.concat(vectors, axis=-1)
-        return vectors[0] if len(vectors) == 1 else tf.add_n(vectors) / len(vectors)
+        if len(vectors) == 1:
+            return vectors[0]
+        return tf.concat(vectors, axis=-1) if self.concatenate else tf.add_n(vectors) / len(vectors)
 
 
 # Name -> the `Pooling` for N and the encoder's number of layers; a name that ends in N takes a number there. The
@@ -77,11 +77,7 @@ POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
 
 
 def pooling(name: str, num_layers: int) -> Pooling:
-    """The `Pooling` that a `sentence_embedding_type` names, for an encoder of `num_layers` layers.
-
-    `avg`, `cls`, `avg-last-N`, `avg-last-last-N` and `avg-last-concat-N` give what the original's code computes;
-    `paper-avg-last-N` (mean of the last N layers), `paper-concat-last-N` (the last N side by side) and `paper-cls`
-    (the last layer's state at [CLS]) give what the paper's words say.
+    """The `Pooling` of `POOLINGS` that a `sentence_embedding_type` names, for an encoder of `num_layers` layers.
 
     Raises:
       ArgumentError: the name is unknown, or N is 0 or more than `num_layers`.
@@ -94,13 +90,11 @@ def pooling(name: str, num_layers: int) -> Pooling:
 
 def check_pooling(name: str) -> tuple[str, int]:
     """Return a name's key in `POOLINGS` and its N, 0 without one; raise `ArgumentError` if it is unknown."""
-    stem, _, digits = name.rpartition("-")
-    key = f"{stem}-N" if re.fullmatch("[0-9]+", digits) else name
-    if key not in POOLINGS or (key == name and key.endswith("-N")):
+    key, digits = re.sub("-[0-9]+$", "-N", name), name.rpartition("-")[2]
+    if key not in POOLINGS:
         raise ArgumentError(f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}{nearest(name, POOLINGS)}")
-    if key != name and len(digits) > 1 and key.startswith("avg-"):
-        # The original takes the name's last character for N, so it would read avg-last-12 as avg-last-2.
-        raise ArgumentError(
-            f"pooling: found {name!r}, expected N of one digit; the last {digits} layers are paper-avg-last-{digits}"
-        )
-    return key, int(digits) if key != name else 0
+    # The original takes the name's last character for N, so it would read avg-last-12 as avg-last-2.
+    if key.startswith("avg-") and re.search("[0-9]{2}$", name):
+        expected = f"N of one digit; the last {digits} layers are paper-avg-last-{digits}"
+        raise ArgumentError(f"pooling: found {name!r}, expected {expected}")
+    return key, int(digits) if digits.isdecimal() else 0

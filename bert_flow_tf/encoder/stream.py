@@ -12,34 +12,30 @@ import tensorflow as tf
 from tensorflow.python.eager import context  # The public API sets a device but does not tell which is set.
 from tqdm import tqdm
 
+from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import parts
 
 ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
-_SENTENCES_PER_TOKENIZATION = 4096
 # Products of so many rows run at full rate, and the rows stay in a cache.
 _TOKENS_PER_BATCH = 2048
-# Length of a batch's shortest sentence relative to its longest.
-_LEAST_LENGTH = 0.8
 
 
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
     """Yield int64 arrays of indices into `lengths` [n], like lengths together; the longest first.
 
-    A `batch_size` of None takes up to 2,048 tokens, but at least one index, and, once it has a quarter of these tokens,
-    only lengths that are not much shorter than the first.
+    A `batch_size` of None takes up to 2,048 tokens, and beyond a quarter of them only lengths of 0.8 of the first.
     """
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]
     start = 0
     while start < len(order):
-        count = batch_size
-        if count is None:
+        if (count := batch_size) is None:
             longest = int(descending[start])
             # Where lengths differ, as in a few sentences, most of a full batch would be padding.
-            alike = int(np.searchsorted(-descending, -_LEAST_LENGTH * longest, side="right")) - start
+            alike = int(np.searchsorted(-descending, -0.8 * longest, side="right")) - start
             count = max(1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest)))
         yield order[start : start + count]
         start += count
@@ -49,12 +45,9 @@ def tokenize(
     tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int, show_progress: bool = False
 ) -> tf.RaggedTensor:
     """Word-piece ids of each sentence, cut to `max_seq_length` - 2: int32 RaggedTensor [n, (t)]."""
-    starts = range(0, max(len(sentences), 1), _SENTENCES_PER_TOKENIZATION)
-    chunks = []
-    for start in tqdm(starts, desc="tokenize", disable=None if show_progress else True):
-        chunk = tf.constant(sentences[start : start + _SENTENCES_PER_TOKENIZATION], tf.string)
-        chunks.append(tokenizer.tokenize(chunk)[:, : max_seq_length - 2])
-    return tf.concat(chunks, axis=0)
+    starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=None if show_progress else True)
+    chunks = (tf.constant(sentences[start : start + 4096], tf.string) for start in starts)
+    return tf.concat([tokenizer.tokenize(chunk)[:, : max_seq_length - 2] for chunk in chunks], axis=0)
 
 
 def row_keys(pieces: tf.RaggedTensor) -> list[bytes]:
@@ -65,18 +58,13 @@ def row_keys(pieces: tf.RaggedTensor) -> list[bytes]:
 
 def distinct(pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, np.ndarray]:
     """Each different row of ragged int32 [n, (t)] once, ordered by its ids, and every row's index there, int64 [n]."""
-    keys = np.array(row_keys(pieces), object)
-    _, first_rows, rows = np.unique(keys, return_index=True, return_inverse=True)
+    _, first_rows, rows = np.unique(np.array(row_keys(pieces), object), return_index=True, return_inverse=True)
     return tf.gather(pieces, first_rows), rows
 
 
 def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Yield `function(item)` for each item, in order, while two threads compute on the caller's device.
-
-    While one batch waits for memory, the other one computes. The first item is computed alone, so that a `tf.function`
-    is traced once. A strategy's scope, which threads cannot enter, and XLA, which corrupts memory where two threads
-    have it compile at once, compute one item at a time.
-    """
+    """Yield `function(item)` for each item, in order, while two threads compute on the caller's device."""
+    # Threads cannot enter a strategy's scope, and XLA corrupts memory where two threads have it compile at once.
     has_xla = tf.config.optimizer.get_jit() or "xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", "")
     if has_xla or tf.distribute.has_strategy():
         yield from map(function, items)
@@ -88,8 +76,8 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
             return function(item)
 
     items = iter(items)
-    for item in itertools.islice(items, 1):
-        yield function(item)
+    # The first item is computed alone, so that a `tf.function` is traced once.
+    yield from map(function, itertools.islice(items, 1))
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
         running: collections.deque = collections.deque()
         for item in items:
@@ -115,7 +103,7 @@ class SentenceBatcher:
 
     def __init__(
         self,
-        encode: Callable[[dict[str, tf.Tensor]], tf.Tensor],
+        encode: Callable[[Inputs], tf.Tensor],
         tokenizer: Tokenizer,
         *,
         shape: Sequence[int],
@@ -126,10 +114,8 @@ class SentenceBatcher:
         specs = TOKEN_SPECS | ({"occurrence": tf.TensorSpec([None], tf.int64)} if takes_occurrences else {})
         is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
         self._function = encode if is_traced else tf.function(encode, input_signature=[specs], autograph=False)
-        self._tokenizer = tokenizer
-        self._shape = tuple(shape)
-        self._max_seq_length = max_seq_length
-        self._pad_to_max = pad_to_max
+        self._tokenizer, self._shape = tokenizer, tuple(shape)
+        self._max_seq_length, self._pad_to_max = max_seq_length, pad_to_max
 
     def encode(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
@@ -145,8 +131,7 @@ class SentenceBatcher:
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield pairs of a list of up to `PART` sentences and their float32 [k, *shape], and keep nothing."""
         total = len(sentences) if isinstance(sentences, Sized) else None
-        hidden = None if show_progress_bar is None else not show_progress_bar
-        with tqdm(total=total, desc="encode", unit="sentence", disable=hidden) as progress:
+        with _progress(total, show_progress_bar) as progress:
             for part in parts(sentences):
                 different, rows = distinct(tokenize(self._tokenizer, part, self._max_seq_length))
                 yield part, self.encode_pieces(different, batch_size)[rows]
@@ -157,8 +142,7 @@ class SentenceBatcher:
     ) -> np.ndarray:
         """`encode_pieces`, with a repeated row computed once, and a progress bar."""
         different, rows = distinct(pieces)
-        hidden = None if show_progress_bar is None else not show_progress_bar
-        with tqdm(total=int(different.nrows()), desc="encode", unit="sentence", disable=hidden) as progress:
+        with _progress(int(different.nrows()), show_progress_bar) as progress:
             return self.encode_pieces(different, batch_size, on_batch=progress.update)[rows]
 
     def encode_pieces(
@@ -172,25 +156,26 @@ class SentenceBatcher:
 
         `on_batch` is called with the number of sentences of each batch that is done; what it raises ends the work.
         """
-        is_count = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool) and batch_size >= 1
-        if not (batch_size is None or is_count):
+        if batch_size is not None and not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
             raise ArgumentError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
 
         def compute(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            sentences = tf.gather(pieces, batch)
-            tokens = self._tokenizer.pack(sentences, self._max_seq_length, pad_to_max=self._pad_to_max)
+            tokens = self._tokenizer.pack(tf.gather(pieces, batch), self._max_seq_length, pad_to_max=self._pad_to_max)
             if occurrences is not None:
                 tokens["occurrence"] = tf.constant(occurrences[batch], tf.int64)
             return batch, self._function(tokens).numpy()
 
-        lengths = np.minimum(pieces.row_lengths().numpy() + 2, self._max_seq_length)
-        if self._pad_to_max:
-            lengths = np.full_like(lengths, self._max_seq_length)
+        lengths = pieces.row_lengths().numpy() + 2
+        lengths = np.clip(lengths, self._max_seq_length if self._pad_to_max else 0, self._max_seq_length)
         values = np.empty((len(lengths), *self._shape), np.float32)
         for batch, computed in map_concurrently(compute, length_batches(lengths, batch_size)):
             values[batch] = computed
             on_batch(len(batch))
         return values
+
+
+def _progress(total: int | None, is_shown: bool | None) -> tqdm:
+    return tqdm(total=total, desc="encode", unit="sentence", disable=None if is_shown is None else not is_shown)
 
 
 def embed(
@@ -203,16 +188,15 @@ def embed(
 ) -> np.ndarray:
     """Embeddings, float32 [n, D], without dropout, of word pieces, int32 RaggedTensor [n, (t)]."""
     options: dict[str, Any] = {"max_seq_length": max_seq_length, "pad_to_max": pad_to_max}
-    batcher = SentenceBatcher(encoder.traced_embed, tokenizer, shape=[encoder.embedding_size], **options)
-    return batcher.encode_distinct(pieces)
+    shape = [encoder.embedding_size]
+    return SentenceBatcher(encoder.traced_embed, tokenizer, shape=shape, **options).encode_distinct(pieces)
 
 
 def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
     """Embeddings float32 [n, D] at one of `ENCODE_PRECISIONS`, as sentence-transformers has them.
 
-    `uint8` cuts each channel's range in these n embeddings into 255 steps; `ubinary` is uint8 [n, ceil(D / 8)], a bit
-    for each value above 0, the first channel in the highest. `int8` and `binary` are those less 128. Only embeddings
-    that were quantized together compare.
+    `uint8` cuts each channel's range in these n embeddings, which alone compare, into 255 steps; `ubinary`, uint8
+    [n, ceil(D / 8)], has a bit for each value above 0, the first channel in the highest. The others are less by 128.
     """
     if precision == "float32":
         return embeddings

@@ -13,8 +13,7 @@ from bert_flow_tf.data.tasks import Task
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint
 from bert_flow_tf.encoder.convert.weights import check_arrays
-from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.shared import frozen_encoder
+from bert_flow_tf.encoder.layer import SentenceEncoder, frozen_encoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix

@@ -41,7 +41,6 @@ import msgspec
 
 from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
 from bert_flow_tf.data.tasks import get_task, task_folder
-from bert_flow_tf.encoder.shared import sharing_encoders
 from bert_flow_tf.errors import UserError, exit_status, quiet_libraries
 from bert_flow_tf.evaluation.predicted import score_predictions_of
 from bert_flow_tf.evaluation.protocols import METRICS
@@ -240,6 +239,7 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
     for stage in stages:
         task_folder(get_task(stage.settings.data.task_name), stage.settings.data.data_dir)
     for stage in stages if overwrite else ():
+<<<<<<< HEAD
         if stage.export_to is not None:
             shutil.rmtree(stage.export_to / "1", ignore_errors=True)
         clear_run(stage.settings.output_dir)
@@ -248,6 +248,13 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
     handler = absl.logging.get_absl_handler()
     handler.addFilter(lambda record: verbose or record.levelno >= logging.WARNING or record.module == "callbacks")
     handler.setFormatter(logging.Formatter("%(message)s"))
+=======
+        stage.clear()
+    _log(everything=verbose)
+    # TensorFlow takes seconds to load, and a mistake in a setting does not need it.
+    from bert_flow_tf.encoder.layer import sharing_encoders
+
+>>>>>>> 94e90fe (Encoder: one file of BERT with its dropout, one of the layer and its sharing)
     outcomes = []
     with sharing_encoders():
         for position, stage in enumerate(stages, start=1):

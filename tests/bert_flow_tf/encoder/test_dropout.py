@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_flow_tf.encoder.bert import Dropout
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
-from bert_flow_tf.encoder.dropout import Dropout
 
 LAYERS, WIDTH, HEADS = 2, 16, 4
 PER_TOKEN, PER_PAIR = (2 * LAYERS + 1) * WIDTH, LAYERS * HEADS

@@ -4,8 +4,7 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.encoder.shared import frozen_encoder, sharing_encoders
+from bert_flow_tf.encoder.layer import SentenceEncoder, frozen_encoder, sharing_encoders
 from bert_flow_tf.encoder.stream import embed
 from bert_flow_tf.model.build import build_model, encoder_record
 from bert_flow_tf.runs.record import Model
