@@ -239,7 +239,6 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
     for stage in stages:
         task_folder(get_task(stage.settings.data.task_name), stage.settings.data.data_dir)
     for stage in stages if overwrite else ():
-<<<<<<< HEAD
         if stage.export_to is not None:
             shutil.rmtree(stage.export_to / "1", ignore_errors=True)
         clear_run(stage.settings.output_dir)
@@ -248,13 +247,9 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
     handler = absl.logging.get_absl_handler()
     handler.addFilter(lambda record: verbose or record.levelno >= logging.WARNING or record.module == "callbacks")
     handler.setFormatter(logging.Formatter("%(message)s"))
-=======
-        stage.clear()
-    _log(everything=verbose)
     # TensorFlow takes seconds to load, and a mistake in a setting does not need it.
     from bert_flow_tf.encoder.layer import sharing_encoders
 
->>>>>>> 94e90fe (Encoder: one file of BERT with its dropout, one of the layer and its sharing)
     outcomes = []
     with sharing_encoders():
         for position, stage in enumerate(stages, start=1):
