@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         steps = matching(values, "STEPS", "600", "[1-9][0-9]{0,8}", "a whole number from 1 to 999999999")
         known = {"OUTPUT_PARENT_DIR": "exp/paper_effect"} | {name: values[name] for name in _READ if name in values}
         before = read_environment({**known, "SKIP_NLI": "1"})
-        paths = [wordnet() if text == "wordnet" else pathlib.Path(text) for text in texts]
+        paths = (wordnet() if text == "wordnet" else pathlib.Path(text) for text in texts)
         sentences = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
         # Another text, number of steps or seed makes another encoder, in a folder of its own.
         made_of = zlib.crc32("\n".join([steps, str(before.seed), *sentences]).encode())
@@ -97,22 +97,22 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             from bert_flow_tf.encoder.source import resolve_encoder
             from bert_flow_tf.training.pretrain import pretrain, report_line
 
-            source, count = resolve_encoder(**before.encoder_flags), int(steps)
-            settings = PretrainingSettings(steps=count, num_warmup_steps=min(100, count // 2), seed=before.seed)
+            source, warmup = resolve_encoder(**before.encoder_flags), min(100, int(steps) // 2)
+            settings = PretrainingSettings(steps=int(steps), num_warmup_steps=warmup, seed=before.seed)
             options = {"overwrite": overwrite, "report": report_line, "show_progress_bar": None}
             pretrain(sentences, source, folder / "encoder", settings, **options)
         stages: list[Stage] = []
-        learned = {}
         for name, recipe in (("before", before), ("MLM", after)):
             for kind in EMBEDDING_TYPES:
                 title = f"{name}, {kind}"
-                flow = recipe.flow(kind, f"{title}: learn", f"{title} + flow")
-                stages += [recipe.plain(kind, title), *flow]
-                learned[title] = flow[0].settings.output_dir
+                stages += [recipe.plain(kind, title), *recipe.flow(kind, f"{title}: learn", f"{title} + flow")]
         print(f"\n{table(run(stages, overwrite=overwrite, verbose=verbose)).to_text()}")
         dev = read_split(get_task("STS-B"), before.folder, "dev")
         random = [*dict.fromkeys(dev.sentences_a + dev.sentences_b)]
-        rows: list[list[Entry]] = [[name, *map(number, mean_cosines(path, random))] for name, path in learned.items()]
+        learned = [
+            (plain.title, flow.settings.output_dir) for plain, flow in zip(stages[::3], stages[1::3], strict=True)
+        ]
+        rows: list[list[Entry]] = [[title, *map(number, mean_cosines(run_dir, random))] for title, run_dir in learned]
         print(f"\n{Table(('mean cosine of random sentences', 'as it is', 'with flow'), rows).to_text()}")
         print(f"\nThe paper's Spearman with the flow, BERT-base on the STS Benchmark: {_PAPER}.")
 

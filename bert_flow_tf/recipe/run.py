@@ -25,6 +25,7 @@ and settings are those of the original's README: 1 epoch of NLI at 2e-5 in batch
 batches of 32, all splits, config_l3_d3_w32.
 """
 
+import contextlib
 import gc
 import logging
 import os
@@ -40,7 +41,7 @@ import absl.logging
 import msgspec
 
 from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
-from bert_flow_tf.data.tasks import get_task, task_folder
+from bert_flow_tf.data.tasks import get_task
 from bert_flow_tf.errors import UserError, exit_status, quiet_libraries
 from bert_flow_tf.evaluation.predicted import score_predictions_of
 from bert_flow_tf.evaluation.protocols import METRICS
@@ -82,11 +83,10 @@ class Stage(NamedTuple):
             return True
         if self.task is not None and self.settings.prediction_path.exists():
             return False
-        try:
+        with contextlib.suppress(FinishedRun):
             train_and_score(self.settings)
-        except FinishedRun:
-            return False
-        return True
+            return True
+        return False
 
     def scores(self) -> Scores | None:
         """Write and return the scores of the predictions; None for a stage that makes none."""
@@ -236,8 +236,6 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
     Raises:
       UserError: a stage has a mistake in its settings or data, or found a run of other settings.
     """
-    for stage in stages:
-        task_folder(get_task(stage.settings.data.task_name), stage.settings.data.data_dir)
     for stage in stages if overwrite else ():
         if stage.export_to is not None:
             shutil.rmtree(stage.export_to / "1", ignore_errors=True)

@@ -17,7 +17,6 @@ N is a step; SPLIT is test, dev or full.
 """
 
 import contextlib
-import os
 import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,18 +53,14 @@ def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
     """Lock a run's directory; remove first what killed processes left in it.
 
     Raises:
-      UserError: another process is using the directory, it is a file, or it cannot be written to.
+      UserError: another process is using the directory, or it cannot be written to.
     """
-    if run_dir.exists() and not run_dir.is_dir():
-        raise UserError(f"{run_dir}: found a file, expected a directory or nothing")
     run_dir = run_dir.resolve()
-    # In a folder that may not be written to, a run that is there can still be predicted with: the lock is in its own.
-    is_inside = run_dir.is_dir() and not os.access(run_dir.parent, os.W_OK)
-    with locked(run_dir / run_dir.name if is_inside else run_dir):
+    with locked(run_dir):
         if is_run(run_dir):
-            left = [path for pattern in _UNFINISHED for path in run_dir.glob(pattern)]
             data = run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*")
-            for path in (*left, *(path for path in data if not path.with_suffix(".index").exists())):
+            left = [path for path in data if not path.with_suffix(".index").exists()]
+            for path in (*left, *(path for pattern in _UNFINISHED for path in run_dir.glob(pattern))):
                 remove(path)
         yield
 
@@ -89,10 +84,8 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Name each setting in which two dictionaries of settings differ, with both values."""
-    keys = sorted(old.keys() | new.keys())
-    return [
-        f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys if old.get(key) != new.get(key)
-    ]
+    keys = (key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
+    return [f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys]
 
 
 def check_run(
@@ -104,8 +97,8 @@ def check_run(
 ) -> bool:
     """Return True if a run's directory holds an unfinished run of the same settings, False for one to begin.
 
-    A run is finished when it is trained and no result that its command asks for is missing; the `identity` of its
-    `config` decides if it is the same. `named_by` is the flag that names the directory.
+    A run is finished when it is trained and no result that its command asks for is missing. Runs of one
+    `RunConfig.identity` are the same. `named_by` is the flag that names the directory.
 
     Raises:
       FinishedRun: the directory holds a finished run of these settings, and `overwrite` is false.
@@ -117,14 +110,10 @@ def check_run(
             raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected an empty directory or none")
         return False
     if differing := differences(old.identity, config.identity):
-        raise UserError(
-            f"{run_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones "
-            f"(use another {named_by}, or --overwrite to delete it)"
-        )
+        hint = f"expected the same ones (use another {named_by}, or --overwrite to delete it)"
+        raise UserError(f"{run_dir}: found a run with other settings ({'; '.join(differing)}), {hint}")
     if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
-        raise FinishedRun(
-            f"{run_dir}: found a finished run of these settings, expected none (use --overwrite to train again)"
-        )
+        raise FinishedRun(f"{run_dir}: found a finished run of these settings (use --overwrite to train again)")
     return True
 
 

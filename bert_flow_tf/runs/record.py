@@ -1,7 +1,6 @@
 """Records of models, for a run's `config.json` and every result: encoder, flow, and what these learned on."""
 
 import contextlib
-import functools
 import importlib.metadata
 import pathlib
 import platform
@@ -21,13 +20,10 @@ Seconds = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Setting = bool | int | float | str | None
 
-_UNCASED_PREPROCESS = "bert_en_uncased_preprocess"
 # Short name -> name of the BERT authors' checkpoint, of the encoders that the paper is of.
 BERT_NAMES = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
-_LIBRARIES = (
-    *("bert-flow-tf", "numpy", "scipy", "scikit-learn", "tensorflow", "tensorflow-text", "tensorflow-probability"),
-    *("tf-keras", "rapidfuzz", "wordfreq", "tensorflow-datasets"),
-)
+_LIBRARIES = ["bert-flow-tf", "numpy", "scipy", "scikit-learn", "tensorflow", "tensorflow-text", "tf-keras"]
+_LIBRARIES += ["tensorflow-probability", "rapidfuzz", "wordfreq", "tensorflow-datasets"]
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,12 +175,11 @@ def is_run(folder: pathlib.Path) -> bool:
 
 def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> Model:
     """Return the model in a run's checkpoint of this prefix."""
-    model = msgspec.structs.replace(config.model, checkpoint=str(checkpoint))
-    if not config.encoder_trained:
-        return model
-    # The index holds the checksum of every tensor.
-    encoder = msgspec.structs.replace(model.encoder, weights=file_digest(f"{checkpoint}.index"))
-    return msgspec.structs.replace(model, encoder=encoder)
+    encoder = config.model.encoder
+    if config.encoder_trained:
+        # The index holds the checksum of every tensor.
+        encoder = msgspec.structs.replace(encoder, weights=file_digest(f"{checkpoint}.index"))
+    return msgspec.structs.replace(config.model, encoder=encoder, checkpoint=str(checkpoint))
 
 
 def made_by(command: str) -> MadeBy:
@@ -202,19 +197,14 @@ def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | Non
 
     With another preprocess model, and so other word pieces, an encoder is another one.
     """
-    if preprocess_handle is not None and _UNCASED_PREPROCESS not in preprocess_handle:
+    if preprocess_handle is not None and "bert_en_uncased_preprocess" not in preprocess_handle:
         return None
-    if handle in ("demo", *BERT_NAMES):
-        return handle
-    parts = [part for part in re.split(r"[/\\]", handle) if part and not part.isdigit()]
-    last = parts[-1].removeprefix("bert_en_") if parts else ""
-    return next((name for name, end in BERT_NAMES.items() if last == end), None)
+    last = re.sub(r"([/\\]\d*)+$", "", handle)
+    last = re.split(r"[/\\]", last)[-1].removeprefix("bert_en_")
+    return handle if handle in ("demo", *BERT_NAMES) else {name: short for short, name in BERT_NAMES.items()}.get(last)
 
 
 def flow_record(config: GlowConfig, training: Training) -> Flow:
     """Return the `Flow` of an architecture and its training."""
-    name = next((name for name in GlowConfig.names() if _shipped(name) == config), None)
+    name = next((name for name in GlowConfig.names() if GlowConfig.from_name(name) == config), None)
     return Flow(name=name, config=config, training=training)
-
-
-_shipped = functools.cache(GlowConfig.from_name)

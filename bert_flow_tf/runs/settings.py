@@ -1,7 +1,8 @@
-"""The settings of one run: every flag of the original's command line, in groups that each room takes alone."""
+"""The settings of one run, every flag of the original's command line; and TF_CONFIG, which names its workers."""
 
 import dataclasses
 import functools
+import json
 import math
 import os
 import pathlib
@@ -9,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
-from bert_flow_tf.files.reading import is_remote
+from bert_flow_tf.files.reading import reading, refuse_address
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 
-def _flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> Any:
+def flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> Any:
     """Field of a flag; runs that differ in one that `identifies` are different runs.
 
     `limits` are `least` (included), `below`, `choices` and `required`.
@@ -23,7 +24,7 @@ def _flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) ->
 
 
 # A flag that the learned weights do not depend on.
-_neutral = functools.partial(_flag, identifies=False)
+_neutral = functools.partial(flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted and without effect"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
 _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
@@ -33,12 +34,12 @@ _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEnt
 class DataSettings:
     """The task, and what is read of it."""
 
-    task_name: str = _flag(None, f"One of {_TASKS}.", required=True)
+    task_name: str = flag(None, f"One of {_TASKS}.", required=True)
     data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
-    use_full_for_training: int = _flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
-    dupe_factor: int = _flag(1, "Copies of each example, all but the first with a random token masked.", least=1)
-    label_min: float = _flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
-    label_max: float = _flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
+    use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
+    dupe_factor: int = flag(1, "Copies of each example, all but the first with a random token masked.", least=1)
+    label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
+    label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +58,11 @@ class EncoderSettings:
 class EmbeddingSettings:
     """The pooling, and the cache of the encoder's embeddings."""
 
-    sentence_embedding_type: str = _flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
-    max_seq_length: int = _flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
-    pad_to_max_seq_length: bool = _flag(False, "Pad to --max_seq_length, as the original does, not to the longest.")
-    low_dim: int = _flag(-1, "Average neighbouring channels down to this many, if positive.")
-    cache_embeddings: bool = _flag(False, "Learn the flow on embeddings without dropout, computed once: faster.")
+    sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
+    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
+    pad_to_max_seq_length: bool = flag(False, "Pad to --max_seq_length, as the original does, not to the longest.")
+    low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
+    cache_embeddings: bool = flag(False, "Learn the flow on embeddings without dropout, computed once: faster.")
     cached_dir: str | None = _neutral(None, "Folder for cached embeddings; the run's directory if not given.")
 
 
@@ -69,19 +70,19 @@ class EmbeddingSettings:
 class FlowSettings:
     """The flow over the embeddings."""
 
-    flow: int = _flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
+    flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
     # The configuration of this name identifies the run, under `flow_config`.
     flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
-    flow_ddi: bool = _flag(False, "Initialise the flow from the first batch (defined and never run in the original).")
+    flow_ddi: bool = flag(False, "Initialise the flow from the first batch (defined and never run in the original).")
 
 
 @dataclasses.dataclass(frozen=True)
 class LossSettings:
     """The losses that count, and so what is learned."""
 
-    num_examples: int = _flag(-1, "-1: all labels; 0: none, BERT is frozen; n: that many labelled examples.", least=-1)
-    l2_penalty: float = _flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
-    flow_loss: int = _flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
+    num_examples: int = flag(-1, "-1: all labels; 0: none, BERT is frozen; n: that many labelled examples.", least=-1)
+    l2_penalty: float = flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
+    flow_loss: int = flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
 
     @property
     def encoder_is_frozen(self) -> bool:
@@ -96,13 +97,13 @@ class LossSettings:
 class TrainingSettings:
     """The steps of training."""
 
-    seed: int = _flag(1234, "Seed of everything random.", least=0, below=2**32)
-    train_batch_size: int = _flag(32, "Pairs per step, over all replicas.", least=1)
-    learning_rate: float = _flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
-    flow_learning_rate: float = _flag(1e-3, "Constant learning rate of the flow.", least=0)
-    num_train_epochs: float = _flag(3.0, "Epochs, may be a fraction.", least=0)
-    warmup_proportion: float = _flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
-    early_stopping: bool = _flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
+    seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
+    train_batch_size: int = flag(32, "Pairs per step, over all replicas.", least=1)
+    learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
+    flow_learning_rate: float = flag(1e-3, "Constant learning rate of the flow.", least=0)
+    num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0)
+    warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
+    early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
     save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints, where none is saved by epoch.", least=1)
     log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
     start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
@@ -113,8 +114,37 @@ class TrainingSettings:
 class DeviceSettings:
     """The devices of a run."""
 
-    use_xla: bool = _flag(False, "Compile with XLA.")
+    use_xla: bool = flag(False, "Compile with XLA.")
     num_logical_cpus: int = _neutral(0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """The number of this worker and how many there are; worker 0 is the chief, who alone writes."""
+
+    index: int = 0
+    count: int = 1
+
+    @classmethod
+    def of_environment(cls) -> "Cluster":
+        """Read TF_CONFIG; raise `UserError` if it is no cluster of workers that holds its task."""
+        text = os.environ.get("TF_CONFIG")
+        if not text:
+            return cls()
+        with reading("TF_CONFIG", '{"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": N}}'):
+            cluster, task = (json.loads(text)[name] for name in ("cluster", "task"))
+            tasks = [(kind, i) for kind in ("chief", "worker") for i in range(len(cluster.get(kind, [])))]
+            return cls(tasks.index((task["type"], task["index"])), len(tasks))
+
+    @property
+    def is_chief(self) -> bool:
+        return self.index == 0
+
+    def rows(self, batch_size: int) -> slice:
+        """Return this worker's rows of a global batch; the first workers have one more where it does not divide."""
+        least, more = divmod(batch_size, self.count)
+        start = self.index * least + min(self.index, more)
+        return slice(start, start + least + (self.index < more))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,13 +200,10 @@ class Settings:
     @classmethod
     def of(cls, **flags: Any) -> "Settings":
         """Return the settings that flags of these names give; the others have their defaults."""
-        unknown = flags.keys() - FLAGS.keys()
-        if unknown:
+        if unknown := flags.keys() - FLAGS.keys():
             raise TypeError(f"found {', '.join(sorted(unknown))}, expected names of flags")
-        groups = {}
-        for name, group in _GROUPS.items():
-            groups[name] = group(**{key: flags[key] for key in group.__dataclass_fields__ if key in flags})
-        return cls(**groups)
+        names = {group: kind.__dataclass_fields__.keys() & flags.keys() for group, kind in _GROUPS.items()}
+        return cls(**{group: _GROUPS[group](**{name: flags[name] for name in names[group]}) for group in names})
 
     def flags(self) -> dict[str, Any]:
         """Return the value of every flag, by name."""
@@ -193,28 +220,28 @@ class Settings:
         Raises:
           UserError: neither `exp_name` nor `exp_name_prefix` is given.
         """
-        return pathlib.Path(self.output.output_parent_dir) / (self.output.exp_name or self._spelled_name())
-
-    def _spelled_name(self) -> str:
-        training, flow, losses, embedding = self.training, self.flow, self.losses, self.embedding
-        if not self.output.exp_name_prefix:
+        training, flow, losses, embedding, output = self.training, self.flow, self.losses, self.embedding, self.output
+        if output.exp_name:
+            return pathlib.Path(output.output_parent_dir, output.exp_name)
+        if not output.exp_name_prefix:
             raise ArgumentError("exp_name: found nothing, expected --exp_name or --exp_name_prefix")
-        config = flow.flow_model_config
         parts = {
-            f"{self.output.exp_name_prefix}_t_{self.data.task_name}": True,
+            f"{output.exp_name_prefix}_t_{self.data.task_name}": True,
             f"ep_{training.num_train_epochs:.2f}_lr_{training.learning_rate:.2e}": True,
             f"bsz_{training.train_batch_size}": training.train_batch_size != 32,
             f"e_{embedding.sentence_embedding_type}": embedding.sentence_embedding_type != "avg",
-            f"f_{flow.flow}{losses.flow_loss}": flow.flow > 0,
-            f"{training.flow_learning_rate:.2e}": flow.flow > 0 and losses.flow_loss > 0,
-            "allsplits": flow.flow > 0 and self.data.use_full_for_training > 0,
-            pathlib.Path(config).stem: flow.flow > 0 and config != DEFAULT_CONFIG,
-            "ddi": flow.flow > 0 and flow.flow_ddi,
+            f"f_{flow.flow}{losses.flow_loss}": flow.flow,
+            f"{training.flow_learning_rate:.2e}": flow.flow and losses.flow_loss,
+            "allsplits": flow.flow and self.data.use_full_for_training,
+            pathlib.Path(flow.flow_model_config).stem: flow.flow and flow.flow_model_config != DEFAULT_CONFIG,
+            "ddi": flow.flow and flow.flow_ddi,
             f"n_{losses.num_examples}": losses.num_examples > 0,
             f"ld_{embedding.low_dim}": embedding.low_dim > -1,
             f"l2_{losses.l2_penalty:.2e}": losses.l2_penalty > 0,
         }
-        return "_".join(part for part, is_spelled in parts.items() if is_spelled)
+        return pathlib.Path(
+            output.output_parent_dir, "_".join(part for part, is_spelled in parts.items() if is_spelled)
+        )
 
     @property
     def prediction_path(self) -> pathlib.Path:
@@ -243,25 +270,16 @@ class Settings:
 
     def check(self) -> None:
         """Raise `UserError` for the first invalid flag, before any work is done."""
-        for name, value in self.flags().items():
-            _check_flag(name, value, FLAGS[name].metadata)
-        for name, path in (
-            ("output_parent_dir", self.output.output_parent_dir),
-            ("cached_dir", self.embedding.cached_dir),
-        ):
-            if path and is_remote(path):
-                raise ArgumentError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
-        for name, value in (("flow_loss", self.losses.flow_loss), ("flow_ddi", self.flow.flow_ddi)):
-            if value and not self.flow.flow:
-                raise ArgumentError(f"{name}: found {value} with --flow=0, expected --flow=1")
+        flags = self.flags()
+        check_values(flags, FLAGS)
+        for name in ("output_parent_dir", "cached_dir"):
+            refuse_address(flags[name] or "", f"--{name}")
+        for name in ("flow_loss", "flow_ddi"):
+            if flags[name] and not self.flow.flow:
+                raise ArgumentError(f"{name}: found {flags[name]} with --flow=0, expected --flow=1")
         if self.embedding.cache_embeddings and not self.losses.encoder_is_frozen:
-            raise ArgumentError(
-                "cache_embeddings: found true with an encoder in training, expected --num_examples=0 and no "
-                "--l2_penalty"
-            )
-        checkpoint = self.scoring.eval_checkpoint_name
-        if checkpoint and pathlib.PurePath(checkpoint).name != checkpoint:
-            raise ArgumentError(f"eval_checkpoint_name: found {checkpoint}, expected a checkpoint's name, no path")
+            expected = "expected --num_examples=0 and no --l2_penalty"
+            raise ArgumentError(f"cache_embeddings: found true with an encoder in training, {expected}")
         if not (self.output.do_train or self.scores):
             raise UserError("--do_train, --do_eval, --do_predict, --do_senteval: found none, expected at least one")
 
@@ -273,17 +291,21 @@ FLAGS: dict[str, dataclasses.Field[Any]] = {
 }
 
 
-def _check_flag(name: str, value: Any, limits: Mapping[str, Any]) -> None:
-    least, below, choices = (limits.get(limit) for limit in ("least", "below", "choices"))
-    if limits.get("required") and not value:
-        raise ArgumentError(f"{name}: found nothing, expected a value ({limits['help']})")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ArgumentError(f"{name}: found {value}, expected a finite number")
-    if choices and value not in choices:
-        raise ArgumentError(f"{name}: found {value}, expected {' or '.join(map(str, choices))}")
-    if (least is not None and value < least) or (below is not None and value >= below):
-        most = "" if below is None else f" and less than {below}"
-        raise ArgumentError(f"{name}: found {value}, expected at least {least}{most}")
+def check_values(values: Mapping[str, Any], fields: Mapping[str, dataclasses.Field[Any]]) -> None:
+    """Raise `ArgumentError` for the first value outside its field's limits."""
+    for name, value in values.items():
+        least, below, choices = (fields[name].metadata.get(limit) for limit in ("least", "below", "choices"))
+        expected = None
+        if fields[name].metadata.get("required") and not value:
+            expected = f"a value ({fields[name].metadata['help']})"
+        elif isinstance(value, float) and not math.isfinite(value):
+            expected = "a finite number"
+        elif choices and value not in choices:
+            expected = " or ".join(map(str, choices))
+        elif (least is not None and value < least) or (below is not None and value >= below):
+            expected = f"at least {least}" + ("" if below is None else f" and less than {below}")
+        if expected:
+            raise ArgumentError(f"{name}: found {value or repr(value)}, expected {expected}")
 
 
 def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:

@@ -6,8 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.runs.cluster import VARIABLE, Cluster
-from bert_flow_tf.runs.settings import DeviceSettings
+from bert_flow_tf.runs.settings import Cluster, DeviceSettings
 
 
 def configure_devices(
@@ -41,13 +40,13 @@ def configure_devices(
         tf_keras.utils.set_random_seed(seed)
     if cluster is not None and cluster.count > 1:
         if wanted or len(gpus) > 1:
-            raise UserError(f"{VARIABLE}: found {wanted or len(gpus)} devices, expected one for each worker")
+            raise UserError(f"TF_CONFIG: found {wanted or len(gpus)} devices, expected one for each worker")
         if batch_size is not None and batch_size < cluster.count:
             raise ArgumentError(f"train_batch_size: found {batch_size}, expected at least the {cluster.count} workers")
         try:
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (tf.errors.OpError, ValueError) as error:
-            raise UserError(f"{VARIABLE}: the workers cannot connect: {str(error).splitlines()[0]}") from error
+            raise UserError(f"TF_CONFIG: the workers cannot connect: {str(error).splitlines()[0]}") from error
     names = [f"/gpu:{i}" for i in range(len(gpus))] or ["/cpu:0"]
     if wanted:
         names = [f"/cpu:{i}" for i in range(wanted)]

@@ -13,9 +13,8 @@ from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
-from bert_flow_tf.runs.cluster import Cluster
 from bert_flow_tf.runs.folder import locked_run
-from bert_flow_tf.runs.settings import Settings, flow_config
+from bert_flow_tf.runs.settings import Cluster, Settings, flow_config
 
 if TYPE_CHECKING:
     from bert_flow_tf.model.siamese import SiameseBertFlow

@@ -66,13 +66,12 @@ def test_the_settings_name_the_file_of_predictions(changes, name):
         ({"warmup_proportion": 1.0}, "--warmup_proportion: found 1.0"),
         ({"flow": 2}, "--flow: found 2, expected 0 or 1"),
         ({"flow_loss": 1}, "--flow_loss: found 1 with --flow=0"),
-        ({"flow_ddi": True}, "--flow_ddi: found true with --flow=0"),
+        ({"flow_ddi": True}, "--flow_ddi: found True with --flow=0"),
         ({"cache_embeddings": True}, "--cache_embeddings: found true with an encoder in training"),
         ({"cache_embeddings": True, "num_examples": 0, "l2_penalty": 0.1}, "--cache_embeddings: found true"),
-        ({"eval_checkpoint_name": "../other/model.ckpt-8"}, "--eval_checkpoint_name: found ../other/model.ckpt-8"),
         ({"output_parent_dir": "gs://bucket/runs"}, "--output_parent_dir: found an address"),
         ({"cached_dir": "gs://bucket/cache"}, "--cached_dir: found an address"),
-        ({"do_eval": False}, "found none of them, expected at least one"),
+        ({"do_eval": False}, "found none, expected at least one"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(changes, message):

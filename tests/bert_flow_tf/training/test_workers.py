@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from bert_flow_tf.runs.cluster import Cluster
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
+from bert_flow_tf.runs.settings import Cluster
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
