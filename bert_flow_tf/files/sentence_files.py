@@ -1,17 +1,12 @@
 """Sentences in files of text, TSV, CSV, JSON lines or Parquet, read in batches, or in an iterable."""
 
-import codecs
-import csv
 import io
 import itertools
 import os
 import pathlib
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
 from bert_flow_tf.files.reading import is_remote, reading
@@ -27,7 +22,6 @@ SENTENCE = "sentence"
 # Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
 PART = 16384
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-_NUMBER = re.compile("[1-9][0-9]{0,8}")
 # Bytes that are read at once; a row of CSV or JSON has at most so many.
 _BLOCK = 1 << 22
 
@@ -35,7 +29,7 @@ _BLOCK = 1 << 22
 def read_sentences(
     path: Path, *, file_format: str | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[Any]:
-    """Iterator over the sentences of a file, in its order: strings, or lists of strings if there are several columns.
+    """Iterate over the sentences of a file, in its order: strings, or lists of strings for several columns.
 
     Text holds one sentence per line. TSV and CSV begin with a line of column names, unless columns are numbers, from 1.
     A line of JSON holds an object. Nothing is quoted in text and TSV; CSV is that of `pyarrow.csv`.
@@ -46,16 +40,16 @@ def read_sentences(
       columns: column names, keys, or numbers in TSV and CSV; None for `sentence`. Text has none.
 
     Raises:
-      UserError: the file cannot be read, or a row or a column is not as expected: by the call for the first batch, for
-        later ones when they are reached.
+      UserError: the file cannot be read, or a row or a column is invalid: by the call for the first batch, for later
+        ones when they are reached.
     """
     file_format = file_format or ("text" if str(path) == STDIN else input_format(path))
     if file_format == "text" and columns is not None:
         raise ArgumentError(f"column: found {', '.join(columns)} for text, which has no columns, expected none")
-    batches = _batches(path, file_format, columns or [SENTENCE], [])
-    lists = ([one if isinstance(one, tuple) else one.to_pylist() for one in batch] for batch in batches)
-    rows = (row for batch in lists for row in zip(*batch, strict=True))
-    values = map(list, rows) if columns is not None and len(columns) > 1 else (row[0] for row in rows)
+    names = columns or [SENTENCE]
+    tables = _tables(path, file_format, names, [])
+    rows = (row for table in tables for row in zip(*(table[name].to_pylist() for name in names), strict=True))
+    values = map(list, rows) if len(names) > 1 else (row[0] for row in rows)
     return itertools.chain(list(itertools.islice(values, 1)), values)
 
 
@@ -65,9 +59,8 @@ def read_tables(
     """As `read_sentences`, with kept columns, strings but in JSON and Parquet, of so many rows at a time."""
     import pyarrow
 
-    names, left = list(dict.fromkeys([column or SENTENCE, *kept])), None
-    for batch in _batches(path, file_format, [column or SENTENCE], kept):
-        table = pyarrow.table([pyarrow.array(one) if isinstance(one, tuple) else one for one in batch], names)
+    left = None
+    for table in _tables(path, file_format, [column or SENTENCE], kept):
         left = table if left is None else pyarrow.concat_tables([left, table])
         while len(left) >= rows:
             yield left.column(0)[:rows].to_pylist(), left[:rows].select(list(kept))
@@ -107,45 +100,35 @@ def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str
 def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[str]]:
     """Yield lists of up to `PART` strings of an ordered iterable; a `UserError` names an element that is no text."""
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
-        raise UserError(f"{name}: found {_shown(sentences)}, expected strings in a list or another ordered iterable")
+        found = f"{type(sentences).__name__} {sentences!r:.60}"
+        raise UserError(f"{name}: found {found}, expected strings in a list or another ordered iterable")
     iterator, position = iter(sentences), 0
     while part := list(itertools.islice(iterator, PART)):
         for i, sentence in enumerate(part, start=position):
             if not isinstance(sentence, str):
-                raise UserError(f"{name}[{i}]: found {_shown(sentence)}, expected a string")
-            try:
-                sentence.encode()
-            except UnicodeEncodeError as error:
-                raise UserError(f"{name}[{i}]: found text that UTF-8 cannot hold: {error}") from error
+                raise UserError(f"{name}[{i}]: found {type(sentence).__name__} {sentence!r:.60}, expected a string")
         position += len(part)
         yield part
 
 
-def _shown(value: object) -> str:
-    return f"{type(value).__name__} {repr(value).partition(chr(10))[0][:60]}"
+def _tables(path: Path, file_format: str, columns: Sequence[str], kept: Sequence[str]) -> "Iterator[pyarrow.Table]":
+    """Yield some rows at a time of the columns, which hold strings, and of other kept ones."""
+    import pyarrow
 
-
-def _batches(path: Path, file_format: str, columns: Sequence[str], kept: Sequence[str]) -> Iterator[Sequence]:
-    """Yield the columns, then other kept ones, of some rows at a time: tuples of strings, or Arrow arrays."""
-    name = "standard input" if str(path) == STDIN else str(path)
-    wanted, before = list(dict.fromkeys([*columns, *kept])), 0
+    name, wanted, before = "standard input" if str(path) == STDIN else str(path), [*dict.fromkeys([*columns, *kept])], 0
     with reading(name, f"sentences in {file_format}"), _open(path) as stream:
-        if file_format in ("text", "tsv"):
-            rows = _text_rows(stream, name, wanted if file_format == "tsv" else [])
-            while some := list(itertools.islice(rows, PART)):
-                yield list(zip(*some, strict=True))
-            return
-        for batch in _arrow_batches(stream, name, file_format, columns, wanted):
-            for column, array in zip(columns, batch, strict=False):
-                # Parquet may hold bytes that are no UTF-8.
-                array.validate(full=True)
-                if str(array.type) not in ("string", "large_string"):
-                    raise UserError(f"{name}: {column}: found {array.type}, expected strings")
-                if array.null_count:
-                    row = before + array.is_null().to_pylist().index(True) + 1
+        for arrays in _arrays(stream, name, file_format, columns, wanted):
+            table = pyarrow.table(arrays, wanted)
+            # Parquet may hold bytes that are no UTF-8.
+            table.validate(full=True)
+            for column in columns:
+                if str(table[column].type) not in ("string", "large_string"):
+                    raise UserError(f"{name}: {column}: found {table[column].type}, expected strings")
+                if table[column].null_count:
+                    row = before + table[column].to_pylist().index(None) + 1
                     raise UserError(f"{name}, row {row}: {column}: found no value, expected a string")
-            before += len(batch[0])
-            yield batch
+            before += len(table)
+            yield table
 
 
 def _open(path: Path) -> io.BufferedReader:
@@ -159,26 +142,7 @@ def _open(path: Path) -> io.BufferedReader:
     return io.BufferedReader(file, _BLOCK)
 
 
-def _text_rows(stream: io.BufferedReader, name: str, columns: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the columns of each line of TSV; the line itself without columns."""
-    header = bool(columns) and not _are_numbers(columns)
-    positions = [int(column) - 1 for column in columns] if columns and not header else [0]
-    if header:
-        names = stream.readline().removeprefix(codecs.BOM_UTF8).decode("utf-8").rstrip("\r\n").split("\t")
-        positions = _positions(name, columns, names)
-    for number, line in enumerate(stream, start=1 + header):
-        try:
-            text = line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(f"{name}, line {number}: byte {error.start} is not UTF-8") from error
-        text = text.removesuffix("\n").removesuffix("\r")
-        fields = text.split("\t") if columns else [text]
-        if len(fields) <= max(positions):
-            raise UserError(f"{name}, line {number}: found {len(fields)} fields, expected {max(positions) + 1} or more")
-        yield [fields[position] for position in positions]
-
-
-def _arrow_batches(
+def _arrays(
     stream: io.BufferedReader, name: str, file_format: str, columns: Sequence[str], wanted: Sequence[str]
 ) -> Iterator[list["pyarrow.Array"]]:
     """Yield the wanted columns, of which the first ones are strings."""
@@ -186,28 +150,35 @@ def _arrow_batches(
     import pyarrow.json
     import pyarrow.parquet
 
+    numbers = all(column.isdecimal() and int(column) > 0 for column in wanted)
+    names = list(wanted)
+    if file_format in ("text", "tsv"):
+        lines = io.TextIOWrapper(stream, "utf-8-sig", newline="\n")
+        rows = (line.rstrip("\r\n").split("\t" if file_format == "tsv" else "\n") for line in lines)
+        found = names if file_format == "text" else [] if numbers else next(rows, [])
+        if missing := [column for column in names if column not in found and not numbers]:
+            near = f"{', '.join(found)}{nearest(missing[0], found)}"
+            raise UserError(f"{name}: found no column {missing[0]}, expected one of {near}")
+        positions = [int(column) - 1 if numbers else found.index(column) for column in names]
+        while some := list(itertools.islice(rows, PART)):
+            if min(map(len, some)) <= max(positions):
+                row = next(row for row in some if len(row) <= max(positions))
+                raise UserError(f"{name}: found the line {row}, expected {max(positions) + 1} or more fields")
+            yield [pyarrow.array([row[position] for row in some], pyarrow.string()) for position in positions]
+        return
     if file_format == "parquet":
         # Parquet is read from its end: a pipe is taken whole.
         file = pyarrow.parquet.ParquetFile(stream if stream.seekable() else io.BytesIO(stream.read()))
-        _positions(name, wanted, file.schema_arrow.names)
-        batches: Iterable = file.iter_batches(PART, columns=list(wanted))
-    else:
-        first = stream.peek(_BLOCK).removeprefix(codecs.BOM_UTF8).partition(b"\n")[0]
-    if file_format == "csv":
-        fields = next(csv.reader([first.decode("utf-8")]))
-        if numbers := _are_numbers(wanted):
-            _positions(name, wanted, [str(i + 1) for i in range(len(fields))])
-            wanted = [f"f{int(column) - 1}" for column in wanted]
-        else:
-            _positions(name, wanted, fields)
+        batches: Iterable = file.iter_batches(PART, columns=names)
+    elif file_format == "csv":
+        names = [f"f{int(column) - 1}" for column in wanted] if numbers else names
         batches = pyarrow.csv.open_csv(
             stream,
             pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=numbers),
             pyarrow.csv.ParseOptions(newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(wanted, pyarrow.string()), include_columns=wanted),
+            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()), include_columns=names),
         )
-    elif file_format == "jsonl":
-        _positions(name, wanted, list(msgspec.json.decode(first or b"{}", type=dict)))
+    else:
         schema = pyarrow.schema([(column, pyarrow.string()) for column in columns])
         others = "infer" if len(wanted) > len(columns) else "ignore"
         batches = pyarrow.json.open_json(
@@ -216,17 +187,4 @@ def _arrow_batches(
             pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
         )
     for batch in batches:
-        yield [batch.column(column) for column in wanted]
-
-
-def _are_numbers(columns: Sequence[str]) -> bool:
-    return all(map(_NUMBER.fullmatch, columns))
-
-
-def _positions(name: str, columns: Sequence[str], found: Sequence[str]) -> list[int]:
-    """Positions of the columns among those found; a `UserError` for a missing one."""
-    for column in columns:
-        if column not in found:
-            others = ", ".join(found) or "none"
-            raise UserError(f"{name}: found no column {column}, expected one of {others}{nearest(column, found)}")
-    return [found.index(column) for column in columns]
+        yield [batch.column(column) for column in names]
