@@ -11,7 +11,7 @@ from bert_flow_tf import __version__
 from bert_flow_tf.errors import UserError, exit_status, nearest, quiet_libraries
 
 # Each command is the function of its name, in the module of its name or this one; its line in `--help`.
-_MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}
+_MODULES = {"encode-folder": "encode", "similarity": "encode", "project": "encode", "report": "verify"}
 _COMMANDS = {
     "fit": "Learn a flow on your sentences.",
     "encode": "Write the embeddings of sentences.",

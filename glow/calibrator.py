@@ -118,17 +118,11 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         data_dependent_init: bool = False,
         show_progress_bar: bool | None = None,
     ) -> None:
-        self.config = config
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.seed = seed
-        self.data_dependent_init = data_dependent_init
-        self.show_progress_bar = show_progress_bar
+        self.config, self.data_dependent_init, self.show_progress_bar = config, data_dependent_init, show_progress_bar
+        self.epochs, self.batch_size, self.learning_rate, self.seed = epochs, batch_size, learning_rate, seed
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # Latents are float32 for embeddings of any type.
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
@@ -155,10 +149,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Learn from the next part `X` [n, D] of a stream, every row once; a failure changes nothing.
 
         The first call makes a new flow, later ones continue with flow and optimiser, also after `fit`. A step takes
-        `batch_size` rows or a few more, so that none is left over; of fewer rows, all. `epochs` is not used.
-
-        Raises:
-          ValueError: as `fit`, and for a part of another width.
+        `batch_size` rows or a few more, so that none is left over. Raises as `fit`, and for a part of another width.
         """
         new = not hasattr(self, "flow_")
         u = self._checked(X, new=new)
@@ -184,10 +175,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _new_trainer(self, X: np.ndarray, first_batch: np.ndarray) -> FlowTrainer:
         n, width = X.shape
-        if width < 2:
-            raise ValueError("found n_features = 1, expected 2 or more (one half moves the other)")
-        if n < 2:
-            raise ValueError("found 1 sample, expected at least 2 to learn a density from")
+        if width < 2 or n < 2:
+            raise ValueError(f"found n_samples = {n} and n_features = {width}, expected 2 or more of each")
         if n < self.batch_size:
             warnings.warn(f"batch_size: found {self.batch_size} with {n} samples; a step takes them all", stacklevel=3)
         config = self.config if isinstance(self.config, GlowConfig) else GlowConfig.load(self.config)

@@ -4,6 +4,7 @@ import itertools
 import math
 import pkgutil
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -94,14 +95,9 @@ class Glow(tf.Module):
             step = parameters.scope(f"revnet_step_{i}")
             bijectors.append(ActNorm(step.scope("actnorm"), size))
             bijectors.append(Reversal() if config.permutation else LearnedPermutation(step.scope("invertible"), size))
-            network = ConvStack(
-                step.scope(config.coupling).scope("nn"),
-                size // 2,
-                config.coupling_width,
-                coupling.outputs_per_channel * (size - size // 2),
-                activation=config.activation,
-                residual=config.coupling_residual,
-            )
+            nn, outputs = step.scope(config.coupling).scope("nn"), coupling.outputs_per_channel * (size - size // 2)
+            kind: dict[str, Any] = {"activation": config.activation, "residual": config.coupling_residual}
+            network = ConvStack(nn, size // 2, config.coupling_width, outputs, **kind)
             bijectors.append(coupling(network, dtype=self.dtype))
         return bijectors
 

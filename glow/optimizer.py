@@ -57,19 +57,10 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             )
         # One kernel in place of a dozen operations. Powers of beta that are 0 leave out the bias correction.
         zero = tf.zeros([], variable.dtype)
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=m.handle,
-            v=v.handle,
-            beta1_power=zero,
-            beta2_power=zero,
-            lr=rate,
-            beta1=tf.constant(BETA_1, variable.dtype),
-            beta2=tf.constant(BETA_2, variable.dtype),
-            epsilon=epsilon,
-            grad=gradient,
-            use_locking=True,
-        )
+        kept = {"var": variable.handle, "m": m.handle, "v": v.handle, "use_locking": True}
+        powers = {"beta1_power": zero, "beta2_power": zero}
+        betas = {"beta1": tf.constant(BETA_1, variable.dtype), "beta2": tf.constant(BETA_2, variable.dtype)}
+        tf.raw_ops.ResourceApplyAdam(**kept, **powers, **betas, lr=rate, epsilon=epsilon, grad=gradient)
 
     def _scalars(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return Adam's rate, the rate of decay and Adam's epsilon, in `dtype`.

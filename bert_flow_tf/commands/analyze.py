@@ -13,7 +13,6 @@ from bert_flow_tf.commands.options import ModelOptions, model_options, task_opti
 from bert_flow_tf.commands.outputs import made_result, own_folder
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, is_of_kind
@@ -80,8 +79,7 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
     from bert_flow_tf.model.siamese import reduce_dimension
 
     def similarities_of(embeddings: np.ndarray, side: str) -> np.ndarray:
-        first, second = np.split(embeddings, 2)
-        values = cosines(first, second, f"{task.name}, {split}, {side}")
+        values = cosines(*np.split(embeddings, 2), f"{task.name}, {split}, {side}")
         check_spread(values, f"{task.name}, {split}, {side}")
         return values
 
@@ -116,19 +114,17 @@ def words(model: ModelOptions) -> "Analysis":
 
     vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))
     variables = loaded.encoder.variables_by_name
-    found = [v.numpy() for name, v in variables.items() if name.endswith("word_embeddings/embeddings")]
-    if len(found) != 1:
-        raise UserError(f"{loaded.source.bert_hub}: found {len(found)} variables of word embeddings, expected one")
+    (found,) = (v.numpy() for name, v in variables.items() if name.endswith("word_embeddings/embeddings"))
     # An encoder may have more rows than its vocabulary has pieces.
-    embeddings = found[0][: len(vocabulary)]
+    embeddings = found[: len(vocabulary)]
     ranks = frequency.frequency_ranks(vocabulary, frequency.english_frequencies())
     shown = np.flatnonzero((ranks > 0) & (ranks < frequency.RANK_BINS[-1][1]))
     title = f"Embeddings of the {len(shown):,} most frequent words, {_name(model, loaded)}"
     figure = plots.word_frequency_figure(frequency.svd_projection(embeddings[shown]), ranks[shown], title=title)
     values = {"encoder": loaded.record.encoder, "pieces": len(vocabulary), "ranked_words": int((ranks > 0).sum())}
     values |= {"frequencies": "wordfreq, English", "bins": frequency.rank_statistics(embeddings, ranks)}
-    pieces, ranked = values["pieces"], values["ranked_words"]
-    return f"{pieces:,} word pieces, {ranked:,} of them words with a frequency rank", figure, values
+    headline = f"{len(vocabulary):,} word pieces, {values['ranked_words']:,} of them words with a frequency rank"
+    return headline, figure, values
 
 
 @_analysis(IsotropyResults, "spectrum")

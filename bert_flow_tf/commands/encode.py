@@ -1,4 +1,4 @@
-"""`bert-flow encode`, `encode-folder` and `similarity`: embeddings of a file, of many files, and cosines of pairs."""
+"""`bert-flow encode`, `encode-folder`, `similarity` and `project`: embeddings to files and to a plot, and cosines."""
 
 import functools
 import itertools
@@ -9,8 +9,9 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import own, own_file
-from bert_flow_tf.errors import command_line_message
+from bert_flow_tf.commands.outputs import own, own_file, own_folder
+from bert_flow_tf.errors import UserError, command_line_message
+from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, format_of
 from bert_flow_tf.files.sentence_files import PART, STDIN, read_sentences
 from bert_flow_tf.scale.on_ray import RayEngine, connected
@@ -18,6 +19,8 @@ from bert_flow_tf.scale.parts import PART_PRECISIONS, PartSettings
 from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
 from bert_flow_tf.serving import DTYPES
 
+_CONFIG_FILE, _METADATA_FILE = "projector_config.pbtxt", "sentences.tsv"
+_FILES = (_CONFIG_FILE, _METADATA_FILE, "embedding.tsv", "with_flow.tsv", "without_flow.tsv")
 _OPTIONS = [
     click.option("--batch_size", type=opt.COUNT, metavar="N", help="Sentences per step.  [default: the fastest]"),
     click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of the encoder's matrices."),
@@ -129,3 +132,39 @@ def similarity(sentences: tuple[str, ...], model: opt.ModelOptions, pairs: str |
         both = loaded.encode([sentence for pair in part for sentence in pair], normalize_embeddings=True)
         for cosine in np.sum(both[0::2] * both[1::2], axis=1):
             click.echo(f"{cosine:.6f}")
+
+
+@click.command()
+@opt.model_options()
+@opt.sentence_options()
+@click.option("--out", required=True, metavar="DIR", help="Folder for TensorBoard's --logdir.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier projection.")
+def project(model: opt.ModelOptions, sentences: Iterator[str], out: str, overwrite: bool) -> None:
+    """Write embeddings for TensorBoard's embedding projector, with and without the flow.
+
+    \b
+    bert-flow project --model my_model --input sentences.txt --out projection
+    tensorboard --logdir projection
+
+    A few thousand sentences are what the projector can show.
+    """
+    path = own_folder(out, FolderKind("a projection", _CONFIG_FILE, _FILES), overwrite=overwrite)
+    points = list(sentences)
+    if not points:
+        raise UserError("--input: found no sentence, expected at least one")
+    loaded = model.load()
+    embeddings = loaded.encode(points)
+    tensors = {"embedding": embeddings}
+    if loaded.flow is not None and loaded.low_dim <= 0:
+        tensors = {"with_flow": embeddings, "without_flow": loaded.inverse(embeddings)}
+    with new_folder(path) as folder:
+        # A tab or a line break would start another column or point.
+        labels = "".join(f"{' '.join(sentence.split()) or '(empty)'}\n" for sentence in points)
+        (folder / _METADATA_FILE).write_text(labels, encoding="utf-8")
+        config = ""
+        for name, values in tensors.items():
+            np.savetxt(folder / f"{name}.tsv", values, fmt="%.7g", delimiter="\t")
+            config += f'embeddings {{\n  tensor_name: "{name}"\n  tensor_path: "{name}.tsv"\n'
+            config += f'  metadata_path: "{_METADATA_FILE}"\n}}\n'
+        (folder / _CONFIG_FILE).write_text(config, encoding="utf-8")
+    click.echo(f"projection written: {out} (tensorboard --logdir {out})")

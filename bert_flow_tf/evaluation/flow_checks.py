@@ -27,11 +27,12 @@ class Change:
     flow_bits_per_dim: float
 
     def __str__(self) -> str:
-        return (
-            f"{self.before.embeddings:,} held-out sentences: mean cosine of random pairs {self.before.mean_cosine:.3f} "
-            f"before the flow, {self.after.mean_cosine:.3f} with it; bits per dimension "
+        cosines = f"{self.before.mean_cosine:.3f} before the flow, {self.after.mean_cosine:.3f} with it"
+        bits = (
             f"{self.gaussian_bits_per_dim:.3f} under a diagonal Gaussian, {self.flow_bits_per_dim:.3f} under the flow"
         )
+        sentences = f"{self.before.embeddings:,} held-out sentences"
+        return f"{sentences}: mean cosine of random pairs {cosines}; bits per dimension {bits}"
 
     @property
     def is_worth_it(self) -> bool:

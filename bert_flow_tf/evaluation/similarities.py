@@ -43,16 +43,14 @@ def embeddings_of(values: Any, name: str, encode: Callable[[list[str]], np.ndarr
     """Return embeddings [n, D] from numbers [n, D] or [D], or by `encode` from strings; else `UserError`."""
     if isinstance(values, str):
         return encode([values])
-    if isinstance(values, Iterator):
-        values = list(values)
-    elif hasattr(values, "dtype") and np.asarray(values).dtype.kind not in "fiub":
-        values = np.asarray(values).tolist()
-    if isinstance(values, (list, tuple)) and any(isinstance(v, (str, bytes, type(None))) for v in values):
-        return encode(sentence_list(values, name))
+    values = list(values) if isinstance(values, Iterator) else values
     try:
-        rows = np.atleast_2d(np.asarray(values, np.float32))
-    except (TypeError, ValueError):
-        return encode(sentence_list(values, name))
+        rows = np.atleast_2d(np.asarray(values))
+    except ValueError:  # Of lists of different lengths.
+        rows = np.empty(0, object)
+    if rows.dtype.kind in "OSU":
+        return encode(sentence_list(np.asarray(values).tolist() if hasattr(values, "dtype") else values, name))
+    rows = rows.astype(np.float32)
     if rows.ndim != 2 or not rows.shape[1]:
         raise UserError(f"{name}: found shape {list(np.shape(values))}, expected sentences or embeddings [n, D]")
     return rows
