@@ -21,7 +21,7 @@ from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quan
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.flow_checks import change_by
-from bert_flow_tf.evaluation.similarities import FUNCTIONS, check_similarity_name, embeddings_of, similarities
+from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
 from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
@@ -428,7 +428,8 @@ class BertFlow:
 
     @similarity_fn_name.setter
     def similarity_fn_name(self, name: str) -> None:
-        check_similarity_name(name)
+        if name not in FUNCTIONS:
+            raise ArgumentError(f"similarity_fn_name: found {name!r}, expected {', '.join(FUNCTIONS)}")
         self._similarity_fn_name = name
 
     def fit(self, sentences: Iterable[str], **settings: Any) -> "BertFlow":

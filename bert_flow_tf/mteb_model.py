@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError, pip_install
 
@@ -47,6 +46,7 @@ class MtebModel:
         if name.count("/") != 1:
             raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB names models")
         self.bert_flow = bert_flow
+        self.similarity, self.similarity_pairwise = bert_flow.similarity, bert_flow.similarity_pairwise
         self._batch_size = batch_size
         known = {
             "name": name,
@@ -64,11 +64,3 @@ class MtebModel:
         sentences = (sentence for batch in inputs for sentence in batch["text"])
         size = self._batch_size or batch_size
         return self.bert_flow.encode(sentences, batch_size=size, show_progress_bar=show_progress_bar)
-
-    def similarity(self, embeddings1: npt.ArrayLike, embeddings2: npt.ArrayLike) -> np.ndarray:
-        """Return float32 [n, m], as `BertFlow.similarity`."""
-        return self.bert_flow.similarity(np.asarray(embeddings1), np.asarray(embeddings2))
-
-    def similarity_pairwise(self, embeddings1: npt.ArrayLike, embeddings2: npt.ArrayLike) -> np.ndarray:
-        """Return float32 [n], as `BertFlow.similarity_pairwise`."""
-        return self.bert_flow.similarity_pairwise(np.asarray(embeddings1), np.asarray(embeddings2))

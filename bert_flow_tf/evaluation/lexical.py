@@ -42,10 +42,7 @@ def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, np
         rows[name], of_close["rows"][name] = {}, {}
         values = np.asarray(given, np.float64)
         for column, other in (("edit distance", distances), ("gold", gold)):
-            try:
-                rows[name][column] = 100 * spearman(values, other)
-            except UserError as error:
-                raise UserError(f"{name} with {column}: {error}") from error
+            rows[name][column] = 100 * spearman(values, other)
             try:
                 of_close["rows"][name][column] = 100 * spearman(values[close], other[close])
             except UserError as error:

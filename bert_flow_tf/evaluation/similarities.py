@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.spatial.distance import cdist
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import sentence_list
 
 
@@ -22,12 +22,6 @@ FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "euclidean": lambda a, b: -np.linalg.norm(a - b, axis=-1),
     "manhattan": lambda a, b: -np.abs(a - b).sum(axis=-1),
 }
-
-
-def check_similarity_name(name: str) -> None:
-    """Raise `ArgumentError` unless it is a name in `FUNCTIONS`."""
-    if name not in FUNCTIONS:
-        raise ArgumentError(f"similarity_fn_name: found {name!r}, expected {', '.join(FUNCTIONS)}")
 
 
 def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -57,5 +57,5 @@ def test_undefined_correlation_of_the_close_pairs_is_said_not_guessed():
 
 
 def test_undefined_correlation_of_all_pairs_is_an_error_that_names_it():
-    with pytest.raises(UserError, match=r"BERT-induced similarity with edit distance: .*all 3 predictions are 1"):
+    with pytest.raises(UserError, match="all 3 predictions are 1"):
         lexical.lexical_correlations([1, 2, 3], {lexical.GOLD: [0, 1, 2], lexical.BERT: [1, 1, 1]})
