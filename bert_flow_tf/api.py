@@ -329,10 +329,8 @@ class BertFlow:
 
         It keeps nothing, so a stream may have more embeddings than fit into memory. Raises as `encode`.
         """
-        batcher = self._current_embeddings()
-        for part, embeddings in batcher.encode_parts(
-            sentences, batch_size=batch_size, show_progress_bar=show_progress_bar
-        ):
+        run = self._current_embeddings().encode_parts
+        for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
             yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
 
     def encode_dataset(
@@ -531,9 +529,7 @@ class BertFlow:
           UserError: the text or a setting does not fit, or a run trained the encoder.
         """
         if self.encoder_trained:
-            raise UserError(
-                "pretrain: found an encoder that a run trained; first write it with bert-flow convert --run"
-            )
+            raise UserError("pretrain: found an encoder that a run trained; write it with bert-flow convert --run")
         from bert_flow_tf.runs.pretraining import PretrainingSettings
         from bert_flow_tf.training.pretrain import pretrain, report_line
 

@@ -61,9 +61,7 @@ def evaluate(model: ModelOptions, names: list[str], out: Given, overwrite: bool,
         write_results(path, results)
 
 
-def read_all(
-    names: Sequence[str], *, senteval_dir: Given, split: Given = None, glue_dir: Given = None
-) -> "list[AnyTask]":
+def read_all(names: list[str], *, senteval_dir: Given, split: Given = None, glue_dir: Given = None) -> "list[AnyTask]":
     """Return the named tasks, of similarity and of classes."""
     from bert_flow_tf.data.sts_sets import read_task
     from bert_flow_tf.data.transfer_sets import PREFIX, read_transfer_task

@@ -118,15 +118,13 @@ def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metri
     return {"k": k, "dev": dev_by_k[k], **scores, "dev_by_k": {str(k): score for k, score in dev_by_k.items()}}
 
 
-def _flow(
-    fit_rows: np.ndarray, test: Split, metric: str, seeds: Sequence[int], options: dict[str, Any]
-) -> dict[str, Any]:
+def _flow(fit_rows: np.ndarray, test: Split, metric: str, seeds: Sequence[int], how: dict[str, Any]) -> dict[str, Any]:
     from glow import FlowCalibrator
 
     by_seed = []
     for seed in seeds:
         started = time.monotonic()
-        fitted = FlowCalibrator(seed=seed, **options).fit(fit_rows)
+        fitted = FlowCalibrator(seed=seed, **how).fit(fit_rows)
         seconds = {"fit_seconds": time.monotonic() - started}
         by_seed.append({"seed": seed, **_scores(fitted, test, metric, f"flow of seed {seed}, test"), **seconds})
     means = {name: statistics.fmean(run[name] for run in by_seed) for name in METRICS[metric]}

@@ -28,9 +28,7 @@ class Change:
 
     def __str__(self) -> str:
         cosines = f"{self.before.mean_cosine:.3f} before the flow, {self.after.mean_cosine:.3f} with it"
-        bits = (
-            f"{self.gaussian_bits_per_dim:.3f} under a diagonal Gaussian, {self.flow_bits_per_dim:.3f} under the flow"
-        )
+        bits = f"{self.gaussian_bits_per_dim:.3f} by a diagonal Gaussian, {self.flow_bits_per_dim:.3f} by the flow"
         sentences = f"{self.before.embeddings:,} held-out sentences"
         return f"{sentences}: mean cosine of random pairs {cosines}; bits per dimension {bits}"
 
