@@ -6,7 +6,7 @@ import os
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -36,9 +36,6 @@ from bert_flow_tf.training import fitting
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
-
-if TYPE_CHECKING:
-    from glow.calibrator import FlowCalibrator
 
 # Poolings by sentence-transformers' names; its cls is the last state at [CLS], the original's BERT's pooled output.
 _POOLING_NAMES = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
@@ -480,7 +477,9 @@ class BertFlow:
         dev_fraction: float = 0.05,
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
-        fitting.check_settings(epochs, batch_size=batch_size, learning_rate=learning_rate, seed=seed)
+        settings: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate}
+        shows = False if isinstance(source, Parts) else show_progress_bar
+        calibrator = fitting.new_calibrator(flow_model_config, epochs, **settings, seed=seed, show_progress_bar=shows)
         sentences: list[str] = []
         held_out: list[str] = []
         if isinstance(source, list):
@@ -488,16 +487,11 @@ class BertFlow:
                 raise UserError(f"fit: found {len(source)} sentences, expected at least the {batch_size} of one step")
             sentences, held_out = fitting.hold_out(source, dev_fraction, batch_size, seed)
         rows = source.rows if isinstance(source, Parts) else len(sentences)
-
-        def learn(calibrator: "FlowCalibrator") -> None:
-            if isinstance(source, Parts):
-                fitting.learn_blocks(calibrator, source.blocks, rows, show_progress_bar)
-            else:
-                calibrator.fit(self.encode_pooled(sentences))
-
-        settings = fitting.flow_settings(epochs, batch_size, learning_rate, rows)
-        shows = False if isinstance(source, Parts) else show_progress_bar
-        calibrator = fitting.learned_by(learn, rows, flow_model_config, settings, seed, shows)
+        if epochs is None:
+            calibrator.epochs = fitting.default_epochs(batch_size, rows)
+        settings = {"epochs": calibrator.epochs, **settings}
+        embeddings = source.blocks if isinstance(source, Parts) else self.encode_pooled(sentences)
+        fitting.learn(calibrator, embeddings, rows, show_progress_bar)
         flow = calibrator.flow_
         change = change_by(flow, self.encode_pooled(held_out)) if held_out else None
         sizes = {"sentences": rows, "held_out": len(held_out), "steps": calibrator.n_steps_}

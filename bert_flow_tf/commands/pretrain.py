@@ -30,7 +30,6 @@ _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
 @click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
 @options_of(_SETTINGS, **vars(PretrainingSettings()))
-@click.option("--do_whole_word_mask", is_flag=True, help="Predict all pieces of a word or none.")
 @click.option("--overwrite", is_flag=True, help="Replace an encoder folder, and a run of other settings beside it.")
 def pretrain(
     model: ModelOptions, text: tuple[str, ...], texts: tuple[str, ...], out: str, overwrite: bool, **values: Any

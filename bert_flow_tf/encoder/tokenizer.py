@@ -11,7 +11,6 @@ import os
 import pathlib
 from typing import TYPE_CHECKING
 
-import numpy as np
 import tensorflow as tf
 import tensorflow_text as text
 
@@ -65,8 +64,6 @@ class Tokenizer(tf.Module):
         super().__init__(name="tokenizer")
         self.do_lower_case = bool(do_lower_case)
         self.vocab_size = len(vocab)
-        # bool [vocab_size]: True for pieces that continue a word.
-        self.continues_word = np.char.startswith(vocab, "##")
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
         # The limit is in characters, below; a character has at most four bytes.

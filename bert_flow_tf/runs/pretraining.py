@@ -26,7 +26,6 @@ class PretrainingSettings:
     num_warmup_steps: int = flag(100, "Steps of linear warm-up.", least=0)
     max_seq_length: int = flag(64, "Word pieces of a sentence, [CLS] and [SEP] included; longer ones are cut.", least=3)
     masked_lm_prob: float = flag(0.15, "Share of the word pieces that is predicted.", least=0.001, below=1)
-    do_whole_word_mask: bool = flag(False, "Predict all pieces of a word or none.")
     dev_fraction: float = flag(0.01, "Share of the sentences, at most 1000, that is held out.", least=0, below=1)
     save_checkpoints_steps: int = flag(100, "Steps from one checkpoint, and dev loss, to the next.", least=1)
     seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)

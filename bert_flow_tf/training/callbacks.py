@@ -1,44 +1,41 @@
-"""Keras callbacks of training: checkpoints, summaries, progress, early stopping, signals."""
+"""Keras callbacks of training: checkpoints, signals, progress, scores on dev, early stopping."""
 
 import concurrent.futures
 import pathlib
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from types import FrameType
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 from absl import logging
+from tqdm import tqdm
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import save_checkpoint, whole_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import TrainingResults
 
-# Function of the model that gives its metrics on dev, by name.
-Evaluate = Callable[[SiameseBertFlow], Mapping[str, float | np.floating]]
 Logs = Mapping[str, float]
-T = TypeVar("T")
 
 
 class Steps(tf_keras.callbacks.Callback):
     """The steps of a run in `run_dir`: counted by `step`, saved by `manager`, never with values that are not finite.
 
-    The last `kept` checkpoints hold the step and the `parts`, by name.
+    The last `kept` checkpoints hold the step and the `parts`, by name, that are not None.
     """
 
     def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
         super().__init__()
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
-        self._kept, self._checkpoint = kept, tf.train.Checkpoint(step=self.step, **parts)
+        held = {name: part for name, part in parts.items() if part is not None}
+        self._kept, self._checkpoint = kept, tf.train.Checkpoint(step=self.step, **held)
         name = {"max_to_keep": kept, "checkpoint_name": CHECKPOINT_NAME}
         self.manager = tf.train.CheckpointManager(self._checkpoint, str(run_dir), **name)
-        self._saved_at = 0
+        self._saved_at = self._signal = 0
 
     def restore(self, prefix: str | None = None) -> str | None:
         """Restore a checkpoint, by default the last whole one; return its prefix, None if there is none.
@@ -72,7 +69,6 @@ class Steps(tf_keras.callbacks.Callback):
         save_every: int,
         used: Sequence[tf_keras.callbacks.Callback],
         writes: bool = True,
-        shows_bar: bool = False,
     ) -> None:
         """Train to step `total`, or until a callback of `used` or a signal ends it; `learned` are the variables.
 
@@ -83,13 +79,20 @@ class Steps(tf_keras.callbacks.Callback):
           KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
         """
         self._learned, self._every, self._writes = learned, save_every, writes
-        with StopOnSignal() as stop:
-            steps = total - int(self.step)
-            model.fit(batches, steps_per_epoch=steps, callbacks=[self, *used, stop], verbose=int(shows_bar))
+        if int(self.step) == total:
+            return
+        # Only the main thread can handle signals; Ray trains in another one.
+        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        handlers = {one: signal.signal(one, lambda number, frame: setattr(self, "_signal", number)) for one in numbers}
+        try:
+            model.fit(batches, steps_per_epoch=total - int(self.step), callbacks=[self, *used], verbose=0)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         self._save()
-        if stop.signal:
-            step = int(self.step)
-            logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", stop.signal, step)
+        if self._signal:
+            found, step = self._signal, int(self.step)
+            logging.warning("Stopped by signal %d at step %d: rerun the same command to resume", found, step)
             raise KeyboardInterrupt
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
@@ -99,6 +102,8 @@ class Steps(tf_keras.callbacks.Callback):
                 self._stop(f"{name} {value}, expected a finite number")
         if int(self.step) % self._every == 0:
             self._save()
+        if self._signal:
+            self.model.stop_training = True
 
     def _save(self) -> None:
         if self._saved_at == int(self.step):
@@ -117,12 +122,21 @@ class Steps(tf_keras.callbacks.Callback):
 
 
 class Progress(tf_keras.callbacks.Callback):
-    """Write losses and norms for TensorBoard every so many steps; log about ten lines where there is no bar."""
+    """Write losses and norms for TensorBoard every so many steps; show a bar, or log about ten lines.
 
-    def __init__(self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, has_bar: bool):
+    `hides_bar` is None for a bar on a terminal only.
+    """
+
+    def __init__(
+        self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, hides_bar: bool | None = None
+    ) -> None:
         super().__init__()
-        self.step, self.total_steps, self.every, self.has_bar = step, total_steps, every, has_bar
+        self.step, self.total_steps, self.every, self.hides_bar = step, total_steps, every, hides_bar
         self.writer = tf.summary.create_file_writer(str(output_dir))
+
+    def on_train_begin(self, logs: Logs | None = None) -> None:
+        begins_at = int(self.step)
+        self.bar = tqdm(desc="train", initial=begins_at, total=self.total_steps, unit="step", disable=self.hides_bar)
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         step = int(self.step)
@@ -130,78 +144,71 @@ class Progress(tf_keras.callbacks.Callback):
             with self.writer.as_default(step=step):
                 for name, value in logs.items():
                     tf.summary.scalar(name, value)
-        if not self.has_bar and (step % max(1, self.total_steps // 10) == 0 or step == self.total_steps):
+        self.bar.set_postfix(logs, refresh=False)
+        self.bar.update()
+        if self.bar.disable and (step % max(1, self.total_steps // 10) == 0 or step == self.total_steps):
             shown = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
             logging.info("  step %d of %d  %s", step, self.total_steps, shown)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
+        self.bar.close()
         self.writer.flush()
 
 
-class EarlyStopping(tf_keras.callbacks.Callback):
-    """Evaluate on dev after every epoch and stop at the first one that is no better than the best before.
+class DevScores(tf_keras.callbacks.Callback):
+    """Scores on dev at multiples of `every` steps, kept by step in the file `path` for a run that is resumed.
 
-    The original asks whether the correlation has *not fallen*, and so stops as soon as it rises; here it stops when it
-    no longer rises. Scores are kept beside the checkpoints, for a run that is resumed.
+    `writes` is False for workers other than the chief.
     """
 
     def __init__(
-        self, step: tf.Variable, steps_per_epoch: int, evaluate: Evaluate, output_dir: pathlib.Path, writes: bool = True
-    ):
+        self, step: tf.Variable, every: int, path: pathlib.Path, measure: Callable[[], float], writes: bool = True
+    ) -> None:
         super().__init__()
-        self.step, self.steps_per_epoch, self.evaluate, self.writes = step, steps_per_epoch, evaluate, writes
-        self.path = output_dir / "early_stopping.json"
+        self.step, self.every, self._path, self._measure, self._writes = step, every, path, measure, writes
         self.seen: dict[str, float] = {}
-        if self.path.exists():
-            self.seen = read_json(self.path, dict[str, float], expected="dev scores by step", versioned=False)
+        if path.exists():
+            self.seen = read_json(path, dict[str, float], expected="dev scores by step", versioned=False)
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
-        if self.stops(self.model):
+        self.score_if_due()
+
+    def score_if_due(self) -> None:
+        if int(self.step) % self.every == 0:
+            self.score()
+
+    def score(self) -> float:
+        """Return the score at this step; raise `UserError` if it is not finite."""
+        step = str(int(self.step))
+        if step not in self.seen:
+            # Keras calls back in a strategy's scope, where no encoder runs.
+            with concurrent.futures.ThreadPoolExecutor(1) as thread:
+                score = thread.submit(self._measure).result()
+            if not np.isfinite(score):
+                raise UserError(f"step {step}: found a dev score of {score}, expected a finite number")
+            self.seen[step] = score
+            if self._writes:
+                write_json(self._path, self.seen)
+        return self.seen[step]
+
+
+class EarlyStopping(DevScores):
+    """Stop at the first epoch whose dev score is no better than the best before; `every` is an epoch's steps.
+
+    The original asks whether the correlation has *not fallen*, and so stops as soon as it rises; here it stops when it
+    no longer rises.
+    """
+
+    def on_train_batch_end(self, batch: int, logs: Logs) -> None:
+        if self.stops():
             self.model.stop_training = True
 
-    def stops(self, model: SiameseBertFlow) -> bool:
+    def stops(self) -> bool:
         """Return True if this step ends an epoch with a dev score that is no better than the best before."""
         step = int(self.step)
-        if step == 0 or step % self.steps_per_epoch:
+        if step == 0 or step % self.every:
             return False
-        metrics = outside_of_strategies(lambda: self.evaluate(model))
-        score = float(metrics["eval_pearsonr" if "eval_pearsonr" in metrics else "eval_accuracy"])
-        if not np.isfinite(score):
-            raise UserError(f"early_stopping: found a dev score of {score} at step {step}, expected a finite number")
+        score = self.score()
         best = max((value for at, value in self.seen.items() if int(at) < step), default=float("-inf"))
-        self.seen[str(step)] = score
-        if self.writes:
-            write_json(self.path, self.seen)
         logging.info("  dev score %.6f at step %d, best before %.6f", score, step, best)
         return score <= best
-
-
-def outside_of_strategies(function: Callable[[], T]) -> T:
-    """Return what `function` gives in another thread: Keras calls back in a strategy's scope, where no encoder runs."""
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        return thread.submit(function).result()
-
-
-class StopOnSignal(tf_keras.callbacks.Callback):
-    """Context and callback: SIGINT and SIGTERM end `fit` after the running step; `signal` is then their number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.signal = 0
-
-    def __enter__(self) -> "StopOnSignal":
-        # Only the main thread can handle signals; Ray trains in another one.
-        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        self._handlers = {number: signal.signal(number, self._note) for number in numbers}
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
-
-    def on_train_batch_end(self, batch: int, logs: Logs) -> None:
-        if self.signal:
-            self.model.stop_training = True

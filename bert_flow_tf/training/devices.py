@@ -22,48 +22,41 @@ def configure_devices(
       batch_size: None where nothing is trained.
 
     Raises:
-      UserError: TensorFlow has already set up another number of devices, the replicas cannot share a batch, or the
-        workers cannot connect.
+      UserError: the replicas cannot share a batch, or the workers cannot connect.
+      RuntimeError: TensorFlow has already set up another number of devices.
     """
-    gpus = tf.config.list_physical_devices("GPU")
-    wanted = devices.num_logical_cpus
-    try:
-        for gpu in gpus:
-            tf.config.experimental.set_memory_growth(gpu, True)
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        if wanted > 1 and len(tf.config.get_logical_device_configuration(cpu) or ()) < wanted:
-            tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * wanted)
-    except RuntimeError as error:
-        raise ArgumentError(f"num_logical_cpus: found {wanted} after devices were in use ({error})") from error
+    gpus, wanted = tf.config.list_physical_devices("GPU"), devices.num_logical_cpus
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if wanted > 1 and len(tf.config.get_logical_device_configuration(cpu) or ()) < wanted:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * wanted)
     tf.config.optimizer.set_jit(bool(devices.use_xla))
     if seed is not None:
         tf_keras.utils.set_random_seed(seed)
     if cluster is not None and cluster.count > 1:
         if wanted or len(gpus) > 1:
             raise UserError(f"TF_CONFIG: found {wanted or len(gpus)} devices, expected one for each worker")
-        if batch_size is not None and batch_size < cluster.count:
-            raise ArgumentError(f"train_batch_size: found {batch_size}, expected at least the {cluster.count} workers")
         try:
             return tf.distribute.MultiWorkerMirroredStrategy()
         except (tf.errors.OpError, ValueError) as error:
             raise UserError(f"TF_CONFIG: the workers cannot connect: {str(error).splitlines()[0]}") from error
-    names = [f"/gpu:{i}" for i in range(len(gpus))] or ["/cpu:0"]
-    if wanted:
-        names = [f"/cpu:{i}" for i in range(wanted)]
-    if batch_size is not None and batch_size % len(names):
-        raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {len(names)} replicas")
-    if len(names) == 1 and not (wanted and gpus):
+    kind, count = ("cpu", wanted) if wanted else ("gpu", len(gpus)) if gpus else ("cpu", 1)
+    if batch_size is not None and batch_size % count:
+        raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {count} replicas")
+    if count == 1 and not (wanted and gpus):
         # TensorFlow's default strategy. A mirrored one of a single replica has an iterator whose end waits for a thread
         # that sleeps for up to as long as the iterator has lived, at most a minute.
         return tf.distribute.get_strategy()
-    return _strategy(tuple(names), wanted > 1)
+    return _strategy(kind, count)
 
 
 @functools.cache
-def _strategy(names: tuple[str, ...], on_cpus: bool) -> tf.distribute.Strategy:
+def _strategy(kind: str, count: int) -> tf.distribute.Strategy:
     """Return the process's one strategy over these devices: variables of one are of no use to another."""
     # On CPUs TensorFlow's collective operations tie a process to the first number of replicas that it trains on.
-    return tf.distribute.MirroredStrategy(list(names), tf.distribute.ReductionToOneDevice() if on_cpus else None)
+    reduction = tf.distribute.ReductionToOneDevice() if kind == "cpu" and count > 1 else None
+    return tf.distribute.MirroredStrategy([f"/{kind}:{i}" for i in range(count)], reduction)
 
 
 def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:

@@ -1,10 +1,12 @@
-"""Learn a flow for `BertFlow.fit`: on which sentences, how long, and what is kept of it."""
+"""Learn a flow for `BertFlow.fit`: the sentences that are held out, the number of epochs, and the course."""
 
+import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 # Steps by default, and too few of them; the original takes 269 on the STS Benchmark.
 _ENOUGH_STEPS, _FEW_STEPS = 300, 100
-# Sentences held out to measure what a flow changes; of fewer, measures say little, and of more no more.
+# Sentences held out to measure what a flow changes; fewer say little, and more say no more.
 _HELD_OUT = range(10, 1001)
 
 
@@ -57,74 +59,60 @@ def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) 
     return (kept, sorted(held_out)) if len(kept) >= batch_size else (sentences, [])
 
 
-def flow_settings(epochs: float | None, batch_size: int, learning_rate: float, rows: int) -> dict[str, Any]:
-    """Return `glow.FlowCalibrator`'s arguments; None for epochs is one, or as many as give 300 steps."""
-    if epochs is None:
-        epochs = float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
-    return {"epochs": epochs, "batch_size": batch_size, "learning_rate": learning_rate}
+def default_epochs(batch_size: int, rows: int) -> float:
+    """Return one, or as many epochs as give 300 steps."""
+    return float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
 
 
-def check_settings(epochs: float | None, **settings: Any) -> None:
-    """Raise `UserError` for a setting that `glow.FlowCalibrator` does not take; None for epochs is as of `fit`."""
-    try:
-        glow.FlowCalibrator(epochs=1.0 if epochs is None else epochs, **settings).check_settings()
-    except ValueError as error:
-        raise UserError(f"fit: {error}") from error
+def new_calibrator(flow_model_config: str | os.PathLike, epochs: float | None, **settings: Any) -> "FlowCalibrator":
+    """Return a `glow.FlowCalibrator`; raise `UserError` for a setting that it does not take."""
+    config = flow_config(flow_model_config)
+    with _user_errors():
+        calibrator = glow.FlowCalibrator(config, 1.0 if epochs is None else epochs, **settings)
+        calibrator.check_settings()
+    return calibrator
 
 
-def learned_by(
-    learn: Callable[["FlowCalibrator"], object],
+def learn(
+    calibrator: "FlowCalibrator",
+    embeddings: np.ndarray | Callable[[np.random.Generator], Iterable[np.ndarray]],
     rows: int,
-    flow_model_config: str | os.PathLike,
-    settings: dict[str, Any],
-    seed: int,
     show_progress_bar: bool | None,
-) -> "FlowCalibrator":
-    """Return a new calibrator after `learn`, with `flow_settings`; warn after fewer than 100 steps.
+) -> None:
+    """Learn on embeddings float32 [rows, D], or on a function that gives one epoch's in blocks, in random order.
 
     Raises:
-      UserError: there is no such configuration, or `learn` raised a `ValueError`.
+      UserError: the epochs have fewer rows than a step, or as `FlowCalibrator.fit`.
     """
-    # Loaded where it is used: it brings scikit-learn.
-    calibrator = glow.FlowCalibrator(
-        flow_config(flow_model_config), **settings, seed=seed, show_progress_bar=show_progress_bar
-    )
-    try:
-        learn(calibrator)
-    except ValueError as error:
-        raise UserError(f"fit: {error}") from error
+    with _user_errors():
+        if isinstance(embeddings, np.ndarray):
+            calibrator.fit(embeddings)
+        else:
+            left, least = int(rows * calibrator.epochs), calibrator.batch_size
+            if left < least:
+                given = f"{left} rows in {calibrator.epochs} epochs"
+                raise ValueError(f"found {given}, expected at least the {least} of one step")
+            generator = np.random.default_rng([calibrator.seed, 2])
+            endless = itertools.chain.from_iterable(embeddings(generator) for _ in itertools.count())
+            hides_bar = None if show_progress_bar is None else not show_progress_bar
+            with tqdm(total=left, desc="flow", unit="sentence", disable=hides_bar) as progress:
+                while left:
+                    block = next(endless)[:left]
+                    calibrator.partial_fit(block)
+                    progress.update(len(block))
+                    left -= len(block)
     if calibrator.n_steps_ < _FEW_STEPS:
         warnings.warn(
             f"fit: {calibrator.n_steps_} steps on {rows} sentences; after fewer than {_FEW_STEPS} a flow may be worse "
             "than none: use more sentences, or more epochs",
-            # Of the caller of `fit`.
+            # The level of the caller of `BertFlow.fit`.
             stacklevel=4,
         )
-    return calibrator
 
 
-def learn_blocks(
-    calibrator: "FlowCalibrator",
-    blocks: Callable[[np.random.Generator], Iterable[np.ndarray]],
-    rows: int,
-    show_progress_bar: bool | None,
-) -> None:
-    """Learn the epochs of `rows` embeddings in blocks, float32 [k, D]; `blocks` gives one epoch's, in random order.
-
-    Raises:
-      ValueError: the epochs have fewer rows than a step, or as `partial_fit`.
-    """
-    left = int(rows * calibrator.epochs)
-    if left < calibrator.batch_size:
-        given = f"{left} rows in {calibrator.epochs} epochs"
-        raise ValueError(f"found {given}, expected at least the {calibrator.batch_size} of one step")
-    generator = np.random.default_rng([calibrator.seed, 2])
-    hidden = None if show_progress_bar is None else not show_progress_bar
-    with tqdm(total=left, desc="flow", unit="sentence", disable=hidden) as progress:
-        while left:
-            for block in blocks(generator):
-                calibrator.partial_fit(block[:left])
-                progress.update(min(len(block), left))
-                left -= min(len(block), left)
-                if not left:
-                    break
+@contextlib.contextmanager
+def _user_errors() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"fit: {error}") from error

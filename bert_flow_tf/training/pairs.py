@@ -11,19 +11,16 @@ from bert_flow_tf.data.tasks import Examples, Task, read_train
 from bert_flow_tf.encoder.stream import tokenize
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import EmbeddingSettings, Settings, TrainingSettings
 
 SHUFFLE_BUFFER = 1000
 MASKED_LABEL = -10.0
 # Sentences whose embeddings are computed together, ahead of the steps that they are for.
 SENTENCES_AHEAD = 2048
-# Of a batch.
 ALL_ROWS = slice(None)
-# Function of a step's indices of pairs, int64 [batch], and of the numbers of its sentences among all that a run sees,
-# int64 [batch, 2], that gives the model's inputs.
-Features = Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
-# Function of sentences, int32 RaggedTensor [n, (t)], and of their numbers, int64 [n], that gives embeddings [n, D].
-EmbedOccurrences = Callable[[tf.RaggedTensor, np.ndarray], np.ndarray]
+# Function of rows of `Pairs.pieces`, int64 [k], and of the numbers of these sentences among all that a run sees, int64
+# [k], that gives embeddings [k, D].
+Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,9 +29,6 @@ class Pairs:
 
     pieces: tf.RaggedTensor  # int32 [2n, (t)], without [CLS] and [SEP].
     labels: np.ndarray  # float32 [n] in [0, 1], or int32 class ids.
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
 
 def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> tuple[Pairs, int]:
@@ -50,26 +44,25 @@ def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> 
             f"early_stopping: found a --train_batch_size of {batch_size}, expected at most the {len(examples)} "
             "examples of an epoch"
         )
-    labels = scaled_labels(examples, task)
-    if settings.losses.num_examples > 0:
-        labels = mask_labels(labels, settings.losses.num_examples, task, seed)
+    labels, num_examples = scaled_labels(examples, task), settings.losses.num_examples
+    if num_examples > 0:
+        # The original masks before scaling.
+        span = task.label_max - task.label_min
+        masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
+        labels[masked] = (MASKED_LABEL - task.label_min) / span if task.is_regression else MASKED_LABEL
     pairs = tokenize_pairs(tokenizer, examples, labels, settings.embedding.max_seq_length)
-    return duplicated(permuted(pairs, seed), settings.data.dupe_factor, tokenizer.mask_id, seed), len(examples)
+    # The original shuffles once, before it writes its records.
+    order = np.random.default_rng([seed, 0]).permutation(len(labels))
+    pairs = Pairs(tf.gather(pairs.pieces, _sentences(order)), labels[order])
+    return duplicated(pairs, settings.data.dupe_factor, tokenizer.mask_id, seed), len(examples)
 
 
 def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
     """Return labels as the model takes them: float32 in [0, 1] for regression, int32 class ids otherwise."""
     if not task.is_regression:
-        return np.asarray(examples.labels, np.int32)
-    return (np.asarray(examples.labels, np.float64) / task.label_max).astype(np.float32)
-
-
-def mask_labels(labels: np.ndarray, num_examples: int, task: Task, seed: int) -> np.ndarray:
-    """Mask all but `num_examples` randomly chosen labels: -10 before scaling, as in the original."""
-    masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
-    labels = labels.copy()
-    labels[masked] = MASKED_LABEL / task.label_max if task.is_regression else -10
-    return labels
+        return np.array(examples.labels, np.int32)
+    span = task.label_max - task.label_min
+    return ((np.asarray(examples.labels, np.float64) - task.label_min) / span).astype(np.float32)
 
 
 def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int) -> Pairs:
@@ -78,11 +71,9 @@ def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray,
     return Pairs(tokenize(tokenizer, sentences, max_seq_length, show_progress=len(sentences) > 50_000), labels)
 
 
-def permuted(pairs: Pairs, seed: int) -> Pairs:
-    """Return the pairs in a random order: the original shuffles once, before it writes its records."""
-    order = np.random.default_rng([seed, 0]).permutation(len(pairs))
-    rows = np.stack([2 * order, 2 * order + 1], axis=-1).reshape(-1)
-    return Pairs(tf.gather(pairs.pieces, rows), pairs.labels[order])
+def _sentences(indices: np.ndarray) -> np.ndarray:
+    """Return the rows, int64 [2n], of both sentences of pairs."""
+    return np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
 
 
 def duplicated(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
@@ -114,68 +105,74 @@ def fingerprint(pairs: Pairs) -> str:
     return digest.hexdigest()
 
 
-def training_batches(
-    features: Features, labels: np.ndarray, *, batch_size: int, seed: int, skip_steps: int = 0, rows: slice = ALL_ROWS
+def token_batches(
+    pairs: Pairs,
+    tokenizer: Tokenizer,
+    embedding: EmbeddingSettings,
+    training: TrainingSettings,
+    *,
+    skip_steps: int = 0,
+    rows: slice = ALL_ROWS,
 ) -> tf.data.Dataset:
-    """Return endless tf.data batches of the global batch size, in the original's order.
+    """Return endless tf.data batches of token tensors [batch, 2, t] and labels [batch], in the original's order.
 
     A buffer of 1,000 shuffles again every epoch, epochs follow each other without a break, and the order depends on the
     seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped. `rows` are taken of each batch.
+    `occurrence`, int64 [batch, 2], numbers each sentence among all that a run sees.
     """
-    labels = tf.constant(labels)
-    numbers = tf.reshape(tf.range(2 * batch_size, dtype=tf.int64), [batch_size, 2])
+    labels, size = tf.constant(pairs.labels), training.train_batch_size
+    numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
 
     def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         indices = indices[rows]
-        return features(indices, step * 2 * batch_size + numbers[rows]), tf.gather(labels, indices)
+        sentences = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
+        pieces = tf.gather(pairs.pieces, sentences)
+        tokens = tokenizer.pack(pieces, embedding.max_seq_length, pad_to_max=embedding.pad_to_max_seq_length)
+        inputs = {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
+        return inputs | {"occurrence": step * 2 * size + numbers}, tf.gather(labels, indices)
 
-    batches = _order(len(labels), batch_size, seed).skip(skip_steps)
+    batches = _order(len(labels), training).skip(skip_steps)
     return for_replicas(batches.map(batch, num_parallel_calls=1, deterministic=True))
 
 
 def embedded_batches(
-    embed: EmbedOccurrences,
+    embed: Embed,
+    width: int,
     pairs: Pairs,
+    training: TrainingSettings,
     *,
-    size: int,
-    batch_size: int,
-    seed: int,
     steps: int,
     skip_steps: int = 0,
     rows: slice = ALL_ROWS,
 ) -> tf.data.Dataset:
-    """Return the first `steps` of `training_batches`, as embeddings [batch, 2, size] that `embed` computes ahead.
+    """Return the first `steps` of `token_batches`, as embeddings [batch, 2, width] that `embed` computes ahead.
 
     `embed` gets the sentences of many steps at once, so that those of like length share a batch; their grouping does
     not depend on `skip_steps`, and so a resumed run has the same bits.
     """
-    group = max(1, SENTENCES_AHEAD // (2 * batch_size))
+    size = training.train_batch_size
+    group = max(1, SENTENCES_AHEAD // (2 * size))
     groups_done, steps_done = divmod(skip_steps, group)
-    groups = _order(len(pairs), batch_size, seed).take(steps).batch(group).skip(groups_done)
-    # Of the sentences of each pair in a batch.
-    numbers_in_batch = np.arange(2 * batch_size).reshape(batch_size, 2)[rows]
-    taken = len(numbers_in_batch)
+    groups = _order(len(pairs.labels), training).take(steps).batch(group).skip(groups_done)
+    numbers = np.arange(2 * size).reshape(size, 2)[rows]
 
     def embedded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for numbers, indices in groups.with_options(_options()).as_numpy_iterator():
+        for step, indices in groups.with_options(_options()).as_numpy_iterator():
             indices = indices[:, rows]
-            sentences = np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
-            occurrences = (numbers[:, np.newaxis, np.newaxis] * 2 * batch_size + numbers_in_batch).reshape(-1)
-            embeddings = embed(tf.gather(pairs.pieces, sentences), occurrences)
-            yield embeddings.reshape(len(numbers), taken, 2, size), pairs.labels[indices]
+            occurrences = step[:, np.newaxis, np.newaxis] * 2 * size + numbers
+            embeddings = embed(_sentences(indices), occurrences.reshape(-1))
+            yield from zip(embeddings.reshape(*occurrences.shape, width), pairs.labels[indices], strict=True)
 
-    specs = (
-        tf.TensorSpec([None, taken, 2, size], tf.float32),
-        tf.TensorSpec([None, taken], tf.as_dtype(pairs.labels.dtype)),
-    )
-    batches = tf.data.Dataset.from_generator(embedded, output_signature=specs).unbatch().skip(steps_done)
+    specs = (tf.TensorSpec([len(numbers), 2, width]), tf.TensorSpec([len(numbers)], pairs.labels.dtype))
+    batches = tf.data.Dataset.from_generator(embedded, output_signature=specs).skip(steps_done)
     return for_replicas(batches.map(lambda embedding, labels: ({"embedding": embedding}, labels)))
 
 
-def _order(num_pairs: int, batch_size: int, seed: int) -> tf.data.Dataset:
+def _order(num_pairs: int, training: TrainingSettings) -> tf.data.Dataset:
     """Return an endless dataset of each step's number and its indices of pairs, int64 [batch]."""
-    indices = tf.data.Dataset.range(num_pairs).shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True)
-    return indices.repeat().batch(batch_size, drop_remainder=True).enumerate()
+    indices = tf.data.Dataset.range(num_pairs)
+    indices = indices.shuffle(SHUFFLE_BUFFER, seed=training.seed, reshuffle_each_iteration=True)
+    return indices.repeat().batch(training.train_batch_size, drop_remainder=True).enumerate()
 
 
 def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
@@ -189,21 +186,3 @@ def _options() -> tf.data.Options:
     # There is nothing to tune, and the iterator's end would wait for the thread that does it, see `configure_devices`.
     options.autotune.enabled = False
     return options
-
-
-def token_features(pairs: Pairs, tokenizer: Tokenizer, max_seq_length: int, pad_to_max: bool) -> Features:
-    """Return `Features` that are token tensors [batch, 2, t], padded to the longest or to `max_seq_length`."""
-
-    def features(indices: tf.Tensor, occurrences: tf.Tensor) -> dict[str, tf.Tensor]:
-        rows = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
-        tokens = tokenizer.pack(tf.gather(pairs.pieces, rows), max_seq_length, pad_to_max=pad_to_max)
-        inputs = {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
-        return inputs | {"occurrence": occurrences}
-
-    return features
-
-
-def embedding_features(embeddings: np.ndarray) -> Features:
-    """Return `Features` that are cached embeddings [batch, 2, D]; `embeddings` is [2n, D]."""
-    pairs = tf.reshape(tf.constant(embeddings), [-1, 2, embeddings.shape[-1]])
-    return lambda indices, occurrences: {"embedding": tf.gather(pairs, indices)}

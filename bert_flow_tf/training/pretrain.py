@@ -1,7 +1,6 @@
 """Masked language modelling on one's own text: from an encoder to an encoder folder, in a run that can be resumed.
 
-The run's folder lies beside the encoder folder, see `run_folder`: `config.json`, checkpoints while it is not
-finished, `dev_losses.json`, `train_results.json` at its end, and events for TensorBoard.
+The run's folder, see `run_folder`, has `dev_losses.json` besides the files of `runs.folder`.
 """
 
 import dataclasses
@@ -11,7 +10,6 @@ import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -32,15 +30,14 @@ from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.sentence_files import parts
 from bert_flow_tf.model.build import absolute_flags, encoder_record
-from bert_flow_tf.model.masked_lm import MaskedLanguageModel
+from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, begin_run, check_run, locked_run
 from bert_flow_tf.runs.pretraining import MASKED_LM, MOST_DEV_SENTENCES, PretrainingSettings, run_folder
 from bert_flow_tf.runs.record import Model, RunConfig, Training, TrainingData, TrainingResults, made_by, model_at
 from bert_flow_tf.runs.settings import DeviceSettings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import configure_devices
-from bert_flow_tf.training.masking import Masking, masked_batches
-from bert_flow_tf.training.pairs import Pairs, fingerprint
+from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from bert_flow_tf.training.train import Stages
 from glow.optimizer import AdamWeightDecay
@@ -48,10 +45,13 @@ from glow.optimizer import AdamWeightDecay
 _KEPT_CHECKPOINTS = 2
 _LOG_EVERY_STEP = 10
 _UNCUT = 2**31
+# BERT's masking: 80 % [MASK], 10 % unchanged, 10 % random.
+_MASKED, _KEPT = 0.8, 0.9
 _ACTIVATIONS = {
     "gelu_tanh": functools.partial(tf_keras.activations.gelu, approximate=True),
     "gelu_erf": tf_keras.activations.gelu,
 }
+Inputs = dict[str, tf.Tensor]
 
 
 def pretrain(
@@ -72,8 +72,8 @@ def pretrain(
     Args:
       sentences: sentences or paragraphs; empty ones are left out.
       overwrite: True to replace the encoder folder and begin again.
-      report: is called with a line for each dev loss.
-      show_progress_bar: None shows it on a terminal only; `report` is then best `report_line`.
+      report: is called with a line for each dev loss, such as `report_line`.
+      show_progress_bar: None shows it on a terminal only.
 
     Raises:
       UserError: see `check_run`; the text or a setting does not fit; a loss is not finite; the disk is full.
@@ -81,31 +81,26 @@ def pretrain(
     """
     settings.check()
     run_dir, devices = run_folder(out_dir), devices or DeviceSettings()
+    results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
-        if os.path.exists(out_dir) and (run_dir / TRAIN_RESULTS_FILE).exists():
+        if os.path.exists(out_dir) and results_path.exists():
             # A command may have been killed after it had written the folder.
             _remove_checkpoints(run_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
         stages, strategy = Stages(), configure_devices(devices, None, settings.train_batch_size)
         tokenizer = Tokenizer.from_source(source)
-        pieces = _windows(_tokenized(tokenizer, sentences), settings.max_seq_length - 2)
+        pieces = _tokenized(tokenizer, sentences, settings.max_seq_length - 2)
         config = _run_config(source, settings, devices, pieces)
         resumed = check_run(run_dir, config, overwrite, [out], named_by="--out")
         with strategy.scope():
             model = compiled_model(source, settings)
-        steps = callbacks.Steps(
-            run_dir,
-            _KEPT_CHECKPOINTS,
-            optimizer=model.optimizer,
-            encoder=model.encoder.variables_by_name,
-            head=model.head_variables,
-        )
+        learned = {"encoder": model.encoder.variables_by_name, "head": model.head_variables}
+        steps = callbacks.Steps(run_dir, _KEPT_CHECKPOINTS, optimizer=model.optimizer, **learned)
         if resumed:
             steps.restore()
         else:
             begin_run(run_dir, config, overwrite)
         stages.end("load")
-        results_path = run_dir / TRAIN_RESULTS_FILE
         if results_path.exists():
             results = read_json(results_path, TrainingResults, expected="a finished run's results")
         else:
@@ -122,9 +117,16 @@ def pretrain(
                 dev_losses=losses,
             )
             write_json(results_path, results)
+        origin = {
+            "kind": MASKED_LM,
+            "steps": results.steps,
+            "dev_losses": results.dev_losses,
+            "pooler": "as in the encoder that it started from",
+            "training": msgspec.to_builtins(results.model.encoder.fine_tuning),
+        }
         variables = {name: variable.numpy() for name, variable in model.encoder.variables_by_name.items()}
         with new_folder(out) as folder:
-            write_with_weights(folder, source, variables, _origin(results))
+            write_with_weights(folder, source, variables, origin)
         _remove_checkpoints(run_dir)
         return results
 
@@ -134,17 +136,18 @@ def report_line(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
 
 
-def _origin(results: TrainingResults) -> dict[str, Any]:
-    """Return what an encoder folder says of the run that made it."""
-    training = msgspec.to_builtins(results.model.encoder.fine_tuning)
-    pooler = "as in the encoder that it started from"
-    losses = results.dev_losses
-    return {"kind": MASKED_LM, "steps": results.steps, "dev_losses": losses, "pooler": pooler, "training": training}
-
-
 def _remove_checkpoints(run_dir: pathlib.Path) -> None:
     for path in (*run_dir.glob(f"{CHECKPOINT_NAME}-*"), *run_dir.glob("checkpoint")):
         path.unlink()
+
+
+def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str], most: int) -> tf.RaggedTensor:
+    """Return the sentences' word pieces in rows of 1 to `most`: int32 RaggedTensor [n, (t)]."""
+    pieces = stream.tokenize(tokenizer, [sentence for part in parts(sentences) for sentence in part], _UNCUT)
+    lengths = [min(most, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, most)]
+    if not lengths:
+        raise UserError("sentences: found no text, expected a sentence or paragraph each")
+    return tf.RaggedTensor.from_row_lengths(pieces.flat_values, np.array(lengths, np.int64))
 
 
 def _run_config(
@@ -153,9 +156,8 @@ def _run_config(
     flags = dataclasses.asdict(settings) | {"use_xla": devices.use_xla}
     # The encoder does not depend on it.
     del flags["save_checkpoints_steps"]
-    sentences = int(pieces.nrows())
+    sentences, encoder = int(pieces.nrows()), encoder_record(source)
     tuning = {name: value for name, value in flags.items() if name != "seed"}
-    encoder = encoder_record(source)
     learned = Training(
         settings={"objective": MASKED_LM, "sentences": sentences, **tuning},
         seed=settings.seed,
@@ -209,120 +211,97 @@ def _fit(
     report: Callable[[str], None],
     hides_bar: bool | None,
 ) -> dict[str, float]:
-    """Train to the end; return the dev losses by step."""
-    train, dev = _split(pieces, settings)
-    masking = Masking(
-        tokenizer, settings.masked_lm_prob, settings.do_whole_word_mask, settings.max_seq_length, settings.seed
-    )
-    if not steps.manager.latest_checkpoint:
-        save_checkpoint(steps.manager, 0)
-    run_dir, total, begins_at = pathlib.Path(steps.manager.directory), settings.steps, int(steps.step)
-    progress = callbacks.Progress(steps.step, total, run_dir, _LOG_EVERY_STEP, has_bar=True)
-    used: list[tf_keras.callbacks.Callback] = [progress]
-    losses = None
-    if int(dev.nrows()):
-        losses = _DevLosses(model, steps.step, settings, masking, dev, run_dir, progress.writer, report)
-        losses.evaluate_when_due()
-        used.append(losses)
-    elif settings.dev_fraction > 0:
-        report("note: no sentence is left to be held out, so there is no dev loss")
-    if begins_at < total:
-        batches = masked_batches(train, masking, batch_size=settings.train_batch_size, skip_steps=begins_at)
-        with tqdm(desc=MASKED_LM, initial=begins_at, total=total, unit="step", disable=hides_bar) as bar:
-            used.append(tf_keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: bar.update()))
-            save_every = settings.save_checkpoints_steps
-            steps.fit(model, batches, total, model.learned_variables, save_every=save_every, used=used)
-    if losses is None:
-        return {}
-    losses.evaluate()
-    return losses.by_step
-
-
-class _DevLosses(tf_keras.callbacks.Callback):
-    """The mean loss of the held-out sentences' predicted word pieces, by step; its masks are always the same."""
-
-    def __init__(
-        self,
-        network: MaskedLanguageModel,
-        step: tf.Variable,
-        settings: PretrainingSettings,
-        masking: Masking,
-        pieces: tf.RaggedTensor,
-        run_dir: pathlib.Path,
-        writer: tf.summary.SummaryWriter,
-        report: Callable[[str], None],
-    ) -> None:
-        super().__init__()
-        self._step, self._settings, self._writer, self._report = step, settings, writer, report
-        self._path = run_dir / "dev_losses.json"
-        self.by_step: dict[str, float] = {}
-        if self._path.exists():
-            seen = read_json(self._path, dict[str, float], expected="dev losses by step", versioned=False)
-            self.by_step = {at: loss for at, loss in seen.items() if int(at) <= int(step)}
-        self._train_losses: list[float] = []
-        self._batches = []
-        mask = tf.function(masking, reduce_retracing=True)
-        for rows in stream.length_batches(pieces.row_lengths().numpy()):
-            tokens = masking.tokenizer.pack(tf.gather(pieces, rows), masking.max_seq_length)
-            # No sentence of training has a number below 0.
-            self._batches.append(mask(tokens, tf.constant(-1 - rows, tf.int64)))
-        labels = tf.TensorSpec([None, None], tf.int32)
-        self._losses_of = tf.function(network.token_losses, input_signature=[TOKEN_SPECS, labels], autograph=False)
-
-    def on_train_batch_end(self, batch: int, logs: callbacks.Logs) -> None:
-        self._train_losses.append(float(logs["loss"]))
-        self.evaluate_when_due()
-
-    def evaluate_when_due(self) -> None:
-        """Compute the loss where a checkpoint is saved."""
-        if int(self._step) % self._settings.save_checkpoints_steps == 0:
-            self.evaluate()
-
-    def evaluate(self) -> None:
-        """Compute and report the loss at this step, unless it is known."""
-        step = str(int(self._step))
-        if step in self.by_step:
-            return
-        losses = callbacks.outside_of_strategies(lambda: [self._losses_of(*batch).numpy() for batch in self._batches])
-        loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
-        if not math.isfinite(loss):
-            raise UserError(
-                f"step {step}: found a dev loss of {loss}, expected a finite number (a lower learning_rate, or "
-                "held-out sentences with words that masked_lm_prob and do_whole_word_mask let predict)"
-            )
-        self.by_step[step] = loss
-        write_json(self._path, self.by_step)
-        trained = f"loss {np.mean(self._train_losses):.4f}, " if self._train_losses else ""
-        self._train_losses.clear()
-        with self._writer.as_default(step=int(step)):
-            tf.summary.scalar("dev_loss", loss)
-        perplexity = math.exp(min(loss, 700.0))
-        self._report(
-            f"step {step} of {self._settings.steps}: {trained}dev loss {loss:.4f} (perplexity {perplexity:.4g})"
-        )
-
-
-def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str]) -> tf.RaggedTensor:
-    """Return word pieces of the sentences that have any: int32 RaggedTensor [n, (t)]."""
-    pieces = stream.tokenize(tokenizer, [sentence for part in parts(sentences) for sentence in part], _UNCUT)
-    pieces = tf.ragged.boolean_mask(pieces, pieces.row_lengths() > 0)
-    if not int(pieces.nrows()):
-        raise UserError("sentences: found no text, expected a sentence or paragraph each")
-    return pieces
-
-
-def _windows(pieces: tf.RaggedTensor, most: int) -> tf.RaggedTensor:
-    """Cut the rows of ragged int32 [n, (t)] into rows of at most `most`, in their order."""
-    lengths = pieces.row_lengths().numpy()
-    counts = -(-lengths // most)
-    cut = np.full(counts.sum(), most)
-    cut[np.cumsum(counts) - 1] = lengths - (counts - 1) * most
-    return tf.RaggedTensor.from_row_lengths(pieces.flat_values, cut)
-
-
-def _split(pieces: tf.RaggedTensor, settings: PretrainingSettings) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Return the sentences to learn from, and those that are held out."""
-    count = int(pieces.nrows())
+    """Train to the end; return the mean loss of the held-out sentences' predicted word pieces, by step."""
+    count, every, run_dir = int(pieces.nrows()), settings.save_checkpoints_steps, pathlib.Path(steps.manager.directory)
     held_out = min(math.ceil(count * settings.dev_fraction), MOST_DEV_SENTENCES, count - 1)
     order = np.random.default_rng([settings.seed, 0]).permutation(count)
-    return tf.gather(pieces, np.sort(order[held_out:])), tf.gather(pieces, np.sort(order[:held_out]))
+    dev, train = (tf.gather(pieces, np.sort(rows)) for rows in (order[:held_out], order[held_out:]))
+    if not steps.manager.latest_checkpoint:
+        save_checkpoint(steps.manager, 0)
+    progress = callbacks.Progress(steps.step, settings.steps, run_dir, _LOG_EVERY_STEP, hides_bar)
+    specs = [TOKEN_SPECS, tf.TensorSpec([None, None], tf.int32)]
+    losses_of = tf.function(model.token_losses, input_signature=specs, autograph=False)
+    mask = tf.function(functools.partial(masked, tokenizer, settings), reduce_retracing=True)
+    dev_batches = []
+    for rows in stream.length_batches(dev.row_lengths().numpy()):
+        tokens = tokenizer.pack(tf.gather(dev, rows), settings.max_seq_length)
+        # No sentence of training has a number below 0.
+        dev_batches.append(mask(tokens, tf.constant(-1 - rows, tf.int64)))
+
+    def dev_loss() -> float:
+        step, losses = int(steps.step), [losses_of(*batch).numpy() for batch in dev_batches]
+        loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
+        with progress.writer.as_default(step=step):
+            tf.summary.scalar("dev_loss", loss)
+        perplexity = math.exp(min(loss, 700.0))
+        report(f"step {step} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})")
+        return loss
+
+    scores = callbacks.DevScores(steps.step, every, run_dir / "dev_losses.json", dev_loss)
+    used: list[tf_keras.callbacks.Callback] = [progress, scores] if held_out else [progress]
+    if held_out:
+        scores.score_if_due()
+    batches = masked_batches(train, tokenizer, settings, skip_steps=int(steps.step))
+    steps.fit(model, batches, settings.steps, model.learned_variables, save_every=every, used=used)
+    if held_out:
+        scores.score()
+    return scores.seen
+
+
+def masked(
+    tokenizer: Tokenizer, settings: PretrainingSettings, tokens: Inputs, numbers: tf.Tensor
+) -> tuple[Inputs, tf.Tensor]:
+    """Mask word pieces as BERT does (Devlin et al. 2019, section 3.1), and TF1's `create_masked_lm_predictions`.
+
+    Of a sentence's ids, [CLS] and [SEP] counted, the share `masked_lm_prob` is predicted, at least one. Its masks are
+    a function of the seed and the sentence's number, not of its batch.
+
+    Args:
+      tokens: dict of int32 [n, t] as of `Tokenizer.pack`.
+      numbers: int64 [n], the number of each sentence among all that are met.
+
+    Returns:
+      The masked tokens, and the labels, int32 [n, t].
+    """
+    ids, length = tokens["input_word_ids"], tf.reduce_sum(tokens["input_mask"], axis=1)
+    position = tf.range(tf.shape(ids)[1])
+    draws = tf.map_fn(
+        lambda number: tf.random.stateless_uniform([settings.max_seq_length, 3], [settings.seed, number], alg="philox"),
+        numbers,
+        fn_output_signature=tf.float32,
+    )
+    # [n, t] each: the order of the pieces, the kind of change, and the piece that may replace it.
+    order, fate, other = tf.unstack(draws[:, : tf.size(position)], axis=2)
+    share = tf.cast(length, tf.float64) * tf.constant(settings.masked_lm_prob, tf.float64)
+    most = tf.maximum(tf.cast(tf.round(share), tf.int32), 1)
+    can = (position > 0) & (position < length[:, tf.newaxis] - 1)
+    rank = tf.argsort(tf.argsort(tf.where(can, order, 1.0), stable=True))
+    predicted = can & (rank < most[:, tf.newaxis])
+    random_piece = tf.cast(other * tokenizer.vocab_size, tf.int32)
+    changed = tf.where(fate < _MASKED, tokenizer.mask_id, tf.where(fate < _KEPT, ids, random_piece))
+    changed_tokens = tokens | {"input_word_ids": tf.where(predicted, changed, ids)}
+    return changed_tokens, tf.where(predicted, ids, NOT_PREDICTED)
+
+
+def masked_batches(
+    pieces: tf.RaggedTensor, tokenizer: Tokenizer, settings: PretrainingSettings, *, skip_steps: int = 0
+) -> tf.data.Dataset:
+    """Return endless tf.data batches of `MaskedLanguageModel`'s inputs and labels; sentences are ragged int32 [n, (t)].
+
+    Every epoch has an order of its own; epochs follow each other without a break. Order and masks depend on the seed
+    alone, so that `skip_steps` resumes exactly where an interrupted run stopped.
+    """
+    count, size = pieces.nrows(tf.int64), settings.train_batch_size
+
+    def batch(step: tf.Tensor) -> tuple[Inputs, tf.Tensor]:
+        numbers = step * size + tf.range(size, dtype=tf.int64)
+        epochs = numbers // count
+        seeds = tf.stack([tf.fill([size], tf.constant(settings.seed, tf.int64)), epochs, tf.zeros_like(epochs)], 1)
+        # It permutes without a permutation in memory.
+        rows = tf.raw_ops.RandomIndexShuffle(index=numbers % count, seed=seeds, max_index=tf.fill([size], count - 1))
+        tokens = tokenizer.pack(tf.gather(pieces, rows), settings.max_seq_length)
+        inputs, labels = masked(tokenizer, settings, tokens, numbers)
+        return inputs | {"occurrence": numbers}, labels
+
+    steps = tf.data.Dataset.range(skip_steps, np.iinfo(np.int64).max)
+    return for_replicas(steps.map(batch, num_parallel_calls=1, deterministic=True))

@@ -1,11 +1,9 @@
 """One run: train, evaluate and predict, as `Settings` say; the checks before it load no TensorFlow."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
 from absl import logging
 
 from bert_flow_tf.data.tasks import get_task, task_folder
@@ -17,7 +15,6 @@ from bert_flow_tf.runs.folder import locked_run
 from bert_flow_tf.runs.settings import Cluster, Settings, flow_config
 
 if TYPE_CHECKING:
-    from bert_flow_tf.model.siamese import SiameseBertFlow
     from bert_flow_tf.training.scoring import Scorer
 
 
@@ -56,53 +53,6 @@ def run(settings: Settings, score: "Callable[[Scorer], None] | None" = None) -> 
     if not cluster.is_chief:
         logging.set_verbosity(logging.WARNING)
     with locked_run(settings.output_dir) if cluster.is_chief else contextlib.nullcontext():
-        _run(settings, cluster, score)
+        from bert_flow_tf.training.scoring import train_and_score
 
-
-def _run(settings: Settings, cluster: Cluster, score: "Callable[[Scorer], None] | None") -> None:
-    import tensorflow as tf
-
-    from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.training import scoring
-    from bert_flow_tf.training.devices import configure_devices, from_chief
-    from bert_flow_tf.training.train import train
-
-    output, task = settings.output, get_task(settings.data.task_name)
-    scoring.check_results(settings, task)
-    batch_size = settings.training.train_batch_size if output.do_train else None
-    strategy = configure_devices(settings.devices, settings.training.seed, batch_size, cluster)
-    if settings.trains:
-        source = resolve_encoder(**dataclasses.asdict(settings.encoder))
-        is_frozen = settings.losses.encoder_is_frozen
-        cache_dir = (settings.embedding.cached_dir or settings.output_dir) if is_frozen else None
-
-        def evaluate(model: "SiameseBertFlow") -> dict[str, np.float32]:
-            return scoring.evaluate(scoring.Scorer(model, settings.embedding, cache_dir), task, settings)
-
-        try:
-            model, record, step = train(settings, task, source, strategy, evaluate)
-        except tf.errors.OpError as error:
-            if cluster.count == 1:
-                raise
-            raise LostWorker(
-                f"worker {cluster.index}: training ended, since another worker has; start all workers again to go on "
-                "from the last checkpoint"
-            ) from error
-        scorer = scoring.Scorer(model, settings.embedding, cache_dir, record)
-    elif settings.scores:
-        scorer, step = scoring.load_scorer(settings, task, strategy)
-    if cluster.is_chief:
-        if output.do_eval:
-            scoring.write_evaluation(settings, task, scorer, step)
-        if output.do_predict:
-            predicting, name = scorer, settings.scoring.eval_checkpoint_name
-            if name:
-                # A chief predicts alone.
-                alone = strategy if cluster.count == 1 else tf.distribute.get_strategy()
-                predicting, _ = scoring.load_scorer(settings, task, alone, name)
-            scoring.write_predictions(settings, task, predicting)
-        if score is not None:
-            score(scorer)
-    # A worker that ends earlier would seem lost.
-    from_chief(strategy)
-    logging.info("*** output_dir ***\n%s", settings.output_dir)
+        train_and_score(settings, cluster, score)

@@ -8,23 +8,15 @@ class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate of TF1 BERT's fine-tuning, as its training steps really apply it.
 
     With t counted from 1, so that the very first step moves the weights: `learning_rate * t / warmup_steps` while
-    t < `warmup_steps`, then `learning_rate * (1 - t / total_steps)`. The decay is measured from the start, so the rate
-    falls by `warmup_steps / total_steps` of its peak where the two meet.
+    t < `warmup_steps`, then `learning_rate * (1 - t / total_steps)`, 0 from `total_steps` on.
 
     The original's source reads as if t began at 0. But its step counter is raised by an operation of the training
     step that waits for nothing, the rate is read after it, and the losses that the TF1 code gives are those of t + 1,
     to seven digits.
-
-    Args:
-      learning_rate: peak rate.
-      total_steps: step at which the rate reaches zero; it stays there. If it is infinite, there is no decay.
-      warmup_steps: 0 for none.
     """
 
     def __init__(self, learning_rate: float, total_steps: float, warmup_steps: int = 0):
-        self.learning_rate = learning_rate
-        self.total_steps = total_steps
-        self.warmup_steps = warmup_steps
+        self.learning_rate, self.total_steps, self.warmup_steps = learning_rate, total_steps, warmup_steps
 
     def __call__(self, step: tf.Tensor) -> tf.Tensor:
         step = tf.cast(step, tf.float32) + 1.0

@@ -5,12 +5,13 @@ import functools
 import json
 import os
 import time
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_flow_tf.data.tasks import Examples, Task, concatenate, read_split
+from bert_flow_tf.data.tasks import Examples, Task, concatenate, get_task, read_split
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.cache import cached_embeddings
 from bert_flow_tf.encoder.convert.from_checkpoint import run_step
@@ -22,10 +23,14 @@ from bert_flow_tf.files.checkpoints import named_checkpoint
 from bert_flow_tf.model import build
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.results.records import Predictions
+from bert_flow_tf.runs.cluster import Cluster
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, differences, write_result
 from bert_flow_tf.runs.record import CONFIG_FILE, Model, RunConfig, made_by, model_at, read_config
 from bert_flow_tf.runs.settings import EmbeddingSettings, Settings, flow_config
 from bert_flow_tf.training import pairs
+from bert_flow_tf.training.devices import configure_devices, from_chief
+from bert_flow_tf.training.run import LostWorker
+from bert_flow_tf.training.train import train
 
 _PAIRS_PER_BATCH = 1024
 
@@ -44,10 +49,9 @@ class Scorer:
 
     def outputs(self, examples: Examples, labels: np.ndarray) -> dict[str, np.ndarray]:
         """Return a dict of arrays [n, ...]: the model's outputs for every pair, and their supervised `example_loss`."""
-        max_seq_length = self.embedding.max_seq_length
+        max_seq_length, pad_to_max = self.embedding.max_seq_length, self.embedding.pad_to_max_seq_length
         pieces = pairs.tokenize_pairs(self.tokenizer, examples, labels, max_seq_length).pieces
         embed = functools.partial(cached_embeddings, cache_dir=self.cache_dir) if self.cache_dir else stream.embed
-        pad_to_max = self.embedding.pad_to_max_seq_length
         u = embed(self.model.encoder, self.tokenizer, pieces, max_seq_length, pad_to_max=pad_to_max)
         u = u.reshape(len(labels), 2, -1)
         parts = []
@@ -58,6 +62,50 @@ class Scorer:
             outputs["logits"] = self.model.classify(outputs)
             parts.append({name: value.numpy() for name, value in outputs.items() if value is not None})
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Scorer], None] | None) -> None:
+    """Train, evaluate and predict; errors and `score` are `run`'s."""
+    output, task, step = settings.output, get_task(settings.data.task_name), 0
+    check_results(settings, task)
+    batch_size = settings.training.train_batch_size if output.do_train else None
+    strategy = configure_devices(settings.devices, settings.training.seed, batch_size, cluster)
+    if settings.trains:
+        source = resolve_encoder(**dataclasses.asdict(settings.encoder))
+        is_frozen = settings.losses.encoder_is_frozen
+        cache_dir = (settings.embedding.cached_dir or settings.output_dir) if is_frozen else None
+
+        def dev_score(model: SiameseBertFlow) -> float:
+            results = evaluate(Scorer(model, settings.embedding, cache_dir), task, settings)
+            return float(results["eval_pearsonr" if task.is_regression else "eval_accuracy"])
+
+        try:
+            model, record, step = train(settings, task, source, strategy, dev_score)
+        except tf.errors.OpError as error:
+            if cluster.count == 1:
+                raise
+            raise LostWorker(
+                f"worker {cluster.index}: training ended, since another worker has; start all workers again to go on "
+                "from the last checkpoint"
+            ) from error
+        scorer = Scorer(model, settings.embedding, cache_dir, record)
+    elif settings.scores:
+        scorer, step = load_scorer(settings, task, strategy)
+    if cluster.is_chief:
+        if output.do_eval:
+            write_evaluation(settings, task, scorer, step)
+        if output.do_predict:
+            predicting, name = scorer, settings.scoring.eval_checkpoint_name
+            if name:
+                # A chief predicts alone.
+                alone = strategy if cluster.count == 1 else tf.distribute.get_strategy()
+                predicting, _ = load_scorer(settings, task, alone, name)
+            write_predictions(settings, task, predicting)
+        if score is not None:
+            score(scorer)
+    # A worker that ends earlier would seem lost.
+    from_chief(strategy)
+    logging.info("*** output_dir ***\n%s", settings.output_dir)
 
 
 def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.float32]:
@@ -94,7 +142,7 @@ def load_scorer(
     Raises:
       UserError: the run's structure is not that of the flags, or its encoder or checkpoint is missing.
     """
-    output_dir, named, checkpoint = settings.output_dir, settings.encoder, None
+    output_dir, named, checkpoint, step = settings.output_dir, settings.encoder, None, 0
     config = read_config(output_dir)
     if config is None:
         if checkpoints := sorted(output_dir.glob("*.index")):
@@ -112,14 +160,12 @@ def load_scorer(
         if given.fingerprint != source.fingerprint:
             raise ArgumentError(f"bert_hub: found {named.bert_hub}, expected the encoder of the run, {source.bert_hub}")
         checkpoint = str(output_dir / checkpoint_name) if checkpoint_name else named_checkpoint(output_dir)
-        if checkpoint_name and not os.path.exists(f"{checkpoint}.index"):
-            raise ArgumentError(f"eval_checkpoint_name: found no {checkpoint}.index, expected a checkpoint's name")
         if checkpoint is None:
             raise UserError(f"{output_dir}: found a run without a checkpoint, expected a trained one")
         record = model_at(config, checkpoint)
     logging.info("Encoder: %s", source.bert_hub)
     with strategy.scope():
-        # A run on another kind of task does not lend its classifier, as in the original.
+        # Load a classifier only from a run of the same task type, as the original does.
         num_labels = None if task.is_regression else config.num_labels
         model = build.build_model(
             source, config.model, num_labels=num_labels, losses=settings.losses, seed=settings.training.seed
@@ -128,7 +174,6 @@ def load_scorer(
             begun = build.begin_with(model, named.init_checkpoint)
             if model.flow is not None and "flow" not in begun:
                 logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir)
-    step = 0
     if checkpoint is not None:
         build.restore(model, checkpoint, with_encoder=config.encoder_trained)
         step = run_step(checkpoint)
@@ -143,14 +188,20 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
             f"{settings.output_dir}: found a run on {config.task_name}, expected one with a classifier for "
             f"{task.name}'s {len(task.label_names)} labels"
         )
-    flow = None if config.model.flow is None else config.model.flow.config.to_dict()
-    embedding, low_dim = settings.embedding, settings.embedding.low_dim
-    wanted_flow = flow_config(settings.flow.flow_model_config).to_dict() if settings.flow.flow else None
-    names = ("sentence_embedding_type", "max_seq_length", "low_dim", "flow_model_config")
-    found = (config.model.pooling, config.model.max_seq_length, config.model.low_dim, flow)
-    kind, length = embedding.sentence_embedding_type, embedding.max_seq_length
-    wanted = (kind, length, low_dim if low_dim > 0 else None, wanted_flow)
-    if differing := differences(*(dict(zip(names, values, strict=True)) for values in (found, wanted))):
+    model, embedding = config.model, settings.embedding
+    found = {
+        "sentence_embedding_type": model.pooling,
+        "max_seq_length": model.max_seq_length,
+        "low_dim": model.low_dim,
+        "flow_model_config": model.flow and model.flow.config,
+    }
+    wanted = {
+        "sentence_embedding_type": embedding.sentence_embedding_type,
+        "max_seq_length": embedding.max_seq_length,
+        "low_dim": embedding.low_dim if embedding.low_dim > 0 else None,
+        "flow_model_config": flow_config(settings.flow.flow_model_config) if settings.flow.flow else None,
+    }
+    if differing := differences(found, wanted):
         raise UserError(
             f"{settings.output_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones"
         )
@@ -168,15 +219,8 @@ def check_results(settings: Settings, task: Task) -> None:
         raise ArgumentError(f"do_predict: found task {task.name}, expected one scored by similarity")
     if settings.scoring.auc and task.metric != "auc":
         raise ArgumentError(f"auc: found task {task.name}, expected one with two labels")
-    if output.do_eval or stops_early:
-        dev = read_split(task, data_dir, "dev")
-        if stops_early and not dev.has_labels:
-            raise ArgumentError(f"early_stopping: found task {task.name}, expected one whose dev set has scores")
-        if dev.has_labels and task.is_regression and (len(dev) < 2 or np.ptp(dev.labels) == 0):
-            raise UserError(
-                f"{data_dir}: found {len(dev)} dev pairs with {len(set(dev.labels))} different scores, expected at "
-                "least two of each for a correlation"
-            )
+    if (output.do_eval or stops_early) and not read_split(task, data_dir, "dev").has_labels and stops_early:
+        raise ArgumentError(f"early_stopping: found task {task.name}, expected one whose dev set has scores")
     for split in settings.scoring.prediction_splits if output.do_predict else ():
         read_split(task, data_dir, split)
 
@@ -184,11 +228,9 @@ def check_results(settings: Settings, task: Task) -> None:
 def write_evaluation(settings: Settings, task: Task, scorer: Scorer, step: int) -> None:
     """Evaluate on dev and write `eval_results.txt`, one line `name = value` per metric, in alphabetical order."""
     results = evaluate(scorer, task, settings) | {"global_step": step}
-    lines = [f"{name} = {results[name]!s}" for name in sorted(results)]
-    logging.info("***** Eval results *****")
-    for line in lines:
-        logging.info("  %s", line)
-    write_result(settings.output_dir / DEV_RESULTS_FILE, "\n".join(lines) + "\n", settings.output.overwrite)
+    text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
+    logging.info("***** Eval results *****\n%s", text)
+    write_result(settings.output_dir / DEV_RESULTS_FILE, text, settings.output.overwrite)
 
 
 def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
@@ -197,8 +239,7 @@ def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
     Raises:
       UserError: the file is there with other contents.
     """
-    started = time.monotonic()
-    splits = settings.scoring.prediction_splits
+    started, splits, path = time.monotonic(), settings.scoring.prediction_splits, settings.prediction_path
     examples = concatenate([read_split(task, settings.data.data_dir, split) for split in splits])
     outputs = scorer.outputs(examples, pairs.scaled_labels(examples, task))
     if settings.scoring.predict_pool:
@@ -207,7 +248,6 @@ def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
         lines = [json.dumps(pair) for pair in both]
     else:
         lines = [str(cosine) for cosine in outputs["cos_similarity"]]
-    path = settings.prediction_path
     assert scorer.record is not None, "a scorer without a record evaluates alone"
     record = Predictions(
         made_by=made_by("run_siamese"), model=scorer.record, task=task.name, splits=list(splits), pairs=len(examples)

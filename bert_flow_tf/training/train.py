@@ -2,7 +2,6 @@
 
 import functools
 import resource
-import sys
 import time
 from collections.abc import Callable
 
@@ -22,7 +21,7 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, begin_run, check_run
-from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingData, TrainingResults, model_at
+from bert_flow_tf.runs.record import Model, StageCost, TrainingData, TrainingResults, model_at
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training import pairs as input_pipeline
@@ -39,79 +38,86 @@ def train(
     task: Task,
     source: EncoderSource,
     strategy: tf.distribute.Strategy,
-    evaluate: callbacks.Evaluate,
+    dev_score: Callable[[SiameseBertFlow], float],
 ) -> tuple[SiameseBertFlow, Model, int]:
     """Train or resume a run; return its model, the model's record and the number of steps.
 
-    Of several workers, whose strategy `strategy` is, the chief writes the run's directory, which all of them see.
-
-    Args:
-      evaluate: for early stopping.
+    If `strategy` is one of several workers, the chief writes the run's directory, which all of them see. `dev_score` is
+    for early stopping.
 
     Raises:
       UserError: see `check_run`; a loss or gradient is not finite.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
     training, output_dir, stages, cluster = settings.training, settings.output_dir, Stages(), cluster_of(strategy)
+    is_frozen, batch_size = settings.losses.encoder_is_frozen, training.train_batch_size
     tokenizer = Tokenizer.from_source(source)
     pairs, num_examples = input_pipeline.read_training_data(settings, task, tokenizer)
     data = TrainingData(num_examples=num_examples, fingerprint=input_pipeline.fingerprint(pairs))
     config = run_config(settings, task, source, data)
-    total_steps = int(num_examples / training.train_batch_size * training.num_train_epochs)
+    total_steps = int(num_examples / batch_size * training.num_train_epochs)
     if not total_steps:
         raise ArgumentError(
             f"num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps, expected more"
         )
-    resumed = False
-    if cluster.is_chief:
-        resumed = check_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
+    resumed = cluster.is_chief and check_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
     with strategy.scope():
-        model, begun = _compiled_model(settings, source, config, total_steps)
+        options = {"num_labels": config.num_labels, "losses": settings.losses, "seed": training.seed}
+        model = build_model(source, config.model, **options, trainable=not is_frozen)
+        begun = begin_with(model, settings.encoder.init_checkpoint)
+        schedule = WarmupLinearDecay(training.learning_rate, total_steps, int(total_steps * training.warmup_proportion))
+        learns_flow, rate = settings.losses.flow_loss, training.flow_learning_rate
+        flow_optimizer = AdamWeightDecay(rate, name="flow_adam") if learns_flow else None
+        model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
     if settings.flow.flow_ddi and "flow" in begun:
         raise ArgumentError(
             f"flow_ddi: found true with a flow in --init_checkpoint={settings.encoder.init_checkpoint}, "
             "expected one of them"
         )
-    parts = {"flow_optimizer": model.flow_optimizer} if model.flow_optimizer else {}
-    parts |= checkpoint_of(model, with_encoder=not settings.losses.encoder_is_frozen)
-    steps = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, optimizer=model.optimizer, **parts)
+    optimizers = {"optimizer": model.optimizer, "flow_optimizer": flow_optimizer}
+    parts = checkpoint_of(model, with_encoder=not is_frozen)
+    steps, last = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, **optimizers, **parts), None
     if cluster.is_chief:
         if not resumed:
             begin_run(output_dir, config, settings.output.overwrite)
         last = steps.restore()
-        if (output_dir / TRAIN_RESULTS_FILE).exists():
-            if settings.embedding.cache_embeddings:
-                # Computed with what is predicted next, as in a run that was not interrupted: an embedding's last bit
-                # may depend on the batch that it is in.
-                _cached(settings, model, tokenizer, pairs)
-            from_chief(strategy, -1)
-            return model, model_at(config, str(last)), int(steps.step)
     stages.end("load")
+    # A finished run embeds, too, with what is predicted next: an embedding's last bit may depend on its batch.
     batches = _batches(settings, model, tokenizer, pairs)
     if settings.embedding.cache_embeddings:
         stages.end("embed")
+    if cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists():
+        from_chief(strategy, -1)
+        return model, model_at(config, str(last)), int(steps.step)
     if cluster.is_chief and not last:
         if settings.flow.flow_ddi:
             inputs, _ = next(iter(batches(1, 0, input_pipeline.ALL_ROWS)))
-            try:
-                model.flow.initialize_from_data(model.embed(inputs, training=False))
-            except ValueError as error:
-                raise ArgumentError(f"flow_ddi: {error}") from error
+            model.flow.initialize_from_data(model.embed(inputs, training=False))
         save_checkpoint(steps.manager, 0)
     begins_at = from_chief(strategy, int(steps.step))
+    if begins_at < 0:
+        return model, config.model, 0
     if not cluster.is_chief:
-        if begins_at < 0:
-            return model, config.model, 0
         steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{begins_at}"))
-    logging.info(
-        "***** Running training *****\n  Num examples = %d\n  Batch size = %d on %d replica(s)\n  Num steps = %d",
-        num_examples,
-        training.train_batch_size,
-        strategy.num_replicas_in_sync,
-        total_steps,
-    )
-    steps_per_epoch = num_examples // training.train_batch_size
-    _fit(settings, model, steps, batches, steps_per_epoch, total_steps, evaluate, strategy)
+    replicas = strategy.num_replicas_in_sync
+    shown = f"{num_examples} examples, {total_steps} steps of {batch_size} on {replicas} replica(s)"
+    logging.info("***** Running training *****\n  %s", shown)
+    epoch, used = num_examples // batch_size, list[tf_keras.callbacks.Callback]()
+    if cluster.is_chief:
+        used.append(callbacks.Progress(steps.step, total_steps, output_dir, training.log_every_step))
+    # A run that was killed right after its last checkpoint has not been scored at it.
+    if training.early_stopping:
+        path, score = output_dir / "early_stopping.json", functools.partial(dev_score, model)
+        used.append(callbacks.EarlyStopping(steps.step, epoch, path, score, writes=cluster.is_chief))
+    if not (training.early_stopping and used[-1].stops()):
+        todo = batches(total_steps, begins_at, cluster.rows(batch_size))
+        if cluster.count > 1:
+            # That the steps end before the data is known. Where it may not be, TensorFlow asks all workers every step.
+            endless = todo.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+            todo = strategy.distribute_datasets_from_function(lambda context: endless)
+        learned = model.supervised_variables + model.flow_variables
+        every = epoch if training.early_stopping else training.save_checkpoints_steps
+        steps.fit(model, todo, total_steps, learned, save_every=every, used=used, writes=cluster.is_chief)
     stages.end("train")
     if not cluster.is_chief:
         return model, config.model, int(steps.step)
@@ -122,116 +128,42 @@ def train(
         data=config.data,
         steps=int(steps.step),
         stages=stages.ended,
-        replicas=strategy.num_replicas_in_sync,
+        replicas=replicas,
     )
     write_json(output_dir / TRAIN_RESULTS_FILE, results)
     return model, record, int(steps.step)
 
 
-def _compiled_model(
-    settings: Settings, source: EncoderSource, config: RunConfig, total_steps: int
-) -> tuple[SiameseBertFlow, list[str]]:
-    """Return the model with both optimisers, and the names of its parts that a checkpoint initialised."""
-    training, losses = settings.training, settings.losses
-    model = build_model(
-        source,
-        config.model,
-        num_labels=config.num_labels,
-        losses=losses,
-        seed=training.seed,
-        trainable=not losses.encoder_is_frozen,
-    )
-    begun = begin_with(model, settings.encoder.init_checkpoint)
-    schedule = WarmupLinearDecay(training.learning_rate, total_steps, int(total_steps * training.warmup_proportion))
-    flow_optimizer = AdamWeightDecay(training.flow_learning_rate, name="flow_adam") if losses.flow_loss else None
-    model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
-    return model, begun
-
-
 def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs) -> Batches:
     """Return a function that gives rows of the batches up to a number of steps, after skipping some."""
     embedding, training, encoder = settings.embedding, settings.training, model.encoder
-    max_seq_length, pad_to_max = embedding.max_seq_length, embedding.pad_to_max_seq_length
-    order = {"batch_size": training.train_batch_size, "seed": training.seed}
-    if settings.losses.encoder_is_frozen and not embedding.cache_embeddings and encoder.numbers_occurrences:
-        batcher = SentenceBatcher(
-            functools.partial(encoder, training=True),
-            tokenizer,
-            shape=[encoder.embedding_size],
-            max_seq_length=max_seq_length,
-            pad_to_max=pad_to_max,
-            takes_occurrences=True,
-        )
-
-        def embed(pieces: tf.RaggedTensor, occurrences: np.ndarray) -> np.ndarray:
-            return batcher.encode_pieces(pieces, occurrences=occurrences)
-
-        return lambda steps, skip_steps, rows: input_pipeline.embedded_batches(
-            embed, pairs, size=encoder.embedding_size, steps=steps, skip_steps=skip_steps, rows=rows, **order
-        )
+    length, pad_to_max = embedding.max_seq_length, embedding.pad_to_max_seq_length
     if embedding.cache_embeddings:
-        features = input_pipeline.embedding_features(_cached(settings, model, tokenizer, pairs))
+        folder = embedding.cached_dir or settings.output_dir
+        cached = cache.cached_embeddings(
+            encoder, tokenizer, pairs.pieces, length, cache_dir=folder, pad_to_max=pad_to_max
+        )
+
+        def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
+            return cached[sentences]
+
+    elif settings.losses.encoder_is_frozen and encoder.numbers_occurrences:
+        dropping = functools.partial(encoder, training=True)
+        options = {"shape": [encoder.embedding_size], "max_seq_length": length, "pad_to_max": pad_to_max}
+        batcher = SentenceBatcher(dropping, tokenizer, **options, takes_occurrences=True)
+
+        def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
+            return batcher.encode_pieces(tf.gather(pairs.pieces, sentences), occurrences=occurrences)
+
     else:
         if not encoder.numbers_occurrences:
-            logging.warning(
-                "%s has no seed for dropout: two runs may differ in the last bits, unless it has no dropout either",
-                encoder.source.bert_hub,
-            )
-        features = input_pipeline.token_features(pairs, tokenizer, max_seq_length, pad_to_max)
-    return lambda steps, skip_steps, rows: input_pipeline.training_batches(
-        features, pairs.labels, skip_steps=skip_steps, rows=rows, **order
+            logging.warning("%s has no seed for dropout: two runs may differ, if it has any", encoder.source.bert_hub)
+        return lambda steps, skip_steps, rows: input_pipeline.token_batches(
+            pairs, tokenizer, embedding, training, skip_steps=skip_steps, rows=rows
+        )
+    return lambda steps, skip_steps, rows: input_pipeline.embedded_batches(
+        embed, encoder.embedding_size, pairs, training, steps=steps, skip_steps=skip_steps, rows=rows
     )
-
-
-def _cached(
-    settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs
-) -> np.ndarray:
-    """Return embeddings [2n, D] of the pairs' sentences without dropout, from the cache or into it."""
-    embedding = settings.embedding
-    return cache.cached_embeddings(
-        model.encoder,
-        tokenizer,
-        pairs.pieces,
-        embedding.max_seq_length,
-        cache_dir=embedding.cached_dir or settings.output_dir,
-        pad_to_max=embedding.pad_to_max_seq_length,
-    )
-
-
-def _fit(
-    settings: Settings,
-    model: SiameseBertFlow,
-    steps: callbacks.Steps,
-    batches: Batches,
-    steps_per_epoch: int,
-    total_steps: int,
-    evaluate: callbacks.Evaluate,
-    strategy: tf.distribute.Strategy,
-) -> None:
-    """Train up to `total_steps`, or to an earlier end."""
-    training, output_dir, cluster = settings.training, settings.output_dir, cluster_of(strategy)
-    shows_bar = sys.stdout.isatty() and cluster.is_chief
-    used: list[tf_keras.callbacks.Callback] = []
-    if cluster.is_chief:
-        used.append(callbacks.Progress(steps.step, total_steps, output_dir, training.log_every_step, shows_bar))
-    if training.early_stopping:
-        early = callbacks.EarlyStopping(steps.step, steps_per_epoch, evaluate, output_dir, writes=cluster.is_chief)
-        used.append(early)
-        # A run that was killed right after its last checkpoint has not been scored at it.
-        if early.stops(model):
-            return
-    begins_at = int(steps.step)
-    if begins_at == total_steps:
-        return
-    todo = batches(total_steps, begins_at, cluster.rows(training.train_batch_size))
-    if cluster.count > 1:
-        # That the steps end before the data is known. Where it may not be, TensorFlow asks all workers in every step.
-        endless = todo.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-        todo = strategy.distribute_datasets_from_function(lambda context: endless)
-    learned = model.supervised_variables + model.flow_variables
-    save_every = steps_per_epoch if training.early_stopping else training.save_checkpoints_steps
-    writes = cluster.is_chief
-    steps.fit(model, todo, total_steps, learned, save_every=save_every, used=used, writes=writes, shows_bar=shows_bar)
 
 
 class Stages:

@@ -39,23 +39,30 @@ def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
     step = tf.Variable(4, dtype=tf.int64)
     # Of cosines that are all the same, as of an encoder that has collapsed.
     scores = iter([0.5, float("nan")])
-    stopping = callbacks.EarlyStopping(step, 2, lambda model: {"eval_pearsonr": next(scores)}, tmp_path)
-    model = SiameseBertFlow(_ENCODER, None, num_labels=3)
-    assert not stopping.stops(model)
+    stopping = callbacks.EarlyStopping(step, 2, tmp_path / "early_stopping.json", lambda: next(scores))
+    assert not stopping.stops()
     step.assign(6)
-    with user_error("early_stopping: found a dev score of nan at step 6"):
-        stopping.stops(model)
+    with user_error("step 6: found a dev score of nan"):
+        stopping.stops()
     assert (tmp_path / "early_stopping.json").read_text().split() == ["{", '"4":', "0.5", "}"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_training_after_the_running_step(number):
+def test_a_signal_ends_training_after_the_running_step(number, tmp_path):
     before = signal.getsignal(number)
-    with callbacks.StopOnSignal() as stop:
-        stop.set_model(SiameseBertFlow(_ENCODER, None, num_labels=3))
-        stop.on_train_batch_end(0, {})
-        assert not stop.model.stop_training
+    steps = callbacks.Steps(tmp_path, 3)
+    model = types.SimpleNamespace(stop_training=False)
+
+    def fit(*_, **options):
+        steps.set_model(model)
+        steps.on_train_batch_end(0, {})
+        assert not model.stop_training
         os.kill(os.getpid(), number)
-        stop.on_train_batch_end(1, {})
-        assert stop.model.stop_training and stop.signal == number
+        steps.on_train_batch_end(1, {})
+        assert model.stop_training
+
+    model.fit = fit
+    with pytest.raises(KeyboardInterrupt):
+        steps.fit(model, None, 9, [], save_every=5, used=[])
+    assert [path.rpartition("-")[2] for path in steps.manager.checkpoints] == ["2"]
     assert signal.getsignal(number) is before

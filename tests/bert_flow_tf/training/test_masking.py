@@ -1,4 +1,4 @@
-"""What is masked: BERT's shares, whole words, the same for the same seed and number, another at every other."""
+"""What is masked: BERT's shares, the same for the same seed and number, another at every other."""
 
 import collections
 
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED
-from bert_flow_tf.training.masking import Masking, masked_batches
+from bert_flow_tf.runs.pretraining import PretrainingSettings
+from bert_flow_tf.training import pretrain
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(25)), *(f"##{i}" for i in range(25))]
 TOKENIZER = Tokenizer(VOCAB, do_lower_case=True)
@@ -19,15 +20,15 @@ FEW = settings(max_examples=25, deadline=None, derandomize=True)
 SENTENCES = st.lists(st.lists(st.integers(5, len(VOCAB) - 1), min_size=1, max_size=LENGTH), min_size=1, max_size=5)
 
 
-def masking(prob=0.15, whole=False, seed=3):
-    return Masking(TOKENIZER, prob, whole, LENGTH, seed)
+def options(prob=0.15, seed=3):
+    return PretrainingSettings(masked_lm_prob=prob, max_seq_length=LENGTH, train_batch_size=8, seed=seed)
 
 
-def masked(sentences, numbers=None, **options):
+def masked(sentences, numbers=None, **changes):
     """Arrays of the ids before and after, and of the labels."""
     tokens = TOKENIZER.pack(tf.ragged.constant(sentences, tf.int32, ragged_rank=1), LENGTH)
     numbers = range(len(sentences)) if numbers is None else numbers
-    inputs, labels = masking(**options)(tokens, tf.constant(numbers, tf.int64))
+    inputs, labels = pretrain.masked(TOKENIZER, options(**changes), tokens, tf.constant(numbers, tf.int64))
     return tokens["input_word_ids"].numpy(), inputs["input_word_ids"].numpy(), labels.numpy()
 
 
@@ -43,21 +44,6 @@ def test_the_share_of_a_sentence_is_predicted_and_special_ids_never(sentences, p
         # As TF1: of all ids, and at least one.
         assert row.sum() == min(max(1, round((pieces + 2) * prob)), pieces)
         assert not row[0] and not row[pieces + 1 :].any()
-
-
-@FEW
-@given(sentences=SENTENCES, prob=st.sampled_from([0.15, 0.4]), seed=st.integers(0, 2**32 - 1))
-def test_whole_words_are_predicted_or_none_of_them(sentences, prob, seed):
-    _, _, labels = masked(sentences, whole=True, prob=prob, seed=seed)
-    for sentence, row in zip(sentences, labels != NOT_PREDICTED, strict=True):
-        pieces = sentence[: LENGTH - 2]
-        starts = [i for i, piece in enumerate(pieces) if i == 0 or not VOCAB[piece].startswith("##")]
-        words = [range(a, b) for a, b in zip(starts, [*starts[1:], len(pieces)], strict=True)]
-        taken = [word for word in words if row[word.start + 1]]
-        assert all(len({bool(row[i + 1]) for i in word}) == 1 for word in words)
-        left = max(1, round((len(pieces) + 2) * prob)) - row.sum()
-        # No word that is left would have found room.
-        assert left >= 0 and all(len(word) > left for word in words if word not in taken)
 
 
 def test_of_what_is_predicted_four_fifths_are_masked_a_tenth_stays_and_a_tenth_is_any_piece():
@@ -90,9 +76,9 @@ def test_masks_depend_on_seed_and_number_alone():
 
 @pytest.mark.parametrize("skipped", [0, 1, 4])
 def test_every_epoch_has_all_sentences_in_an_order_of_its_own_which_a_resumed_run_goes_on_with(skipped):
-    count, size = 21, 8
+    count = 21
     pieces = tf.ragged.constant([[5 + i, 6] for i in range(count)], tf.int32, ragged_rank=1)
-    whole = list(masked_batches(pieces, masking(), batch_size=size).take(11))
+    whole = list(pretrain.masked_batches(pieces, TOKENIZER, options()).take(11))
     rows, numbers = [], []
     for inputs, labels in whole:
         ids = np.where(labels.numpy() == NOT_PREDICTED, inputs["input_word_ids"].numpy(), labels.numpy())
@@ -102,6 +88,6 @@ def test_every_epoch_has_all_sentences_in_an_order_of_its_own_which_a_resumed_ru
     epochs = [rows[i * count : (i + 1) * count] for i in range(4)]
     assert all(sorted(epoch) == [*range(count)] for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 4
-    resumed = list(masked_batches(pieces, masking(), batch_size=size, skip_steps=skipped).take(11 - skipped))
+    resumed = list(pretrain.masked_batches(pieces, TOKENIZER, options(), skip_steps=skipped).take(11 - skipped))
     for found, expected in zip(tf.nest.flatten(resumed), tf.nest.flatten(whole[skipped:]), strict=True):
         np.testing.assert_array_equal(found, expected)

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data.tasks import Examples, get_task
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import EmbeddingSettings, Settings, TrainingSettings
 from bert_flow_tf.training import pairs as input_pipeline
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.sample_pairs import make_pairs
@@ -13,11 +13,15 @@ from tests.bert_flow_tf.sample_pairs import make_pairs
 STSB = get_task("sts-b")
 
 
+def token_batches(pairs, tokenizer, pad_to_max=False, seed=3, **options):
+    embedding = EmbeddingSettings(max_seq_length=10, pad_to_max_seq_length=pad_to_max)
+    training = TrainingSettings(train_batch_size=4, seed=seed)
+    return input_pipeline.token_batches(pairs, tokenizer, embedding, training, **options)
+
+
 def batch_labels(pairs, tokenizer, steps, **options):
-    features = input_pipeline.token_features(pairs, tokenizer, 10, pad_to_max=False)
-    options = {"batch_size": 4, "seed": 3} | options
-    batches = input_pipeline.training_batches(features, np.arange(len(pairs)), **options)
-    return [labels.numpy().tolist() for _, labels in batches.take(steps)]
+    pairs = input_pipeline.Pairs(pairs.pieces, np.arange(len(pairs.labels)))
+    return [labels.numpy().tolist() for _, labels in token_batches(pairs, tokenizer, **options).take(steps)]
 
 
 def test_scores_are_scaled_to_the_cosines_range_and_classes_are_ids():
@@ -28,25 +32,6 @@ def test_scores_are_scaled_to_the_cosines_range_and_classes_are_ids():
     classes = Examples(["a"] * 2, ["b"] * 2, np.int32([2, 0]), has_labels=True)
     assert input_pipeline.scaled_labels(classes, get_task("mnli")).tolist() == [2, 0]
     assert input_pipeline.scaled_labels(classes, get_task("mnli")).dtype == np.int32
-
-
-def test_all_but_so_many_labels_are_masked_before_scaling():
-    labels = np.linspace(0, 1, 20, dtype=np.float32)
-    masked = input_pipeline.mask_labels(labels, 5, STSB, seed=1)
-    assert np.sum(masked == -2.0) == 15  # (-10 - 0) / 5
-    assert set(masked[masked > -1]) <= set(labels)
-    assert np.any(masked != input_pipeline.mask_labels(labels, 5, STSB, seed=2))
-    assert labels.min() == 0
-
-
-def test_a_permutation_keeps_sentences_with_their_labels(tokenizer):
-    pairs = make_pairs(tokenizer)
-    shuffled = input_pipeline.permuted(pairs, seed=4)
-    assert not np.array_equal(shuffled.labels, pairs.labels)
-    rows = shuffled.pieces.to_list()
-    for i, label in enumerate(shuffled.labels):
-        length = round(float(label) * 5) + 1
-        assert len(rows[2 * i]) == length and rows[2 * i + 1] == [24 + length]
 
 
 def test_copies_of_a_pair_have_one_masked_token_in_each_sentence(tokenizer):
@@ -67,8 +52,9 @@ def test_a_run_has_so_many_labelled_pairs_and_a_masked_copy_of_each(tokenizer, t
     data = small_runs.write_stsb(tmp_path)
     settings = Settings.of(task_name="STS-B", data_dir=str(data), num_examples=5, dupe_factor=2)
     pairs, num_examples = input_pipeline.read_training_data(settings, STSB, tokenizer)
-    assert num_examples == 24 and len(pairs) == 48
-    assert np.sum(pairs.labels > -1) == 5 * 2
+    assert num_examples == 24 and len(pairs.labels) == 48
+    # (-10 - 0) / 5.
+    assert np.sum(pairs.labels == -2.0) == 19 * 2 and np.sum(pairs.labels >= 0) == 5 * 2
     rows = pairs.pieces.to_list()
     firsts, copies = [*rows[::4], *rows[1::4]], [*rows[2::4], *rows[3::4]]
     for first, copy in zip(firsts, copies, strict=True):
@@ -82,7 +68,7 @@ def test_the_fingerprint_tells_texts_labels_and_orders_apart(tokenizer):
     others = [
         make_pairs(tokenizer, n=5),
         make_pairs(tokenizer, max_seq_length=6),
-        input_pipeline.permuted(pairs, seed=4),
+        input_pipeline.Pairs(pairs.pieces, pairs.labels[::-1]),
         input_pipeline.Pairs(pairs.pieces, pairs.labels + 1),
     ]
     assert len({input_pipeline.fingerprint(p) for p in [pairs, *others]}) == 5
@@ -104,8 +90,10 @@ def test_epochs_follow_each_other_without_a_break_in_an_order_of_the_seed(tokeni
 
 def test_a_buffer_of_1000_pairs_shuffles():
     n = 3000
-    features = input_pipeline.embedding_features(np.zeros([2 * n, 1], np.float32))
-    (batch,) = input_pipeline.training_batches(features, np.arange(n), batch_size=n, seed=3).take(1)
+    pairs = input_pipeline.Pairs(tf.ragged.constant([[1]] * 2 * n, tf.int32), np.arange(n))
+    training = TrainingSettings(train_batch_size=n, seed=3)
+    embed = lambda rows, numbers: np.zeros([len(rows), 1], np.float32)  # noqa: E731
+    (batch,) = input_pipeline.embedded_batches(embed, 1, pairs, training, steps=1)
     order = batch[1].numpy()
     # What leaves the buffer is among it and as many as have left it before: the first n + 1,000.
     assert np.all(order[:2000] < np.arange(2000) + 1000)
@@ -113,58 +101,50 @@ def test_a_buffer_of_1000_pairs_shuffles():
 
 
 @pytest.mark.differs("Batches are padded")
-@pytest.mark.parametrize(("pad_to_max", "length"), [(False, 5), (True, 10)])
+@pytest.mark.parametrize(("pad_to_max", "length"), [(False, 6), (True, 10)])
 def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max, length):
-    features = input_pipeline.token_features(make_pairs(tokenizer), tokenizer, 10, pad_to_max)
-    tokens = features(tf.constant([2, 0], tf.int64), tf.constant([[8, 9], [10, 11]], tf.int64))
-    np.testing.assert_array_equal(tokens.pop("occurrence"), [[8, 9], [10, 11]])
-    ids = np.zeros([2, 2, length], np.int32)
-    ids[0, 0, :5], ids[0, 1, :3] = [2, 5, 6, 7, 3], [2, 27, 3]
-    ids[1, 0, :3], ids[1, 1, :3] = [2, 5, 3], [2, 25, 3]
+    pairs = make_pairs(tokenizer, n=4)
+    ((tokens, labels),) = token_batches(pairs, tokenizer, pad_to_max).take(1)
+    ids = np.zeros([4, 2, length], np.int32)
+    for row, label in enumerate(np.round(labels.numpy() * 5).astype(int)):
+        ids[row, 0, : label + 3], ids[row, 1, :3] = [2, *range(5, label + 6), 3], [2, 25 + label, 3]
     np.testing.assert_array_equal(tokens["input_word_ids"], ids)
     np.testing.assert_array_equal(tokens["input_mask"], ids > 0)
 
 
-def test_every_sentence_of_every_step_has_a_number_of_its_own(tokenizer):
-    pairs = make_pairs(tokenizer)
-    features = input_pipeline.token_features(pairs, tokenizer, 10, pad_to_max=False)
-    batches = input_pipeline.training_batches(features, pairs.labels, batch_size=4, seed=3, skip_steps=1)
-    numbers = [inputs["occurrence"].numpy() for inputs, _ in batches.take(2)]
-    np.testing.assert_array_equal(numbers[0], 8 + np.arange(8).reshape(4, 2))
-    np.testing.assert_array_equal(numbers[1], 16 + np.arange(8).reshape(4, 2))
-
-
 def test_rows_of_a_batch_keep_their_order_and_numbers(tokenizer):
     pairs = make_pairs(tokenizer)
-    features = input_pipeline.token_features(pairs, tokenizer, 10, pad_to_max=False)
 
     def steps(rows):
-        batches = input_pipeline.training_batches(
-            features, np.arange(len(pairs)), batch_size=4, seed=3, skip_steps=1, rows=rows
-        )
+        batches = token_batches(pairs, tokenizer, skip_steps=1, rows=rows)
         return [(inputs["occurrence"].numpy(), labels.numpy()) for inputs, labels in batches.take(3)]
 
-    for whole, first, rest in zip(*map(steps, (slice(None), slice(0, 1), slice(1, 4))), strict=True):
-        for one, *parts in zip(whole, first, rest, strict=True):
-            np.testing.assert_array_equal(np.concatenate(parts), one)
+    whole = steps(slice(None))
+    for step, (numbers, _) in enumerate(whole):
+        np.testing.assert_array_equal(numbers, 8 * (step + 1) + np.arange(8).reshape(4, 2))
+    for one, *parts in zip(whole, steps(slice(0, 1)), steps(slice(1, 4)), strict=True):
+        for all_rows, first, rest in zip(one, *parts, strict=True):
+            np.testing.assert_array_equal(np.concatenate([first, rest]), all_rows)
 
 
 def embedded(pairs, calls, *, steps=7, skip_steps=0, rows=slice(None)):
     """Pairs of embeddings and labels of the steps; an embedding is a sentence's first id, and its number."""
 
-    def embed(pieces, occurrences):
+    def embed(rows, occurrences):
         calls.append(occurrences)
+        pieces = tf.gather(pairs.pieces, rows)
         return np.stack([pieces[:, :1].to_tensor()[:, 0].numpy(), occurrences], axis=1).astype(np.float32)
 
-    options = {"size": 2, "batch_size": 4, "seed": 3, "steps": steps, "skip_steps": skip_steps, "rows": rows}
-    batches = input_pipeline.embedded_batches(embed, pairs, **options)
+    training = TrainingSettings(train_batch_size=4, seed=3)
+    options = {"steps": steps, "skip_steps": skip_steps, "rows": rows}
+    batches = input_pipeline.embedded_batches(embed, 2, pairs, training, **options)
     return [(inputs["embedding"].numpy(), labels.numpy()) for inputs, labels in batches]
 
 
 def test_embeddings_ahead_of_the_steps_are_those_of_the_same_pairs_and_numbers(tokenizer, monkeypatch):
     monkeypatch.setattr(input_pipeline, "SENTENCES_AHEAD", 24)
     pairs = make_pairs(tokenizer)
-    labels = np.arange(len(pairs), dtype=np.float32)
+    labels = np.arange(len(pairs.labels), dtype=np.float32)
     pairs = input_pipeline.Pairs(pairs.pieces, labels)
     calls = []
     batches = embedded(pairs, calls)

@@ -207,14 +207,6 @@ def test_what_could_only_fail_after_training_is_refused_before(tmp_path, changes
         scoring.check_results(Settings.of(**values), get_task(values["task_name"]))
 
 
-def test_a_correlation_needs_pairs_but_a_prediction_does_not(tmp_path):
-    small_runs.write_stsb(tmp_path / "STS-B", sizes=(2, 1, 2))
-    values = {"task_name": "STS-B", "data_dir": str(tmp_path / "STS-B"), "output_parent_dir": "out"}
-    scoring.check_results(Settings.of(**values, do_predict=True, do_predict_on_dev=True), STSB)
-    with pytest.raises(UserError, match="found 1 dev pairs"):
-        scoring.check_results(Settings.of(**values, do_eval=True), STSB)
-
-
 @pytest.mark.differs("does not replace different results")
 def test_results_of_other_settings_are_not_replaced(make_scorer, write, tmp_path):
     _, lines = write(tmp_path)
