@@ -33,8 +33,7 @@ class Steps(tf_keras.callbacks.Callback):
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
         held = {name: part for name, part in parts.items() if part is not None}
         self._kept, self._checkpoint = kept, tf.train.Checkpoint(step=self.step, **held)
-        name = {"max_to_keep": kept, "checkpoint_name": CHECKPOINT_NAME}
-        self.manager = tf.train.CheckpointManager(self._checkpoint, str(run_dir), **name)
+        self.manager = tf.train.CheckpointManager(self._checkpoint, str(run_dir), kept, checkpoint_name=CHECKPOINT_NAME)
         self._saved_at = self._signal = 0
 
     def restore(self, prefix: str | None = None) -> str | None:
@@ -131,12 +130,9 @@ class Progress(tf_keras.callbacks.Callback):
         self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, hides_bar: bool | None = None
     ) -> None:
         super().__init__()
-        self.step, self.total_steps, self.every, self.hides_bar = step, total_steps, every, hides_bar
+        self.step, self.total_steps, self.every = step, total_steps, every
         self.writer = tf.summary.create_file_writer(str(output_dir))
-
-    def on_train_begin(self, logs: Logs | None = None) -> None:
-        begins_at = int(self.step)
-        self.bar = tqdm(desc="train", initial=begins_at, total=self.total_steps, unit="step", disable=self.hides_bar)
+        self.bar = tqdm(desc="train", initial=int(step), total=total_steps, unit="step", disable=hides_bar)
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         step = int(self.step)
@@ -171,9 +167,6 @@ class DevScores(tf_keras.callbacks.Callback):
             self.seen = read_json(path, dict[str, float], expected="dev scores by step", versioned=False)
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
-        self.score_if_due()
-
-    def score_if_due(self) -> None:
         if int(self.step) % self.every == 0:
             self.score()
 

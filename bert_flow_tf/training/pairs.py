@@ -10,14 +10,11 @@ import tensorflow as tf
 from bert_flow_tf.data.tasks import Examples, Task, read_train
 from bert_flow_tf.encoder.stream import tokenize
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.errors import ArgumentError
-from bert_flow_tf.runs.settings import EmbeddingSettings, Settings, TrainingSettings
+from bert_flow_tf.runs.settings import Settings, TrainingSettings
 
 SHUFFLE_BUFFER = 1000
-MASKED_LABEL = -10.0
 # Sentences whose embeddings are computed together, ahead of the steps that they are for.
 SENTENCES_AHEAD = 2048
-ALL_ROWS = slice(None)
 # Function of rows of `Pairs.pieces`, int64 [k], and of the numbers of these sentences among all that a run sees, int64
 # [k], that gives embeddings [k, D].
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -32,24 +29,15 @@ class Pairs:
 
 
 def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> tuple[Pairs, int]:
-    """Read the pairs of a task, masked, shuffled and duplicated as in the original; return their number before that.
-
-    Raises:
-      UserError: a mistake in the files, or too few examples for `early_stopping`.
-    """
-    seed, batch_size = settings.training.seed, settings.training.train_batch_size
+    """Read the pairs of a task, masked, shuffled and duplicated as in the original; return their number before that."""
+    seed = settings.training.seed
     examples = read_train(task, settings.data.data_dir, bool(settings.data.use_full_for_training))
-    if settings.training.early_stopping and len(examples) < batch_size:
-        raise ArgumentError(
-            f"early_stopping: found a --train_batch_size of {batch_size}, expected at most the {len(examples)} "
-            "examples of an epoch"
-        )
     labels, num_examples = scaled_labels(examples, task), settings.losses.num_examples
     if num_examples > 0:
-        # The original masks before scaling.
+        # The original's -10 is a label before scaling.
         span = task.label_max - task.label_min
         masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
-        labels[masked] = (MASKED_LABEL - task.label_min) / span if task.is_regression else MASKED_LABEL
+        labels[masked] = (-10 - task.label_min) / span if task.is_regression else -10
     pairs = tokenize_pairs(tokenizer, examples, labels, settings.embedding.max_seq_length)
     # The original shuffles once, before it writes its records.
     order = np.random.default_rng([seed, 0]).permutation(len(labels))
@@ -106,13 +94,7 @@ def fingerprint(pairs: Pairs) -> str:
 
 
 def token_batches(
-    pairs: Pairs,
-    tokenizer: Tokenizer,
-    embedding: EmbeddingSettings,
-    training: TrainingSettings,
-    *,
-    skip_steps: int = 0,
-    rows: slice = ALL_ROWS,
+    pairs: Pairs, tokenizer: Tokenizer, settings: Settings, skip_steps: int, rows: slice
 ) -> tf.data.Dataset:
     """Return endless tf.data batches of token tensors [batch, 2, t] and labels [batch], in the original's order.
 
@@ -120,7 +102,7 @@ def token_batches(
     seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped. `rows` are taken of each batch.
     `occurrence`, int64 [batch, 2], numbers each sentence among all that a run sees.
     """
-    labels, size = tf.constant(pairs.labels), training.train_batch_size
+    labels, size, embedding = tf.constant(pairs.labels), settings.training.train_batch_size, settings.embedding
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
 
     def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
@@ -131,19 +113,12 @@ def token_batches(
         inputs = {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
         return inputs | {"occurrence": step * 2 * size + numbers}, tf.gather(labels, indices)
 
-    batches = _order(len(labels), training).skip(skip_steps)
+    batches = _order(len(labels), settings.training).skip(skip_steps)
     return for_replicas(batches.map(batch, num_parallel_calls=1, deterministic=True))
 
 
 def embedded_batches(
-    embed: Embed,
-    width: int,
-    pairs: Pairs,
-    training: TrainingSettings,
-    *,
-    steps: int,
-    skip_steps: int = 0,
-    rows: slice = ALL_ROWS,
+    embed: Embed, width: int, pairs: Pairs, training: TrainingSettings, steps: int, skip_steps: int, rows: slice
 ) -> tf.data.Dataset:
     """Return the first `steps` of `token_batches`, as embeddings [batch, 2, width] that `embed` computes ahead.
 
@@ -157,7 +132,7 @@ def embedded_batches(
     numbers = np.arange(2 * size).reshape(size, 2)[rows]
 
     def embedded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for step, indices in groups.with_options(_options()).as_numpy_iterator():
+        for step, indices in for_replicas(groups).as_numpy_iterator():
             indices = indices[:, rows]
             occurrences = step[:, np.newaxis, np.newaxis] * 2 * size + numbers
             embeddings = embed(_sentences(indices), occurrences.reshape(-1))
@@ -177,12 +152,8 @@ def _order(num_pairs: int, training: TrainingSettings) -> tf.data.Dataset:
 
 def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
     """Return the batches, fetched ahead; every replica takes its part of each: no sharding."""
-    return batches.prefetch(2).with_options(_options())
-
-
-def _options() -> tf.data.Options:
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     # There is nothing to tune, and the iterator's end would wait for the thread that does it, see `configure_devices`.
     options.autotune.enabled = False
-    return options
+    return batches.prefetch(2).with_options(options)

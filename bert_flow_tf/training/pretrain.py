@@ -3,7 +3,6 @@
 The run's folder, see `run_folder`, has `dev_losses.json` besides the files of `runs.folder`.
 """
 
-import dataclasses
 import functools
 import math
 import os
@@ -26,31 +25,24 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import new_folder, output_folder
 from bert_flow_tf.files.checkpoints import save_checkpoint
-from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.sentence_files import parts
 from bert_flow_tf.model.build import absolute_flags, encoder_record
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, begin_run, check_run, locked_run
 from bert_flow_tf.runs.pretraining import MASKED_LM, MOST_DEV_SENTENCES, PretrainingSettings, run_folder
-from bert_flow_tf.runs.record import Model, RunConfig, Training, TrainingData, TrainingResults, made_by, model_at
+from bert_flow_tf.runs.record import Model, RunConfig, Training, TrainingData, TrainingResults, made_by
 from bert_flow_tf.runs.settings import DeviceSettings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
 from bert_flow_tf.training.schedule import WarmupLinearDecay
-from bert_flow_tf.training.train import Stages
+from bert_flow_tf.training.train import Stages, write_results
 from glow.optimizer import AdamWeightDecay
 
-_KEPT_CHECKPOINTS = 2
-_LOG_EVERY_STEP = 10
-_UNCUT = 2**31
 # BERT's masking: 80 % [MASK], 10 % unchanged, 10 % random.
 _MASKED, _KEPT = 0.8, 0.9
-_ACTIVATIONS = {
-    "gelu_tanh": functools.partial(tf_keras.activations.gelu, approximate=True),
-    "gelu_erf": tf_keras.activations.gelu,
-}
 Inputs = dict[str, tf.Tensor]
 
 
@@ -80,26 +72,25 @@ def pretrain(
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
     settings.check()
-    run_dir, devices = run_folder(out_dir), devices or DeviceSettings()
+    run_dir, stages = run_folder(out_dir), Stages()
     results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
         if os.path.exists(out_dir) and results_path.exists():
             # A command may have been killed after it had written the folder.
             _remove_checkpoints(run_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
-        stages, strategy = Stages(), configure_devices(devices, None, settings.train_batch_size)
+        strategy = configure_devices(devices or DeviceSettings(), None, settings.train_batch_size)
         tokenizer = Tokenizer.from_source(source)
         pieces = _tokenized(tokenizer, sentences, settings.max_seq_length - 2)
-        config = _run_config(source, settings, devices, pieces)
+        config = _run_config(source, settings, pieces)
         resumed = check_run(run_dir, config, overwrite, [out], named_by="--out")
         with strategy.scope():
             model = compiled_model(source, settings)
         learned = {"encoder": model.encoder.variables_by_name, "head": model.head_variables}
-        steps = callbacks.Steps(run_dir, _KEPT_CHECKPOINTS, optimizer=model.optimizer, **learned)
-        if resumed:
-            steps.restore()
-        else:
+        steps = callbacks.Steps(run_dir, kept=2, optimizer=model.optimizer, **learned)
+        if not resumed:
             begin_run(run_dir, config, overwrite)
+        steps.restore()
         stages.end("load")
         if results_path.exists():
             results = read_json(results_path, TrainingResults, expected="a finished run's results")
@@ -107,16 +98,7 @@ def pretrain(
             hides_bar = None if show_progress_bar is None else not show_progress_bar
             losses = _fit(model, steps, settings, pieces, tokenizer, report, hides_bar)
             stages.end("train")
-            results = TrainingResults(
-                made_by=config.made_by,
-                model=model_at(config, steps.manager.latest_checkpoint),
-                data=config.data,
-                steps=int(steps.step),
-                stages=stages.ended,
-                replicas=strategy.num_replicas_in_sync,
-                dev_losses=losses,
-            )
-            write_json(results_path, results)
+            results = write_results(config, steps, stages, strategy.num_replicas_in_sync, losses)
         origin = {
             "kind": MASKED_LM,
             "steps": results.steps,
@@ -143,19 +125,16 @@ def _remove_checkpoints(run_dir: pathlib.Path) -> None:
 
 def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str], most: int) -> tf.RaggedTensor:
     """Return the sentences' word pieces in rows of 1 to `most`: int32 RaggedTensor [n, (t)]."""
-    pieces = stream.tokenize(tokenizer, [sentence for part in parts(sentences) for sentence in part], _UNCUT)
+    pieces = stream.tokenize(tokenizer, [sentence for part in parts(sentences) for sentence in part], 2**31)
     lengths = [min(most, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, most)]
     if not lengths:
         raise UserError("sentences: found no text, expected a sentence or paragraph each")
     return tf.RaggedTensor.from_row_lengths(pieces.flat_values, np.array(lengths, np.int64))
 
 
-def _run_config(
-    source: EncoderSource, settings: PretrainingSettings, devices: DeviceSettings, pieces: tf.RaggedTensor
-) -> RunConfig:
-    flags = dataclasses.asdict(settings) | {"use_xla": devices.use_xla}
-    # The encoder does not depend on it.
-    del flags["save_checkpoints_steps"]
+def _run_config(source: EncoderSource, settings: PretrainingSettings, pieces: tf.RaggedTensor) -> RunConfig:
+    # The encoder does not depend on the checkpoints.
+    flags = {name: value for name, value in vars(settings).items() if name != "save_checkpoints_steps"}
     sentences, encoder = int(pieces.nrows()), encoder_record(source)
     tuning = {name: value for name, value in flags.items() if name != "seed"}
     learned = Training(
@@ -182,18 +161,17 @@ def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> Mask
       UserError: the encoder cannot be loaded, or has fewer positions than `settings.max_seq_length`.
     """
     encoder = SentenceEncoder(source, "avg", trainable=True)
-    if encoder.max_seq_length and settings.max_seq_length > encoder.max_seq_length:
-        raise ArgumentError(
-            f"max_seq_length: found {settings.max_seq_length}, expected at most {encoder.max_seq_length}, the "
-            f"positions of the encoder {source.bert_hub}"
-        )
+    length, most = settings.max_seq_length, encoder.max_seq_length
+    if most and length > most:
+        raise ArgumentError(f"max_seq_length: found {length}, expected at most {most}, the positions of the encoder")
     encoder.seed_dropout(settings.seed)
     config = encoder.bert_config
     # TF-Hub's BERTs have TF1's GELU.
-    activation = "gelu_tanh" if config is None else config.hidden_act
+    name = "gelu_tanh" if config is None else config.hidden_act
+    is_gelu = name.startswith("gelu")
     model = MaskedLanguageModel(
         encoder,
-        activation=_ACTIVATIONS.get(activation, activation),
+        activation=functools.partial(tf.nn.gelu, approximate=name == "gelu_tanh") if is_gelu else name,
         initializer_range=0.02 if config is None else config.initializer_range,
         seed=settings.seed,
     )
@@ -218,7 +196,7 @@ def _fit(
     dev, train = (tf.gather(pieces, np.sort(rows)) for rows in (order[:held_out], order[held_out:]))
     if not steps.manager.latest_checkpoint:
         save_checkpoint(steps.manager, 0)
-    progress = callbacks.Progress(steps.step, settings.steps, run_dir, _LOG_EVERY_STEP, hides_bar)
+    progress = callbacks.Progress(steps.step, settings.steps, run_dir, 10, hides_bar)
     specs = [TOKEN_SPECS, tf.TensorSpec([None, None], tf.int32)]
     losses_of = tf.function(model.token_losses, input_signature=specs, autograph=False)
     mask = tf.function(functools.partial(masked, tokenizer, settings), reduce_retracing=True)
@@ -240,7 +218,7 @@ def _fit(
     scores = callbacks.DevScores(steps.step, every, run_dir / "dev_losses.json", dev_loss)
     used: list[tf_keras.callbacks.Callback] = [progress, scores] if held_out else [progress]
     if held_out:
-        scores.score_if_due()
+        scores.on_train_batch_end(0, {})
     batches = masked_batches(train, tokenizer, settings, skip_steps=int(steps.step))
     steps.fit(model, batches, settings.steps, model.learned_variables, save_every=every, used=used)
     if held_out:

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import json
 import os
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -117,8 +116,8 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
     results = {"eval_loss": np.mean(loss)}
     if task.is_regression:
         # As in the original, the correlation with labels that are not there, all 0, is NaN.
-        scored = examples.has_labels
-        results["eval_pearsonr"] = protocols.pearson(outputs["cos_similarity"], labels) if scored else np.nan
+        cosines = outputs["cos_similarity"]
+        results["eval_pearsonr"] = protocols.pearson(cosines, labels) if examples.has_labels else np.nan
     else:
         results["eval_accuracy"] = np.mean(outputs["logits"].argmax(axis=-1) == labels)
     if settings.scoring.auc and task.is_regression:
@@ -170,38 +169,27 @@ def load_scorer(
         model = build.build_model(
             source, config.model, num_labels=num_labels, losses=settings.losses, seed=settings.training.seed
         )
-        if checkpoint is None:
-            begun = build.begin_with(model, named.init_checkpoint)
-            if model.flow is not None and "flow" not in begun:
-                logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir)
-    if checkpoint is not None:
-        build.restore(model, checkpoint, with_encoder=config.encoder_trained)
-        step = run_step(checkpoint)
-        logging.info("Restored %s", checkpoint)
+        if checkpoint is not None:
+            build.restore(model, checkpoint, with_encoder=config.encoder_trained)
+            step = run_step(checkpoint)
+            logging.info("Restored %s", checkpoint)
+        elif "flow" not in build.begin_with(model, named.init_checkpoint) and model.flow is not None:
+            logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir)
     cache_dir = None if config.encoder_trained else settings.embedding.cached_dir
     return Scorer(model, settings.embedding, cache_dir, record), step
 
 
 def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
-    if not task.is_regression and config.num_labels != len(task.label_names):
-        raise UserError(
-            f"{settings.output_dir}: found a run on {config.task_name}, expected one with a classifier for "
-            f"{task.name}'s {len(task.label_names)} labels"
-        )
-    model, embedding = config.model, settings.embedding
-    found = {
-        "sentence_embedding_type": model.pooling,
-        "max_seq_length": model.max_seq_length,
-        "low_dim": model.low_dim,
-        "flow_model_config": model.flow and model.flow.config,
+    model, embedding, flow = config.model, settings.embedding, settings.flow
+    both: dict[str, tuple[object, object]] = {
+        "sentence_embedding_type": (model.pooling, embedding.sentence_embedding_type),
+        "max_seq_length": (model.max_seq_length, embedding.max_seq_length),
+        "low_dim": (model.low_dim, embedding.low_dim if embedding.low_dim > 0 else None),
+        "flow_model_config": (model.flow and model.flow.config, flow.flow and flow_config(flow.flow_model_config)),
     }
-    wanted = {
-        "sentence_embedding_type": embedding.sentence_embedding_type,
-        "max_seq_length": embedding.max_seq_length,
-        "low_dim": embedding.low_dim if embedding.low_dim > 0 else None,
-        "flow_model_config": flow_config(settings.flow.flow_model_config) if settings.flow.flow else None,
-    }
-    if differing := differences(found, wanted):
+    if not task.is_regression:
+        both["num_labels"] = (config.num_labels, len(task.label_names))
+    if differing := differences(*({name: values[i] or None for name, values in both.items()} for i in (0, 1))):
         raise UserError(
             f"{settings.output_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones"
         )
@@ -239,7 +227,7 @@ def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
     Raises:
       UserError: the file is there with other contents.
     """
-    started, splits, path = time.monotonic(), settings.scoring.prediction_splits, settings.prediction_path
+    splits, path = settings.scoring.prediction_splits, settings.prediction_path
     examples = concatenate([read_split(task, settings.data.data_dir, split) for split in splits])
     outputs = scorer.outputs(examples, pairs.scaled_labels(examples, task))
     if settings.scoring.predict_pool:
@@ -253,4 +241,4 @@ def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
         made_by=made_by("run_siamese"), model=scorer.record, task=task.name, splits=list(splits), pairs=len(examples)
     )
     write_result(path, "".join(f"{line}\n" for line in lines), settings.output.overwrite, record)
-    logging.info("%d pairs to %s in %.1f s", len(lines), path, time.monotonic() - started)
+    logging.info("%d pairs to %s", len(lines), path)

@@ -1,6 +1,7 @@
 """Training a run: its data, `fit`, checkpoints, resume."""
 
 import functools
+import pathlib
 import resource
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import tf_keras
 from absl import logging
 
 from bert_flow_tf.data.tasks import Task
-from bert_flow_tf.encoder import cache
+from bert_flow_tf.encoder.cache import cached_embeddings
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
 from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -21,7 +22,7 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, begin_run, check_run
-from bert_flow_tf.runs.record import Model, StageCost, TrainingData, TrainingResults, model_at
+from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingData, TrainingResults, model_at
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training import pairs as input_pipeline
@@ -57,23 +58,19 @@ def train(
     config = run_config(settings, task, source, data)
     total_steps = int(num_examples / batch_size * training.num_train_epochs)
     if not total_steps:
-        raise ArgumentError(
-            f"num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps, expected more"
-        )
+        raise ArgumentError(f"num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps")
     resumed = cluster.is_chief and check_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
     with strategy.scope():
         options = {"num_labels": config.num_labels, "losses": settings.losses, "seed": training.seed}
         model = build_model(source, config.model, **options, trainable=not is_frozen)
         begun = begin_with(model, settings.encoder.init_checkpoint)
         schedule = WarmupLinearDecay(training.learning_rate, total_steps, int(total_steps * training.warmup_proportion))
-        learns_flow, rate = settings.losses.flow_loss, training.flow_learning_rate
-        flow_optimizer = AdamWeightDecay(rate, name="flow_adam") if learns_flow else None
+        flow_rate = training.flow_learning_rate
+        flow_optimizer = AdamWeightDecay(flow_rate, name="flow_adam") if settings.losses.flow_loss else None
         model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
     if settings.flow.flow_ddi and "flow" in begun:
-        raise ArgumentError(
-            f"flow_ddi: found true with a flow in --init_checkpoint={settings.encoder.init_checkpoint}, "
-            "expected one of them"
-        )
+        given = settings.encoder.init_checkpoint
+        raise ArgumentError(f"flow_ddi: found true with a flow in --init_checkpoint={given}, expected one of them")
     optimizers = {"optimizer": model.optimizer, "flow_optimizer": flow_optimizer}
     parts = checkpoint_of(model, with_encoder=not is_frozen)
     steps, last = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, **optimizers, **parts), None
@@ -86,23 +83,19 @@ def train(
     batches = _batches(settings, model, tokenizer, pairs)
     if settings.embedding.cache_embeddings:
         stages.end("embed")
-    if cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists():
-        from_chief(strategy, -1)
-        return model, model_at(config, str(last)), int(steps.step)
     if cluster.is_chief and not last:
         if settings.flow.flow_ddi:
-            inputs, _ = next(iter(batches(1, 0, input_pipeline.ALL_ROWS)))
+            inputs, _ = next(iter(batches(1, 0, slice(None))))
             model.flow.initialize_from_data(model.embed(inputs, training=False))
         save_checkpoint(steps.manager, 0)
-    begins_at = from_chief(strategy, int(steps.step))
+    is_finished = cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists()
+    begins_at = from_chief(strategy, -1 if is_finished else int(steps.step))
     if begins_at < 0:
-        return model, config.model, 0
+        return model, model_at(config, last) if last else config.model, int(steps.step)
     if not cluster.is_chief:
         steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{begins_at}"))
-    replicas = strategy.num_replicas_in_sync
-    shown = f"{num_examples} examples, {total_steps} steps of {batch_size} on {replicas} replica(s)"
-    logging.info("***** Running training *****\n  %s", shown)
-    epoch, used = num_examples // batch_size, list[tf_keras.callbacks.Callback]()
+    logging.info("***** Running training *****\n  %d examples, %d steps of %d", num_examples, total_steps, batch_size)
+    epoch, used = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
     if cluster.is_chief:
         used.append(callbacks.Progress(steps.step, total_steps, output_dir, training.log_every_step))
     # A run that was killed right after its last checkpoint has not been scored at it.
@@ -121,49 +114,32 @@ def train(
     stages.end("train")
     if not cluster.is_chief:
         return model, config.model, int(steps.step)
-    record = model_at(config, steps.manager.latest_checkpoint)
-    results = TrainingResults(
-        made_by=config.made_by,
-        model=record,
-        data=config.data,
-        steps=int(steps.step),
-        stages=stages.ended,
-        replicas=replicas,
-    )
-    write_json(output_dir / TRAIN_RESULTS_FILE, results)
-    return model, record, int(steps.step)
+    results = write_results(config, steps, stages, strategy.num_replicas_in_sync, {})
+    return model, results.model, results.steps
 
 
 def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs) -> Batches:
     """Return a function that gives rows of the batches up to a number of steps, after skipping some."""
-    embedding, training, encoder = settings.embedding, settings.training, model.encoder
-    length, pad_to_max = embedding.max_seq_length, embedding.pad_to_max_seq_length
+    embedding, encoder = settings.embedding, model.encoder
+    length, pad = embedding.max_seq_length, embedding.pad_to_max_seq_length
     if embedding.cache_embeddings:
         folder = embedding.cached_dir or settings.output_dir
-        cached = cache.cached_embeddings(
-            encoder, tokenizer, pairs.pieces, length, cache_dir=folder, pad_to_max=pad_to_max
-        )
+        cached = cached_embeddings(encoder, tokenizer, pairs.pieces, length, cache_dir=folder, pad_to_max=pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return cached[sentences]
 
     elif settings.losses.encoder_is_frozen and encoder.numbers_occurrences:
         dropping = functools.partial(encoder, training=True)
-        options = {"shape": [encoder.embedding_size], "max_seq_length": length, "pad_to_max": pad_to_max}
+        options = {"shape": [encoder.embedding_size], "max_seq_length": length, "pad_to_max": pad}
         batcher = SentenceBatcher(dropping, tokenizer, **options, takes_occurrences=True)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return batcher.encode_pieces(tf.gather(pairs.pieces, sentences), occurrences=occurrences)
 
     else:
-        if not encoder.numbers_occurrences:
-            logging.warning("%s has no seed for dropout: two runs may differ, if it has any", encoder.source.bert_hub)
-        return lambda steps, skip_steps, rows: input_pipeline.token_batches(
-            pairs, tokenizer, embedding, training, skip_steps=skip_steps, rows=rows
-        )
-    return lambda steps, skip_steps, rows: input_pipeline.embedded_batches(
-        embed, encoder.embedding_size, pairs, training, steps=steps, skip_steps=skip_steps, rows=rows
-    )
+        return lambda steps, skip, rows: input_pipeline.token_batches(pairs, tokenizer, settings, skip, rows)
+    return functools.partial(input_pipeline.embedded_batches, embed, encoder.embedding_size, pairs, settings.training)
 
 
 class Stages:
@@ -179,3 +155,20 @@ class Stages:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         self.ended[name] = StageCost(seconds=round(now - self._since, 3), peak_memory_mib=peak)
         self._since = now
+
+
+def write_results(
+    config: RunConfig, steps: callbacks.Steps, stages: Stages, replicas: int, dev_losses: dict[str, float]
+) -> TrainingResults:
+    """Write the `train_results.json` of a run that has ended at its last checkpoint, and return it."""
+    results = TrainingResults(
+        made_by=config.made_by,
+        model=model_at(config, steps.manager.latest_checkpoint),
+        data=config.data,
+        steps=int(steps.step),
+        stages=stages.ended,
+        replicas=replicas,
+        dev_losses=dev_losses,
+    )
+    write_json(pathlib.Path(steps.manager.directory) / TRAIN_RESULTS_FILE, results)
+    return results

@@ -120,10 +120,6 @@ def test_bad_input_is_one_line(flag_values, tmp_path):
         ({"bert_hub": ""}, ["--bert_hub", "init_checkpoint"]),
         ({"flow": 1, "flow_model_config": "config_l9"}, ["--flow_model_config: ", "config_l9"]),
         ({"low_dim": 5}, ["--low_dim: found 5", "32"]),
-        (
-            {"train_batch_size": 25, "early_stopping": True},
-            ["--early_stopping: found a --train_batch_size of 25", "24"],
-        ),
         ({"train_batch_size": 9, "num_logical_cpus": 2}, ["--train_batch_size: found 9", "2 replicas"]),
         ({"num_train_epochs": 0.1}, ["--num_train_epochs: found 0.1, which gives 0 training steps"]),
     ],

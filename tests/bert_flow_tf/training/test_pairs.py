@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data.tasks import Examples, get_task
-from bert_flow_tf.runs.settings import EmbeddingSettings, Settings, TrainingSettings
+from bert_flow_tf.runs.settings import Settings, TrainingSettings
 from bert_flow_tf.training import pairs as input_pipeline
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.sample_pairs import make_pairs
@@ -13,10 +13,9 @@ from tests.bert_flow_tf.sample_pairs import make_pairs
 STSB = get_task("sts-b")
 
 
-def token_batches(pairs, tokenizer, pad_to_max=False, seed=3, **options):
-    embedding = EmbeddingSettings(max_seq_length=10, pad_to_max_seq_length=pad_to_max)
-    training = TrainingSettings(train_batch_size=4, seed=seed)
-    return input_pipeline.token_batches(pairs, tokenizer, embedding, training, **options)
+def token_batches(pairs, tokenizer, skip_steps=0, rows=slice(None), **flags):
+    settings = Settings.of(**{"max_seq_length": 10, "train_batch_size": 4, "seed": 3} | flags)
+    return input_pipeline.token_batches(pairs, tokenizer, settings, skip_steps, rows)
 
 
 def batch_labels(pairs, tokenizer, steps, **options):
@@ -93,7 +92,7 @@ def test_a_buffer_of_1000_pairs_shuffles():
     pairs = input_pipeline.Pairs(tf.ragged.constant([[1]] * 2 * n, tf.int32), np.arange(n))
     training = TrainingSettings(train_batch_size=n, seed=3)
     embed = lambda rows, numbers: np.zeros([len(rows), 1], np.float32)  # noqa: E731
-    (batch,) = input_pipeline.embedded_batches(embed, 1, pairs, training, steps=1)
+    (batch,) = input_pipeline.embedded_batches(embed, 1, pairs, training, 1, 0, slice(None))
     order = batch[1].numpy()
     # What leaves the buffer is among it and as many as have left it before: the first n + 1,000.
     assert np.all(order[:2000] < np.arange(2000) + 1000)
@@ -104,7 +103,7 @@ def test_a_buffer_of_1000_pairs_shuffles():
 @pytest.mark.parametrize(("pad_to_max", "length"), [(False, 6), (True, 10)])
 def test_tokens_are_padded_to_the_longest_or_to_the_limit(tokenizer, pad_to_max, length):
     pairs = make_pairs(tokenizer, n=4)
-    ((tokens, labels),) = token_batches(pairs, tokenizer, pad_to_max).take(1)
+    ((tokens, labels),) = token_batches(pairs, tokenizer, pad_to_max_seq_length=pad_to_max).take(1)
     ids = np.zeros([4, 2, length], np.int32)
     for row, label in enumerate(np.round(labels.numpy() * 5).astype(int)):
         ids[row, 0, : label + 3], ids[row, 1, :3] = [2, *range(5, label + 6), 3], [2, 25 + label, 3]
@@ -136,8 +135,7 @@ def embedded(pairs, calls, *, steps=7, skip_steps=0, rows=slice(None)):
         return np.stack([pieces[:, :1].to_tensor()[:, 0].numpy(), occurrences], axis=1).astype(np.float32)
 
     training = TrainingSettings(train_batch_size=4, seed=3)
-    options = {"steps": steps, "skip_steps": skip_steps, "rows": rows}
-    batches = input_pipeline.embedded_batches(embed, 2, pairs, training, **options)
+    batches = input_pipeline.embedded_batches(embed, 2, pairs, training, steps, skip_steps, rows)
     return [(inputs["embedding"].numpy(), labels.numpy()) for inputs, labels in batches]
 
 
