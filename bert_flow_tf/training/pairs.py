@@ -35,9 +35,8 @@ def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> 
     labels, num_examples = scaled_labels(examples, task), settings.losses.num_examples
     if num_examples > 0:
         # The original's -10 is a label before scaling.
-        span = task.label_max - task.label_min
         masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
-        labels[masked] = (-10 - task.label_min) / span if task.is_regression else -10
+        labels[masked] = -10 / task.label_max if task.is_regression else -10
     pairs = tokenize_pairs(tokenizer, examples, labels, settings.embedding.max_seq_length)
     # The original shuffles once, before it writes its records.
     order = np.random.default_rng([seed, 0]).permutation(len(labels))
@@ -49,8 +48,7 @@ def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
     """Return labels as the model takes them: float32 in [0, 1] for regression, int32 class ids otherwise."""
     if not task.is_regression:
         return np.array(examples.labels, np.int32)
-    span = task.label_max - task.label_min
-    return ((np.asarray(examples.labels, np.float64) - task.label_min) / span).astype(np.float32)
+    return (np.asarray(examples.labels, np.float64) / task.label_max).astype(np.float32)
 
 
 def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int) -> Pairs:
