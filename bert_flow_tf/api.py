@@ -490,7 +490,8 @@ class BertFlow:
         if epochs is None:
             calibrator.epochs = fitting.default_epochs(batch_size, rows)
         settings = {"epochs": calibrator.epochs, **settings}
-        embeddings = source.blocks if isinstance(source, Parts) else self.encode_pooled(sentences)
+        given = source.blocks if isinstance(source, Parts) else None
+        embeddings = given or self.encode_pooled(sentences)
         fitting.learn(calibrator, embeddings, rows, show_progress_bar)
         flow = calibrator.flow_
         change = change_by(flow, self.encode_pooled(held_out)) if held_out else None

@@ -5,6 +5,7 @@ import pathlib
 import resource
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -61,7 +62,7 @@ def train(
         raise ArgumentError(f"num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps")
     resumed = cluster.is_chief and check_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
     with strategy.scope():
-        options = {"num_labels": config.num_labels, "losses": settings.losses, "seed": training.seed}
+        options: dict[str, Any] = {"num_labels": config.num_labels, "losses": settings.losses, "seed": training.seed}
         model = build_model(source, config.model, **options, trainable=not is_frozen)
         begun = begin_with(model, settings.encoder.init_checkpoint)
         schedule = WarmupLinearDecay(training.learning_rate, total_steps, int(total_steps * training.warmup_proportion))
@@ -131,7 +132,7 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
 
     elif settings.losses.encoder_is_frozen and encoder.numbers_occurrences:
         dropping = functools.partial(encoder, training=True)
-        options = {"shape": [encoder.embedding_size], "max_seq_length": length, "pad_to_max": pad}
+        options: dict[str, Any] = {"shape": [encoder.embedding_size], "max_seq_length": length, "pad_to_max": pad}
         batcher = SentenceBatcher(dropping, tokenizer, **options, takes_occurrences=True)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
