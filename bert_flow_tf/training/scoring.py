@@ -22,10 +22,9 @@ from bert_flow_tf.files.checkpoints import named_checkpoint
 from bert_flow_tf.model import build
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.results.records import Predictions
-from bert_flow_tf.runs.cluster import Cluster
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, differences, write_result
 from bert_flow_tf.runs.record import CONFIG_FILE, Model, RunConfig, made_by, model_at, read_config
-from bert_flow_tf.runs.settings import EmbeddingSettings, Settings, flow_config
+from bert_flow_tf.runs.settings import Cluster, EmbeddingSettings, Settings, flow_config
 from bert_flow_tf.training import pairs
 from bert_flow_tf.training.devices import configure_devices, from_chief
 from bert_flow_tf.training.run import LostWorker
