@@ -38,20 +38,6 @@ TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
 
 
-def split_words(sentences: tf.Tensor, do_lower_case: bool) -> tf.RaggedTensor:
-    """Split sentences into normalised words and punctuation marks: string [n] -> ragged string [n, (words)]."""
-    cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
-    cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
-    cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
-    if do_lower_case:
-        cleaned = tf.strings.lower(cleaned, encoding="utf-8")
-        cleaned = text.normalize_utf8(cleaned, "NFD")
-        cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
-    cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
-    cleaned = tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " ")
-    return tf.strings.split(cleaned)
-
-
 class Tokenizer(tf.Module):
     """Convert sentences to BERT's ids, in eager code, in `tf.data` and inside a SavedModel.
 
@@ -78,7 +64,14 @@ class Tokenizer(tf.Module):
 
     def tokenize_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
         """Return ids of each word's pieces, without special ones: string [n] -> ragged int32 [n, (words), (pieces)]."""
-        words = split_words(sentences, self.do_lower_case)
+        cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
+        cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
+        cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
+        if self.do_lower_case:
+            cleaned = text.normalize_utf8(tf.strings.lower(cleaned, encoding="utf-8"), "NFD")
+            cleaned = tf.strings.regex_replace(cleaned, r"\p{Mn}", "")
+        cleaned = tf.strings.regex_replace(cleaned, _PUNCTUATION, r" \1 ")
+        words = tf.strings.split(tf.strings.regex_replace(cleaned, _WHITE_SPACE + "+", " "))
         too_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > MAX_WORD_CHARS
         return self._matcher.tokenize(words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values)))
 

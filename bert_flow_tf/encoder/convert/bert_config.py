@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from bert_flow_tf.encoder.convert.weights import LAYER_PARTS
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.files.reading import reading
 from bert_flow_tf.runs.record import Positive
 
 # "gelu" is the tanh approximation in the TF1 code and the exact, erf form at Hugging Face: the names here say which.
@@ -46,26 +47,20 @@ class _BertFile(BertConfig, frozen=True):
     layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
 
 
-class _DistilBert(msgspec.Struct, frozen=True):
-    """The configuration of a DistilBERT, a BERT without token types and without a pooler, under its own keys."""
-
-    vocab_size: Positive
-    hidden_size: Positive = msgspec.field(name="dim")
-    num_hidden_layers: Positive = msgspec.field(name="n_layers")
-    num_attention_heads: Positive = msgspec.field(name="n_heads")
-    intermediate_size: Positive = msgspec.field(name="hidden_dim")
-    max_position_embeddings: Positive = 512
-    type_vocab_size: Positive = 1
-    hidden_act: str = msgspec.field(default="gelu", name="activation")
-    hidden_dropout_prob: _Rate = msgspec.field(default=0.1, name="dropout")
-    attention_probs_dropout_prob: _Rate = msgspec.field(default=0.1, name="attention_dropout")
-    initializer_range: _Rate = 0.02
+# DistilBERT's keys for the same; it has no token types, and no pooler.
+_DISTILBERT_KEYS = {
+    **{"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"},
+    **{"hidden_dim": "intermediate_size", "activation": "hidden_act"},
+    **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
+}
 
 
-def read_bert(path: _Path, file_type: type[msgspec.Struct] = _BertFile) -> BertConfig:
-    """Return the `BertConfig` of a file whose keys `file_type` maps to its attributes; keep the file's activation."""
-    file = read_json(path, file_type, expected="a BERT with absolute positions", versioned=False)
-    return msgspec.convert(file, BertConfig, from_attributes=True)
+def read_bert(path: _Path, keys: Mapping[str, str] | None = None) -> BertConfig:
+    """Return the `BertConfig` of a file, with the file's activation; `keys` has the file's names of BERT's keys."""
+    found = read_json(path, dict, expected="a BERT's configuration", versioned=False)
+    fields = {"type_vocab_size": 1} | {(keys or {}).get(key, key): value for key, value in found.items()}
+    with reading(path, "a BERT with absolute positions"):
+        return msgspec.convert(msgspec.convert(fields, _BertFile), BertConfig, from_attributes=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +92,9 @@ def _distilbert_key(key: str) -> str | None:
 _DISTILBERT_EXTRAS = r"vocab_(transform|layer_norm|projector)\..*|embeddings\.position_ids"
 FAMILIES = {
     "bert": Family("bert.", r"cls\..*|embeddings\.position_ids"),
-    "distilbert": Family("distilbert.", _DISTILBERT_EXTRAS, lambda path: read_bert(path, _DistilBert), _distilbert_key),
+    "distilbert": Family(
+        "distilbert.", _DISTILBERT_EXTRAS, lambda path: read_bert(path, _DISTILBERT_KEYS), _distilbert_key
+    ),
 }
 
 

@@ -65,9 +65,8 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
     Raises:
       UserError: the vocabulary does not fit the configuration, a weight is not finite, or `out_dir` may not be written.
     """
-    pieces, rows = len(bert.vocab), bert.config.vocab_size
-    if pieces != rows:
-        raise UserError(f"vocab_size: found {rows}, expected the {pieces} pieces of the vocabulary")
+    if (pieces := len(bert.vocab)) != bert.config.vocab_size:
+        raise UserError(f"vocab_size: found {bert.config.vocab_size}, expected the {pieces} pieces of the vocabulary")
     check_finite_arrays(bert.weights, bert.source["kind"])
     do_lower_case = not has_capitals(bert.vocab) if bert.do_lower_case is None else bert.do_lower_case
     with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
@@ -78,7 +77,8 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
             encoder = _bert(bert, asset, do_lower_case)
             tf.saved_model.save(encoder, str(folder / "encoder"), signatures={})
             tf.saved_model.save(_preprocess(Tokenizer(bert.vocab, do_lower_case), asset), str(folder / "preprocess"))
-        _write_record(folder, bert.source, do_lower_case)
+        record = {"format_version": FORMAT_VERSION, "do_lower_case": do_lower_case, **bert.source}
+        write_json(folder / SOURCE_FILE, record)
     return pathlib.Path(out_dir)
 
 
@@ -97,9 +97,9 @@ def write_with_weights(
     beside = source.encoder_dir.parent
     if variables is None:
         shutil.copytree(source.encoder_dir, folder / "encoder", copy_function=shutil.copyfile)
-        record = beside / SOURCE_FILE
         # The fingerprint depends on how the encoder was made.
-        made = read_json(record, dict[str, Any], expected="an encoder folder's record") if record.is_file() else {}
+        record, expected = beside / SOURCE_FILE, "an encoder folder's record"
+        made: dict[str, Any] = read_json(record, dict, expected=expected) if record.is_file() else {}
     else:
         with reading(source.bert_hub, "an encoder"):
             encoder = hub.load(str(source.encoder_dir))
@@ -115,12 +115,8 @@ def write_with_weights(
     if (beside / BERT_CONFIG_FILE).is_file():
         shutil.copyfile(beside / BERT_CONFIG_FILE, folder / BERT_CONFIG_FILE)
     # A preprocess model from elsewhere may have another case than the encoder's own record.
-    _write_record(folder, made, source.do_lower_case)
-
-
-def _write_record(folder: pathlib.Path, origin: dict[str, Any], do_lower_case: bool) -> None:
-    """Write `source.json`: a `folders.EncoderRecord` and the weights' origin."""
-    write_json(folder / SOURCE_FILE, {"format_version": FORMAT_VERSION} | origin | {"do_lower_case": do_lower_case})
+    own = {"format_version": FORMAT_VERSION, "do_lower_case": source.do_lower_case}
+    write_json(folder / SOURCE_FILE, made | own)
 
 
 def floating_variables(encoder: Any) -> dict[str, tf.Variable]:
@@ -194,13 +190,10 @@ def _preprocess(tokenizer: Tokenizer, asset: Any) -> tf.train.Checkpoint:
     tokenize = tf.train.Checkpoint(get_special_tokens_dict=constants)
     tokenize.__call__ = tf.function(tokenizer.tokenize_words, input_signature=signature)
     pack = layers.BertPackInputs(seq_length=_SEQ_LENGTH, special_tokens_dict=special)
-    preprocess = tf.train.Checkpoint(
-        tokenizer=tokenizer,
-        vocab_file=asset,
-        do_lower_case=tf.Variable(tokenizer.do_lower_case, trainable=False),
-        tokenize=tokenize,
-        bert_pack_inputs=export_tfhub_lib.BertPackInputsSavedModelWrapper(pack),
-    )
+    pack = export_tfhub_lib.BertPackInputsSavedModelWrapper(pack)
+    lower = tf.Variable(tokenizer.do_lower_case, trainable=False)
+    parts = {"vocab_file": asset, "do_lower_case": lower, "tokenize": tokenize, "bert_pack_inputs": pack}
+    preprocess = tf.train.Checkpoint(tokenizer=tokenizer, **parts)
     whole = tf.function(lambda text: tokenizer(text, _SEQ_LENGTH, pad_to_max=True), input_signature=signature)
     preprocess.__call__ = whole
     return preprocess

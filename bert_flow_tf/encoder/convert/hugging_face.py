@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 import shutil
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -32,9 +32,8 @@ from bert_flow_tf.files.reading import reading
 _TOKENIZER_FILE, _TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 BERT_SETTINGS_FILE = "sentence_bert_config.json"
 # The library's poolings, in its newer and its older versions; its cls is the last layer's state, not BERT's output.
-_MEAN, _CLS = dict.fromkeys(("mean", "mean_tokens"), "avg"), dict.fromkeys(("cls", "cls_token"), "paper-cls")
+_POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
 _DEFAULT_LENGTH = 512  # of BERT
-_T = TypeVar("_T")
 
 
 class SentenceTransformer(msgspec.Struct, frozen=True):
@@ -43,24 +42,6 @@ class SentenceTransformer(msgspec.Struct, frozen=True):
     transformer: str = ""  # Path, in the folder, of the folder with BERT.
     pooling: str | None = None
     max_seq_length: int | None = None
-
-
-class _Module(msgspec.Struct):
-    type: str
-    path: str = ""
-
-
-class _Normalizer(msgspec.Struct):
-    """BERT's normalizer in `tokenizer.json`, or the same settings in `tokenizer_config.json`."""
-
-    type: Literal["BertNormalizer"] = "BertNormalizer"
-    lowercase: bool | None = None
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
-
-
-class _Tokenizer(msgspec.Struct):
-    normalizer: _Normalizer | None = None
 
 
 def convert_hugging_face(
@@ -92,7 +73,12 @@ def read_hugging_face(
     weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
     changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
     source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
-    lower_cases = _lower_cases(bert)
+    normalizer = _settings(bert / _TOKENIZER_FILE).get("normalizer") or _settings(bert / _TOKENIZER_CONFIG_FILE)
+    lower_cases = normalizer.get("lowercase", normalizer.get("do_lower_case"))
+    kind, strips = normalizer.get("type", "BertNormalizer"), normalizer.get("strip_accents")
+    if kind != "BertNormalizer" or strips not in (None, lower_cases):
+        expected = f"expected BertNormalizer and {lower_cases}, as TF1 BERT's"
+        raise UserError(f"{bert}: the tokenizer's normalizer: found {kind} with strip_accents {strips}, {expected}")
     do_lower_case = lower_cases if do_lower_case is None else do_lower_case
     return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, do_lower_case, source)
 
@@ -108,17 +94,18 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     path = folder / MODULES_FILE
     if not path.is_file():
         return SentenceTransformer()
-    modules = read_json(path, list[_Module], expected="sentence-transformers' modules", versioned=False)
+    with reading(path, "sentence-transformers' modules"):
+        modules = [(module["type"], module["path"]) for module in msgspec.json.decode(path.read_bytes())]
     # The library has moved its classes between versions; their names stay.
-    kinds = [module.type.rpartition(".")[2] for module in modules]
+    kinds = [kind.rpartition(".")[2] for kind, _ in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
-    bert, path = folder / modules[0].path, folder / modules[1].path / "config.json"
+    bert, path = folder / modules[0][1], folder / modules[1][1] / "config.json"
     settings = _settings(path)
     # Older versions have a boolean for each mode, such as pooling_mode_mean_tokens.
     true = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
     mode = str(settings.get("pooling_mode") or " and ".join(true))
-    pooling = (_MEAN | _CLS).get(mode.removeprefix("pooling_mode_"))
+    pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
         raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
     names = (BERT_SETTINGS_FILE, _TOKENIZER_CONFIG_FILE, "config.json")
@@ -129,25 +116,11 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     found = of_bert.get("max_seq_length")
     lengths = [found] if found else [of_tokenizer.get("model_max_length"), config.get("max_position_embeddings")]
     length = min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
-    return SentenceTransformer(modules[0].path, pooling, length)
+    return SentenceTransformer(modules[0][1], pooling, length)
 
 
-def _settings(path: pathlib.Path, kind: type[_T] = dict) -> _T:
-    return read_json(path, kind, expected="a model's settings", versioned=False) if path.is_file() else kind()
-
-
-def _lower_cases(folder: pathlib.Path) -> bool | None:
-    """Return the tokenizer's setting, None if no file has it; raise `UserError` for what TF1's tokenizer cannot do."""
-    path, settings = folder / _TOKENIZER_FILE, None
-    if path.is_file():
-        settings = read_json(path, _Tokenizer, expected="BERT's tokenizer", versioned=False).normalizer
-    if settings is None:
-        path = folder / _TOKENIZER_CONFIG_FILE
-        settings = _settings(path, _Normalizer)
-    lower_cases = settings.do_lower_case if settings.lowercase is None else settings.lowercase
-    if settings.strip_accents not in (None, lower_cases):
-        raise UserError(f"{path}: strip_accents: found {settings.strip_accents}, expected {lower_cases}, as TF1 BERT's")
-    return lower_cases
+def _settings(path: pathlib.Path) -> dict[str, Any]:
+    return read_json(path, dict, expected="a model's settings", versioned=False) if path.is_file() else {}
 
 
 def hugging_face_name(tf1_name: str) -> str:
