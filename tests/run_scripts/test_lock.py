@@ -60,7 +60,7 @@ def test_the_lock_holds_what_requirements_in_asks_for(python):
 def test_setup_declares_what_requirements_in_asks_for():
     extras = _declared("extras_require")
     declared = _declared("install_requires") + [
-        name for extra in ("dev", "datasets", "explore", "parquet", "words") for name in extras[extra]
+        name for extra in ("dev", "datasets", "words") for name in extras[extra]
     ]
     assert sorted(declared) == sorted(str(requirement) for requirement in _requirements("requirements.in"))
 
