@@ -81,11 +81,18 @@ def reproduce(
     # The gold scores are read first, because they are used after hours.
     tasks = [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
     recipe = read_environment(environ, tasks[0])
+    folders = {task.name: pathlib.Path(task.source) for task in tasks}
+    for task in tasks:
+        if task.name in SENTEVAL_SUBSETS:
+            if "flow-train" in rows:
+                raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
+            folder = folders[task.name] = pathlib.Path(out, "data", task.title)
+            check_folder(folder, "--out", overwrite=True)
+            write_full_text(folder, task.subsets, task.source)
     stages: list[Stage] = []
     scored: dict[str, dict[str, list[Stage]]] = {task.name: {} for task in tasks}
     for seed, task in itertools.product(seeds, tasks):
-        folder = pathlib.Path(out, "data", task.title) if task.name in SENTEVAL_SUBSETS else pathlib.Path(task.source)
-        recipe = recipe._replace(seed=seed, folder=folder, task=task)
+        recipe = recipe._replace(seed=seed, folder=folders[task.name], task=task)
         stages += recipe.nli()
         for row in rows:
             # Where nothing is trained, no seed plays a part.
@@ -95,17 +102,10 @@ def reproduce(
     flags = recipe.encoder_flags
     if path.exists() and not overwrite:
         earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
-        found = [(len(one.runs), task, row) for task, of in earlier.tasks.items() for row, one in of.rows.items()]
-        lost = [row for runs, task, row in found if runs > len(scored.get(task, {}).get(row, ()))]
-        if lost or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
+        found = [(len(one.runs), name, row) for name, of in earlier.tasks.items() for row, one in of.rows.items()]
+        is_lost = any(runs > len(scored.get(name, {}).get(row, ())) for runs, name, row in found)
+        if is_lost or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
             raise UserError(f"--out={out}: found results of other options, expected the same (or use --overwrite)")
-    for task in tasks:
-        if task.name in SENTEVAL_SUBSETS:
-            if "flow-train" in rows:
-                raise UserError(f"--rows: found flow-train, but {task.title} has one split only, expected other rows")
-            folder = pathlib.Path(out, "data", task.title)
-            check_folder(folder, "--out", overwrite=True)
-            write_full_text(folder, task.subsets, task.source)
     # NLI fine-tuning and the flow on NLI are those of every task.
     outcomes = {one.stage: one for one in run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)}
     made = {task.name: reproduced_task(task, scored[task.name], outcomes) for task in tasks}

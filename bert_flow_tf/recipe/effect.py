@@ -27,6 +27,7 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
 
             source, warmup = resolve_encoder(**before.encoder_flags), min(100, int(steps) // 2)
             settings = PretrainingSettings(steps=int(steps), num_warmup_steps=warmup, seed=before.seed)
-            options = {"overwrite": overwrite, "report": report_line, "show_progress_bar": None}
+            options: dict[str, Any] = {"overwrite": overwrite, "report": report_line, "show_progress_bar": None}
             pretrain(sentences, source, folder / "encoder", settings, **options)
         stages: list[Stage] = []
         for name, recipe in (("before", before), ("MLM", after)):

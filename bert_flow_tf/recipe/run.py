@@ -112,7 +112,7 @@ class Recipe(NamedTuple):
     """The environment's variables."""
 
     encoder_name: str  # The encoder's part of the folders' names.
-    encoder_flags: dict[str, str]  # Flags of `run_siamese` that name the encoder and its own weights.
+    encoder_flags: dict[str, Any]  # Flags of `run_siamese` that name the encoder and its own weights.
     glue_dir: pathlib.Path
     output_dir: pathlib.Path
     cached_dir: pathlib.Path
@@ -207,7 +207,7 @@ def matching(values: Mapping[str, str], name: str, default: str, pattern: str, e
     return value
 
 
-def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
     """Return the name and the `run_siamese` flags of the encoder that the variables name."""
     hub, premodels = values.get("BERT_HUB"), values.get("BERT_PREMODELS")
     known = _PREMODELS if premodels else BERT_NAMES
