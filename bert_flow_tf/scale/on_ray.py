@@ -19,10 +19,8 @@ from bert_flow_tf.scale.shards import Engine, Path, Shard, ShardError
 
 # Attempts at a shard after its worker has died.
 _RETRIES = 3
-# Bytes; Ray's default is a third of the memory.
-_OBJECT_STORE = 200 << 20
-# Ray's workers have a niceness of 15 by default, and so little of a busy machine. The others shorten Ray's timeouts:
-# seconds until a lost cluster ends the command, and until an address without a cluster is an error.
+# Ray's workers have a niceness of 15 by default. The timeouts are seconds until a lost cluster ends the command, and
+# until an address without a cluster is an error.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
@@ -56,8 +54,6 @@ class RayEngine(Engine):
 
     Args:
       load: returns the model, in each worker; it is pickled.
-      folder, settings: of the job.
-      workers: number of actors.
       threads: of each actor's model.
 
     Raises:
@@ -77,28 +73,27 @@ class RayEngine(Engine):
         """As `shards.Engine.embed`."""
         import ray
 
-        pool, begun = ray.util.ActorPool(self._actors), set[str]()
+        idle, running = list(self._actors), dict[Any, tuple[Any, str]]()
 
-        def results() -> Iterator[tuple[str, int]]:
+        def outcome() -> tuple[str, int] | ShardError:
+            (done,), _ = ray.wait(list(running))
+            actor, part = running.pop(done)
+            idle.append(actor)
             try:
-                name, rows = pool.get_next_unordered()
+                return ray.get(done)
             except ray.exceptions.RayActorError:
-                # The pool does not say which shard it was. Without a living node no other shard can be embedded.
+                # Without a living node no other shard can be embedded.
                 if not any(node["Alive"] for node in ray.nodes()):
                     raise
-            else:
-                begun.remove(name)
-                yield name, rows
+                return ShardError(f"{part}: its worker died {_RETRIES + 1} times")
 
         for shard in shards:
-            begun.add(shard.part)
-            pool.submit(lambda actor, shard: actor.embed.remote(shard, self.fingerprint), shard)
-            if not pool.has_free():
-                yield from results()
-        while pool.has_next():
-            yield from results()
-        for part in sorted(begun):
-            yield ShardError(f"{part}: its worker died {_RETRIES + 1} times")
+            if not idle:
+                yield outcome()
+            actor = idle.pop()
+            running[actor.embed.remote(shard, self.fingerprint)] = actor, shard.part
+        while running:
+            yield outcome()
 
 
 def train_on_ray(
@@ -112,8 +107,8 @@ def train_on_ray(
 ) -> None:
     """Call `run()` in workers that train together, under the TF_CONFIG that Ray Train sets.
 
-    Ray Train starts all workers again when one has died or failed, at most `max_restarts` times; the run resumes from
-    its last checkpoint. A `UserError` of `run` that is not `lost` ends all. The workers' output goes to stderr.
+    Ray Train starts all workers again when one has died or failed, at most `max_restarts` times, and the run resumes.
+    A `UserError` of `run` that is not `lost` ends all. The workers' output goes to stderr.
 
     Raises:
       UserError: `run` raised it; Ray is not installed or there is no such cluster; or the restarts are used up.
@@ -171,8 +166,7 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
     """A context in which Ray can be used for so many workers of so many threads.
 
     Args:
-      address: of a cluster, `host:port`, whose machines see the files under the same names; None starts Ray on
-        127.0.0.1, without a dashboard.
+      address: of a cluster, `host:port`, whose machines see the files under the same names; None starts Ray here.
       log_to_driver: True to show the workers' output.
 
     Raises:
@@ -189,7 +183,8 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
         if address is None:
             # Some of Ray's ports listen on all interfaces.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            options = {"num_cpus": workers * threads, "include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+            # The object store's default is a third of the memory.
+            options = {"num_cpus": workers * threads, "include_dashboard": False, "object_store_memory": 200 << 20}
             options |= {"_node_ip_address": "127.0.0.1", "_temp_dir": temporary}
         import ray
 
@@ -210,5 +205,5 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
             reason = str(error).partition("\n")[0]
             raise UserError(f"ray: ended or lost all workers ({reason}); run the same command to resume") from error
         finally:
-            # Ends the workers, which would otherwise still write.
+            # The workers would otherwise still write.
             ray.shutdown()

@@ -16,7 +16,6 @@ MANIFEST = "_manifest.json"
 PART_PRECISIONS = ("float32", "float16")
 # Rows of a block, at least; of width 768 they take 200 MB.
 BLOCK_ROWS = 65_536
-_EXPECTED = "a folder of embeddings, as `encode-folder` writes it"
 
 
 class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,9 +32,6 @@ class Manifest(msgspec.Struct, kw_only=True):
 
     Attributes:
       model: a `BertFlow.fingerprint`.
-      embedding_size: the width of the embeddings.
-      settings: of all parts.
-      is_complete: True once every row of the input is in a part.
       parts: the rows of each part, by file name and in the input's order; empty until the folder is complete.
     """
 
@@ -48,11 +44,7 @@ class Manifest(msgspec.Struct, kw_only=True):
 
 
 class Parts:
-    """The parts of a complete folder of embeddings.
-
-    Attributes:
-      manifest: the folder's.
-      rows: of all parts.
+    """The parts of a complete folder of embeddings, with their `manifest` and total `rows`.
 
     Raises:
       UserError: the folder holds no embeddings, or parts are missing.
@@ -60,12 +52,11 @@ class Parts:
 
     def __init__(self, folder: str | os.PathLike) -> None:
         self._folder = pathlib.Path(folder)
-        self.manifest = read_json(self._folder / MANIFEST, Manifest, expected=_EXPECTED)
+        expected = "a folder of embeddings, as `encode-folder` writes it"
+        self.manifest = read_json(self._folder / MANIFEST, Manifest, expected=expected)
         self.rows = sum(self.manifest.parts.values())
-        if not self.manifest.is_complete:
+        if not (self.manifest.is_complete and self.rows):
             raise UserError(f"{folder}: parts are missing; run `encode-folder` again")
-        if not self.rows:
-            raise UserError(f"{folder}: found no embeddings, expected some")
 
     def blocks(self, generator: np.random.Generator, least: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
         """Yield all rows once, float32 [n, D], from whole parts in a random order; n is at least `least` if possible.
@@ -73,8 +64,7 @@ class Parts:
         Raises:
           UserError: a part is missing or damaged.
         """
-        names = list(self.manifest.parts)
-        block: list[np.ndarray] = []
+        names, block = list(self.manifest.parts), list[np.ndarray]()
         held, left = 0, self.rows
         for i in generator.permutation(len(names)):
             block.append(self._read(names[i]))
@@ -99,10 +89,8 @@ class Parts:
             with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
                 column = file.read([EMBEDDING]).column(EMBEDDING)
         except (OSError, pyarrow.ArrowException) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(
-                f"{path}: missing or damaged ({reason}); remove it and run `encode-folder` again"
-            ) from error
+            problem = f"missing or damaged ({' '.join(str(error).split())})"
+            raise UserError(f"{path}: {problem}; remove it and run `encode-folder` again") from error
         values = column.combine_chunks().flatten().to_numpy().astype(np.float32, copy=False)
         if values.size != rows * self.manifest.embedding_size:
             raise UserError(f"{path}: found {len(column)} rows, expected {rows}; run `encode-folder` again")

@@ -5,7 +5,6 @@ digest of the shard, the model and the settings, so that a resumed job keeps the
 """
 
 import contextlib
-import functools
 import glob
 import hashlib
 import os
@@ -23,7 +22,7 @@ from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.reading import is_remote, refuse_address
-from bert_flow_tf.files.sentence_files import STDIN, input_format, matching, read_tables
+from bert_flow_tf.files.sentence_files import input_format, matching, read_tables
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.scale.parts import MANIFEST, PART_PRECISIONS, Manifest, PartSettings
 
@@ -58,10 +57,9 @@ def input_files(
     column: str | None = None,
     keep: Sequence[str] | None = None,
 ) -> list[InputFile]:
-    """Files that paths, addresses or patterns as of `glob` name; those of a pattern in the order of their names.
+    """Files that paths, addresses or patterns as of `glob` name, each once; those of a pattern in their names' order.
 
     Args:
-      inputs: one or several; a file that several name is taken once.
       file_format: None for what each file's ending says.
       column: of the sentences; None for `sentence`.
       keep: names of the columns that are written beside the embeddings; None for the sentences' own.
@@ -72,8 +70,6 @@ def input_files(
     paths: list[str] = []
     for given in [inputs] if isinstance(inputs, str | os.PathLike) else inputs:
         name = os.fspath(given)
-        if name == STDIN:
-            raise ArgumentError("input: found standard input, expected files")
         if os.path.lexists(name) or not glob.has_magic(name):
             found = [name] if is_remote(name) or os.path.exists(name) else []
         elif is_remote(name):
@@ -106,46 +102,40 @@ class ShardError(UserError):
     """A shard whose workers died; the other shards are not affected."""
 
 
-def write_part(model: EmbeddingModel, shard: Shard, folder: Path, settings: PartSettings) -> tuple[str, int]:
-    """Write a shard's kept columns and its column `embedding`; return the part's name and rows.
-
-    Raises:
-      UserError: the file cannot be written, or an embedding is not finite.
-    """
-    import pyarrow.parquet
-
-    path = pathlib.Path(folder) / shard.part
-    embedded = model.encode_parts(shard.sentences, settings.batch_size, False, settings.normalize_embeddings)
-    with np.errstate(over="ignore"):
-        stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(settings.precision)
-    if not np.isfinite(stored).all():
-        raise UserError(f"{path}: found an embedding that is not finite in {settings.precision}, expected numbers")
-    table = shard.kept.append_column(EMBEDDING, embedding_column(stored, settings.precision))
-    table = table.replace_schema_metadata({_DIGEST: shard.digest})
-    # A worker that Ray has given up may still be writing.
-    with new_file(path, wait=True) as temporary:
-        pyarrow.parquet.write_table(table, temporary, use_dictionary=shard.kept.column_names, write_page_checksum=True)
-    return shard.part, len(stored)
-
-
 class Engine:
     """Embed one shard after the other in this process."""
 
     def __init__(self, model: EmbeddingModel, folder: Path, settings: PartSettings) -> None:
         self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
-        self._write = functools.partial(write_part, model, folder=folder, settings=settings)
+        self._model, self._folder, self._settings = model, pathlib.Path(folder), settings
 
     def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
-        """Write the part of each shard; yield its name and rows, in any order, or why there is none."""
+        """Write the part of each shard; yield its name and rows, in any order, or why there is none.
+
+        Raises:
+          UserError: a file cannot be written, or an embedding is not finite.
+        """
         return map(self._write, shards)
+
+    def _write(self, shard: Shard) -> tuple[str, int]:
+        import pyarrow.parquet
+
+        path, how = self._folder / shard.part, self._settings
+        embedded = self._model.encode_parts(shard.sentences, how.batch_size, False, how.normalize_embeddings)
+        with np.errstate(over="ignore"):
+            stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(how.precision)
+        if not np.isfinite(stored).all():
+            raise UserError(f"{path}: found an embedding that is not finite in {how.precision}, expected numbers")
+        table = shard.kept.append_column(EMBEDDING, embedding_column(stored, how.precision))
+        table = table.replace_schema_metadata({_DIGEST: shard.digest})
+        # A worker that Ray has given up may still be writing.
+        with new_file(path, wait=True) as file:
+            pyarrow.parquet.write_table(table, file, use_dictionary=shard.kept.column_names, write_page_checksum=True)
+        return shard.part, len(stored)
 
 
 class ShardsError(UserError):
-    """Shards that could not be embedded, after all others were.
-
-    Attributes:
-      problems: an error for each of them.
-    """
+    """Shards that could not be embedded, after all others were; `problems` has an error for each."""
 
     def __init__(self, problems: Sequence[UserError]) -> None:
         self.problems = problems
@@ -154,16 +144,11 @@ class ShardsError(UserError):
 
 
 class Job:
-    """The embedding of files into a folder.
+    """The embedding of files into the folder `out`; `made` is the number of parts that `run` wrote.
 
     Args:
-      files: the input.
-      out: the folder.
       settings: of all parts.
       overwrite: True to replace parts of another model, other input or other settings.
-
-    Attributes:
-      made: number of parts that `run` wrote.
 
     Raises:
       UserError: no file can be read; or the folder holds something else, or parts of other settings.
@@ -200,11 +185,9 @@ class Job:
             raise UserError(f"{self.out}: exists, {name}: found {found}, its parts have {known} (or --overwrite)")
 
     def run(self, engine: Engine, *, show_progress_bar: bool | None = None) -> Manifest:
-        """Return the folder's manifest after the engine has made the missing parts.
+        """Return the folder's manifest after the engine has made the missing parts; done parts stay if it fails.
 
-        Args:
-          engine: makes the parts; whatever it raises ends the job, and the parts that are done stay.
-          show_progress_bar: None shows it on a terminal only.
+        A `show_progress_bar` of None shows it on a terminal only.
 
         Raises:
           ShardsError: files cannot be read, and all others are done.
@@ -241,10 +224,8 @@ class Job:
             try:
                 for i, (sentences, kept) in enumerate(file.tables(self.settings.shard_rows)):
                     name = f"part-{number:05d}-{i:05d}.parquet"
-                    rows = repr([sentences, kept.to_pydict()]).encode()
-                    digest = hashlib.sha256(basis + rows).hexdigest()
-                    found = _digest_of(self.out / name)
-                    if found == digest:
+                    digest = hashlib.sha256(basis + repr([sentences, kept.to_pydict()]).encode()).hexdigest()
+                    if (found := _digest_of(self.out / name)) == digest:
                         manifest.parts[name] = len(sentences)
                         continue
                     if found is not None:

@@ -119,7 +119,12 @@ def export_model(
             found = write(model, described, folder)
             if found is None:
                 return Exported(path)
-            return _checked(path, found, _live_embeddings(model, described), 1e-5 if format == ONNX else 1e-4, dtype)
+            # The export may have another dimension than the model, and the model another dtype.
+            same = copy.copy(model)
+            same.low_dim, same.pooled = described.low_dim, model.encoder
+            live = same.embed_tokens(checked_tokens(model, described))
+            live = (tf.nn.l2_normalize(live, axis=-1) if normalize else live).numpy()
+            return _checked(path, found, live, 1e-5 if format == ONNX else 1e-4, dtype)
 
 
 def checked_tokens(model: EmbeddingModel, described: Description) -> dict[str, tf.Tensor]:
@@ -156,14 +161,6 @@ def _described(
         normalized=normalize,
         dtype=dtype,
     )
-
-
-def _live_embeddings(model: EmbeddingModel, described: Description) -> np.ndarray:
-    # The export may have another dimension than the model, and the model another dtype.
-    live = copy.copy(model)
-    live.low_dim, live.pooled = described.low_dim, model.encoder
-    embeddings = live.embed_tokens(checked_tokens(model, described))
-    return (tf.nn.l2_normalize(embeddings, axis=-1) if described.normalized else embeddings).numpy()
 
 
 def _checked(path: pathlib.Path, found: np.ndarray, live: np.ndarray, tolerance: float, dtype: str) -> Exported:

@@ -13,8 +13,6 @@ SAVEDMODEL, ONNX = "savedmodel", "onnx"
 DESCRIPTION_FILE = "export.json"
 ONNX_FILE = "model.onnx"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
-
-
 # The kind of folder of each format; the first is the default.
 EXPORT_FORMATS = {
     SAVEDMODEL: FolderKind(
@@ -45,13 +43,10 @@ def export_path(
 ) -> pathlib.Path:
     """Path of the folder that an export writes: `out_dir`, or its version in it for a SavedModel.
 
-    Args:
-      out_dir, format, version, dtype, overwrite: see `export.export_model`.
-      flag: the name of `out_dir` in errors, such as `--out=DIR`.
+    The arguments are those of `export.export_model`, and `flag`, the name of `out_dir` in errors.
 
     Raises:
-      UserError: an option is unknown or does not fit the format, a library is missing, or the folder exists and may
-        not be overwritten.
+      UserError: an option is unknown or does not fit the format, a library is missing, or the folder exists.
     """
     if format not in EXPORT_FORMATS:
         expected = f"one of {', '.join(EXPORT_FORMATS)}{nearest(str(format), EXPORT_FORMATS)}"

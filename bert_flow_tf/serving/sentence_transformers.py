@@ -82,10 +82,8 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
 
 
 def _unsupported(what: str) -> ArgumentError:
-    return ArgumentError(
-        f"format: found sentence-transformers with {what} which none of its modules computes, expected savedmodel or "
-        "onnx"
-    )
+    problem = f"{what} which none of its modules computes"
+    return ArgumentError(f"format: found sentence-transformers with {problem}, expected savedmodel or onnx")
 
 
 def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> list[_Module]:

@@ -1,10 +1,13 @@
 """A model as a SavedModel: tokenizer, encoder, flow and pooling as four signatures that any TensorFlow can run."""
 
+import itertools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
@@ -13,7 +16,6 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of
-from bert_flow_tf.serving.warmup import write_warmup_requests
 
 
 def write_savedmodel(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray:
@@ -47,6 +49,32 @@ def write_savedmodel(model: EmbeddingModel, described: Description, folder: path
     return found
 
 
+def write_warmup_requests(
+    version_folder: pathlib.Path, model_name: str, signatures: Mapping[str, Any], max_seq_length: int
+) -> None:
+    """Write the requests that TensorFlow Serving runs before it serves a version; equal signatures give equal bytes.
+
+    For each signature they are a short row, a row of `max_seq_length` pieces, and 32 of both kinds. The file in
+    `assets.extra` is a TFRecord of `PredictionLog`: https://www.tensorflow.org/tfx/serving/saved_model_warmup.
+    """
+    short = min(4, max_seq_length)
+    sizes = ([short], [max_seq_length], [short, max_seq_length] * 16)
+    with tf.io.TFRecordWriter(str(version_folder / "assets.extra" / "tf_serving_warmup_requests")) as writer:
+        for name, lengths in itertools.product(sorted(signatures), sizes):
+            log = prediction_log_pb2.PredictionLog()
+            request = log.predict_log.request
+            request.model_spec.name, request.model_spec.signature_name = model_name, name
+            for key, spec in signatures[name].structured_input_signature[1].items():
+                rows: Any = [" ".join(["word"] * k) for k in lengths]
+                if spec.dtype != tf.string:
+                    # Every vocabulary has the id 0, [PAD]. Ids that are not masked are embedded, whatever they are.
+                    is_word = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
+                    rows = is_word.astype(np.int32) * (key == "input_mask")
+                request.inputs[key].CopyFrom(tf.make_tensor_proto(rows, dtype=spec.dtype))
+            # The inputs are a protobuf map, whose order is otherwise not fixed.
+            writer.write(log.SerializeToString(deterministic=True))
+
+
 class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel.
 
@@ -75,8 +103,7 @@ class ServedBertFlow(tf.Module):
         self.encoder_variables = pooled.graph_variables
         self._pool = pooled.embed
         self._described, self._width = described, encoder.embedding_size
-        self._most_positions = encoder.max_seq_length
-        self._num_types = encoder.num_types
+        self._most_positions, self._num_types = encoder.max_seq_length, encoder.num_types
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:

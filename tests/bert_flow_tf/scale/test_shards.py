@@ -205,7 +205,7 @@ def test_an_embedding_that_float16_cannot_hold_is_an_error(model, tables, tmp_pa
         (("--input", "x.tsv", "--keep", "c"), "column c"),
         (("--input", "x.tsv", "--keep", "embedding"), "--keep: found embedding"),
         (("--input", "x.txt", "--column", "c"), "--column: found c for text"),
-        (("--input", "-"), "--input: found standard input"),
+        (("--input", "-"), "-: no such file"),
         (("--input", "y.tsv"), "y.tsv: no such file"),
         (("--input", "*.jsonl"), "*.jsonl: no such file"),
         (("--input", "x.npy"), "x.npy: found the ending '.npy'"),
