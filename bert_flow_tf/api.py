@@ -29,8 +29,7 @@ from bert_flow_tf.model.build import build_model, encoder_record, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Model, Training, flow_record, model_at
-from bert_flow_tf.scale.parts import Manifest, Parts, PartSettings
-from bert_flow_tf.scale.shards import Engine, Job, input_files
+from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, PartSettings, input_files
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.training import fitting
 from glow.config import DEFAULT_CONFIG
@@ -351,7 +350,7 @@ class BertFlow:
           input_format: where the files' endings do not say it; see `files.sentence_files.INPUT_FORMATS`.
           column, keep: of the sentences, by default `sentence`; those to write, too, by default the sentences' own.
           overwrite: replace what another model, other input or other settings gave.
-          **settings: of `scale.parts.PartSettings`: `shard_rows`, `precision`, `normalize_embeddings`, `batch_size`.
+          **settings: of `scale.shards.PartSettings`: `shard_rows`, `precision`, `normalize_embeddings`, `batch_size`.
 
         Raises:
           scale.shards.ShardsError: files cannot be read, and all others are done.

@@ -15,8 +15,7 @@ from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, format_of
 from bert_flow_tf.files.sentence_files import PART, STDIN, read_sentences
 from bert_flow_tf.scale.on_ray import RayEngine, connected
-from bert_flow_tf.scale.parts import PART_PRECISIONS, PartSettings
-from bert_flow_tf.scale.shards import Engine, Job, ShardsError, input_files
+from bert_flow_tf.scale.shards import PART_PRECISIONS, Engine, Job, PartSettings, ShardsError, input_files
 from bert_flow_tf.serving import DTYPES
 
 _CONFIG_FILE, _METADATA_FILE = "projector_config.pbtxt", "sentences.tsv"

@@ -9,7 +9,7 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.saved_model import SAVED_MODEL
-from bert_flow_tf.scale.parts import Parts
+from bert_flow_tf.scale.shards import Parts
 
 
 @click.command()

@@ -11,8 +11,7 @@ from bert_flow_tf.encoder.convert.weights import keras_names, num_layers
 
 _PROJECTIONS = ("query", "key", "value")
 _TABLES = ("word_embeddings/embeddings", "position_embedding/embeddings", "type_embeddings/embeddings")
-# Largest deviation from the SavedModel's outputs, relative to their largest value. Rounding makes less than 1e-6 in six
-# layers; GELU by the error function instead of tanh makes 2e-4 in the first layer.
+# Relative to the SavedModel's largest output. Rounding makes less than 1e-6 in six layers, the other GELU 2e-4 in one.
 _LARGEST_DEVIATION = 2e-5
 # GELU's approximation is by tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
 _TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715
@@ -27,8 +26,7 @@ _Operation = Callable[..., tf.Tensor]
 class Bert:
     """BERT (Devlin et al. 2019) from an encoder's inputs to the outputs of its SavedModel, over the same variables.
 
-    The tokens of a batch are the rows of one matrix, so that TensorFlow makes one kernel of a product, its bias and its
-    GELU, and another of a layer norm.
+    The tokens of a batch are the rows of one matrix, so that TensorFlow fuses a product, its bias and its GELU.
 
     Args:
       variables: dict of name -> variable of tf-models' BERT.
@@ -47,10 +45,8 @@ class Bert:
         dtype: tf.DType = tf.float32,
         portable: bool = False,
     ) -> None:
-        self.config = config
-        self.variables = dict(variables)
-        self._trainable = trainable
-        self._portable = portable
+        self.config, self.variables = config, dict(variables)
+        self._trainable, self._portable = trainable, portable
         for name, variable in variables.items():
             if dtype != tf.float32 and name.endswith(("/kernel", "/embeddings")):
                 matrix = tf.cast(tf.convert_to_tensor(variable), dtype)
@@ -59,7 +55,7 @@ class Bert:
     def __call__(
         self, inputs: Inputs, seeds: tf.Tensor | None = None, *, training: bool = False, first_token_only: bool = False
     ) -> Outputs:
-        """dict of `encoder_outputs`, a list of [batch, seq, width], `sequence_output`, its last, and `pooled_output`.
+        """Return `encoder_outputs`, a list of [batch, seq, width], `sequence_output`, its last, and `pooled_output`.
 
         Args:
           inputs: dict of int32 [batch, seq]. For training, `input_mask` must be 1 up to a sentence's end and 0 after.
@@ -77,8 +73,7 @@ class Bert:
         mask = inputs["input_mask"]
         layout = _Layout(mask, tokens_only=training)
         words, positions, types = (self.variables[name] for name in _TABLES)
-        # As in TF1, words have one gradient slice per token and the others dense gradients: the global norm of clipping
-        # depends on it.
+        # As in TF1, words alone have a gradient slice per token: the global norm of clipping depends on it.
         rows = tf.cast(tf.gather(words, layout.rows(inputs["input_word_ids"])), tf.float32)
         one_hot = tf.one_hot(layout.rows(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype)
         rows += tf.cast(tf.matmul(one_hot, types), tf.float32)
@@ -338,10 +333,9 @@ def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
 def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: BertConfig | None) -> Bert | None:
     """`Bert` of the variables; None if they are not a BERT's in float32, or the SavedModel computes something else.
 
-    `expected` are the SavedModel's outputs, without dropout, for `inputs`. The dropout rates are those `recorded`
-    beside the encoder; .1, as in the original, if nothing is.
+    `expected` are the SavedModel's outputs, without dropout, for `inputs`. Rates that are not `recorded` are .1.
     """
-    is_float32 = all(variable.dtype == tf.float32 for variable in variables.values())
+    is_float32 = all(v.dtype == tf.float32 for v in variables.values())
     if not is_float32 or set(variables) != set(keras_names(num_layers(variables)).values()):
         return None
     (pieces, width), (positions, _), (types, _) = (variables[name].shape for name in _TABLES)
@@ -355,8 +349,8 @@ def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: B
             max_position_embeddings=positions,
             type_vocab_size=types,
             hidden_act=activation,
-            hidden_dropout_prob=0.1 if recorded is None else recorded.hidden_dropout_prob,
-            attention_probs_dropout_prob=0.1 if recorded is None else recorded.attention_probs_dropout_prob,
+            hidden_dropout_prob=recorded.hidden_dropout_prob if recorded else 0.1,
+            attention_probs_dropout_prob=recorded.attention_probs_dropout_prob if recorded else 0.1,
         )
         bert = Bert(variables, config)
         found, known = (_checked_values(outputs, inputs["input_mask"]) for outputs in (bert(inputs), expected))

@@ -45,8 +45,7 @@ def cached_embeddings(
     made_by += ["XLA"] if tf.config.optimizer.get_jit() else []
     digest = hashlib.sha256(repr(made_by).encode())
     sentences, rows = distinct(pieces)
-    for array in (sentences.flat_values.numpy(), sentences.row_lengths().numpy()):
-        digest.update(array.tobytes())
+    digest.update(sentences.flat_values.numpy().tobytes() + sentences.row_lengths().numpy().tobytes())
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npz"
     if (embeddings := _read(path)) is None:
         last_made_by, last_path, last_rows = _LAST_USED.get(encoder, (None, path, {}))

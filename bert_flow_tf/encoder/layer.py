@@ -32,11 +32,9 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     Args:
       sentence_embedding_type: name of the pooling, see `pooling.pooling`.
-      trainable: True to train the encoder's variables. `training=True` turns dropout on in a frozen encoder, too, as in
-        the original.
+      trainable: True to train the variables. `training=True` turns dropout on in a frozen encoder, too.
 
     Attributes:
-      embedding_size, hidden_size: length of an embedding, and width of the encoder.
       traced_embed: `embed` as a `tf.function`.
       max_seq_length, num_types, vocab_size: positions, token types and word pieces; None where no variable shows it.
       bert_config: shape and rates of a BERT; None for another encoder.
@@ -63,13 +61,15 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.num_layers = len(outputs["encoder_outputs"])
         self.hidden_size = outputs["sequence_output"].shape[-1]
         self._set_pooling(sentence_embedding_type)
-        tables = [self._variable(f"{name}/embeddings") for name in ("position_embedding", "type_embeddings")]
-        tables.append(self.word_embeddings)
+        tables = (
+            self._variable(f"{name}/embeddings")
+            for name in ("position_embedding", "type_embeddings", "word_embeddings")
+        )
         self.max_seq_length, self.num_types, self.vocab_size = (None if t is None else t.shape[0] for t in tables)
         pieces = len(read_vocabulary(vocabulary_asset(source.preprocess_dir)))
         if self.vocab_size is not None and pieces > self.vocab_size:
-            held = f"{source.bert_hub} has {self.vocab_size} word embeddings"
-            raise UserError(f"{source.preprocess_dir}: {pieces} word pieces, the encoder {held}")
+            found = f"{pieces} word pieces, the encoder {source.bert_hub} has {self.vocab_size} word embeddings"
+            raise UserError(f"{source.preprocess_dir}: {found}")
 
     def _find_bert(self, trainable: bool) -> Outputs:
         """Look for the `Bert` that computes what the SavedModel does; return the SavedModel's outputs for a probe."""
@@ -88,8 +88,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self._bert = None if bert is None else Bert(variables, bert.config, trainable=trainable)
         if bert is None:
             logging.info("%s runs as its SavedModel: it is not a BERT of tf-models", name)
-        elif self.bert_config is None:
-            self.bert_config = bert.config
+        self.bert_config = self.bert_config or (bert and bert.config)
         return outputs
 
     def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":
@@ -127,8 +126,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def call(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
         """Embeddings [batch, embedding_size] of the dict of inputs.
 
-        In training `occurrence`, int64 [batch], is the number of each sentence among all that a run sees: seed and
-        number alone decide what dropout drops. Without numbers, random ones are drawn.
+        In training `occurrence`, int64 [batch], numbers the sentences of a run; with the seed it decides what dropout
+        drops. Without numbers, random ones are drawn.
         """
         return self.pooling(self._outputs(inputs, training, self.pooling.first_token_only), inputs["input_mask"])
 
@@ -185,7 +184,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @property
     def pooled_variables(self) -> list[tf.Variable]:
-        """The trainable variables that an embedding depends on, by the names that TF-Hub's BERTs give them.
+        """The trainable variables that an embedding depends on.
 
         An average depends neither on the pooler nor on layers above the last one that it averages. TF1's optimiser
         leaves those alone; through a SavedModel they would decay.

@@ -92,13 +92,10 @@ class SentenceBatcher:
     """Encode sentences in batches of similar length.
 
     Args:
-      encode: function from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape], such as an
-        encoder's `embed`.
-      shape: of a sentence's value.
+      encode: function from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape].
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
       pad_to_max: pad every sentence to `max_seq_length`, as the original does.
-      takes_occurrences: True if `encode` takes the sentences' numbers, `occurrence`, int64 [k], as `SentenceEncoder`
-        does for dropout.
+      takes_occurrences: True if `encode` takes the sentences' numbers for dropout, `occurrence`, int64 [k].
     """
 
     def __init__(

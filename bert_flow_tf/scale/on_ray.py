@@ -14,8 +14,7 @@ from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
 from bert_flow_tf.model.embedding_model import EmbeddingModel
-from bert_flow_tf.scale.parts import PartSettings
-from bert_flow_tf.scale.shards import Engine, Path, Shard, ShardError
+from bert_flow_tf.scale.shards import Engine, PartSettings, Path, Shard, ShardError
 
 # Attempts at a shard after its worker has died.
 _RETRIES = 3

@@ -1,4 +1,4 @@
-"""Embed files of sentences into a folder of Parquet files, and resume where that was interrupted.
+"""Embed files of sentences into a folder of Parquet files, resume where that was interrupted, and read the folder.
 
 Each part of the folder has the embeddings of a shard: up to `shard_rows` rows of one input file. Its metadata holds a
 digest of the shard, the model and the settings, so that a resumed job keeps the parts whose digest is the same.
@@ -19,22 +19,105 @@ from tqdm import tqdm
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import FolderKind, new_file, output_folder
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
-from bert_flow_tf.files.json_files import read_json, write_json
+from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.reading import is_remote, refuse_address
 from bert_flow_tf.files.sentence_files import input_format, matching, read_tables
 from bert_flow_tf.model.embedding_model import EmbeddingModel
-from bert_flow_tf.scale.parts import MANIFEST, PART_PRECISIONS, Manifest, PartSettings
 
 if TYPE_CHECKING:
     import pyarrow
 
 Path = str | os.PathLike[str]
 
+# Readers of Parquet folders skip names that begin with an underscore.
+MANIFEST = "_manifest.json"
+PART_PRECISIONS = ("float32", "float16")
+# Rows of a block, at least; of width 768 they take 200 MB.
+BLOCK_ROWS = 65_536
 _PARTS = "part-*.parquet"
 PARTS_FOLDER = FolderKind("a folder of embeddings", MANIFEST, (_PARTS, MANIFEST))
 # The key of the digest in a part's metadata.
 _DIGEST = b"bert_flow_tf"
+
+
+class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that a part's bytes depend on; arguments of `BertFlow.encode_dataset`."""
+
+    shard_rows: int
+    precision: str = PART_PRECISIONS[0]
+    normalize_embeddings: bool = False
+    batch_size: int | None = None
+
+
+class Manifest(msgspec.Struct, kw_only=True):
+    """The `_manifest.json` of a folder of embeddings.
+
+    Attributes:
+      model: a `BertFlow.fingerprint`.
+      parts: the rows of each part, by file name and in the input's order; empty until the folder is complete.
+    """
+
+    format_version: int = FORMAT_VERSION
+    model: str
+    embedding_size: int
+    settings: PartSettings
+    is_complete: bool = False
+    parts: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Parts:
+    """The parts of a complete folder of embeddings, with their `manifest` and total `rows`.
+
+    Raises:
+      UserError: the folder holds no embeddings, or parts are missing.
+    """
+
+    def __init__(self, folder: str | os.PathLike) -> None:
+        self._folder = pathlib.Path(folder)
+        expected = "a folder of embeddings, as `encode-folder` writes it"
+        self.manifest = read_json(self._folder / MANIFEST, Manifest, expected=expected)
+        self.rows = sum(self.manifest.parts.values())
+        if not (self.manifest.is_complete and self.rows):
+            raise UserError(f"{folder}: parts are missing; run `encode-folder` again")
+
+    def blocks(self, generator: np.random.Generator, least: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
+        """Yield all rows once, float32 [n, D], from whole parts in a random order; n is at least `least` if possible.
+
+        Raises:
+          UserError: a part is missing or damaged.
+        """
+        names, block = list(self.manifest.parts), list[np.ndarray]()
+        held, left = 0, self.rows
+        for i in generator.permutation(len(names)):
+            block.append(self._read(names[i]))
+            held += len(block[-1])
+            # The last block would otherwise be a small rest.
+            if held >= least and left - held >= least:
+                yield np.concatenate(block)
+                left -= held
+                block, held = [], 0
+        if held:
+            yield np.concatenate(block)
+
+    def matrix(self) -> np.ndarray:
+        """All rows in the input's order, float32 [n, D]; raises as `blocks`."""
+        return np.concatenate([self._read(name) for name in self.manifest.parts])
+
+    def _read(self, name: str) -> np.ndarray:
+        import pyarrow.parquet
+
+        path, rows = self._folder / name, self.manifest.parts[name]
+        try:
+            with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
+                column = file.read([EMBEDDING]).column(EMBEDDING)
+        except (OSError, pyarrow.ArrowException) as error:
+            problem = f"missing or damaged ({' '.join(str(error).split())})"
+            raise UserError(f"{path}: {problem}; remove it and run `encode-folder` again") from error
+        values = column.combine_chunks().flatten().to_numpy().astype(np.float32, copy=False)
+        if values.size != rows * self.manifest.embedding_size:
+            raise UserError(f"{path}: found {len(column)} rows, expected {rows}; run `encode-folder` again")
+        return values.reshape(rows, -1)
 
 
 class InputFile(NamedTuple):

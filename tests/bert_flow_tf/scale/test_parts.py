@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.scale.parts import MANIFEST, Parts
+from bert_flow_tf.scale.shards import MANIFEST, Parts
 from tests.refusals import files_below, refused, succeeds, user_error
 
 SENTENCES = [f"w{i % 50} w{i % 7} w{i % 13}" for i in range(300)]

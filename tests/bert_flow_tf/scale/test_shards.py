@@ -10,8 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.scale.parts import MANIFEST
-from bert_flow_tf.scale.shards import input_files
+from bert_flow_tf.scale.shards import MANIFEST, input_files
 from tests.refusals import bert_flow, files_below, refused, succeeds, user_error
 
 SENTENCES = [f"w{i} w{i % 7} w3" for i in range(30)]
