@@ -46,4 +46,4 @@ def launch(
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
     click.echo(f"Starting {workers} workers with Ray", err=True)
     run = functools.partial(door.run, settings)
-    train_on_ray(run, LostWorker, workers=workers, threads=threads, address=ray, max_restarts=max_restarts)
+    train_on_ray(run, LostWorker, workers=workers, threads=threads, address=ray, restarts=max_restarts)

@@ -96,17 +96,11 @@ class RayEngine(Engine):
 
 
 def train_on_ray(
-    run: Callable[[], None],
-    lost: type[UserError],
-    *,
-    workers: int,
-    threads: int,
-    address: str | None,
-    max_restarts: int,
+    run: Callable[[], None], lost: type[UserError], *, workers: int, threads: int, address: str | None, restarts: int
 ) -> None:
     """Call `run()` in workers that train together, under the TF_CONFIG that Ray Train sets.
 
-    Ray Train starts all workers again when one has died or failed, at most `max_restarts` times, and the run resumes.
+    Ray Train starts all workers again when one has died or failed, at most `restarts` times, and the run resumes.
     A `UserError` of `run` that is not `lost` ends all. The workers' output goes to stderr.
 
     Raises:
@@ -128,7 +122,7 @@ def train_on_ray(
             run_config=RunConfig(  # type: ignore[call-arg]  # ray.train's types are of its older version
                 # The run's checkpoints are its own, so Ray stores nothing here that is needed later.
                 storage_path=folder,
-                failure_config=FailureConfig(max_failures=max_restarts),
+                failure_config=FailureConfig(max_failures=restarts),
                 logging_config=LoggingConfig(log_level="CRITICAL"),
             ),
         )
@@ -140,7 +134,7 @@ def train_on_ray(
         except TrainingFailedError as error:
             if mistakes.empty():
                 reason = str(error).strip().rpartition("\n")[2]
-                raise UserError(f"training failed after {max_restarts} restarts ({reason}); rerun to resume") from error
+                raise UserError(f"training failed after {restarts} restarts ({reason}); rerun to resume") from error
         if not mistakes.empty():
             raise mistakes.get()
 
@@ -191,8 +185,8 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
         try:
             ray.init(**options, runtime_env={"env_vars": variables}, log_to_driver=log_to_driver)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            reason = str(error).partition("\n")[0]
             where = "here" if address is None else f"at {address}, see its RAY_AUTH_MODE"
+            reason = str(error).partition("\n")[0]
             raise ArgumentError(f"{argument}: Ray cannot be reached {where} ({reason})") from error
         try:
             if (room := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:

@@ -4,7 +4,6 @@ Each part of the folder has the embeddings of a shard: up to `shard_rows` rows o
 digest of the shard, the model and the settings, so that a resumed job keeps the parts whose digest is the same.
 """
 
-import contextlib
 import glob
 import hashlib
 import os
@@ -173,7 +172,7 @@ def input_files(
 
 
 class Shard(NamedTuple):
-    """Rows of a file that are embedded together, with the name of their part and the digest for its metadata."""
+    """Rows of a file that are embedded together, their part's name, and the digest for its metadata."""
 
     part: str
     sentences: list[str]
@@ -322,6 +321,7 @@ def _digest_of(path: pathlib.Path) -> str | None:
     """The digest in a part's metadata; None if the part is missing or damaged."""
     import pyarrow.parquet
 
-    with contextlib.suppress(OSError, pyarrow.ArrowException):
+    try:
         return (pyarrow.parquet.read_schema(path).metadata or {}).get(_DIGEST, b"").decode()
-    return None
+    except (OSError, pyarrow.ArrowException):
+        return None
