@@ -1,17 +1,18 @@
-"""A report's page: sections of tables and plots, in one HTML file that loads nothing."""
+"""A report's page: sections of tables and SVG plots, in one HTML file that loads nothing."""
 
 import base64
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jinja2
 
+from bert_flow_tf.evaluation import plots
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.reading import read_file
-from bert_flow_tf.report import plots, tables
-from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Verification, Words
+from bert_flow_tf.report import tables
+from bert_flow_tf.results.records import Agreement, Calibrations, IsotropyResults, Lexical, Verification, Words
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.results.table import METRIC_NAMES, Table
@@ -31,6 +32,10 @@ _COMPARED = (
     "protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow. wmean: mean over the "
     "sets of STS-12 to STS-16 weighted by their pairs, as in the paper; mean: plain mean; all: all pairs together."
 )
+
+_COLOURS = (plots.BLUE, plots.VERMILION, plots.GREEN, plots.GREY)
+# Tag of TensorBoard -> words.
+_LOSSES = {"flow_loss": "Loss of the flow, bits per dimension", "supervised_loss": "Supervised loss"}
 
 
 class Section(NamedTuple):
@@ -71,7 +76,7 @@ def _sections(sources: Sequence[Source]) -> Iterator[Section]:
         drawn = [(one.label, read_file(one.path.with_name(f"{plot}.svg"), "an analysis' plot")) for one in analyses]
         yield Section(heading, note, titled, drawn)
     runs = [one.path.parent for one in sources if isinstance(one.result, TrainingResults)]
-    yield Section("Sources", "", [tables.sources_table(sources)], plots.curve_plots(runs))
+    yield Section("Sources", "", [tables.sources_table(sources)], curve_plots(runs))
 
 
 def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
@@ -81,14 +86,68 @@ def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
     for row in rows:
         if row.agreement and row.baseline and row.baseline.agreement and (row.task, row.split) not in shown:
             shown.add((row.task, row.split))
-            yield f"{row.name}: {row.task}, {row.split}", plots.cosines_plot(row.baseline.agreement, row.agreement)
+            yield f"{row.name}: {row.task}, {row.split}", cosines_plot(row.baseline.agreement, row.agreement)
         if len(row.values_x100) > 1:
             seeds.setdefault(row.place, {})[row.name] = row.values_x100
     for (task, split, metric, *_), values in seeds.items():
-        yield f"Seeds: {task}, {split}", plots.dots_plot(values, f"{METRIC_NAMES[metric]} × 100")
+        yield f"Seeds: {task}, {split}", dots_plot(values, f"{METRIC_NAMES[metric]} × 100")
 
 
 def _calibration_plot(result: Calibrations) -> bytes:
     runs = {row.method: (*row.by_seed,) or (row,) for row in result.rows}
     scores = {method: [100 * (getattr(one, result.metric) or 0) for one in ones] for method, ones in runs.items()}
-    return plots.dots_plot(scores, f"{METRIC_NAMES[result.metric]} × 100")
+    return dots_plot(scores, f"{METRIC_NAMES[result.metric]} × 100")
+
+
+def cosines_plot(before: Agreement, after: Agreement) -> bytes:
+    """Draw cosines over gold scores without the flow and with it, and the histogram of both."""
+    sides = {"without flow": before, "with flow": after}
+    with plots.styled_figure(12.4, 3.6, columns=3) as (figure, panels):
+        for panel, colour, (words, side) in zip(panels, _COLOURS, sides.items(), strict=False):
+            panel.scatter(side.gold, side.similarities, s=12, color=colour, alpha=0.5, linewidths=0, rasterized=True)
+            panel.set(xlabel="Gold score", ylabel="Cosine", title=words)
+            edges = [2 * i / len(side.counts) - 1 for i in range(len(side.counts) + 1)]
+            panels[2].stairs(side.counts, edges, linewidth=1.6, color=colour, label=words)
+        panels[1].sharey(panels[0])
+        panels[2].set(xlabel="Cosine", ylabel="Pairs", title="All pairs")
+        panels[2].legend()
+    return plots.svg_document(figure)
+
+
+def dots_plot(rows: Mapping[str, Sequence[float]], title: str) -> bytes:
+    """Draw a row of dots for each name: scores of every seed, and their mean as a line."""
+    with plots.styled_figure(7.2, 1.1 + 0.34 * len(rows)) as (figure, (panel,)):
+        for place, scores in enumerate(rows.values()):
+            panel.scatter(scores, [place] * len(scores), s=30, color=plots.BLUE, alpha=0.8, linewidths=0)
+            panel.plot([sum(scores) / len(scores)] * 2, [place - 0.3, place + 0.3], color=plots.BLUE, linewidth=1.6)
+        panel.set_yticks(range(len(rows)), list(rows))
+        panel.set_ylim(len(rows) - 0.4, -0.6)
+        panel.set_xlabel(title)
+    return plots.svg_document(figure)
+
+
+def curve_plots(runs: Sequence[pathlib.Path]) -> list[tuple[str, bytes]]:
+    """Draw each loss of runs over their steps, with a caption."""
+    curves, drawn = {str(run): read_curves(run) for run in runs}, []
+    for loss, words in _LOSSES.items():
+        found = {run: one[loss] for run, one in curves.items() if loss in one}
+        with plots.styled_figure(7.2, 3.4 + 0.2 * len(found)) as (figure, (panel,)):
+            for i, (run, points) in enumerate(found.items()):
+                x, y = zip(*points, strict=True)
+                panel.plot(x, y, color=_COLOURS[i % 4], linestyle=("-", "--", ":")[i // 4 % 3], label=run)
+            panel.set(xlabel="Step", ylabel=words)
+            if found:
+                plots.legend_below(figure, panel, columns=1)
+                drawn.append((words, plots.svg_document(figure)))
+    return drawn
+
+
+def read_curves(run_dir: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
+    """Return (step, loss) by TensorBoard's tag, of the events that a run wrote; a damaged event ends its file."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util.tensor_util import make_ndarray
+
+    events = EventAccumulator(str(run_dir), size_guidance={"tensors": 1000})
+    events.Reload()
+    found = {tag: events.Tensors(tag) for tag in events.Tags()["tensors"] if tag in _LOSSES}
+    return {tag: [(one.step, float(make_ndarray(one.tensor_proto))) for one in points] for tag, points in found.items()}

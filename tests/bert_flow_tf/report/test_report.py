@@ -5,8 +5,7 @@ import tensorflow as tf
 from msgspec.structs import replace
 
 from bert_flow_tf.report import tables
-from bert_flow_tf.report.page import write_report
-from bert_flow_tf.report.plots import read_curves
+from bert_flow_tf.report.page import read_curves, write_report
 from bert_flow_tf.results.rows import score_rows
 from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.runs.record import Training
