@@ -25,7 +25,7 @@ from bert_flow_tf.evaluation.compare import check_name
 @click.option("--out", metavar="FILE.json", help="File for the results.")
 @click.option("--overwrite", is_flag=True, help="Replace --out.")
 def calibrate(
-    model: ModelOptions, task: Task, glue_dir: str, methods: list[str], flow_model_config: str, out: str, **given: Any
+    model: ModelOptions, task: Task, glue_dir: str, methods: list[str] | None, out: str | None, **given: Any
 ) -> None:
     """Compare calibrations of one encoder's sentence embeddings on a task's test split.
 
@@ -36,7 +36,7 @@ def calibrate(
     --methods takes none, sn, natsv-K, natsv, sn+natsv-K, sn+natsv, whitening, whitening-D (D dimensions kept) and flow.
     natsv and sn+natsv choose K among 1 to 20 by the dev split.
     """
-    overwrite = given.pop("overwrite")
+    overwrite, flow_model_config = given.pop("overwrite"), given.pop("flow_model_config")
     path = own_file(out, overwrite=overwrite) if out else None
     for name in methods or ():
         check_name(name)
