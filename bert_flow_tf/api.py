@@ -158,7 +158,6 @@ class BertFlow:
         """`BertFlow` of a folder that `save` wrote, a finished run, or `ORGANISATION/MODEL` of the Hugging Face Hub."""
         path = saved_model.model_folder(path)
         if not saved_model.is_saved_model(path):
-            saved_model.check_model_folder(path)
             return cls.load(path, dtype=dtype)
         model, source, config = saved_model.load(path)
         loaded = cls(model, source, record=config.model, dtype=dtype)

@@ -14,7 +14,7 @@ from bert_flow_tf.encoder.pooling import check_pooling
 from bert_flow_tf.errors import UserError, nearest, nearest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.sentence_files import INPUT_FORMATS, read_sentences
-from bert_flow_tf.model.saved_model import check_model_folder, model_folder
+from bert_flow_tf.model.saved_model import model_folder
 from bert_flow_tf.runs.settings import flow_config
 from bert_flow_tf.serving import DTYPES
 from glow.config import DEFAULT_CONFIG
@@ -139,7 +139,6 @@ def check_model(model: str) -> None:
     """Raise `UserError` unless `--model` is a model's folder or checkpoint; download one of the Hugging Face Hub."""
     try:
         path = model_folder(model)
-        check_model_folder(path)
         if not path.is_dir():
             checkpoint_prefix(model)
     except UserError as error:

@@ -41,8 +41,7 @@ def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
     """Return the record of an encoder; `flags` are `resolve_encoder`'s arguments, None for a handle alone."""
     checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
-    initialised = _model_initialised_with(checkpoint)
-    if initialised is not None:
+    if (initialised := _model_initialised_with(checkpoint)) is not None:
         return msgspec.structs.replace(initialised.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
     # A checkpoint beside its configuration is a published one; nothing is known of the training of others.
@@ -72,8 +71,7 @@ def _model_initialised_with(init_checkpoint: str | None) -> Model | None:
 def run_config(settings: Settings, task: Task, source: EncoderSource, data: TrainingData | None) -> RunConfig:
     """Return the `config.json` of a run; `data` is its training data, None if nothing is trained."""
     flags, embedding, seed = dataclasses.asdict(settings.encoder), settings.embedding, settings.training.seed
-    begins_with = settings.encoder.init_checkpoint
-    depends_on = settings.what_training_depends_on()
+    begins_with, depends_on = settings.encoder.init_checkpoint, settings.what_training_depends_on()
     known = data or TrainingData()
 
     def learned(earlier: Training | None) -> Training:
@@ -90,15 +88,11 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Trai
     if encoder_trained:
         tuning = learned(encoder.fine_tuning)
         encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=tuning)
+    low_dim = embedding.low_dim if embedding.low_dim > 0 else None
+    shape: Any = {"max_seq_length": embedding.max_seq_length, "low_dim": low_dim}
     return RunConfig(
         made_by=record.made_by("run_siamese"),
-        model=Model(
-            encoder=encoder,
-            pooling=embedding.sentence_embedding_type,
-            max_seq_length=embedding.max_seq_length,
-            low_dim=embedding.low_dim if embedding.low_dim > 0 else None,
-            flow=flow,
-        ),
+        model=Model(encoder=encoder, pooling=embedding.sentence_embedding_type, **shape, flow=flow),
         encoder=source.files,
         encoder_flags=absolute_flags(flags),
         encoder_trained=encoder_trained,
@@ -113,8 +107,7 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Trai
 
 def _flow_training_of(init_checkpoint: str | None) -> Training | None:
     """Return the training of the flow in a run's first checkpoint; None if it holds no flow."""
-    initialised = _model_initialised_with(init_checkpoint)
-    if initialised is not None:
+    if (initialised := _model_initialised_with(init_checkpoint)) is not None:
         return None if initialised.flow is None else initialised.flow.training
     held = Checkpoint(checkpoint_prefix(init_checkpoint)).shapes if init_checkpoint else ()
     return Training() if any(map(is_flow_name, held)) else None
@@ -148,12 +141,10 @@ def build_model(
     if not 3 <= length <= most:
         raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {most}, the positions of {source.bert_hub}")
     encoder.seed_dropout(seed)
-    flow = None
-    if model.flow is not None:
-        try:
-            flow = Glow(model.flow.config, encoder.embedding_size, seed=seed)
-        except ValueError as error:
-            raise ArgumentError(f"flow_model_config: {error}") from error
+    try:
+        flow = None if model.flow is None else Glow(model.flow.config, encoder.embedding_size, seed=seed)
+    except ValueError as error:
+        raise ArgumentError(f"flow_model_config: {error}") from error
     low_dim = model.low_dim or -1
     return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=low_dim, losses=losses, seed=seed)
 
@@ -166,27 +157,21 @@ def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
 
 
 def restore(model: SiameseBertFlow, checkpoint: str | os.PathLike, with_encoder: bool) -> None:
-    """Restore flow, classifier and trained encoder from the run's checkpoint with this prefix.
-
-    Raises:
-      UserError: the checkpoint cannot be read, or lacks a part of the model.
-    """
+    """Restore flow, classifier and trained encoder from the run's checkpoint; raise `UserError` if it lacks one."""
     _restore(checkpoint_of(model, with_encoder), checkpoint)
 
 
 def _restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
-    if not parts:
-        return
-    with reading(checkpoint, "a checkpoint of the run that config.json describes"):
-        status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
-        status.expect_partial().assert_existing_objects_matched()
+    if parts:
+        with reading(checkpoint, "a checkpoint of the run that config.json describes"):
+            status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
+            status.expect_partial().assert_existing_objects_matched()
 
 
 def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]:
     """Initialise flow and classifier from a checkpoint, and return the names of the parts that it held.
 
-    The checkpoint, or the folder that holds it, may be of a bert_flow_tf run or of the original; `resolve_encoder`
-    handles its encoder.
+    The checkpoint may be of a bert_flow_tf run or of the original; `resolve_encoder` handles its encoder.
 
     Raises:
       UserError: the checkpoint's flow or classifier is of another kind or shape.
@@ -216,8 +201,7 @@ def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) ->
     Raises:
       UserError: a variable is missing, unexpected, of another shape, or not finite; the message names the variable.
     """
-    held = Checkpoint(checkpoint)
-    assigned = []
+    held, assigned = Checkpoint(checkpoint), []
     flow_names = [name for name in held.shapes if is_flow_name(name)]
     if model.flow is not None and flow_names:
         with reading(checkpoint, "a checkpoint with the flow of flow_model_config"):

@@ -1,6 +1,6 @@
 """The protocol of an embedding model: what exports, saved models and cards read of `api.BertFlow`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 # TensorFlow takes seconds to load, and a type needs none of it.
@@ -16,30 +16,19 @@ if TYPE_CHECKING:
 
 
 class EmbeddingModel(Protocol):
-    """A tokenizer, an encoder and, if there is one, a flow: `api.BertFlow` without its ways to load and to learn.
+    """A tokenizer, an encoder and, if there is one, a flow: `api.BertFlow` without its ways to load and to learn."""
 
-    Attributes:
-      record: pooling, length, and what encoder and flow learned on.
-      source: the encoder's files.
-      encoder: the encoder in float32.
-      pooled: the encoder that `embed_tokens` calls, in the model's `dtype`.
-      encoder_trained: True if the encoder has other weights than `source`.
-      flow: None if there is none.
-      low_dim: see `model.siamese.reduce_dimension`.
-      prompts: texts by name that `encode` puts before sentences.
-    """
-
-    record: "Model"
+    record: "Model"  # Pooling, length, and what encoder and flow learned on.
     source: "EncoderSource"
-    encoder: "SentenceEncoder"
-    pooled: "SentenceEncoder"
-    encoder_trained: bool
+    encoder: "SentenceEncoder"  # In float32.
+    pooled: "SentenceEncoder"  # The encoder that `embed_tokens` calls, in the model's `dtype`.
+    encoder_trained: bool  # True if the encoder has other weights than `source`.
     tokenizer: "Tokenizer"
     flow: "Glow | None"
     low_dim: int
     embedding_size: int
     sentence_embedding_type: str
-    prompts: dict[str, str]
+    prompts: dict[str, str]  # Texts by name that `encode` puts before sentences.
 
     @property
     def max_seq_length(self) -> int:
@@ -58,6 +47,3 @@ class EmbeddingModel(Protocol):
 
     def embed_tokens(self, tokens: dict[str, "tf.Tensor"]) -> "tf.Tensor":
         """Embeddings [n, embedding_size] of a dict of int32 [n, t], as `Tokenizer.pack` gives it."""
-
-    def encode(self, sentences: str | Iterable[str]) -> "np.ndarray | Any":
-        """Embeddings float32 [n, embedding_size] of sentences; see `api.BertFlow.encode` for its options."""

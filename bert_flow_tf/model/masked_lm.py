@@ -18,16 +18,14 @@ NOT_PREDICTED = -1
 class MaskedLanguageModel(tf_keras.Model):
     """Predict the word pieces at masked positions (Devlin et al. 2019, section 3.1, task 1).
 
-    The head is tf-models' `MaskedLM` on the last layer's states: dense, activation, layer norm, and the product with
-    the encoder's own word embeddings, plus a bias. Logits are computed at the predicted positions alone.
+    The head is tf-models' `MaskedLM` on the last layer's states at the predicted positions alone: dense, activation,
+    layer norm, and the product with the encoder's own word embeddings, plus a bias.
 
-    Inputs are a dictionary of `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, t], and `occurrence`, int64
-    [n], as `SentenceEncoder` takes them; labels are int32 [n, t], `NOT_PREDICTED` where nothing is predicted.
+    Inputs are the dictionary of `SentenceEncoder`; labels are int32 [n, t], `NOT_PREDICTED` where nothing is predicted.
 
     Args:
       activation: the head's activation, as Keras takes it.
-      initializer_range: standard deviation of the head's kernel before training.
-      seed: seed of the head's kernel.
+      initializer_range, seed: standard deviation of the head's kernel before training, and its seed.
 
     Raises:
       UserError: the encoder has no word embeddings of float32.
@@ -45,12 +43,8 @@ class MaskedLanguageModel(tf_keras.Model):
             raise UserError(f"{encoder.source.bert_hub}: found no word_embeddings of float32, expected a BERT's")
         self.encoder: Any = encoder
         width = encoder.hidden_size
-        self.head: Any = masked_lm.MaskedLM(
-            table,
-            activation=activation,
-            initializer=tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed),
-            name="cls/predictions",
-        )
+        initial = tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed)
+        self.head: Any = masked_lm.MaskedLM(table, activation, initial, name="cls/predictions")
         # Built here, not in the first step: its variables are restored and optimised like the encoder's. Their names
         # are TF1's, which decide about weight decay.
         with tf.name_scope(self.head.name):

@@ -23,18 +23,13 @@ from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made
 if TYPE_CHECKING:
     from bert_flow_tf.model.siamese import SiameseBertFlow
 
-MODEL_FILE = "bert_flow.json"
-FLOW_FILE = "flow.npz"
-CARD_FILE = "README.md"
+MODEL_FILE, FLOW_FILE, CARD_FILE = "bert_flow.json", "flow.npz", "README.md"
 SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (*ENCODER_PARTS, FLOW_FILE, MODEL_FILE, CARD_FILE))
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
 
 class SavedModelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration of a saved model.
-
-    `model` is all that its embeddings depend on; the others are attributes of `api.BertFlow`.
-    """
+    """The configuration of a saved model: `model` is all that its embeddings depend on."""
 
     format_version: int = FORMAT_VERSION
     made_by: MadeBy
@@ -51,27 +46,19 @@ def is_saved_model(path: str | os.PathLike) -> bool:
 
 
 def model_folder(path: str | os.PathLike) -> pathlib.Path:
-    """Return the path, or the folder of the downloaded model if the path is a name on the Hugging Face Hub.
+    """Return the path of a saved model or a run; download the model if it is a name on the Hugging Face Hub.
 
     Raises:
-      UserError: the hub has no such model, or `push_to_hub` did not write it.
+      UserError: the hub has no such model, or the folder holds neither.
     """
-    name = os.fspath(path)
-    if os.path.lexists(name) or not is_model_name(name):
-        return pathlib.Path(path)
-    folder = downloaded_model(name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*")))
-    if not is_saved_model(folder):
-        raise UserError(f"{name}: holds no {MODEL_FILE}, expected a model of push_to_hub (from_hub takes encoders)")
-    return folder
-
-
-def check_model_folder(path: str | os.PathLike) -> None:
-    """Raise `UserError` for a folder that holds neither the configuration of a saved model nor that of a run."""
-    path = pathlib.Path(path)
-    is_run = (path / record.CONFIG_FILE).is_file() and not is_hugging_face(path)
-    if path.is_dir() and not is_run and not is_saved_model(path):
+    name, folder = os.fspath(path), pathlib.Path(path)
+    if not os.path.lexists(name) and is_model_name(name):
+        folder = downloaded_model(name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*")))
+    is_run = (folder / record.CONFIG_FILE).is_file() and not is_hugging_face(folder)
+    if folder.is_dir() and not is_run and not is_saved_model(folder):
         expected = "expected a folder of save() or a run's (encoders are for bert_hub)"
-        raise UserError(f"{path}: holds neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
+        raise UserError(f"{name}: holds neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
+    return folder
 
 
 def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
@@ -80,21 +67,25 @@ def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool 
     Raises:
       UserError: something exists that may not be replaced, or the folder cannot be written.
     """
+    # TensorFlow takes seconds to load, and a command that only looks for a saved model does not need it.
+    from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
+    from bert_flow_tf.encoder.source import resolve_encoder
+
+    loaded, variables = bert_flow.source, bert_flow.encoder.variables_by_name
+    values = {name: variable.numpy() for name, variable in variables.items()} if bert_flow.encoder_trained else None
     with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
-        source = _write_encoder(bert_flow, folder)
+        write_with_weights(folder, loaded, values, {"kind": "exported"})
+        source = resolve_encoder(bert_hub=str(folder))
+        if values is None and source.fingerprint != loaded.fingerprint:
+            raise UserError(f"{loaded.bert_hub}: found other files than when it was loaded, expected the same encoder")
         if bert_flow.flow is not None:
             np.savez(folder / FLOW_FILE, **{name: v.numpy() for name, v in bert_flow.flow.variables_by_path.items()})
-        config = SavedModelConfig(
-            made_by=made_by("save"),
-            model=_record(bert_flow, source),
-            do_lower_case=source.do_lower_case,
-            embedding_size=bert_flow.embedding_size,
-            prompts=bert_flow.prompts,
-            similarity_fn_name=bert_flow.similarity_fn_name,
-        )
+        made: Any = {"made_by": made_by("save"), "model": _record(bert_flow, source)}
+        own = {name: getattr(bert_flow, name) for name in ("embedding_size", "prompts", "similarity_fn_name")}
+        config = SavedModelConfig(**made, do_lower_case=source.do_lower_case, **own)
         write_json(folder / MODEL_FILE, config)
-        name = pathlib.Path(os.path.abspath(path)).name
-        (folder / CARD_FILE).write_text(model_card(name, config), encoding="utf-8")
+        card = _model_card(pathlib.Path(os.path.abspath(path)).name, config)
+        (folder / CARD_FILE).write_text(card, encoding="utf-8")
     return pathlib.Path(path)
 
 
@@ -119,50 +110,32 @@ def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
     return address
 
 
-def model_card(name: str, config: SavedModelConfig) -> str:
+def _model_card(name: str, config: SavedModelConfig) -> str:
     """Return the model card, Markdown with the Hugging Face Hub's metadata, of a saved model."""
     from huggingface_hub import ModelCard, ModelCardData
 
-    flow, encoder = config.model.flow, config.model.encoder
-    trainings = {"encoder": encoder.fine_tuning, "flow": flow.training if flow else None}
-    values: Any = {"name": name, "config": config, "model": config.model, "flow": flow.config if flow else None}
-    values["trainings"] = {part: _rows(training) for part, training in trainings.items() if training is not None}
+    model, flow, trainings = config.model, config.model.flow, {}
+    for part, training in (("encoder", model.encoder.fine_tuning), ("flow", flow.training if flow else None)):
+        if training is not None:
+            rows = {"task": training.task, "pairs": training.pairs, **training.settings, "seed": training.seed}
+            trainings[part] = {setting: value for setting, value in rows.items() if value is not None}
+    values: Any = {"name": name, "config": config, "model": model, "flow": flow.config if flow else None}
     data = ModelCardData(library_name="bert-flow-tf", pipeline_tag="sentence-similarity", tags=_TAGS)
-    template = pathlib.Path(__file__).with_name("card.md")
-    return ModelCard.from_template(data, template_path=str(template), **values).content
-
-
-def _rows(training: Training) -> dict[str, Any]:
-    rows = {"task": training.task, "pairs": training.pairs, **training.settings, "seed": training.seed}
-    return {name: value for name, value in rows.items() if value is not None}
-
-
-def _write_encoder(bert_flow: EmbeddingModel, folder: pathlib.Path) -> EncoderSource:
-    """Write the encoder into the folder and return it; its files must be those of when it was loaded."""
-    # TensorFlow takes seconds to load, and a command that only looks for a saved model does not need it.
-    from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
-    from bert_flow_tf.encoder.source import resolve_encoder
-
-    source, variables = bert_flow.source, bert_flow.encoder.variables_by_name
-    values = {name: variable.numpy() for name, variable in variables.items()} if bert_flow.encoder_trained else None
-    write_with_weights(folder, source, values, {"kind": "exported"})
-    written = resolve_encoder(bert_hub=str(folder))
-    if values is None and written.fingerprint != source.fingerprint:
-        raise UserError(f"{source.bert_hub}: found other files than when it was loaded, expected the same encoder")
-    return written
+    template = str(pathlib.Path(__file__).with_name("card.md"))
+    return ModelCard.from_template(data, template_path=template, trainings=trainings, **values).content
 
 
 def _record(bert_flow: EmbeddingModel, source: EncoderSource) -> Model:
     """Return the model's record with the written encoder, and only the last part of paths, which are private."""
-    encoder = bert_flow.record.encoder
-    own = {
-        name: pathlib.Path(handle).name if handle and pathlib.Path(handle).is_absolute() else handle
-        for name, handle in (("handle", encoder.handle), ("preprocess_handle", encoder.preprocess_handle))
-    }
+
+    def name_of(handle: str | None) -> str | None:
+        return pathlib.Path(handle).name if handle and pathlib.Path(handle).is_absolute() else handle
+
+    encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
+    own = {"handle": name_of(encoder.handle), "preprocess_handle": name_of(encoder.preprocess_handle)}
     # Nothing is known of the training of weights that were changed in Python.
     fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
     encoder = msgspec.structs.replace(encoder, fingerprint=source.fingerprint, fine_tuning=fine_tuning, **own)
-    checkpoint = bert_flow.record.checkpoint
     name = checkpoint and pathlib.Path(checkpoint).name
     return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
 
@@ -180,17 +153,14 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Sav
     path = pathlib.Path(path)
     config = read_json(path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration")
     # Absolute, since a folder may be called `demo` or `base`.
-    handle, fingerprint = str(path.resolve()), str(config.model.encoder.fingerprint)
-    recorded = EncoderFiles(
-        bert_hub=handle, preprocess_hub=None, do_lower_case=config.do_lower_case, fingerprint=fingerprint
-    )
-    source = resolve_encoder(bert_hub=handle, recorded=recorded)
+    own: Any = {"bert_hub": str(path.resolve()), "preprocess_hub": None, "do_lower_case": config.do_lower_case}
+    recorded = EncoderFiles(fingerprint=str(config.model.encoder.fingerprint), **own)
+    source = resolve_encoder(bert_hub=recorded.bert_hub, recorded=recorded)
     model = build_model(source, config.model)
     if model.flow is not None:
         with reading(path / FLOW_FILE, "the flow's arrays"):
             arrays = dict(np.load(path / FLOW_FILE))
-        variables = model.flow.variables_by_path
-        check_arrays(arrays, variables, path / FLOW_FILE, "the flow")
-        for name, variable in variables.items():
+        check_arrays(arrays, model.flow.variables_by_path, path / FLOW_FILE, "the flow")
+        for name, variable in model.flow.variables_by_path.items():
             variable.assign(arrays[name])
     return model, source, config

@@ -43,10 +43,9 @@ def summed(value: tf.Tensor) -> tf.Tensor:
 class SiameseBertFlow(tf_keras.Model):
     """Embed pairs of sentences by one encoder and one flow, with the losses of Li et al. 2020, sections 2 and 3.
 
-    Inputs are a dictionary with either token tensors `input_word_ids`, `input_mask`, `input_type_ids`, int32 [n, 2, t],
-    and `occurrence`, int64 [n, 2], all as `SentenceEncoder` takes them; or `embedding`, float32 [n, 2, D], computed
-    ahead by a frozen encoder. Labels are float32 [n] scaled to [0, 1] for regression and int32 [n] class ids otherwise;
-    labels of at most -1 are masked if `losses.num_examples` > 0.
+    Inputs are a dictionary with either `SentenceEncoder`'s token tensors, int32 [n, 2, t], and `occurrence`, int64
+    [n, 2]; or `embedding`, float32 [n, 2, D], computed ahead by a frozen encoder. Labels are float32 [n] in [0, 1] for
+    regression and int32 [n] class ids otherwise; those of at most -1 are masked if `losses.num_examples` > 0.
 
     Args:
       num_labels: classes of a classification task; None for regression on cosine similarity.
@@ -74,9 +73,7 @@ class SiameseBertFlow(tf_keras.Model):
         self.distribute_reduction_method = "first"
         self.encoder: Any = encoder
         self.flow: Any = flow
-        self.num_labels = num_labels
-        self.low_dim = low_dim
-        self.loss_settings = losses or LossSettings()
+        self.num_labels, self.low_dim, self.loss_settings = num_labels, low_dim, losses or LossSettings()
         self.output_size = low_dim if low_dim > 0 else encoder.embedding_size
         self.output_weights = None
         if num_labels:
@@ -97,10 +94,7 @@ class SiameseBertFlow(tf_keras.Model):
         return list(self.flow.trainable_variables) if self.flow is not None and self.loss_settings.flow_loss else []
 
     def compile(self, optimizer: Any = None, flow_optimizer: Any = None, **kwargs: Any) -> None:
-        """Set the optimisers of the supervised and the flow's loss and build them, so that they can be restored.
-
-        The latter is needed if `flow_loss`; `kwargs` are those of `tf_keras.Model.compile`.
-        """
+        """Set the optimisers of both losses and build them, so that they can be restored; `kwargs` are Keras'."""
         super().compile(optimizer=optimizer, **kwargs)
         self.flow_optimizer = flow_optimizer
         if optimizer is not None:
@@ -117,10 +111,9 @@ class SiameseBertFlow(tf_keras.Model):
         return self.encoder(tokens, training=training)
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
-        """Return a dictionary of the pairs' embeddings, cosines and flow losses.
+        """Return `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n].
 
-        `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n]: bits per
-        dimension, the sum of both sentences'.
+        The last is in bits per dimension, the sum of both sentences'.
         """
         u = self.embed(inputs, training)
         outputs = {}
@@ -158,8 +151,7 @@ class SiameseBertFlow(tf_keras.Model):
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
         """Take one step of both optimisers; return logs of the global batch, summed over replicas.
 
-        The supervised loss moves encoder and classifier, the flow's loss the flow alone; each side's gradients are
-        clipped to global norm 1 after they are summed over replicas.
+        Each side's gradients are clipped to global norm 1 after they are summed over replicas.
         """
         inputs, labels = data
         # Each replica's share of the mean over the global batch.
@@ -168,9 +160,7 @@ class SiameseBertFlow(tf_keras.Model):
         with tf.GradientTape(persistent=True) as tape:
             outputs = self(inputs, training=True)
             loss = share * tf.reduce_sum(self.supervised_example_loss(outputs, labels))
-            flow_loss = tf.zeros([])
-            if self.flow is not None:
-                flow_loss = share * tf.reduce_sum(outputs["flow_example_loss"])
+            flow_loss = share * tf.reduce_sum(outputs.get("flow_example_loss", 0.0))
         total = loss + flow_loss if self.loss_settings.flow_loss else loss
         logs = {"loss": summed(total), "supervised_loss": summed(loss), "flow_loss": summed(flow_loss)}
         if not self.loss_settings.encoder_is_frozen:

@@ -44,7 +44,7 @@ def convert_tf1_run(
 ) -> pathlib.Path:
     """Write a bert_flow_tf run with the flow and the classifier of the original's run, and return its directory.
 
-    As every run, it names its encoder and does not hold it: the encoder's files, or the TF1 checkpoint, must stay.
+    The run names its encoder and does not hold it: the encoder's files, or the TF1 checkpoint, must stay.
 
     Args:
       checkpoint: folder of the original's run, for its last checkpoint, or the prefix of a checkpoint. It may hold
@@ -54,41 +54,36 @@ def convert_tf1_run(
         encoder, `bert_config_file` and `vocab_file`, by default the files beside it, and `do_lower_case`.
 
     Raises:
-      UserError: the checkpoint holds no flow; it, the flow's configuration and the encoder do not fit each other; or
-        `out_dir` exists.
+      UserError: the checkpoint holds no flow, the parts do not fit each other, or `out_dir` exists.
     """
     out_dir = output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
-    prefix = checkpoint_prefix(checkpoint)
-    held = Checkpoint(prefix)
+    held = Checkpoint(prefix := checkpoint_prefix(checkpoint))
+    has_bert, has_classifier = WORD_EMBEDDINGS in held, TF1_OUTPUT_WEIGHTS in held
     if not any(name.startswith(FLOW_SCOPE) for name in held.shapes):
         raise UserError(f"{prefix}: holds no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
     flags = {name: value for name, value in encoder.items() if value is not None}
-    if WORD_EMBEDDINGS in held:
+    if has_bert:
         beside = {"bert_config_file": BERT_CONFIG_FILE, "vocab_file": VOCAB_FILE}
         flags = {name: str(prefix.parent / file) for name, file in beside.items()} | flags
-        flags["init_checkpoint"] = str(prefix)
+        flags |= {"init_checkpoint": str(prefix)}
     source = resolve_encoder(**{"do_lower_case": None} | flags)
     flags["do_lower_case"] = source.do_lower_case
     named_step = re.search(r"-(\d+)$", prefix.name)
     step = int(held["global_step"] if "global_step" in held else named_step[1] if named_step else 0)
     made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
-    if WORD_EMBEDDINGS in held:
+    if has_bert:
         # The run may have trained the encoder that its checkpoint holds.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
+    flow = record.flow_record(flow_config(flow_model_config), Training())
+    shape: Any = {"max_seq_length": max_seq_length, "low_dim": low_dim if low_dim > 0 else None}
     config = RunConfig(
         made_by=made_by,
-        model=record.Model(
-            encoder=encoder_record,
-            pooling=sentence_embedding_type,
-            max_seq_length=max_seq_length,
-            low_dim=low_dim if low_dim > 0 else None,
-            flow=record.flow_record(flow_config(flow_model_config), Training()),
-        ),
+        model=record.Model(encoder=encoder_record, pooling=sentence_embedding_type, **shape, flow=flow),
         encoder=source.files,
         encoder_flags=build.absolute_flags(flags),
         # The encoder was converted from this checkpoint, with whatever training it had.
         encoder_trained=False,
-        num_labels=held.shapes[TF1_OUTPUT_WEIGHTS][0] if TF1_OUTPUT_WEIGHTS in held else None,
+        num_labels=held.shapes[TF1_OUTPUT_WEIGHTS][0] if has_classifier else None,
         flags={folders.CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
     )
     model = build_model(source, config.model, num_labels=config.num_labels)
@@ -125,10 +120,9 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     arrays["global_step"] = np.asarray(run_step(prefix), np.int64)
     name = f"{CHECKPOINT_NAME}-{arrays['global_step']}"
     with new_output(out_dir, TF1_CHECKPOINT, overwrite=overwrite) as folder:
-        slices = [""] * len(arrays)
-        tf.raw_ops.SaveV2(
-            prefix=f"{folder}/{name}", tensor_names=[*arrays], shape_and_slices=slices, tensors=[*arrays.values()]
-        )
+        names, values = [*arrays], [*arrays.values()]
+        slices = [""] * len(names)
+        tf.raw_ops.SaveV2(prefix=f"{folder}/{name}", tensor_names=names, shape_and_slices=slices, tensors=values)
         # TensorFlow's own function for it logs a deprecation at each call.
         (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
         write_json(folder / folders.TF1_RECORD_FILE, {folders.TF1_RECORD_KEY: prefix.name, "encoder": source.files})
