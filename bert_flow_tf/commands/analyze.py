@@ -79,7 +79,8 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
     from bert_flow_tf.model.siamese import reduce_dimension
 
     def similarities_of(embeddings: np.ndarray, side: str) -> np.ndarray:
-        values = cosines(*np.split(embeddings, 2), place=f"{task.name}, {split}, {side}")
+        first, second = np.split(embeddings, 2)
+        values = cosines(first, second, f"{task.name}, {split}, {side}")
         check_spread(values, f"{task.name}, {split}, {side}")
         return values
 
