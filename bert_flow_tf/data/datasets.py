@@ -20,11 +20,8 @@ _PREFIX = "tfds:"
 class Dataset:
     """Where a TensorFlow dataset keeps what a task of `bert_flow_tf.data.tasks` holds.
 
-    Attributes:
-      name, splits: as TensorFlow Datasets spells them.
-      task: name of the task with the same labels.
-      sentence_features: names of the two sentences' features.
-      label_values: the task's label for each id of TensorFlow Datasets' classes; None where the label is the score.
+    `task` has the same labels; `label_values` is its label for each id of TensorFlow Datasets' classes, None where the
+    label is the score. Other names are as TensorFlow Datasets spells them.
     """
 
     name: str

@@ -35,9 +35,9 @@ class TransferTask:
       name: `senteval:mr` and so on.
       title: as SentEval calls it.
       source: the folder that it was read from.
-      parts: lists of `Example` by their names: `all` of a task that is cross-validated whole, `train` and `test`, or
-        `train`, `dev` and `test`. They are sorted by numbers of words and classes, as SentEval sorts them.
-      reports_f1: True if F1 of class 1 on `test` stands beside the accuracy, as SentEval has it.
+      parts: lists of `Example` by name, sorted as SentEval does, by numbers of words and classes: `all` of a task
+        that is cross-validated whole, else `train`, perhaps `dev`, and `test`.
+      reports_f1: True if SentEval also has F1 of class 1 on `test`.
     """
 
     name: str

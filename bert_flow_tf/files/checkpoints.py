@@ -49,7 +49,7 @@ class Checkpoint:
 
 
 def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
-    """The checkpoint's prefix, given the prefix itself or a folder that holds a checkpoint.
+    """Return the checkpoint's prefix, given the prefix itself or a folder that holds a checkpoint.
 
     Of several in a folder it is `bert_model.ckpt`, else the one that the folder's file `checkpoint` names.
 
@@ -63,15 +63,15 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
         return path
     if (path / "bert_model.ckpt.index").is_file():
         return path / "bert_model.ckpt"
-    found = sorted(file.name.removesuffix(".index") for file in path.glob("*.index"))
+    found = sorted(file.with_suffix("") for file in path.glob("*.index"))
     latest = named_checkpoint(path) if len(found) > 1 else None
     if latest is None and len(found) != 1:
-        raise UserError(f"{path}: found {', '.join(found) or 'no checkpoint'}, expected one")
-    return pathlib.Path(latest or path / found[0])
+        raise UserError(f"{path}: found {', '.join(one.name for one in found) or 'no checkpoint'}, expected one")
+    return pathlib.Path(latest or found[0])
 
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
-    """Prefix of the checkpoint that TensorFlow's file `checkpoint` in the folder names; None without that file."""
+    """Return the prefix that TensorFlow's file `checkpoint` in the folder names; None without that file."""
     path, expected = folder / "checkpoint", "TensorFlow's list of checkpoints"
     if not path.exists():
         return None

@@ -26,7 +26,7 @@ Write = Callable[[Sequence[str], np.ndarray], None]
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """Name of the format that a file's ending says, as `format_of_ending`; "npy" for standard output."""
+    """Return the name of the format of a file's ending; "npy" for standard output."""
     return "npy" if str(path) == STDOUT else format_of_ending(path, OUTPUT_FORMATS, "output_format")
 
 
@@ -34,13 +34,11 @@ def format_of(path: str | os.PathLike[str]) -> str:
 def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: int) -> Iterator[Write]:
     """Give a function that appends a list of sentences and their embeddings [k, width].
 
-    The file appears when the block succeeds; if it fails, nothing changes.
+    The file appears when the block succeeds; standard output, `-`, gets it at the end.
 
     - `npy`: one float32 array [n, width]; no sentences.
     - `parquet`: columns `sentence`, string, and `embedding`, a list of `width` float32.
     - `tfrecord`: `tf.train.Example` of `sentence`, UTF-8, and `embedding`, floats.
-
-    Standard output, `-`, gets it at the end.
 
     Raises:
       UserError: the path cannot be written, or the disk is full.

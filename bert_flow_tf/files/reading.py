@@ -14,16 +14,13 @@ if TYPE_CHECKING:
     import numpy as np
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
-_LONGEST_REASON = 300
 
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
     """Turn whatever a reader raises into one line: `PATH: cannot be read as EXPECTED: REASON`.
 
-    Args:
-      path: the file, or what errors call it.
-      expected: what it should be, with its article: "a run's settings".
+    `path` is the file, or what errors call it; `expected` has an article: "a run's settings".
 
     Raises:
       UserError: the block raised an exception; a `UserError` stays as it is.
@@ -36,7 +33,7 @@ def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
         raise UserError(f"{path}: no such file, expected {expected}") from error
     except Exception as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{path}: cannot be read as {expected}: {reason[:_LONGEST_REASON]}") from error
+        raise UserError(f"{path}: cannot be read as {expected}: {reason[:300]}") from error
 
 
 def read_file(path: str | os.PathLike, expected: str) -> bytes:

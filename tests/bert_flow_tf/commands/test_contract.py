@@ -120,7 +120,6 @@ MISTAKES = {
     f"{SIMILARITY} a b --pairs p.tsv": "found 2 sentences",
     f"{EVALUATE} stsbb": "did you mean stsb?",
     f"{EVALUATE} ,": "found none",
-    f"{EVALUATE} stsb,STS-B": "STS-B",
     FIT: "found none, expected one of --input, --embeddings",
     f"{FIT} --input s.txt --embeddings e": "found --input and --embeddings",
     f"{FIT} --embeddings e --column text": "--input_format and --column: missing --input",
