@@ -21,6 +21,7 @@ Inputs = dict[str, tf.Tensor]
 Variables = dict[str, tf.Variable]
 Outputs = dict[str, Any]
 _Operation = Callable[..., tf.Tensor]
+_Operations = Mapping[str, _Operation]
 
 
 class Bert:
@@ -92,13 +93,7 @@ class Bert:
         return {"encoder_outputs": layers, "sequence_output": layers[-1], "pooled_output": pooled}
 
     def _layer(
-        self,
-        i: int,
-        rows: tf.Tensor,
-        layout: "_Layout",
-        dropout: "Dropout",
-        operations: "_Operations",
-        first_only: bool,
+        self, i: int, rows: tf.Tensor, layout: "_Layout", dropout: "Dropout", operations: _Operations, first_only: bool
     ) -> tf.Tensor:
         """States of all rows, [n, width], after the layer; of the first tokens, [batch, width], if `first_only`."""
         path = f"transformer/layer_{i}"
@@ -143,7 +138,7 @@ class Bert:
         # TensorFlow fuses this form into one kernel.
         return tf.nn.bias_add(tf.cast(product, bias.dtype), tf.reshape(bias, [-1]))
 
-    def _norm(self, operations: "_Operations", x: tf.Tensor, path: str) -> tf.Tensor:
+    def _norm(self, operations: _Operations, x: tf.Tensor, path: str) -> tf.Tensor:
         gamma, beta = (tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("gamma", "beta"))
         return operations["layer_norm"](x, gamma, beta)
 
@@ -304,7 +299,6 @@ def _gelu_erf(x: tf.Tensor) -> tuple:
     return x * share, gradient
 
 
-_Operations = Mapping[str, _Operation]
 _FUSED: _Operations = {
     "layer_norm": _fused_layer_norm,
     "gelu_tanh": lambda x: tf.nn.gelu(x, approximate=True),

@@ -88,7 +88,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self._bert = None if bert is None else Bert(variables, bert.config, trainable=trainable)
         if bert is None:
             logging.info("%s runs as its SavedModel: it is not a BERT of tf-models", name)
-        self.bert_config = self.bert_config or (bert and bert.config)
+        self.bert_config = self.bert_config or (None if bert is None else bert.config)
         return outputs
 
     def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":

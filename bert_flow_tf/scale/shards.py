@@ -77,8 +77,10 @@ class Parts:
         expected = "a folder of embeddings, as `encode-folder` writes it"
         self.manifest = read_json(self._folder / MANIFEST, Manifest, expected=expected)
         self.rows = sum(self.manifest.parts.values())
-        if not (self.manifest.is_complete and self.rows):
+        if not self.manifest.is_complete:
             raise UserError(f"{folder}: parts are missing; run `encode-folder` again")
+        if not self.rows:
+            raise UserError(f"{folder}: found no embeddings, expected some")
 
     def blocks(self, generator: np.random.Generator, least: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
         """Yield all rows once, float32 [n, D], from whole parts in a random order; n is at least `least` if possible.
