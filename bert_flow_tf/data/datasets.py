@@ -32,7 +32,7 @@ class Dataset:
 
 
 # Classes of NLI: entailment, neutral, contradiction there; contradiction, entailment, neutral here.
-_NLI: tuple[Any, ...] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
+_NLI: tuple[Any, Any, Any] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
 _MNLI_SPLITS = ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
 _DATASETS = {
     _PREFIX + dataset.name: dataset
