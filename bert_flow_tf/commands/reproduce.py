@@ -8,6 +8,7 @@ import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_list, seed_list
 from bert_flow_tf.commands.outputs import made_result, own, write_results
+from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.paper.figures import PRESETS
 
@@ -66,6 +67,8 @@ def reproduce(
     figures of the paper and of the original code, where encoder, data and training are the same.
     """
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
+    for name in ("bert_hub", "preprocess_hub"):
+        check_handle(encoder[name], name)
     path = pathlib.Path(out, "reproduction.json")
     own(path, f"--out={out}")
     from bert_flow_tf.data.folders import check_folder, write_full_text

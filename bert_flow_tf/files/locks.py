@@ -56,6 +56,8 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     made = [folder for folder in path.parents if not os.path.exists(folder)]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Where no file can be made, filelock would wait for ever.
+        beside(path, "lock").touch()
         # One object for each path, which each thread locks for itself.
         lock = FileLock(beside(path, "lock"), is_singleton=True)
         lock.acquire(timeout=0)

@@ -37,6 +37,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import absl.flags
 import absl.logging
 import msgspec
 
@@ -81,7 +82,9 @@ class Stage(NamedTuple):
 
             BertFlow.from_pretrained(self.settings.output_dir).export(self.export_to, version=1)
             return True
-        if self.task is not None and self.settings.prediction_path.exists():
+        trained = self.settings.output_dir / TRAIN_RESULTS_FILE
+        # An encoder as it is has no run that says what it and the data were, so its predictions are compared anew.
+        if self.task is not None and self.settings.prediction_path.exists() and trained.exists():
             return False
         with contextlib.suppress(FinishedRun):
             train_and_score(self.settings)
@@ -240,6 +243,8 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
         if stage.export_to is not None:
             shutil.rmtree(stage.export_to / "1", ignore_errors=True)
         clear_run(stage.settings.output_dir)
+    # absl would say that no flags have been parsed.
+    absl.flags.FLAGS.mark_as_parsed()
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)
     handler = absl.logging.get_absl_handler()

@@ -57,8 +57,8 @@ def read_hugging_face(
     """Read a Hugging Face or sentence-transformers folder.
 
     Args:
-      folder: folder with `config.json`, `vocab.txt`, and `model.safetensors` or its shards. A sentence-transformers
-        folder, which has `modules.json`, also gives its pooling and its length.
+      folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or its shards. A
+        sentence-transformers folder, which has `modules.json`, also gives its pooling and its length.
       do_lower_case: True if the vocabulary is uncased; None takes the tokenizer's setting, else looks for capitals.
       hidden_act: activation instead of the configuration's, such as gelu_tanh to compare with TF1 code.
 
@@ -68,12 +68,15 @@ def read_hugging_face(
     settings = sentence_transformer(folder)
     bert = folder / settings.transformer
     config, family = read_hugging_face_config(bert / "config.json")
-    weights, vocab = read_hugging_face_weights(bert, config, family), read_vocabulary(bert / VOCAB_FILE)
+    weights, tokenizer = read_hugging_face_weights(bert, config, family), _settings(bert / _TOKENIZER_FILE)
+    # Newer versions of transformers write tokenizer.json alone.
+    ids = {} if (bert / VOCAB_FILE).is_file() else tokenizer.get("model", {}).get("vocab", {})
+    vocab = sorted(ids, key=ids.__getitem__) or read_vocabulary(bert / VOCAB_FILE)
     # Further rows belong to no piece: sizes are rounded up for the speed of some accelerators.
     weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
     changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
     source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
-    normalizer = _settings(bert / _TOKENIZER_FILE).get("normalizer") or _settings(bert / _TOKENIZER_CONFIG_FILE)
+    normalizer = tokenizer.get("normalizer") or _settings(bert / _TOKENIZER_CONFIG_FILE)
     lower_cases = normalizer.get("lowercase", normalizer.get("do_lower_case"))
     kind, strips = normalizer.get("type", "BertNormalizer"), normalizer.get("strip_accents")
     if kind != "BertNormalizer" or strips not in (None, lower_cases):

@@ -97,7 +97,10 @@ def make(name, config, kind, is_cased, options):
     vocab.write_text("".join(f"{piece}\n" for piece in vocabulary(is_cased)), encoding="utf-8")
     tokenizer = transformers.BertTokenizerFast(vocab=str(vocab), do_lower_case=not is_cased)
     tokenizer.save_pretrained(folder)
-    if name == "bert":
+    if name != "bert":
+        # As newer versions of transformers save it: tokenizer.json alone.
+        vocab.unlink()
+    else:
         (folder / "tokenizer.json").unlink(missing_ok=True)
     inputs = tokenizer(TEXTS, padding="max_length", truncation=True, max_length=LENGTH, return_tensors="pt")
     if kind is transformers.DistilBertModel:
