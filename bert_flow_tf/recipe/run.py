@@ -51,7 +51,7 @@ from bert_flow_tf.files.reading import refuse_address
 from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.results.records import SCORES_FILE, Predictions, Scores, TaskScores, summarize
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
-from bert_flow_tf.runs.folder import FinishedRun, clear_run
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 from bert_flow_tf.runs.record import BERT_NAMES, made_by
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.sample_data import sample_glue_dir
