@@ -49,8 +49,8 @@ def test_of_two_builders_at_once_the_second_waits_for_the_first(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
 
-def test_a_cache_that_cannot_be_written_to_says_how_to_name_another():
-    with pytest.raises(UserError, match=r"cannot be written to .* set BERT_FLOW_CACHE to another folder"):
+def test_cache_that_cannot_be_written_to_is_one_line():
+    with pytest.raises(UserError, match="cannot be written to"):
         cached_folder(cache_root("/proc/none"), "built.txt", write)
 
 

@@ -162,7 +162,7 @@ def test_a_tokenizer_that_is_not_berts_is_refused(golden_dir, tmp_path, change, 
 def test_a_missing_vocabulary_is_named(golden_dir, tmp_path):
     folder = tmp_path / "model"
     shutil.copytree(golden_dir / "transformers" / "distilbert", folder)
-    (folder / "vocab.txt").unlink()
+    (folder / "tokenizer.json").unlink()
     with user_error("vocab.txt: no such file"):
         convert_hugging_face(folder, tmp_path / "out")
 
