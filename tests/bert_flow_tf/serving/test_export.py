@@ -110,7 +110,7 @@ def test_bfloat16_halves_every_matrix_of_the_encoder(bfloat16_export):
         ({"max_seq_length": 513}, "max_seq_length: found 513, expected 3 to "),
         ({"dtype": "float16"}, "dtype: found float16, expected float32 or bfloat16"),
         ({"format": "tflite"}, "format: found 'tflite', expected one of"),
-        ({"format": "onnx", "version": 1}, "version: found 1 with the format onnx"),
+        ({"format": "sentence-transformers", "version": 1}, "version: found 1 with the format sentence-transformers"),
         ({"version": 0}, "version: found 0, expected a positive whole number"),
         ({"overwrite": True}, "overwrite: missing the version"),
     ],
