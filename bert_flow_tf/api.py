@@ -53,7 +53,8 @@ class BertFlow:
     Sentences are a list or any other iterable of strings, such as a generator.
 
     Args:
-      model, source: encoder and flow, and the encoder's files.
+      model: encoder and flow.
+      source: the encoder's files.
       record: pooling, length, and what the model learned on; also an attribute, of the model as it is now.
       encoder_trained: True if the encoder has other weights than `source`.
       dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of compute
@@ -262,14 +263,17 @@ class BertFlow:
         The arguments are those of sentence-transformers, in its order; see docs/sentence_transformers.md.
 
         Args:
-          prompt, prompt_name: text put before each sentence, or its key in `prompts`.
+          prompt: text put before each sentence.
+          prompt_name: the text's key in `prompts`, instead of it.
           batch_size: sentences per step; None for up to 2,048 word pieces, which CPUs run fastest.
           show_progress_bar: None shows it on a terminal only.
           precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `stream.quantized`.
           convert_to_numpy: give arrays; else a list of one `tf.Tensor` per sentence.
           convert_to_tensor: give one `tf.Tensor`; overrides `convert_to_numpy`.
-          output_value, device: other values than the default are errors.
-          normalize_embeddings, truncate_dim: scale embeddings to norm 1; keep so many channels, the first ones.
+          output_value: another value than the default is an error.
+          device: another value than the default is an error.
+          normalize_embeddings: scale embeddings to norm 1.
+          truncate_dim: keep so many channels, the first ones.
 
         Raises:
           UserError: an element is not a string, or an argument is invalid.
@@ -347,7 +351,8 @@ class BertFlow:
         Args:
           inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
           input_format: where the files' endings do not say it; see `files.sentence_files.INPUT_FORMATS`.
-          column, keep: of the sentences, by default `sentence`; those to write, too, by default the sentences' own.
+          column: the sentences' column, by default `sentence`.
+          keep: the columns to write beside the embeddings, by default the sentences' own.
           overwrite: replace what another model, other input or other settings gave.
           **settings: of `scale.shards.PartSettings`: `shard_rows`, `precision`, `normalize_embeddings`, `batch_size`.
 
