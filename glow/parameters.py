@@ -38,9 +38,12 @@ class Parameters:
         return self._add(name, self._generator(name).uniform(-bound, bound, size))
 
     def orthogonal_plu(self, size: int) -> tuple[tf.Variable, ...]:
-        """Create P, L, U, sign_S, log_S of a random orthogonal matrix, see `LearnedPermutation`."""
-        gaussian = self._generator("orthogonal").normal(size=(size, size))
-        p, lower, upper = scipy.linalg.lu(np.linalg.qr(gaussian)[0])
+        """Create P, L, U, sign_S, log_S of a random orthogonal matrix, see `LearnedPermutation`.
+
+        The matrix is the Q of uniform numbers from 0 to 1, as in the original: its first column is near the mean.
+        """
+        uniform = self._generator("orthogonal").uniform(size=(size, size))
+        p, lower, upper = scipy.linalg.lu(np.linalg.qr(uniform)[0])
         diagonal = np.diag(upper)
         return (
             self._add("P", p, trainable=False),

@@ -36,6 +36,12 @@ def test_learned_permutation_starts_orthogonal():
     np.testing.assert_allclose(w @ w.T, np.eye(8), atol=1e-12)
 
 
+def test_learned_permutation_starts_along_the_mean():
+    w = learned(256)[0].forward(tf.eye(256, dtype=tf.float64)).numpy()
+    # Uniform numbers give .87; normal ones, .01.
+    assert abs(w[:, 0].sum()) / 16 == pytest.approx(0.87, abs=0.02)
+
+
 def test_learned_permutation_multiplies_from_the_right_by_p_l_u():
     bijector, variables = learned(5)
     perturb([v for v in variables.values() if v.trainable], seed=1)
