@@ -8,9 +8,8 @@ import click
 import msgspec
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import FolderKind, output_file, output_folder
+from bert_flow_tf.files.atomic import FolderKind, locked, output_file, output_folder
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.locks import locked
 
 if TYPE_CHECKING:
     from bert_flow_tf.runs.record import Result

@@ -13,8 +13,7 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.stream import distinct, embed, row_keys
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import new_file
-from bert_flow_tf.files.locks import locked
+from bert_flow_tf.files.atomic import locked, new_file
 from bert_flow_tf.files.reading import reading
 
 _CACHE_VERSION = 5

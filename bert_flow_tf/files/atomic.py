@@ -1,14 +1,22 @@
-"""Write files and folders whole or not at all, and check beforehand that they may be written."""
+"""Write files and folders whole or not at all, by one process at a time, and check beforehand that they may be written.
+
+Beside a path NAME, in the same folder, are while it is written: its lock `.NAME.lock`, its temporary file or folder
+`.NAME.tmp`, and, for a moment, the folder that it replaces, `.NAME.replaced`. A link of any of these names is replaced
+or an error: nothing is written through it.
+"""
 
 import contextlib
 import dataclasses
 import fnmatch
+import logging
 import os
 import pathlib
+import shutil
 from collections.abc import Callable, Collection, Iterator
 
+from filelock import FileLock, Timeout
+
 from bert_flow_tf.errors import FULL, UserError
-from bert_flow_tf.files.locks import beside, is_temporary, locked, output_path, remove
 from bert_flow_tf.files.reading import refuse_address
 
 # What errors of TensorFlow, and of numpy, say instead of a number.
@@ -31,6 +39,60 @@ class FolderKind:
     is_marker: Callable[[pathlib.Path], bool] = pathlib.Path.is_file
 
 
+def is_temporary(name: str) -> bool:
+    """True for the names that this module gives to what will be removed."""
+    return name.startswith(".") and name.endswith((".lock", ".tmp", ".replaced"))
+
+
+def remove(path: pathlib.Path) -> None:
+    """Remove a file, a link or a whole folder, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
+    """Lock a file or folder against other processes and threads; a thread may lock it again within the block.
+
+    What a killed process left of the same path is removed first, and the folder that it was replacing restored. Folders
+    above the path are made, and those that stay empty are removed again.
+
+    Raises:
+      UserError: another process has locked it and `wait` is false, or its folder cannot be written to.
+    """
+    refuse_address(path, str(path))
+    path = _without_links(path)
+    made, file = [folder for folder in path.parents if not os.path.exists(folder)], _beside(path, "lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Where no file can be made, filelock would wait for ever.
+        os.close(os.open(file, os.O_CREAT | os.O_NOFOLLOW, 0o666))
+        # One object for each path, which each thread locks for itself.
+        lock = FileLock(file, is_singleton=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        if not wait:
+            raise UserError(f"{path}: another process is using it; wait for it to end") from error
+        logging.info("Waiting for another process that is using %s", path)
+        lock.acquire()
+    except OSError as error:
+        raise UserError(f"{path.parent}: cannot be written to ({error.strerror})") from error
+    try:
+        if lock.lock_counter == 1:
+            _clean_up(path)
+        yield
+    finally:
+        if lock.lock_counter == 1:
+            file.unlink(missing_ok=True)
+        lock.release()
+        # Folders that are not empty stay.
+        with contextlib.suppress(OSError):
+            for folder in made:
+                folder.rmdir()
+
+
 def write_atomically(path: str | os.PathLike, text: str) -> None:
     """Write a text file in UTF-8, whole or not at all; see `new_file`."""
     with new_file(path) as part:
@@ -38,42 +100,31 @@ def write_atomically(path: str | os.PathLike, text: str) -> None:
 
 
 @contextlib.contextmanager
-def new_file(path: str | os.PathLike, *, wait: bool = False) -> Iterator[pathlib.Path]:
-    """Give an empty file to write, which gets the name `path` when the block succeeds and is removed otherwise.
+def new_file(path: str | os.PathLike, *, wait: bool = False, is_folder: bool = False) -> Iterator[pathlib.Path]:
+    """Give an empty file, or folder, to fill; it gets the name `path` when the block succeeds and is removed otherwise.
 
-    A file or link of that name is replaced. Folders above it are made. With `wait` it waits for another writer.
+    What has that name, or a link of that name, is replaced. Folders above it are made. With `wait` it waits for another
+    writer.
 
     Raises:
       UserError: as `locked`, before the block; or the disk is full.
     """
-    path = output_path(path)
+    path = _without_links(path)
     with locked(path, wait=wait), full_disk_as_error(path):
-        part = beside(path, "tmp")
+        part = _beside(path, "tmp")
         try:
-            part.touch()
+            part.mkdir() if is_folder else part.touch()
             yield part
-            part.replace(path)
-        finally:
-            remove(part)
-
-
-@contextlib.contextmanager
-def new_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
-    """As `new_file`, of a folder to fill; a folder or link of that name is replaced."""
-    path = output_path(path)
-    with locked(path), full_disk_as_error(path):
-        part, old = beside(path, "tmp"), beside(path, "replaced")
-        try:
-            part.mkdir()
-            yield part
-            if os.path.lexists(path):
-                path.rename(old)
+            if is_folder and os.path.lexists(path):
+                path.rename(_beside(path, "replaced"))
             part.rename(path)
         finally:
-            if os.path.lexists(old) and not os.path.lexists(path):
-                old.rename(path)
-            remove(part)
-            remove(old)
+            _clean_up(path)
+
+
+def new_folder(path: str | os.PathLike) -> contextlib.AbstractContextManager[pathlib.Path]:
+    """`new_file` for a folder."""
+    return new_file(path, is_folder=True)
 
 
 @contextlib.contextmanager
@@ -135,3 +186,22 @@ def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
     folder = next(above for above in pathlib.Path(path).absolute().parents if above.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise UserError(f"{flag or path}: {folder} cannot be written to, expected a folder that can")
+
+
+def _without_links(path: str | os.PathLike) -> pathlib.Path:
+    """The absolute path, with links followed in all of it but the last name: a result never goes through a link."""
+    path = pathlib.Path(os.path.abspath(path))
+    return path.parent.resolve() / path.name
+
+
+def _beside(path: pathlib.Path, ending: str) -> pathlib.Path:
+    return path.with_name(f".{path.name}.{ending}")
+
+
+def _clean_up(path: pathlib.Path) -> None:
+    """Restore the folder that was being replaced, if need be, and remove the other two beside the path."""
+    old = _beside(path, "replaced")
+    if os.path.lexists(old) and not os.path.lexists(path):
+        old.rename(path)
+    remove(old)
+    remove(_beside(path, "tmp"))

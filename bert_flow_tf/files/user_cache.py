@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 import platformdirs
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import check_writable, full_disk_as_error
-from bert_flow_tf.files.locks import locked, remove
+from bert_flow_tf.files.atomic import check_writable, full_disk_as_error, locked, remove
 
 
 def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:

@@ -23,9 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.atomic import write_atomically
+from bert_flow_tf.files.atomic import is_temporary, locked, remove, write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.locks import is_temporary, locked, remove
 from bert_flow_tf.files.reading import read_file
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 

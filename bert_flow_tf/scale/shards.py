@@ -16,10 +16,9 @@ import numpy as np
 from tqdm import tqdm
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import FolderKind, new_file, output_folder
+from bert_flow_tf.files.atomic import FolderKind, locked, new_file, output_folder
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.reading import is_remote, refuse_address
 from bert_flow_tf.files.sentence_files import input_format, matching, read_tables
 from bert_flow_tf.model.embedding_model import EmbeddingModel

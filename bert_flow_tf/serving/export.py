@@ -13,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import new_output
+from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.files.locks import locked
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES

@@ -23,10 +23,9 @@ from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.files.atomic import new_folder, output_folder
+from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.locks import locked
 from bert_flow_tf.files.sentence_files import parts
 from bert_flow_tf.model.build import absolute_flags, encoder_record
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel

@@ -16,7 +16,7 @@ from absl import flags
 from bert_flow_tf import run_siamese
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.commands.evaluate import read_all, scores_of
-from bert_flow_tf.files.locks import locked
+from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.results.rows import score_rows
 from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE

@@ -113,7 +113,7 @@ def test_what_another_process_is_making_is_waited_for(tokenizer, encoder, tmp_pa
     (path,) = tmp_path.iterdir()
     other = path.rename(path.with_suffix(".other"))
     code = (
-        "import pathlib, sys, time\nfrom bert_flow_tf.files.locks import locked\n"
+        "import pathlib, sys, time\nfrom bert_flow_tf.files.atomic import locked\n"
         "path = pathlib.Path(sys.argv[1])\n"
         "with locked(path):\n    print(flush=True)\n    time.sleep(1)\n    path.with_suffix('.other').rename(path)\n"
     )

@@ -1,6 +1,7 @@
 """Files and folders appear whole or not at all."""
 
 import concurrent.futures
+import contextlib
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files import atomic
 from bert_flow_tf.files.atomic import (
     FolderKind,
+    locked,
     new_file,
     new_folder,
     new_output,
@@ -18,7 +20,6 @@ from bert_flow_tf.files.atomic import (
     output_folder,
     write_atomically,
 )
-from bert_flow_tf.files.locks import locked
 from tests.refusals import user_error
 
 
@@ -66,6 +67,14 @@ def test_link_is_replaced_and_its_target_stays(tmp_path, new):
         pass
     assert not (tmp_path / "link").is_symlink() and (tmp_path / "target").is_dir()
     assert {path.name for path in tmp_path.iterdir()} == {"link", "target"}
+
+
+@pytest.mark.parametrize("name", [".out.lock", ".out.tmp", ".out.replaced"])
+def test_nothing_is_written_through_a_link_beside(tmp_path, name):
+    (tmp_path / name).symlink_to("target")
+    with contextlib.suppress(UserError):
+        write_atomically(tmp_path / "out", "text")
+    assert not (tmp_path / "target").exists()
 
 
 def test_nobody_can_write_between_the_check_of_an_output_and_its_folder(tmp_path, monkeypatch):

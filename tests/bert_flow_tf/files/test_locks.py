@@ -6,12 +6,12 @@ import subprocess
 import sys
 import threading
 
-from bert_flow_tf.files.locks import locked
+from bert_flow_tf.files.atomic import locked
 from tests.refusals import user_error
 
 HOLD = """
 import subprocess, sys, time
-from bert_flow_tf.files.locks import locked
+from bert_flow_tf.files.atomic import locked
 with locked(sys.argv[1]):
     print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
     time.sleep(float(sys.argv[2]))

@@ -12,7 +12,7 @@ import tarfile
 import pytest
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.locks import locked
+from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.files.reading import file_digest
 from bert_flow_tf.files.user_cache import downloaded
 from tests.file_server import served
@@ -114,7 +114,7 @@ def test_a_full_disk_is_one_line(wheel, tmp_path):
 def test_what_a_killed_process_left_is_removed_with_the_next_ones(wheel, tmp_path):
     killed = """
 import os, signal, sys
-from bert_flow_tf.files.locks import locked
+from bert_flow_tf.files.atomic import locked
 from bert_flow_tf.files.user_cache import downloaded
 with locked(sys.argv[2]), downloaded("tiny==0.1", sys.argv[1], sys.argv[2], size=1, what="", instead=""):
     os.kill(os.getpid(), signal.SIGKILL)
