@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,9 @@ class FlowTrainer:
         apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
         return bits_per_dim
 
-    def train(self, X: np.ndarray, batches: Sequence[np.ndarray], show_progress_bar: bool | None = None) -> np.ndarray:
+    def train(
+        self, X: np.ndarray, batches: Iterable[np.ndarray], steps: int, show_progress_bar: bool | None = None
+    ) -> np.ndarray:
         """Take a step on the rows of `X` [n, D] that each batch names; return the losses before, in bits per dimension.
 
         A failure, such as a loss or a weight that is not finite, restores flow and optimiser.
@@ -59,13 +61,14 @@ class FlowTrainer:
         losses: list[float] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
         try:
-            with tqdm(total=len(batches), desc="flow", unit="step", disable=hidden) as progress:
+            with tqdm(total=steps, desc="flow", unit="step", disable=hidden) as progress:
                 for stack in _stacked(batches):
-                    losses.extend(self._steps(tf.constant(X[stack])).numpy())
-                    if not (finite := np.isfinite(losses)).all():
+                    new = self._steps(tf.constant(X[stack])).numpy()
+                    if not (finite := np.isfinite(new)).all():
                         i = int(np.argmin(finite))
-                        found = f"found a loss of {losses[i]} bits per dimension at step {i + 1} of {len(batches)}"
+                        found = f"found a loss of {new[i]} bits per dimension at step {len(losses) + i + 1} of {steps}"
                         raise ValueError(f"{found}, expected finite ones (try a smaller learning rate)")
+                    losses.extend(new)
                     progress.update(len(stack))
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
                 raise ValueError("found weights of the flow that are not finite, try a smaller learning rate")
@@ -138,9 +141,9 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         steps = int(len(u) / rows * self.epochs)
         if not steps:
             raise ValueError(f"found {len(u)} samples and {self.epochs} epochs, which gives 0 steps of {rows}")
-        batches = list(self._epochs(len(u), steps, rows))
-        trainer = self._new_trainer(u, batches[0])
-        losses = trainer.train(u, batches, self.show_progress_bar)
+        trainer = self._new_trainer(u, next(self._batches(len(u), rows)))
+        batches = itertools.islice(self._batches(len(u), rows), steps)
+        losses = trainer.train(u, batches, steps, self.show_progress_bar)
         validate_data(self, X, skip_check_array=True)
         self._use(trainer, losses)
         return self
@@ -157,7 +160,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         batches = np.array_split(order, max(1, len(u) // self.batch_size))
         trainer = self._new_trainer(u, batches[0]) if new else self._trainer
         trainer.optimizer.learning_rate = self.learning_rate
-        losses = trainer.train(u, batches, self.show_progress_bar)
+        losses = trainer.train(u, batches, len(batches), self.show_progress_bar)
         validate_data(self, X, reset=new, skip_check_array=True)
         self._use(trainer, losses if new else np.concatenate([self.losses_, losses]))
         return self
@@ -168,10 +171,10 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"batch_size: found {self.batch_size}, expected a whole number of 1 or more")
         if self.seed < 0:
             raise ValueError(f"seed: found {self.seed}, expected 0 or more")
-        for name in ("epochs", "learning_rate"):
+        for name, most in (("epochs", 1e15), ("learning_rate", math.inf)):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name}: found {value}, expected a number above 0")
+            if not 0 < value < most:
+                raise ValueError(f"{name}: found {value}, expected a number above 0 and below {most:g}")
 
     def _new_trainer(self, X: np.ndarray, first_batch: np.ndarray) -> FlowTrainer:
         n, width = X.shape
@@ -189,12 +192,15 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             flow.initialize_from_data(X[first_batch])
         return FlowTrainer(flow, self.learning_rate)
 
-    def _epochs(self, n: int, steps: int, rows: int) -> np.ndarray:
-        """Return int64 [steps, rows] of row numbers; batches reach across epochs."""
+    def _batches(self, n: int, rows: int) -> Iterator[np.ndarray]:
+        """Yield row numbers, int64 [rows], without end; batches reach across epochs, which are drawn as they begin."""
         generator = np.random.default_rng([self.seed, 0])
-        needed = steps * rows
-        orders = [generator.permutation(n) for _ in range(math.ceil(needed / n))]
-        return np.concatenate(orders)[:needed].reshape(steps, rows)
+        left = generator.permutation(n)
+        while True:
+            if len(left) < rows:
+                left = np.concatenate([left, generator.permutation(n)])
+            yield left[:rows]
+            left = left[rows:]
 
     def _use(self, trainer: FlowTrainer, losses: np.ndarray) -> None:
         self.losses_, self.n_steps_ = losses, len(losses)
@@ -254,10 +260,9 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             self._use(trainer, self.losses_)
 
 
-def _stacked(batches: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+def _stacked(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     """Yield int64 arrays [k, rows] of consecutive batches of one size, one array per call."""
     for rows, same_size in itertools.groupby(batches, key=len):
-        alike = list(same_size)
         count = min(_STEPS_PER_CALL, max(1, _ROWS_PER_CALL // rows))
-        for start in range(0, len(alike), count):
-            yield np.stack(alike[start : start + count])
+        while alike := list(itertools.islice(same_size, count)):
+            yield np.stack(alike)

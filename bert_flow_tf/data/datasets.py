@@ -18,7 +18,7 @@ _PREFIX = "tfds:"
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Where a TensorFlow dataset keeps what a task of `bert_flow_tf.data.tasks` holds.
+    """Places where a TensorFlow dataset keeps what a task of `bert_flow_tf.data.tasks` holds.
 
     `task` has the same labels; `label_values` is its label for each id of TensorFlow Datasets' classes, None where the
     label is the score. Other names are as TensorFlow Datasets spells them.

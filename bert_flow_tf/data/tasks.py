@@ -33,7 +33,7 @@ _Row = tuple[int, list[str]]
 
 @dataclasses.dataclass(frozen=True)
 class FileLayout:
-    """Where a tab-separated file keeps two sentences and a label.
+    """Columns of a tab-separated file for two sentences and a label.
 
     Attributes:
       name: the file's name in its task's folder.

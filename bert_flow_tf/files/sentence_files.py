@@ -56,7 +56,7 @@ def read_sentences(
 def read_tables(
     path: Path, *, file_format: str, column: str | None, kept: Sequence[str], rows: int
 ) -> "Iterator[tuple[list[str], pyarrow.Table]]":
-    """As `read_sentences`, with kept columns, strings but in JSON and Parquet, of so many rows at a time."""
+    """Read sentences with kept columns, strings but in JSON and Parquet, of so many rows at a time."""
     import pyarrow
 
     left = None

@@ -151,7 +151,7 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
     steps: Count
     stages: dict[str, StageCost] = {}  # "load", "embed" and "train".
     replicas: Positive | None = None  # None of a checkpoint of the original.
-    dev_losses: dict[str, float] = {}  # Of masked language modelling, by step: nats for each predicted word piece.
+    dev_losses: dict[Count, float] = {}  # Of masked language modelling, by step: nats for each predicted word piece.
     converted_from: str | None = None  # The original's checkpoint; None of a run that was trained here.
 
 

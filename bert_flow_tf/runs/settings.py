@@ -101,7 +101,7 @@ class TrainingSettings:
     train_batch_size: int = flag(32, "Pairs per step, over all replicas.", least=1)
     learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
     flow_learning_rate: float = flag(1e-3, "Constant learning rate of the flow.", least=0)
-    num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0)
+    num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0, below=1e12)
     warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
     early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
     save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints, where none is saved by epoch.", least=1)

@@ -69,7 +69,7 @@ class RayEngine(Engine):
         self.fingerprint, self.embedding_size = ray.get(self._actors[0].identity.remote())
 
     def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
-        """As `shards.Engine.embed`."""
+        """Do the work of `shards.Engine.embed`."""
         import ray
 
         idle, running = list(self._actors), dict[Any, tuple[Any, str]]()

@@ -162,9 +162,9 @@ class DevScores(tf_keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self.step, self.every, self._path, self._measure, self._writes = step, every, path, measure, writes
-        self.seen: dict[str, float] = {}
+        self.seen: dict[int, float] = {}
         if path.exists():
-            self.seen = read_json(path, dict[str, float], expected="dev scores by step", versioned=False)
+            self.seen = read_json(path, dict[int, float], expected="dev scores by step", versioned=False)
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         if int(self.step) % self.every == 0:
@@ -172,7 +172,7 @@ class DevScores(tf_keras.callbacks.Callback):
 
     def score(self) -> float:
         """Return the score at this step; raise `UserError` if it is not finite."""
-        step = str(int(self.step))
+        step = int(self.step)
         if step not in self.seen:
             # Keras calls back in a strategy's scope, where no encoder runs.
             with concurrent.futures.ThreadPoolExecutor(1) as thread:
@@ -202,6 +202,6 @@ class EarlyStopping(DevScores):
         if step == 0 or step % self.every:
             return False
         score = self.score()
-        best = max((value for at, value in self.seen.items() if int(at) < step), default=float("-inf"))
+        best = max((value for at, value in self.seen.items() if at < step), default=float("-inf"))
         logging.info("  dev score %.6f at step %d, best before %.6f", score, step, best)
         return score <= best

@@ -159,7 +159,7 @@ class Stages:
 
 
 def write_results(
-    config: RunConfig, steps: callbacks.Steps, stages: Stages, replicas: int, dev_losses: dict[str, float]
+    config: RunConfig, steps: callbacks.Steps, stages: Stages, replicas: int, dev_losses: dict[int, float]
 ) -> TrainingResults:
     """Write the `train_results.json` of a run that has ended at its last checkpoint, and return it."""
     results = TrainingResults(

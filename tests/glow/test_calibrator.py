@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -73,10 +74,9 @@ def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences(monkey
 
 
 def test_every_epoch_sees_every_row_once():
-    batches = FlowCalibrator()._epochs(n=20, steps=6, rows=8)
-    assert sorted(batches.reshape(-1)[:20]) == list(range(20))
-    assert sorted(batches.reshape(-1)[20:40]) == list(range(20))
-    assert batches.reshape(-1)[:20].tolist() != batches.reshape(-1)[20:40].tolist()
+    rows = np.concatenate([*itertools.islice(FlowCalibrator()._batches(n=20, rows=8), 6)])
+    assert sorted(rows[:20]) == sorted(rows[20:40]) == list(range(20))
+    assert rows[:20].tolist() != rows[20:40].tolist()
 
 
 @pytest.fixture
@@ -177,6 +177,7 @@ def _with(value):
         ({"epochs": 0.1}, embeddings(), "found 64 samples and 0.1 epochs"),
         ({"epochs": 0.0}, embeddings(), "epochs: found 0.0, expected a number above 0"),
         ({"epochs": np.nan}, embeddings(), "epochs: found nan"),
+        ({"epochs": 1e308}, embeddings(), "epochs: found 1e\\+308"),
         ({"batch_size": 0}, embeddings(), "batch_size: found 0"),
         ({"learning_rate": -1.0}, embeddings(), "learning_rate: found -1.0"),
         ({"seed": -1}, embeddings(), "seed: found -1, expected 0 or more"),
@@ -184,6 +185,8 @@ def _with(value):
         ({}, embeddings(width=4)[:, :1], "and n_features = 1, expected 2 or more"),
         ({"data_dependent_init": True}, np.ones([16, 8], np.float32), "do not differ in any channel"),
         ({}, embeddings() * 1e30, "found a loss of inf .* at step 1 of 8, expected finite ones"),
+        # Epochs are drawn as they begin.
+        ({"epochs": 1e12}, embeddings() * 1e30, "at step 1 of 8000000000000, expected"),
     ],
 )
 def test_what_cannot_be_fitted_is_named(arguments, X, words):

@@ -47,6 +47,13 @@ def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
     assert (tmp_path / "early_stopping.json").read_text().split() == ["{", '"4":', "0.5", "}"]
 
 
+def test_a_file_of_scores_without_steps_is_one_line(tmp_path):
+    path = tmp_path / "early_stopping.json"
+    path.write_text('{"four": 0.5}')
+    with user_error(f"{path}: cannot be read as dev scores by step"):
+        callbacks.EarlyStopping(tf.Variable(4, dtype=tf.int64), 2, path, lambda: 0.5)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_training_after_the_running_step(number, tmp_path):
     before = signal.getsignal(number)
