@@ -421,7 +421,7 @@ class BertFlow:
 
     @property
     def similarity_fn_name(self) -> str:
-        """What `similarity` computes: "cosine", "dot", or the negative distance "euclidean" or "manhattan"."""
+        """Name of `similarity`'s function: "cosine", "dot", or the negative distance "euclidean" or "manhattan"."""
         return self._similarity_fn_name
 
     @similarity_fn_name.setter
@@ -455,7 +455,7 @@ class BertFlow:
         return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
 
     def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":
-        """As `fit`, on embeddings that `encode_dataset` of this encoder wrote, a block of them in memory."""
+        """`fit` on embeddings that `encode_dataset` of this encoder wrote, a block of them in memory."""
         return self._learn(self.parts(folder), **settings)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
@@ -529,12 +529,11 @@ class BertFlow:
         if self.encoder_trained:
             raise UserError("pretrain: found an encoder that a run trained; write it with bert-flow convert --run")
         from bert_flow_tf.runs.pretraining import PretrainingSettings
-        from bert_flow_tf.training.pretrain import pretrain, report_line
+        from bert_flow_tf.training.pretrain import pretrain
 
         shows = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
-        shown: dict[str, Any] = {"show_progress_bar": shows, "report": report_line if shows else lambda line: None}
         values = PretrainingSettings(**{"max_seq_length": self.max_seq_length, **settings})
-        pretrain(sentences, self.source, out_dir, values, overwrite=overwrite, **shown)
+        pretrain(sentences, self.source, out_dir, values, overwrite=overwrite, show_progress_bar=shows)
         own: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}
         return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **own)
 

@@ -52,9 +52,8 @@ def pretrain(
     if not any(map(str.strip, sentences)):
         raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph a line")
     from bert_flow_tf.encoder.source import resolve_encoder
-    from bert_flow_tf.training.pretrain import pretrain, report_line
+    from bert_flow_tf.training.pretrain import pretrain
 
     encoder = resolve_encoder(bert_hub=model.bert_hub, preprocess_hub=model.preprocess_hub)
-    how: dict[str, Any] = {"overwrite": overwrite, "report": report_line, "show_progress_bar": None}
-    results = pretrain(sentences, encoder, out, settings, **how)
+    results = pretrain(sentences, encoder, out, settings, overwrite=overwrite)
     click.echo(f"encoder folder written: {out} ({results.data.num_examples} sentences, {results.steps} steps)")

@@ -27,7 +27,6 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
@@ -96,12 +95,11 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             print("  done before", flush=True)
         else:
             from bert_flow_tf.encoder.source import resolve_encoder
-            from bert_flow_tf.training.pretrain import pretrain, report_line
+            from bert_flow_tf.training.pretrain import pretrain
 
             source, warmup = resolve_encoder(**before.encoder_flags), min(100, int(steps) // 2)
             settings = PretrainingSettings(steps=int(steps), num_warmup_steps=warmup, seed=before.seed)
-            options: dict[str, Any] = {"overwrite": overwrite, "report": report_line, "show_progress_bar": None}
-            pretrain(sentences, source, folder / "encoder", settings, **options)
+            pretrain(sentences, source, folder / "encoder", settings, overwrite=overwrite)
         stages: list[Stage] = []
         for name, recipe in (("before", before), ("MLM", after)):
             for kind in EMBEDDING_TYPES:

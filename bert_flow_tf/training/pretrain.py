@@ -8,7 +8,7 @@ import math
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
@@ -53,8 +53,7 @@ def pretrain(
     *,
     devices: DeviceSettings | None = None,
     overwrite: bool = False,
-    report: Callable[[str], None] = lambda line: None,
-    show_progress_bar: bool | None = False,
+    show_progress_bar: bool | None = None,
 ) -> TrainingResults:
     """Continue the encoder of `source` on text, or resume; write the encoder folder and return the run's results.
 
@@ -63,8 +62,7 @@ def pretrain(
     Args:
       sentences: sentences or paragraphs; empty ones are left out.
       overwrite: True to replace the encoder folder and begin again.
-      report: is called with a line for each dev loss, such as `report_line`.
-      show_progress_bar: None shows it on a terminal only.
+      show_progress_bar: None shows it on a terminal only; False also hides the lines on stderr, one for each dev loss.
 
     Raises:
       UserError: see `check_run`; the text or a setting does not fit; a loss is not finite; the disk is full.
@@ -95,7 +93,7 @@ def pretrain(
             results = read_json(results_path, TrainingResults, expected="a finished run's results")
         else:
             hides_bar = None if show_progress_bar is None else not show_progress_bar
-            losses = _fit(model, steps, settings, pieces, tokenizer, report, hides_bar)
+            losses = _fit(model, steps, settings, pieces, tokenizer, hides_bar)
             stages.end("train")
             results = write_results(config, steps, stages, strategy.num_replicas_in_sync, losses)
         origin = {
@@ -110,11 +108,6 @@ def pretrain(
             write_with_weights(folder, source, variables, origin)
         _remove_checkpoints(run_dir)
         return results
-
-
-def report_line(line: str) -> None:
-    """Write a line to stderr, above a bar."""
-    tqdm.write(line, file=sys.stderr)
 
 
 def _remove_checkpoints(run_dir: pathlib.Path) -> None:
@@ -185,9 +178,8 @@ def _fit(
     settings: PretrainingSettings,
     pieces: tf.RaggedTensor,
     tokenizer: Tokenizer,
-    report: Callable[[str], None],
     hides_bar: bool | None,
-) -> dict[str, float]:
+) -> dict[int, float]:
     """Train to the end; return the mean loss of the held-out sentences' predicted word pieces, by step."""
     count, every, run_dir = int(pieces.nrows()), settings.save_checkpoints_steps, pathlib.Path(steps.manager.directory)
     held_out = min(math.ceil(count * settings.dev_fraction), MOST_DEV_SENTENCES, count - 1)
@@ -211,7 +203,10 @@ def _fit(
         with progress.writer.as_default(step=step):
             tf.summary.scalar("dev_loss", loss)
         perplexity = math.exp(min(loss, 700.0))
-        report(f"step {step} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})")
+        if not hides_bar:
+            # A bar makes room for it.
+            line = f"step {step} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})"
+            tqdm.write(line, file=sys.stderr)
         return loss
 
     scores = callbacks.DevScores(steps.step, every, run_dir / "dev_losses.json", dev_loss)

@@ -41,7 +41,9 @@ SETTINGS = {
 def run(source, out, replicas=0, overwrite=False, report=lambda line: None, sentences=SENTENCES, **changes):
     settings = PretrainingSettings(**SETTINGS | changes)
     devices = DeviceSettings(num_logical_cpus=replicas)
-    return pretrain(sentences, source, out, settings, devices=devices, overwrite=overwrite, report=report)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bert_flow_tf.training.pretrain.tqdm.write", lambda line, file: report(line))
+        return pretrain(sentences, source, out, settings, devices=devices, overwrite=overwrite)
 
 
 def weights(out):
@@ -59,7 +61,7 @@ def whole(small_source, tmp_path_factory):
 
 def test_the_encoder_learns_and_its_pooler_stays(whole, small_source):
     results, out = whole
-    assert results.steps == 10 and list(results.dev_losses) == ["0", "5", "10"]
+    assert results.steps == 10 and list(results.dev_losses) == [0, 5, 10]
     before, after = weights(small_source.encoder_dir.parent), weights(out)
     same = [name for name, value in before.items() if np.array_equal(value, after[name])]
     assert before.keys() == after.keys() and len(same) == 2
