@@ -15,7 +15,7 @@ from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, is_of_kind
+from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, kind_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,8 +35,8 @@ def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Call
 
     def decorate(function: "Callable[..., Analysis]") -> Any:
         name = function.__name__
-        is_ours = functools.partial(is_of_kind, kind=name)
-        of_kind = FolderKind(f"an `analyze {name}` folder", RESULTS_FILE, (RESULTS_FILE, "*.png", "*.svg"), is_ours)
+        names, what = (RESULTS_FILE, "*.png", "*.svg"), f"an `analyze {name}` folder"
+        of_kind = FolderKind(what, RESULTS_FILE, names, lambda path: kind_of(path) is kind)
 
         @analyze.command()
         @click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots.")
@@ -47,9 +47,9 @@ def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Call
             headline, figure, values = function(**options)
             result = made_result(kind, f"analyze {name}", **values)
             from bert_flow_tf.evaluation.plots import write_figure
-            from bert_flow_tf.report.tables import ANALYSIS_TABLES
+            from bert_flow_tf.report.tables import TABLES
 
-            click.echo(f"{headline}\n{ANALYSIS_TABLES[kind](result).to_text()}")
+            click.echo(f"{headline}\n{TABLES[kind](result).to_text()}")
             with new_folder(folder) as new:
                 write_json(new / RESULTS_FILE, result)
                 write_figure(figure, new, plot)
@@ -134,7 +134,7 @@ def words(model: ModelOptions) -> "Analysis":
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
 @click.option("--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Of the task.")
 def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Analysis":
-    """How evenly embeddings fill their space, before and after the flow; bits per dimension.
+    """Measure how evenly embeddings fill their space, with the flow and without; bits per dimension.
 
     \b
     bert-flow analyze isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy

@@ -77,7 +77,8 @@ def reproduce(
     from bert_flow_tf.recipe.run import read_environment, reproduced_task, run
     from bert_flow_tf.report.tables import rows_table
     from bert_flow_tf.results.records import Reproduction
-    from bert_flow_tf.results.rows import beside_baselines, reproduction_rows
+    from bert_flow_tf.results.rows import score_rows
+    from bert_flow_tf.results.sources import Source
 
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
@@ -114,5 +115,6 @@ def reproduce(
     made = {task.name: reproduced_task(task, scored[task.name], outcomes) for task in tasks}
     about = {"encoder": recipe.encoder_name, "encoder_flags": flags, "with_nli": nli, "seeds": sorted(seeds)}
     record = made_result(Reproduction, "reproduce", **about, tasks=made)
-    click.echo(f"\n{rows_table(beside_baselines([*reproduction_rows(record)])).to_text()}")
+    table = rows_table(score_rows([Source("", path, record)]))
+    click.echo(f"\n{table.to_text()}")
     write_results(path, record)

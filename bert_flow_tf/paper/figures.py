@@ -23,23 +23,26 @@ _FLOW_ON_NLI = {"use_full_for_training": 0, "num_train_epochs": 0.15, "flow_lear
 
 
 class Preset(NamedTuple):
-    """A row of the paper's Tables 2 and 3."""
+    """A row of the paper's Tables 2 and 3.
+
+    `flow` has the flags that differ from those of the flow on the target; it is None without a flow.
+    """
 
     name: str
     title: str  # The row's words in the paper, after the encoder's name.
     pooling: str  # `sentence_embedding_type`.
-    flow: dict | None  # Flags that differ from those of the flow on the target; None without a flow.
+    flow: dict | None
     on_nli: bool = False  # True if the flow is learned on NLI sentences.
 
 
-_ROWS = (
+_PRESETS = (
     Preset("avg", "", "avg", None),
     Preset("last2avg", "-last2avg", "avg-last-2", None),
     Preset("flow-target", "-flow (target)", "avg-last-2", {}),
     Preset("flow-train", "-flow (target, train only)", "avg-last-2", {"use_full_for_training": 0}),
     Preset("flow-nli", "-flow (NLI)", "avg-last-2", _FLOW_ON_NLI, on_nli=True),
 )
-PRESETS = {preset.name: preset for preset in _ROWS}
+PRESETS = {preset.name: preset for preset in _PRESETS}
 
 
 class Published(NamedTuple):
@@ -57,8 +60,8 @@ def paper_tables() -> dict:
     return json.loads(importlib.resources.files("bert_flow_tf.paper").joinpath("figures.json").read_text("utf-8"))
 
 
-def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published | None:
-    """Return the paper's and the original's figures for a score of all pairs of a task; None without any.
+def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published:
+    """Return the paper's and the original's figures for a score of all pairs of a task; empty without any.
 
     Args:
       task: its title, as the paper prints it. QNLI is compared by AUC on dev, the others by Spearman's correlation on
@@ -66,7 +69,7 @@ def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Enco
     """
     tables, tuned, row, paper, seeds = paper_tables(), fine_tuning_of(encoder), None, None, None
     if split != ("dev" if task == "QNLI" else "test"):
-        return None
+        return Published()
     title = _row_title(task, pooling, flow)
     if title is not None and encoder.name in BERT_NAMES and tuned in (None, NLI):
         row = f"BERT-{encoder.name}{'-NLI' if tuned else ''}{title}"
@@ -77,7 +80,7 @@ def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Enco
     if is_same and (flow is None or _learned_as(flow.training, FLOW_FLAGS, task)):
         wanted, keys = (None, pooling, flow and flow.name), ("changed", "sentence_embedding_type", "flow_model_config")
         found = [100 * run["spearman"] for run in ran["runs"] if tuple(run[key] for key in keys) == wanted]
-    return Published(row, paper, seeds, tuple(found)) if paper is not None or found else None
+    return Published(row, paper, seeds, tuple(found))
 
 
 def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None:
@@ -107,7 +110,7 @@ def is_whole(task: str, split: str, pairs: int | None) -> bool:
 
 
 def _row_title(task: str, pooling: str, flow: Flow | None) -> str | None:
-    for preset in _ROWS:
+    for preset in _PRESETS:
         if preset.pooling == pooling and (preset.flow is None) == (flow is None):
             flags, on = FLOW_FLAGS | (preset.flow or {}), "ALLNLI" if preset.on_nli else task
             if flow is None or (flow.name in _PAPER_FLOWS and _learned_as(flow.training, flags, on)):

@@ -21,8 +21,9 @@ from bert_flow_tf.runs.record import TrainingResults
 
 PAGE_FILE = "report.html"
 REPORT_FOLDER = FolderKind("a report", PAGE_FILE, (PAGE_FILE,))
-# Kind of an analysis -> heading, its plot beside its results, and a note.
+# Kind of a result -> heading, the name of its plot beside it or "" for one to draw, and a note.
 _ANALYSES = {
+    Calibrations: ("Calibrations", "", "Table 5 is of BERT-base, mean of the last layer. k is chosen on dev."),
     Lexical: ("Lexical similarity", "lexical", "Spearman × 100 of each similarity. Edit distance counts words."),
     Words: ("Word frequency", "words", "Word embeddings by frequency rank; the ranks of Table 1 are of other text."),
     IsotropyResults: ("Isotropy", "spectrum", "Standard normal: as many draws, as isotropic embeddings look."),
@@ -50,6 +51,11 @@ class Section(NamedTuple):
 def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> None:
     """Make the folder of a report, whole or not at all.
 
+    Args:
+      out: the folder, which is replaced if it is there.
+      title: heading of the page.
+      sources: results in the order of the page's rows; a section without any is left out.
+
     Raises:
       UserError: the folder cannot be written, or a run's evaluation or the plot of an analysis cannot be read.
     """
@@ -66,15 +72,10 @@ def _sections(sources: Sequence[Source]) -> Iterator[Section]:
     claims = verdict([one.result for one in sources if isinstance(one.result, Verification)], rows)
     yield Section("Verdict", "", [verdict_table(claims)] if claims else [])
     yield Section("Scores", _COMPARED, [tables.rows_table(rows)] if rows else [], list(_score_plots(rows)))
-    calibrations = [(one.label, one.result) for one in sources if isinstance(one.result, Calibrations)]
-    titled = [dataclasses.replace(tables.calibration_table(one), title=label) for label, one in calibrations]
-    drawn = [(label, _calibration_plot(one)) for label, one in calibrations]
-    yield Section("Calibrations", "Table 5 is of BERT-base, mean of the last layer. k is chosen on dev.", titled, drawn)
     for kind, (heading, plot, note) in _ANALYSES.items():
-        analyses = [one for one in sources if isinstance(one.result, kind)]
-        titled = [dataclasses.replace(tables.ANALYSIS_TABLES[kind](one.result), title=one.label) for one in analyses]
-        drawn = [(one.label, read_file(one.path.with_name(f"{plot}.svg"), "an analysis' plot")) for one in analyses]
-        yield Section(heading, note, titled, drawn)
+        found = [one for one in sources if isinstance(one.result, kind)]
+        titled = [dataclasses.replace(tables.TABLES[kind](one.result), title=one.label) for one in found]
+        yield Section(heading, note, titled, [(one.label, _plot(one, plot)) for one in found])
     runs = [one.path.parent for one in sources if isinstance(one.result, TrainingResults)]
     yield Section("Sources", "", [tables.sources_table(sources)], curve_plots(runs))
 
@@ -93,14 +94,21 @@ def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
         yield f"Seeds: {task}, {split}", dots_plot(values, f"{METRIC_NAMES[metric]} × 100")
 
 
-def _calibration_plot(result: Calibrations) -> bytes:
+def _plot(source: Source, name: str) -> bytes:
+    """Return the plot of this name beside a result; without a name, draw calibrations' scores for every seed."""
+    result = source.result
+    if not isinstance(result, Calibrations):
+        return read_file(source.path.with_name(f"{name}.svg"), "an analysis' plot")
     runs = {row.method: (*row.by_seed,) or (row,) for row in result.rows}
     scores = {method: [100 * (getattr(one, result.metric) or 0) for one in ones] for method, ones in runs.items()}
     return dots_plot(scores, f"{METRIC_NAMES[result.metric]} × 100")
 
 
 def cosines_plot(before: Agreement, after: Agreement) -> bytes:
-    """Draw cosines over gold scores without the flow and with it, and the histogram of both."""
+    """Draw cosines over gold scores without the flow and with it, and the histogram of both.
+
+    The panels show up to 500 pairs each; the histogram counts all pairs, in bins of equal width from -1 to 1.
+    """
     sides = {"without flow": before, "with flow": after}
     with plots.styled_figure(12.4, 3.6, columns=3) as (figure, panels):
         for panel, colour, (words, side) in zip(panels, _COLOURS, sides.items(), strict=False):
@@ -115,7 +123,7 @@ def cosines_plot(before: Agreement, after: Agreement) -> bytes:
 
 
 def dots_plot(rows: Mapping[str, Sequence[float]], title: str) -> bytes:
-    """Draw a row of dots for each name: scores of every seed, and their mean as a line."""
+    """Draw a row of dots for each name: scores of every seed, times 100, and their mean as a line."""
     with plots.styled_figure(7.2, 1.1 + 0.34 * len(rows)) as (figure, (panel,)):
         for place, scores in enumerate(rows.values()):
             panel.scatter(scores, [place] * len(scores), s=30, color=plots.BLUE, alpha=0.8, linewidths=0)
@@ -127,7 +135,10 @@ def dots_plot(rows: Mapping[str, Sequence[float]], title: str) -> bytes:
 
 
 def curve_plots(runs: Sequence[pathlib.Path]) -> list[tuple[str, bytes]]:
-    """Draw each loss of runs over their steps, with a caption."""
+    """Draw each loss of runs over their steps; return pairs of a caption and the plot as SVG.
+
+    A loss that no run has is left out. Twelve runs in a row have different lines.
+    """
     curves, drawn = {str(run): read_curves(run) for run in runs}, []
     for loss, words in _LOSSES.items():
         found = {run: one[loss] for run, one in curves.items() if loss in one}

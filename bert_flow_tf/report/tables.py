@@ -11,26 +11,22 @@ from bert_flow_tf.paper.figures import fine_tuning_of, is_whole, paper_tables, t
 from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Words, summarize
 from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.sources import Source
-from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, count, fall, number, x100
+from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
 from bert_flow_tf.runs.record import Encoder, Model, TrainingResults
 from glow.config import DEFAULT_CONFIG
 
-# Field of `evaluation.isotropy.Isotropy` -> words, decimals.
-_ISOTROPY = {
-    "constant_channels": ("constant channels", 0),
-    "mean_cosine": ("mean pairwise cosine", 4),
-    "mean_share": ("share of the mean vector", 4),
-    "top_share": ("share of the top direction", 4),
-    "centred_top_share": ("share of the top direction, mean subtracted", 4),
-    "participation_ratio": ("participation ratio", 1),
-    "effective_rank": ("effective rank", 1),
-    "partition_ratio": ("partition ratio, min Z / max Z", 4),
-}
+# Field of `evaluation.isotropy.Isotropy` -> decimals.
+_ISOTROPY = {"constant_channels": 0, "mean_cosine": 4, "mean_share": 4, "top_share": 4, "centred_top_share": 4}
+_ISOTROPY |= {"participation_ratio": 1, "effective_rank": 1, "partition_ratio": 4}
 
 
 def rows_table(rows: Sequence[ScoreRow]) -> Table:
-    """Return a score per row, beside that of the same embeddings without the flow, the paper's and the original's."""
+    """Return a score per row, beside that of the same embeddings without the flow, the paper's and the original's.
+
+    Scores are times 100, over several seeds their mean ± deviation (over n - 1). Below the table stands why a flow may
+    lower a score, where one does by more than half a point.
+    """
     cells, falls = [], False
     for row in rows:
         summary, published, plain = summarize(row.values_x100), row.published, row.baseline
@@ -38,7 +34,7 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
         base, off = (plain.mean_x100, row.mean_x100 - plain.mean_x100) if plain else (None, None)
         falls = falls or bool(fall(off))
         one: list[Entry] = [row.name, _embedding(row), encoder_in_words(row.model.encoder), row.task, row.split]
-        one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), count(row.pairs)]
+        one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), number(row.pairs, 0)]
         one += [number(summary.mean, spread=summary.std, note=median)]
         one += [number(base), number(off, sign="+", note=fall(off))]
         one += [number(published.paper, note=published.row or "") if published.paper is not None else None]
@@ -47,11 +43,15 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
         cells.append([*one, number(original or None, note=f"{runs} runs" if runs > 1 else "")])
     columns = ["name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "without flow", "change"]
     columns += ["paper", "Table 8", "TF1 code"]
-    return Table(columns, cells, notes=WHY_FLOW if falls else ()).without_empty_columns()
+    return Table(columns, cells, notes=WHY_FLOW if falls else ())
 
 
 def calibration_table(result: Calibrations) -> Table:
-    """Return a calibration per row, scores times 100, beside Table 5."""
+    """Return a calibration per row, scores times 100 on test, beside Table 5.
+
+    The change is to the row "none". Table 5's figures stand beside a whole task, fitted on all of its splits, with a
+    note unless encoder, pooling and length are the paper's.
+    """
     model, task = result.model, task_title(result.data.task)
     of_model = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
     note = "" if of_model == ("base", None, "avg", 64) else NOT_COMPARABLE
@@ -66,11 +66,14 @@ def calibration_table(result: Calibrations) -> Table:
         cells += [number(off, sign="+"), number(row.seconds, 1)]
         rows.append([*cells, number(paper, note="" if paper is None else note), their_row])
     columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
-    return Table((*columns, "Table 5", "its row"), rows).without_empty_columns()
+    return Table((*columns, "Table 5", "its row"), rows)
 
 
 def lexical_table(result: Lexical) -> Table:
-    """Return correlations with edit distance and gold of all pairs, then of the close ones, beside Table 6."""
+    """Return correlations with edit distance and gold of all pairs, then of the close ones, beside Table 6.
+
+    These are Spearman's, times 100. Table 6 is of the development set of STS-B, and stands beside no other pairs.
+    """
     on_paper = (task_title(result.task), result.split) == ("STS-B", "dev") and is_whole("STS-B", "dev", result.pairs)
     paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
     close, rows = result.close, []
@@ -85,13 +88,16 @@ def lexical_table(result: Lexical) -> Table:
                 cells += [number(row[column]), number(figure, note=note)]
             rows.append(cells)
     columns = ("similarity", "edit distance", "Table 6", "gold", "Table 6")
-    return Table(columns, rows, notes=close.undefined).without_empty_columns()
+    return Table(columns, rows, notes=close.undefined)
 
 
 def words_table(result: Words) -> Table:
-    """Return norms and neighbours of word embeddings, a column per range of frequency ranks, beside Table 1."""
+    """Return norms and neighbours of word embeddings, a column per range of frequency ranks, beside Table 1.
+
+    Every measure has a row of its own figures, "here", and below it the paper's, whose ranks are of another text.
+    """
     bins, paper = result.bins, paper_tables()["table1_word_embeddings"]
-    rows: list[list[Entry]] = [["words", "here", *(count(one.words) for one in bins)]]
+    rows: list[list[Entry]] = [["words", "here", *(number(one.words, 0) for one in bins)]]
     measures = [("mean ℓ2 norm", [one.mean_l2_norm for one in bins], paper["mean_l2_norm"])]
     for key, title in (("mean_knn_l2_distance", "NN ℓ2 distance"), ("mean_knn_dot_product", "NN dot product")):
         for k in getattr(bins[0], key):
@@ -103,18 +109,21 @@ def words_table(result: Words) -> Table:
 
 
 def isotropy_table(result: IsotropyResults) -> Table:
-    """Return a measure per row, without the flow, with it, and of a standard normal; then bits per dimension."""
+    """Return a measure per row, without the flow, with it, and of a standard normal; then bits per dimension.
+
+    The measures are those of `evaluation.isotropy.Isotropy`; bits are of the embeddings under each density.
+    """
     measures = result.measures | {"standard normal": result.reference}
     rows: list[list[Entry]] = []
-    for key, (words, digits) in _ISOTROPY.items():
-        rows.append([words, *(number(getattr(one, key), digits) for one in measures.values())])
-    # The bits are those of the embeddings without the flow, under each density.
+    for key, digits in _ISOTROPY.items():
+        rows.append([key.replace("_", " "), *(number(getattr(one, key), digits) for one in measures.values())])
     blanks = [None] * (len(measures) - 1)
     rows += [[f"bits per dimension, {name}", number(bits, 4), *blanks] for name, bits in result.bits_per_dim.items()]
     return Table(("measure", *measures), rows)
 
 
-ANALYSIS_TABLES: dict[type, Any] = {Lexical: lexical_table, Words: words_table, IsotropyResults: isotropy_table}
+TABLES: dict[type, Any] = {Calibrations: calibration_table, Lexical: lexical_table, Words: words_table}
+TABLES |= {IsotropyResults: isotropy_table}
 
 
 def sources_table(sources: Sequence[Source]) -> Table:
@@ -125,18 +134,18 @@ def sources_table(sources: Sequence[Source]) -> Table:
         model: Model | None = getattr(result, "model", None)
         encoder = getattr(model or result, "encoder", None)
         words = encoder_in_words(encoder) if isinstance(encoder, Encoder) else None
-        row: list[Entry] = [source.label, made_by.command, words]
-        row.append(f"{model.pooling}, {model.max_seq_length} word pieces" if model else None)
+        of_model = f"{model.pooling}, {model.max_seq_length} word pieces" if model else None
+        learned: list[Entry] = [None] * 5
         if isinstance(result, TrainingResults):
-            training, stage = result.model.training, result.stages.get("train")
-            row += [task_title(training.task) if training and training.task else None, count(result.data.num_examples)]
-            row += [count(result.steps), number(stage.seconds if stage else None, 1)]
-            row.append(_evaluation(source.path.with_name(DEV_RESULTS_FILE)))
-        row += [None] * (9 - len(row))
+            task, stage = result.model.training and result.model.training.task, result.stages.get("train")
+            learned = [task_title(task) if task else None, number(result.data.num_examples, 0)]
+            learned += [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
+            learned.append(_evaluation(source.path.with_name(DEV_RESULTS_FILE)))
         versions = {"bert-flow-tf": made_by.version, **made_by.libraries}
-        rows.append([*row, ", ".join(f"{name} {version}" for name, version in versions.items())])
+        found = ", ".join(f"{name} {version}" for name, version in versions.items())
+        rows.append([source.label, made_by.command, words, of_model, *learned, found])
     columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds", "on dev")
-    return Table((*columns, "versions"), rows).without_empty_columns()
+    return Table((*columns, "versions"), rows)
 
 
 def _evaluation(path: pathlib.Path) -> str:

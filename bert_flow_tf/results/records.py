@@ -2,17 +2,15 @@
 
 import pathlib
 import statistics
-import typing
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
 
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import isotropy
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Seconds, TrainingResults
+from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Seconds
 
 SCORES_FILE = "recipe_scores.json"
 RESULTS_FILE = "results.json"
@@ -42,21 +40,30 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one task, as `evaluation.protocols.score_task` gives them."""
+    """Scores of one task, as `evaluation.protocols.score_task` and `evaluation.evaluate.score_transfer` give them.
 
-    title: str  # As the paper prints it.
-    metric: Metric  # The task's main metric.
+    Attributes:
+      title: the task's name, as the paper prints it.
+      metric: the task's main metric.
+      source: folder or data set of the pairs.
+      spearman, pearson, auc, accuracy: fractions by protocol; "all" alone for a task of one set.
+      dev_accuracy: of a classification task, the accuracy that chose its regularisation.
+      f1: F1 of MRPC's positive class.
+      subsets: `pairs` and scores of each set, by its name.
+    """
+
+    title: str
+    metric: Metric
     split: str
-    source: str  # Folder or data set of the pairs.
+    source: str
     pairs: Count
-    # By protocol; "all" alone for a task of one set.
     spearman: dict[str, Score] = {}
     pearson: dict[str, Score] = {}
     auc: dict[str, Score] = {}
     accuracy: dict[str, Score] = {}
-    dev_accuracy: Score | None = None  # Of a classification task, and F1 of MRPC's positive class.
+    dev_accuracy: Score | None = None
     f1: Score | None = None
-    subsets: dict[str, dict[str, int | float]] = {}  # `pairs` and scores of each set.
+    subsets: dict[str, dict[str, int | float]] = {}
     agreement: Agreement | None = None
 
     @property
@@ -110,13 +117,12 @@ class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReproducedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row on one task: every seed's run, scores over seeds by metric, and figures to compare with."""
+    """One row on one task: every seed's run, and scores over seeds by metric."""
 
     runs: Annotated[list[SeedRun], msgspec.Meta(min_length=1)]
     spearman: Summary | None = None
     pearson: Summary | None = None
     auc: Summary | None = None
-    published: dict | None = None
 
 
 class ReproducedTask(msgspec.Struct, frozen=True, kw_only=True):
@@ -248,28 +254,24 @@ class Verification(Result, frozen=True, kw_only=True, tag="verification"):
     not_run: list[str]
 
 
-_KINDS = Verification | TrainingResults | Scores | Predictions | Reproduction | Calibrations | Lexical | Words
-AnyResult = _KINDS | IsotropyResults
-_TAGS = {kind.__struct_config__.tag for kind in typing.get_args(AnyResult)}
-_EXPECTED = "results of bert-flow"
+_KINDS = {kind.__struct_config__.tag: kind for kind in Result.__subclasses__()}
 
 
-def read_result(path: pathlib.Path) -> AnyResult | None:
+def kind_of(path: pathlib.Path) -> type[Result] | None:
+    """Return the type of the result in a JSON file, of any format version; None where it holds something else.
+
+    Raises:
+      UserError: the file cannot be read, or is not JSON.
+    """
+    values = read_json(path, object, expected="results of bert-flow", versioned=False)
+    return _KINDS.get(str(values.get("kind"))) if isinstance(values, dict) else None
+
+
+def read_result(path: pathlib.Path) -> Result | None:
     """Return the result in a JSON file; None where it holds something else.
 
     Raises:
-      UserError: the file cannot be read, is not JSON, is of another format version, or a value is missing or of
-        another type.
+      UserError: as `kind_of`; or it is of another format version, or a value is missing or of another type.
     """
-    values = read_json(path, object, expected=_EXPECTED, versioned=False)
-    is_result = isinstance(values, dict) and values.get("kind") in _TAGS
-    return read_json(path, AnyResult, expected=_EXPECTED) if is_result else None  # type: ignore[arg-type]
-
-
-def is_of_kind(path: pathlib.Path, kind: str) -> bool:
-    """True if a file holds a JSON object of this `kind`, and can be read."""
-    try:
-        values = read_json(path, object, expected=_EXPECTED, versioned=False)
-    except UserError:
-        return False
-    return isinstance(values, dict) and values.get("kind") == kind
+    kind = kind_of(path)
+    return read_json(path, kind, expected=f"results of bert-flow, {kind.__name__}") if kind else None

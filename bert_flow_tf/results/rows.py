@@ -1,34 +1,42 @@
 """Turn results into rows: one for each score of a task, by split and protocol, beside what it compares with."""
 
 import dataclasses
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.paper.figures import Published, beside, is_whole
-from bert_flow_tf.results.records import Agreement, Metric, Reproduction, Scores, TaskScores
+from bert_flow_tf.results.records import Agreement, Metric, Reproduction, Scores, TaskScores, summarize
 from bert_flow_tf.results.sources import Source
-from bert_flow_tf.runs.record import Model
+from bert_flow_tf.runs.record import Model, Result
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoreRow:
-    """One score of one model, or of several that differ in their seed alone."""
+    """One score of one model, or of several that differ in their seed alone.
+
+    Attributes:
+      model, agreement: the first seed's; the agreement, for plots, is with the first protocol's row alone.
+      seeds: one for each of `values_x100`; empty where nothing is random.
+      task: its title in the paper; a data set of TensorFlow Datasets has its name there.
+      protocol: "wmean", "mean" or "all" for a task of several sets; None for one set.
+      values_x100: scores times 100, one for each seed.
+      baseline: the row of the same embeddings before the flow.
+    """
 
     name: str
-    model: Model  # Of the first seed.
-    seeds: Sequence[int]  # Empty where nothing is random.
-    task: str  # As the paper prints it; the data set's name of TensorFlow Datasets.
+    model: Model
+    seeds: Sequence[int]
+    task: str
     split: str
     metric: Metric
-    protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set.
+    protocol: str | None
     pairs: int
-    values_x100: Sequence[float]  # The score of every seed.
-    agreement: Agreement | None  # Of the first seed and protocol.
+    values_x100: Sequence[float]
+    agreement: Agreement | None
     published: Published
-    baseline: "ScoreRow | None" = None  # The same embeddings before the flow.
+    baseline: "ScoreRow | None" = None
 
     @property
     def place(self) -> tuple:
@@ -38,49 +46,41 @@ class ScoreRow:
     @property
     def mean_x100(self) -> float:
         """The mean over seeds."""
-        return statistics.fmean(self.values_x100)
+        return summarize(self.values_x100).mean
 
 
 def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
-    """Return the rows of all sources, in their order, each beside the row of the same embeddings without a flow."""
-    found: dict[tuple, ScoreRow] = {}
-    for source in sources:
-        if isinstance(source.result, Reproduction):
-            found |= {(row.name, row.place): row for row in reproduction_rows(source.result, f"{source.label}, ")}
-        elif isinstance(source.result, Scores):
-            found |= {(row.name, row.place): row for row in _evaluation_rows(source.result, source.label)}
-    return beside_baselines(list(found.values()))
+    """Return the rows of all sources in their order, each beside the same embeddings' row without a flow.
 
-
-def beside_baselines(rows: Sequence[ScoreRow]) -> list[ScoreRow]:
-    """Return the rows, each beside the row among them of the same embeddings without a flow."""
+    A later row replaces an earlier one of the same name, task, split, metric and protocol.
+    """
+    rows = {(row.name, row.place): row for source in sources for row in _rows_of(source.result, source.label)}.values()
     return [dataclasses.replace(row, baseline=_baseline(row, rows) or row.baseline) for row in rows]
 
 
-def reproduction_rows(result: Reproduction, prefix: str = "") -> Iterator[ScoreRow]:
-    """Yield a row for each task, row and protocol of a reproduction; its name is that of the row after the prefix."""
-    for key, task in result.tasks.items():
-        for name, row in task.rows.items():
-            yield from _task_rows(key, [(run.model, run.scores) for run in row.runs], prefix + name)
-
-
-def _evaluation_rows(result: Scores, name: str) -> Iterator[ScoreRow]:
-    plain = msgspec.structs.replace(result.model, flow=None)
-    for key, task in result.tasks.items():
-        before = [(plain, (result.without_flow or {})[key])] if key in (result.without_flow or {}) else []
-        baselines = {row.place: row for row in _task_rows(key, before, f"{name}, before the flow")}
-        for row in _task_rows(key, [(result.model, task)], name):
-            yield dataclasses.replace(row, baseline=baselines.get(row.place))
+def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
+    if isinstance(result, Reproduction):
+        for key, reproduced in result.tasks.items():
+            for name, one in reproduced.rows.items():
+                runs = [(run.model, run.scores) for run in one.runs]
+                yield from _task_rows(key, runs, f"{label}, {name}" if label else name)
+    elif isinstance(result, Scores):
+        plain, before = msgspec.structs.replace(result.model, flow=None), f"{label}, before the flow"
+        pooled = (result.without_flow or {}).items()
+        baselines = {row.place: row for key, task in pooled for row in _task_rows(key, [(plain, task)], before)}
+        for key, task in result.tasks.items():
+            for row in _task_rows(key, [(result.model, task)], label):
+                yield dataclasses.replace(row, baseline=baselines.get(row.place))
 
 
 def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) -> Iterator[ScoreRow]:
     """Yield a row for each protocol of a task, from its name in the file and each seed's model and scores."""
-    for protocol in runs[0][1].by_protocol if runs else ():
-        model, first = runs[0]
-        task, several = key if ":" in key else task_title(first.title), len(first.by_protocol) > 1
+    model, first = runs[0]
+    task, several = key if ":" in key else task_title(first.title), len(first.by_protocol) > 1
+    for protocol in first.by_protocol:
         is_papers = (model.max_seq_length, model.low_dim) == (64, None) and (protocol == "wmean" or not several)
         is_papers = is_papers and is_whole(task, first.split, first.pairs)
-        published = beside(task, first.split, model.pooling, model.flow, model.encoder) if is_papers else None
+        published = beside(task, first.split, model.pooling, model.flow, model.encoder) if is_papers else Published()
         yield ScoreRow(
             name=name,
             model=model,
@@ -92,14 +92,12 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
             pairs=first.pairs,
             values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs if protocol in scores.by_protocol],
             agreement=first.agreement if protocol == next(iter(first.by_protocol)) else None,
-            published=published or Published(),
+            published=published,
         )
 
 
-def _baseline(row: ScoreRow, rows: Sequence[ScoreRow]) -> ScoreRow | None:
+def _baseline(row: ScoreRow, rows: Iterable[ScoreRow]) -> ScoreRow | None:
     """Return the row of the same encoder and pooling without a flow, on the same pairs."""
-    if row.model.flow is None:
-        return None
 
     def embedding(one: ScoreRow) -> tuple:
         # An encoder that a run fine-tuned differs by seed.
@@ -110,5 +108,5 @@ def _baseline(row: ScoreRow, rows: Sequence[ScoreRow]) -> ScoreRow | None:
         # An encoder that a run trained has no fingerprint before it is converted.
         return {one.model.encoder.fingerprint, one.model.encoder.weights} - {None}
 
-    plain = (one for one in rows if one.model.flow is None and embedding(one) == embedding(row))
+    plain = (one for one in rows if row.model.flow and not one.model.flow and embedding(one) == embedding(row))
     return next((one for one in plain if digests(one) & digests(row)), None)

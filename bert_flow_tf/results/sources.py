@@ -11,20 +11,16 @@ from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Result, is_run
 
 # Of a folder; a later file replaces what an earlier one says of the same task.
-_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
+_RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
 _EXPECTED = "a run of run_siamese, what bert-flow evaluate, reproduce, calibrate, analyze or verify wrote, or a folder"
 
 
 class Source(NamedTuple):
-    """A file of results."""
+    """A file of results; its label is its folder, or the file itself if a user chose its name."""
 
+    label: str
     path: pathlib.Path
     result: Result
-
-    @property
-    def label(self) -> str:
-        """Its folder, or the file itself if a user chose its name."""
-        return str(self.path.parent if self.path.name in _FILES else self.path)
 
 
 def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
@@ -48,10 +44,13 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
 
 
 def _sources(path: pathlib.Path) -> list[Source]:
-    files = [path] if path.is_file() else [path / name for name in _FILES if (path / name).is_file()]
+    sources: list[Source] = []
+    files = [path] if path.is_file() else [path / name for name in _RESULT_FILES if (path / name).is_file()]
     # Without a run beside it, a file of scores stands for itself and not for its folder.
-    found = [] if files == [path / EVALUATION_FILE] else [(file, read_result(file)) for file in files]
-    sources = [Source(file, one) for file, one in found if one is not None and not isinstance(one, Predictions)]
+    for file in files if files != [path / EVALUATION_FILE] else ():
+        result = read_result(file)
+        if result is not None and not isinstance(result, Predictions):
+            sources.append(Source(str(file.parent if file.name in _RESULT_FILES else file), file, result))
     if not sources and is_run(path):
         raise UserError(f"{path}: found a run without results, expected a finished one, or {EVALUATION_FILE} in it")
     return sources

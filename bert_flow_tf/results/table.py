@@ -16,7 +16,7 @@ NOT_COMPARABLE = "BERT-base, not comparable"
 
 
 class Cell(NamedTuple):
-    """The text of a cell, None for a missing value, and a note, which is printed in brackets, or small."""
+    """The text of a cell, None for a missing value, and a note, which is printed in brackets, or small on a page."""
 
     text: str | None
     note: str = ""
@@ -28,17 +28,12 @@ Entry = Cell | str | None
 
 
 def number(value: float | None, digits: int = 2, spread: float | None = None, note: str = "", sign: str = "") -> Cell:
-    """Return a cell of a number and its deviation; with the sign "+" unless it rounds to zero."""
+    """Return a cell of a number ± its deviation; with the sign "+" unless it rounds to zero."""
     if value is None:
         return Cell(None, note, True)
-    text = f"{value:{sign}.{digits}f}"
+    text = f"{value:{sign},.{digits}f}"
     text = text if re.search("[1-9]", text) else text.lstrip("+-")
     return Cell(text if spread is None else f"{text} ± {spread:.{digits}f}", note, True)
-
-
-def count(value: int | None) -> Cell:
-    """Return a cell of a whole number with commas between the thousands."""
-    return Cell(None if value is None else f"{value:,d}", is_number=True)
 
 
 def x100(fraction: float | None) -> Cell:
@@ -53,7 +48,10 @@ def fall(off: float | None) -> str:
 
 @dataclasses.dataclass
 class Table:
-    """Rows of cells under columns; a column of numbers is aligned to the right."""
+    """Rows of cells under columns, without the columns in which every cell is missing.
+
+    Columns of numbers, True in `of_numbers`, are aligned to the right.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Entry]]  # The first entry of each is the row's heading.
@@ -62,16 +60,11 @@ class Table:
     has_total: bool = False  # True if the last row sums up the others.
 
     def __post_init__(self) -> None:
-        self.cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
-        found = [[row[i] for row in self.cells if row[i].text is not None] for i in range(len(self.columns))]
-        self.is_empty = [not cells for cells in found]
-        self.of_numbers = [any(cell.is_number for cell in cells) or not cells for cells in found]
-
-    def without_empty_columns(self) -> "Table":
-        """Return the table without the columns in which every cell is missing."""
-        kept = [i for i, is_empty in enumerate(self.is_empty) if not is_empty]
-        rows = [[row[i] for i in kept] for row in self.rows]
-        return dataclasses.replace(self, columns=[self.columns[i] for i in kept], rows=rows)
+        cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
+        kept = [i for i in range(len(self.columns)) if any(row[i].text is not None for row in cells)]
+        self.columns = [self.columns[i] for i in kept]
+        self.rows = self.cells = [[row[i] for i in kept] for row in cells]
+        self.of_numbers = [any(cell.is_number for cell in column) for column in zip(*self.cells, strict=True)]
 
     def to_text(self, missing: str = "-") -> str:
         """Return lines for a terminal: aligned columns, a rule below the headings and above a total."""

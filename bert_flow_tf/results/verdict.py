@@ -12,16 +12,23 @@ from bert_flow_tf.results.table import Table, number
 
 SAME, ALIKE, DIFFERENT, NOT_RUN = "✓", "≈", "✗", "–"
 # x100. Without a flow nothing is random: what is left is rounding, of cosines whose ranks are compared.
-_ROUNDING = 0.03
+_EQUAL = 0.03
 # x100. The deviation over seeds in the paper's Table 8 is up to half of that.
 _OF_THE_PAPER = 1.0
 _SEEDS = 5
 SELF_CHECK = "self-check"
 _REPRODUCE = "bert-flow reproduce --bert_hub demo --glue_dir GLUE --rows avg,last2avg,flow-target --seeds 5 --out DIR"
+_NEEDS_BERT = "needs the weights of BERT-base or -large: --bert_premodels"
 
 
 class Claim(NamedTuple):
-    """One claim, a mark of the four above, and in words its deviation, the limit of that, and the evidence."""
+    """One claim, and in words what decided it.
+
+    Attributes:
+      mark: one of the four above.
+      deviation: the largest difference, or its 95 % interval; "" if nothing was compared.
+      evidence: source of the deviation, or the command that gives it.
+    """
 
     name: str
     mark: str
@@ -34,7 +41,10 @@ def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> 
     """Return the claims that results decide, and those that they leave open; empty where they decide none."""
     claims = [claim for one in verifications for claim in _computed(one)]
     claims = claims or [Claim("computation", NOT_RUN, "", "", "bert-flow verify")]
-    claims += [_without_flow(rows), *_with_flow(rows), _paper(rows)]
+    plain = [(row, row.published.original[0]) for row in rows if row.model.flow is None and row.published.original]
+    papers = [(row, row.published.paper) for row in rows if row.published.paper is not None]
+    claims += [_furthest("scores without flow", SAME, _EQUAL, plain, _REPRODUCE), *_with_flow(rows)]
+    claims.append(_furthest("the paper's rows", ALIKE, _OF_THE_PAPER, papers, _NEEDS_BERT))
     return claims if any(claim.mark != NOT_RUN for claim in claims) else []
 
 
@@ -52,24 +62,28 @@ def _computed(verification: Verification) -> Iterator[Claim]:
     for one in verification.deviations:
         groups.setdefault(one.what.partition(",")[0], []).append(one)
     for group, found in groups.items():
-        sizes = [math.inf if one.found is None else one.found for one in found]
-        size, worst = max(zip(sizes, found, strict=True), key=lambda one: one[0] / (one[1].limit or 1e-300))
+        worst = max(found, key=lambda one: _size(one) / (one.limit or 1e-300))
         what = worst.what.removeprefix(f"{group}, ")
         evidence = f"{verification.evidence}: {what}{f' (worst of {len(found)})' if len(found) > 1 else ''}"
         deviation = "not finite" if worst.found is None else f"{worst.found:.0e}"
-        yield Claim(group, DIFFERENT if size > worst.limit else SAME, deviation, f"{worst.limit:.0e}", evidence)
+        yield Claim(group, DIFFERENT if _size(worst) > worst.limit else SAME, deviation, f"{worst.limit:.0e}", evidence)
     yield from (Claim("every check", DIFFERENT, "", "", failed) for failed in verification.failed)
     yield from (Claim("more of it", NOT_RUN, "", "", reason) for reason in verification.not_run)
 
 
-def _without_flow(rows: Sequence[ScoreRow]) -> Claim:
-    name = "scores without flow"
-    compared = [(row, row.published.original[0]) for row in rows if row.model.flow is None and row.published.original]
+def _size(one: Checked) -> float:
+    return math.inf if one.found is None else one.found
+
+
+def _furthest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreRow, float]], missing: str) -> Claim:
+    """Return a claim by the score that is furthest from its other one: the mark if they differ by at most the limit."""
     if not compared:
-        return Claim(name, NOT_RUN, "", "", _REPRODUCE)
-    off = max((row.mean_x100 - theirs for row, theirs in compared), key=abs)
-    pairs = (f"{row.task}, {row.model.pooling} {row.mean_x100:.2f} for {theirs:.2f}" for row, theirs in compared)
-    return Claim(name, SAME if abs(off) <= _ROUNDING else DIFFERENT, f"{off:+.3f}", f"{_ROUNDING}", "; ".join(pairs))
+        return Claim(name, NOT_RUN, "", "", missing)
+    row, theirs = max(compared, key=lambda one: abs(one[0].mean_x100 - one[1]))
+    off, words = row.mean_x100 - theirs, row.published.row or row.model.pooling
+    evidence = f"{row.task}, {words} {row.mean_x100:.2f} for {theirs:.2f}"
+    evidence += f" (worst of {len(compared)})" if len(compared) > 1 else ""
+    return Claim(name, mark if abs(off) <= limit else DIFFERENT, f"{off:+.3f}", f"{limit}", evidence)
 
 
 def _with_flow(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
@@ -94,12 +108,3 @@ def _with_flow(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
 def _spread(values: Sequence[float]) -> str:
     summary = summarize(values)
     return number(summary.mean, spread=summary.std).text or ""
-
-
-def _paper(rows: Sequence[ScoreRow]) -> Claim:
-    name, found = "the paper's rows", [(row, row.published.paper) for row in rows if row.published.paper is not None]
-    if not found:
-        return Claim(name, NOT_RUN, "", "", "needs the weights of BERT-base or -large: --bert_premodels")
-    worst, paper = max(found, key=lambda one: abs(one[0].mean_x100 - one[1]))
-    off, evidence = worst.mean_x100 - paper, f"{worst.published.row}, {worst.task} (worst of {len(found)})"
-    return Claim(name, ALIKE if abs(off) <= _OF_THE_PAPER else DIFFERENT, f"{off:+.2f}", f"{_OF_THE_PAPER}", evidence)

@@ -123,8 +123,8 @@ def test_table_lines_up_and_labels_every_figure():
     assert lines[:4] == [
         "task            split       metric    pairs  wmean   mean    all",
         "----------------------------------------------------------------",
-        "STS-12          test        Spearman   3108  71.06  70.01  72.37",
-        "tfds:glue/qnli  validation  AUC        5463      -      -  70.30",
+        "STS-12          test        Spearman  3,108  71.06  70.01  72.37",
+        "tfds:glue/qnli  validation  AUC       5,463      -      -  70.30",
     ]
     assert lines[5].startswith("wmean: mean over sub-sets") and len(lines) == 6
 

@@ -121,7 +121,7 @@ def test_word_statistics_stand_above_table_1():
 def test_isotropy_is_a_row_per_measure():
     table = lines(tables.isotropy_table(written.isotropies()))
     assert table[0] == "measure without flow standard normal"
-    assert table[3] == "mean pairwise cosine 0.9214 0.0196"
+    assert table[3] == "mean cosine 0.9214 0.0196"
     assert table[-1] == "bits per dimension, diagonal Gaussian -1.2500 -"
 
 

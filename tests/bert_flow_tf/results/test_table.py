@@ -1,14 +1,16 @@
 """A table's columns line up, and its figures read alike."""
 
+import dataclasses
+
 import pytest
 
-from bert_flow_tf.results.table import Table, count, number
+from bert_flow_tf.results.table import Table, number
 
 SCORES = Table(
     ("task", "pairs", "score", "Δ"),
     [
-        ("STS-B", count(1379), number(81, spread=2.645, note="n = 3"), number(0.541, sign="+")),
-        ("all", count(12), number(-0.5), None),
+        ("STS-B", number(1379, 0), number(81, spread=2.645, note="n = 3"), number(0.541, sign="+")),
+        ("all", number(12, 0), number(-0.5), None),
     ],
     title="Scores",
     notes=["n: seeds"],
@@ -35,7 +37,8 @@ def test_a_total_stands_below_a_rule_as_wide_as_the_widest_line():
         "------------------",
         "total  12.50",
     ]
-    assert Table(("a", "b"), [("x", None)]).to_text(missing="").splitlines()[-1] == "x"
+    table = Table(("a", "b"), [("x", "y"), ("z", None)])
+    assert [table.to_text(**missing).splitlines()[-1] for missing in ({}, {"missing": ""})] == ["z  -", "z"]
 
 
 @pytest.mark.parametrize(
@@ -48,13 +51,13 @@ def test_a_total_stands_below_a_rule_as_wide_as_the_widest_line():
         (number(-0.0001, 4), "-0.0001"),
         (number(339.04, 0), "339"),
         (number(None), None),
-        (count(None), None),
     ],
 )
 def test_a_figure_has_its_decimals_and_a_sign_unless_it_rounds_to_zero(cell, text):
     assert cell.text == text
 
 
-def test_a_column_without_a_cell_can_be_left_out():
+def test_a_column_without_a_cell_is_left_out():
     table = Table(("a", "b", "c"), [("x", None, number(1)), ("y", number(None), None)])
-    assert table.without_empty_columns().columns == ["a", "c"]
+    assert (table.columns, table.of_numbers) == (["a", "c"], [False, True])
+    assert dataclasses.replace(table, title="t").columns == ["a", "c"]
