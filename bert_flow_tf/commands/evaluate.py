@@ -79,19 +79,16 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]") -> "Scores":
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 
-    before: list[np.ndarray] = []
+    if loaded.flow is None:
+        return made_result(Scores, "evaluate", model=loaded.record, tasks=score_tasks(loaded.encode, tasks))
+    pooled: list[np.ndarray] = []
 
     def encode(sentences: list[str]) -> np.ndarray:
-        if loaded.flow is None:
-            return loaded.encode(sentences, show_progress_bar=False)
-        before.append(loaded.encode_pooled(sentences))
-        return loaded.after_flow(before[-1])
+        pooled.append(loaded.encode_pooled(sentences))
+        return loaded.after_flow(pooled[0])
 
-    scored = {"tasks": score_tasks(encode, tasks)}
-    if loaded.flow is not None:
-        # The same sentences again, in the same parts.
-        scored["without_flow"] = score_tasks(lambda sentences: before.pop(0), tasks)
-    return made_result(Scores, "evaluate", model=loaded.record, **scored)
+    after, before = score_tasks(encode, tasks), score_tasks(lambda sentences: pooled[0], tasks)
+    return made_result(Scores, "evaluate", model=loaded.record, tasks=after, without_flow=before)
 
 
 def evaluation_table(tasks: "ByTask", without_flow: "ByTask | None" = None) -> Table:

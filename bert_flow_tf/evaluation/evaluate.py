@@ -15,7 +15,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold, cross_val_score
-from tqdm import tqdm
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.data.transfer_sets import Example, TransferTask
@@ -26,7 +25,6 @@ SEED, FOLDS = 1111, 10
 # Inverse strengths of the regularisation.
 _GRID = tuple(2.0**t for t in range(-2, 4))
 _GRID_OF_TWO_PARTS = tuple(2.0**t for t in range(-1, 6))
-_SENTENCES_PER_CALL = 1024
 
 
 def score_tasks(
@@ -34,13 +32,15 @@ def score_tasks(
 ) -> dict[str, dict]:
     """Return each task's result by name, from `protocols.score_task` or `score_transfer`.
 
-    `encode` maps m sentences to an array [m, D], as `BertFlow.encode` does; at most 1024 are given at a time.
+    `encode` maps the n different sentences of all tasks, in one call, to an array [n, D], as `BertFlow.encode` does.
 
     Raises:
       UserError: `encode` returns another shape or values that are not finite, or a score is undefined.
     """
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
-    embeddings, rows = _embed(encode, distinct), {sentence: row for row, sentence in enumerate(distinct)}
+    embeddings, rows = np.asarray(encode(distinct)), {sentence: row for row, sentence in enumerate(distinct)}
+    if embeddings.ndim != 2 or len(embeddings) != len(distinct):
+        raise UserError(f"embeddings: found shape {list(embeddings.shape)}, expected [{len(distinct)}, D]")
 
     def embeddings_of(sentences: Sequence[str]) -> np.ndarray:
         return embeddings[[rows[sentence] for sentence in sentences]]
@@ -53,23 +53,6 @@ def score_tasks(
             sides = ((embeddings_of(s.sentences_a), embeddings_of(s.sentences_b), task.place(s)) for s in task.subsets)
             results[task.name] = score_task(task, [cosines(*side) for side in sides])
     return results
-
-
-def _embed(encode: Callable[[list[str]], npt.ArrayLike], sentences: list[str]) -> np.ndarray:
-    """Return the embeddings [n, D] of n different sentences, in their order."""
-    values = np.empty((len(sentences), 0))
-    with tqdm(total=len(sentences), desc="embed", unit="sentence", disable=None) as bar:
-        longest_first = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
-        for start in range(0, len(sentences), _SENTENCES_PER_CALL):
-            rows = longest_first[start : start + _SENTENCES_PER_CALL]
-            embeddings = np.asarray(encode([sentences[i] for i in rows]))
-            if embeddings.ndim != 2 or len(embeddings) != len(rows):
-                raise UserError(f"embeddings: found shape {list(embeddings.shape)}, expected [{len(rows)}, D]")
-            if not values.size:
-                values = np.empty((len(sentences), embeddings.shape[1]), embeddings.dtype)
-            values[rows] = embeddings
-            bar.update(len(rows))
-    return values
 
 
 def score_transfer(
