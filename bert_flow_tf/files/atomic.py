@@ -163,7 +163,7 @@ def output_file(path: str | os.PathLike, *, overwrite: bool, flag: str | None = 
 def output_folder(
     path: str | os.PathLike, kind: FolderKind, *, overwrite: bool, flag: str | None = None
 ) -> pathlib.Path:
-    """As `output_file`, of a folder: to be replaced, what is there must be empty or of this kind and nothing else."""
+    """Return the path of a folder that may be written; one that is there must be empty, or of this kind alone."""
     path, name = pathlib.Path(path), flag or path
     if os.path.lexists(path):
         if not path.is_dir():
