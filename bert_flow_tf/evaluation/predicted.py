@@ -28,10 +28,8 @@ class PredictionScores:
 
 
 def read_predictions(path: str | os.PathLike) -> np.ndarray:
-    """Read the numbers [n], float64, of a file with one per line; `UserError` for another or an empty file."""
+    """Read the numbers [n], float64, of a file with one per line; `UserError` for another file."""
     lines = tasks.read_lines(path, "a file of predictions")
-    if not lines:
-        raise UserError(f"{path}: no predictions found, expected one number per line")
     return np.asarray([tasks.parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)])
 
 

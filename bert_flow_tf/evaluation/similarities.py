@@ -38,10 +38,7 @@ def embeddings_of(values: Any, name: str, encode: Callable[[list[str]], np.ndarr
     if isinstance(values, str):
         return encode([values])
     values = list(values) if isinstance(values, Iterator) else values
-    try:
-        rows = np.atleast_2d(np.asarray(values))
-    except ValueError:  # Of lists of different lengths.
-        rows = np.empty(0, object)
+    rows = np.atleast_2d(np.asarray(values))
     if rows.dtype.kind in "OSU":
         return encode(sentence_list(np.asarray(values).tolist() if hasattr(values, "dtype") else values, name))
     rows = rows.astype(np.float32)

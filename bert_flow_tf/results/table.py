@@ -28,10 +28,13 @@ Entry = Cell | str | None
 
 
 def number(value: float | None, digits: int = 2, spread: float | None = None, note: str = "", sign: str = "") -> Cell:
-    """Return a cell of a number ± its deviation; with the sign "+" unless it rounds to zero."""
+    """Return a cell of a number ± its deviation; with the sign "+" unless it rounds to zero.
+
+    A whole number, of 0 digits, has commas between the thousands.
+    """
     if value is None:
         return Cell(None, note, True)
-    text = f"{value:{sign},.{digits}f}"
+    text = f"{value:{sign}{'' if digits else ','}.{digits}f}"
     text = text if re.search("[1-9]", text) else text.lstrip("+-")
     return Cell(text if spread is None else f"{text} ± {spread:.{digits}f}", note, True)
 

@@ -72,7 +72,7 @@ def test_bad_flags_are_one_line_and_exit_status_2(glue, arguments, words):
     ("text", "words"),
     [
         ("0.1\n0.2\nhigh\n0.4\n", "predictions.tsv, line 3: "),
-        ("", "predictions.tsv: no predictions found"),
+        ("", "found 0 predictions, expected 4"),
         ("0.1\n0.2\n0.3\n", "found 3 predictions, expected 4, one per pair of sts-b's dev split"),
     ],
 )
