@@ -7,11 +7,11 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_flow_tf.files.atomic import full_disk_as_error, new_file
+from bert_flow_tf.files.atomic import new_file
 from bert_flow_tf.files.sentence_files import format_of_ending
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ STDOUT = "-"
 EMBEDDING = "embedding"
 OUTPUT_FORMATS = {".npy": "npy", ".parquet": "parquet", ".tfrecord": "tfrecord"}
 
-Write = Callable[[Sequence[str], np.ndarray], None]
+Write = Callable[[Sequence[str], np.ndarray], object]
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
@@ -48,8 +48,8 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
             yield write
         return
     with tempfile.TemporaryDirectory() as folder:
-        name = pathlib.Path(folder) / "embeddings"
-        with full_disk_as_error(name), _WRITERS[file_format](name, width) as write:
+        name = pathlib.Path(folder, "embeddings")
+        with embedding_writer(name, file_format=file_format, width=width) as write:
             yield write
         with name.open("rb") as stream:
             shutil.copyfileobj(stream, sys.stdout.buffer)
@@ -58,19 +58,15 @@ def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: i
 
 @contextlib.contextmanager
 def _npy(name: pathlib.Path, width: int) -> Iterator[Write]:
-    header, rows = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}, 0
-
-    def write(sentences: Sequence[str], embeddings: np.ndarray) -> None:
-        nonlocal rows
-        rows += len(embeddings)
-        stream.write(np.ascontiguousarray(embeddings, "<f4").tobytes())
-
+    header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
     with open(name, "wb") as stream:
         np.lib.format.write_array_header_1_0(stream, header)
-        yield write
+        begin = stream.tell()
+        yield lambda sentences, embeddings: stream.write(np.asarray(embeddings, "<f4").tobytes())
+        header["shape"] = ((stream.tell() - begin) // (4 * width), width)
         stream.seek(0)
         # numpy leaves room in the header for any number of rows.
-        np.lib.format.write_array_header_1_0(stream, header | {"shape": (rows, width)})
+        np.lib.format.write_array_header_1_0(stream, header)
 
 
 @contextlib.contextmanager

@@ -41,14 +41,10 @@ def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versione
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Write `to_json` of a value that msgspec encodes, whole or not at all."""
-    write_atomically(path, to_json(value))
-
-
-def to_json(value: Any) -> str:
-    """Return the text of a JSON file, indented by 2 and with a line end after it.
+    """Write a value that msgspec encodes as JSON, indented by 2, whole or not at all.
 
     Raises:
       ValueError: a number in the value is not finite, which msgspec would write as null.
     """
-    return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False, allow_nan=False)
+    write_atomically(path, f"{text}\n")

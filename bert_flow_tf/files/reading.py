@@ -36,16 +36,10 @@ def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
         raise UserError(f"{path}: cannot be read as {expected}: {reason[:300]}") from error
 
 
-def read_file(path: str | os.PathLike, expected: str) -> bytes:
-    """Return the bytes of a file; errors as of `reading`."""
-    with reading(path, expected):
-        return pathlib.Path(path).read_bytes()
-
-
 def read_text(path: str | os.PathLike, expected: str) -> str:
-    """Return the text of a file in UTF-8; errors as of `reading`."""
+    """Return the text of a file in UTF-8, without a byte order mark; errors as of `reading`."""
     with reading(path, expected):
-        return pathlib.Path(path).read_bytes().decode("utf-8")
+        return pathlib.Path(path).read_bytes().decode("utf-8-sig")
 
 
 def is_remote(path: str | os.PathLike) -> bool:

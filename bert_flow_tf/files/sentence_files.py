@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.errors import UserError, nearest
 from bert_flow_tf.files.reading import is_remote, reading
 
 if TYPE_CHECKING:
@@ -37,16 +37,13 @@ def read_sentences(
     Args:
       path: the file, also packed as `.gz`, or an address that fsspec opens; `-` is standard input.
       file_format: a value of `INPUT_FORMATS`; None for what the file's ending says, and text for standard input.
-      columns: column names, keys, or numbers in TSV and CSV; None for `sentence`. Text has none.
+      columns: column names, keys, or numbers in TSV and CSV; None for `sentence`, the only one of text.
 
     Raises:
       UserError: the file cannot be read, or a row or a column is invalid: by the call for the first batch, for later
         ones when they are reached.
     """
-    file_format = file_format or ("text" if str(path) == STDIN else input_format(path))
-    if file_format == "text" and columns is not None:
-        raise ArgumentError(f"column: found {', '.join(columns)} for text, which has no columns, expected none")
-    names = columns or [SENTENCE]
+    names, file_format = columns or [SENTENCE], file_format or ("text" if str(path) == STDIN else input_format(path))
     tables = _tables(path, file_format, names, [])
     rows = (row for table in tables for row in zip(*(table[name].to_pylist() for name in names), strict=True))
     values = map(list, rows) if len(names) > 1 else (row[0] for row in rows)
@@ -88,8 +85,7 @@ def matching(pattern: str) -> list[str]:
     import fsspec
 
     with reading(pattern, "addresses of files"):
-        system, name = fsspec.url_to_fs(pattern)
-        return sorted(system.unstrip_protocol(found) for found in system.glob(name))
+        return [file.full_name for file in fsspec.open_files(pattern)]
 
 
 def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
@@ -102,13 +98,12 @@ def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[st
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
         found = f"{type(sentences).__name__} {sentences!r:.60}"
         raise UserError(f"{name}: found {found}, expected strings in a list or another ordered iterable")
-    iterator, position = iter(sentences), 0
-    while part := list(itertools.islice(iterator, PART)):
-        for i, sentence in enumerate(part, start=position):
+    numbered = enumerate(sentences)
+    while part := list(itertools.islice(numbered, PART)):
+        for i, sentence in part:
             if not isinstance(sentence, str):
                 raise UserError(f"{name}[{i}]: found {type(sentence).__name__} {sentence!r:.60}, expected a string")
-        position += len(part)
-        yield part
+        yield [sentence for _, sentence in part]
 
 
 def _tables(path: Path, file_format: str, columns: Sequence[str], kept: Sequence[str]) -> "Iterator[pyarrow.Table]":
@@ -116,8 +111,8 @@ def _tables(path: Path, file_format: str, columns: Sequence[str], kept: Sequence
     import pyarrow
 
     name, wanted, before = "standard input" if str(path) == STDIN else str(path), [*dict.fromkeys([*columns, *kept])], 0
-    with reading(name, f"sentences in {file_format}"), _open(path) as stream:
-        for arrays in _arrays(stream, name, file_format, columns, wanted):
+    with reading(name, f"sentences in {file_format}"), io.BufferedReader(_open(path), _BLOCK) as stream:
+        for arrays in _arrays(stream, file_format, columns, wanted):
             table = pyarrow.table(arrays, wanted)
             # Parquet may hold bytes that are no UTF-8.
             table.validate(full=True)
@@ -131,19 +126,18 @@ def _tables(path: Path, file_format: str, columns: Sequence[str], kept: Sequence
             yield table
 
 
-def _open(path: Path) -> io.BufferedReader:
-    file: Any = sys.stdin.buffer
-    if is_remote(path) or str(path).endswith(_COMPRESSED):
-        import fsspec
+def _open(path: Path) -> Any:
+    import fsspec
 
-        file = fsspec.open(str(path), "rb", compression="infer").open()
-    elif str(path) != STDIN:
-        file = open(path, "rb", buffering=0)  # noqa: SIM115 (the caller closes it)
-    return io.BufferedReader(file, _BLOCK)
+    if str(path) == STDIN:
+        return sys.stdin.buffer
+    if is_remote(path):
+        return fsspec.open(str(path), compression="infer").open()
+    return fsspec.filesystem("file").open(os.path.abspath(path), compression="infer")
 
 
 def _arrays(
-    stream: io.BufferedReader, name: str, file_format: str, columns: Sequence[str], wanted: Sequence[str]
+    stream: io.BufferedReader, file_format: str, columns: Sequence[str], wanted: Sequence[str]
 ) -> Iterator[list["pyarrow.Array"]]:
     """Yield the wanted columns, of which the first ones are strings."""
     import pyarrow.csv
@@ -155,15 +149,13 @@ def _arrays(
     if file_format in ("text", "tsv"):
         lines = io.TextIOWrapper(stream, "utf-8-sig", newline="\n")
         rows = (line.rstrip("\r\n").split("\t" if file_format == "tsv" else "\n") for line in lines)
-        found = names if file_format == "text" else [] if numbers else next(rows, [])
+        found = [] if numbers else [SENTENCE] if file_format == "text" else next(rows, [])
         if missing := [column for column in names if column not in found and not numbers]:
-            near = f"{', '.join(found)}{nearest(missing[0], found)}"
-            raise UserError(f"{name}: found no column {missing[0]}, expected one of {near}")
+            raise ValueError(f"no column {missing[0]}, expected one of {', '.join(found)}{nearest(missing[0], found)}")
         positions = [int(column) - 1 if numbers else found.index(column) for column in names]
         while some := list(itertools.islice(rows, PART)):
-            if min(map(len, some)) <= max(positions):
-                row = next(row for row in some if len(row) <= max(positions))
-                raise UserError(f"{name}: found the line {row}, expected {max(positions) + 1} or more fields")
+            if short := [row for row in some if len(row) <= max(positions)]:
+                raise ValueError(f"found the line {short[0]}, expected {max(positions) + 1} or more fields")
             yield [pyarrow.array([row[position] for row in some], pyarrow.string()) for position in positions]
         return
     if file_format == "parquet":

@@ -10,7 +10,7 @@ import jinja2
 
 from bert_flow_tf.evaluation import plots
 from bert_flow_tf.files.atomic import FolderKind, new_folder
-from bert_flow_tf.files.reading import read_file
+from bert_flow_tf.files.reading import read_text
 from bert_flow_tf.report import tables
 from bert_flow_tf.results.records import Agreement, Calibrations, IsotropyResults, Lexical, Verification, Words
 from bert_flow_tf.results.rows import ScoreRow, score_rows
@@ -98,7 +98,7 @@ def _plot(source: Source, name: str) -> bytes:
     """Return the plot of this name beside a result; without a name, draw calibrations' scores for every seed."""
     result = source.result
     if not isinstance(result, Calibrations):
-        return read_file(source.path.with_name(f"{name}.svg"), "an analysis' plot")
+        return read_text(source.path.with_name(f"{name}.svg"), "an analysis' plot").encode()
     runs = {row.method: (*row.by_seed,) or (row,) for row in result.rows}
     scores = {method: [100 * (getattr(one, result.metric) or 0) for one in ones] for method, ones in runs.items()}
     return dots_plot(scores, f"{METRIC_NAMES[result.metric]} × 100")

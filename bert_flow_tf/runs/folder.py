@@ -25,7 +25,7 @@ from typing import Any
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import is_temporary, locked, remove, write_atomically
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.files.reading import read_file
+from bert_flow_tf.files.reading import read_text
 from bert_flow_tf.runs.record import CONFIG_FILE, Result, RunConfig, is_run, read_config
 
 DEV_RESULTS_FILE = "eval_results.txt"
@@ -70,7 +70,7 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
     Raises:
       UserError: the file exists, differs, and `overwrite` is false.
     """
-    if path.exists() and not overwrite and read_file(path, "results") != text.encode():
+    if path.exists() and not overwrite and read_text(path, "results") != text:
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
     path.parent.mkdir(parents=True, exist_ok=True)
     if record is not None:

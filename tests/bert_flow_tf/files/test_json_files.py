@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, to_json, write_json
+from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from tests.refusals import user_error
 
 
@@ -66,5 +66,5 @@ def test_a_number_that_is_not_finite_is_not_written(path):
 
 
 def test_without_a_version_any_type_is_read(path):
-    path.write_text(to_json({"a": 1}))
+    write_json(path, {"a": 1})
     assert read_json(path, dict, expected="numbers", versioned=False) == {"a": 1}

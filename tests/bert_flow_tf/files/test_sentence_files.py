@@ -69,6 +69,11 @@ def test_standard_input_is_read(files, ending, monkeypatch):
     assert list(read_sentences("-", file_format=file_format)) == SENTENCES
 
 
+def test_a_file_of_one_byte_order_mark_is_empty(tmp_path):
+    (tmp_path / "s.txt").write_bytes(b"\xef\xbb\xbf")
+    assert list(read_sentences(tmp_path / "s.txt")) == []
+
+
 def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
     (tmp_path / "s.tsv").write_bytes(b"\xef\xbb\xbfsentence\ta\nfirst\t1\n")
     assert list(read_sentences(tmp_path / "s.tsv")) == ["first"]
@@ -98,7 +103,7 @@ def test_tables_have_so_many_rows_and_keep_types(files, tmp_path):
     ("name", "content", "columns", "found"),
     [
         ("s.txt", b"good\nb\xffd\n", None, ["s.txt", "utf-8"]),
-        ("s.txt", b"good\n", ["sentence"], ["column: found sentence"]),
+        ("s.txt", b"good\n", ["other"], ["no column other, expected one of sentence"]),
         ("s.tsv", b"a\tsentenc\n1\t2\n", None, ["no column sentence", "a, sentenc", "did you mean sentenc?"]),
         ("s.tsv", b"a\tsentence\n1\n", None, ["found the line ['1'], expected 2"]),
         ("s.csv", b"", None, ["Empty CSV"]),
