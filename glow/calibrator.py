@@ -45,7 +45,7 @@ class FlowTrainer:
 
     def _take_step(self, u: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
-            bits_per_dim = tf.reduce_mean(self.flow.bits_per_dim(u))
+            bits_per_dim = tf.reduce_mean(self.flow.bits_per_dim(u, self.optimizer.iterations))
             loss = 2.0 * bits_per_dim
         apply_clipped(self.optimizer, tape.gradient(loss, self._trained), self._trained)
         return bits_per_dim
@@ -255,7 +255,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         variables, event_size = state.pop("_variables", None), state.pop("_event_size", None)
         super().__setstate__(state)
         if variables is not None:
-            trainer = FlowTrainer(Glow(self.config_, event_size, seed=0), self.learning_rate)
+            trainer = FlowTrainer(Glow(self.config_, event_size, seed=self.seed), self.learning_rate)
             trainer.restore(variables)
             self._use(trainer, self.losses_)
 

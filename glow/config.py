@@ -17,7 +17,6 @@ _CHOICES: dict[str, Collection[object]] = {
     "latent_architecture": ("glow_resnet",),
     "activation": ("relu", "gatu"),
     "coupling": COUPLINGS,
-    "coupling_dropout": (0.0,),
     "top_prior": ("normal",),
     "use_fp16": (False,),
 }
@@ -30,10 +29,11 @@ class GlowConfig:
     """Architecture of a `glow.flow.Glow`; the keys are those of the original's config files, plus `coupling_residual`.
 
     Attributes:
-      latent_architecture, top_prior, coupling_dropout, use_fp16: the values that all published configurations have.
+      latent_architecture, top_prior, use_fp16: the values that all published configurations have.
       activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
       coupling: "additive", "affine", or another key of `COUPLINGS`.
       coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
+      coupling_dropout: rate of dropout in the coupling network, in training alone, from 0 to below 1.
       n_levels: levels, 1 to 16; after each but the last, half of the channels leave.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True reverses the channels, False learns an invertible 1x1 convolution.
@@ -68,6 +68,8 @@ class GlowConfig:
         for key, most in _MOST.items():
             if not 1 <= getattr(self, key) <= most:
                 raise ValueError(f"{key}: found {getattr(self, key)}, expected 1 to {most}")
+        if not 0 <= self.coupling_dropout < 1:
+            raise ValueError(f"coupling_dropout: found {self.coupling_dropout}, expected 0 to below 1")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "GlowConfig":

@@ -1,5 +1,7 @@
 """Couplings: a small network of one half of the channels says how the other half moves."""
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 
@@ -43,6 +45,7 @@ class ConvStack(tf.Module):
         h2 = tanh(actnorm(h1 @ W_tanh)) * sigmoid(actnorm(h1 @ W_sigm))       activation "gatu"
         y  = (h @ W3 + b) * exp(3 * logs)    with h = h2, or h = h1 + h2 if `residual`
 
+    In training, dropout may follow both h1 and h.
     W3, b and logs start at zero, so a new coupling is the identity (additive) or one fixed scale (affine).
     The original has no skip connection; `residual` is a reading of "3-layer CNN with residual connection" in the
     paper's Table 7, over the only layer with equally many channels in and out.
@@ -71,9 +74,9 @@ class ConvStack(tf.Module):
         self.b = last.zeros("b", [out_size])
         self.logs = last.zeros("logs", [out_size])
 
-    def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        h1 = tf.nn.relu(self.first(x))
-        h = self.activate(h1, [block(h1) for block in self.second])
+    def __call__(self, x: tf.Tensor, drop: Callable[[tf.Tensor], tf.Tensor] = lambda h: h) -> tf.Tensor:
+        h1 = drop(tf.nn.relu(self.first(x)))
+        h = drop(self.activate(h1, [block(h1) for block in self.second]))
         return (_convolve(h, self.kernel) + self.b) * tf.exp(3.0 * self.logs)
 
     def activate(self, h1: tf.Tensor, second: list[tf.Tensor]) -> tf.Tensor:

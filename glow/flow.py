@@ -1,5 +1,6 @@
 """The multi-level flow: one bijection between embeddings u and latents z, under a standard normal."""
 
+import functools
 import itertools
 import math
 import pkgutil
@@ -11,7 +12,7 @@ import tensorflow_probability as tfp
 
 from glow.bijectors import ActNorm, LearnedPermutation, Reversal, VectorBijector
 from glow.config import COUPLINGS, GlowConfig
-from glow.coupling import ConvStack, halves
+from glow.coupling import ConvStack, Coupling, halves
 from glow.parameters import Parameters
 
 tfb = tfp.bijectors
@@ -52,7 +53,7 @@ class Glow(tf.Module):
             raise ValueError(f"event_size: found {event_size}, expected {least} or more for {config.n_levels} levels")
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
-        self.config = config
+        self.config, self._seed = config, seed
         self.event_size = event_size
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(seed=seed, dtype=dtype)
@@ -146,21 +147,33 @@ class Glow(tf.Module):
         """Return the log-density [...] of the embeddings `u` [..., D], in nats."""
         return self._forward_and_log_prob(u)[1]
 
-    def bits_per_dim(self, u: tf.Tensor) -> tf.Tensor:
-        """Return the flow loss [...] of `u` [..., D]: -log p(u) / (D ln 2) of each, as in the original."""
-        return self.forward_and_bits_per_dim(u)[1]
+    def bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tf.Tensor:
+        """Return the flow loss [...] of `u` [..., D]: -log p(u) / (D ln 2) of each, as in the original.
 
-    def forward_and_bits_per_dim(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return `(forward(u), bits_per_dim(u))`, running every coupling's network once."""
-        z, log_prob = self._forward_and_log_prob(u)
+        In training, `step` is the step's number, which `coupling_dropout` and the flow's seed make random masks of.
+        """
+        return self.forward_and_bits_per_dim(u, step)[1]
+
+    def forward_and_bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return `(forward(u), bits_per_dim(u, step))`, running every coupling's network once."""
+        z, log_prob = self._forward_and_log_prob(u, step)
         return z, log_prob / (-self.event_size * math.log(2.0))
 
-    def _forward_and_log_prob(self, u: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _forward_and_log_prob(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         # For `distribution` TFP computes the shape of every log-determinant again: half of a step's operations.
-        log_det = tf.zeros([], self.dtype)
+        log_det, rate = tf.zeros([], self.dtype), self.config.coupling_dropout
+        seed = tf.stack([self._seed, step]) if rate and step is not None else None
+
+        def drop(h: tf.Tensor) -> tf.Tensor:
+            nonlocal seed
+            seed = tf.random.fold_in(seed, 1)
+            return tf.nn.experimental.stateless_dropout(h, rate, seed)
 
         def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
             nonlocal log_det
+            if seed is not None and isinstance(bijector, Coupling):
+                dropping: Any = functools.partial(bijector.network, drop=drop)
+                bijector = type(bijector)(dropping, self.dtype)
             x, added = bijector.forward_and_log_det(x)
             log_det += added
             return x

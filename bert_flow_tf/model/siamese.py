@@ -118,11 +118,18 @@ class SiameseBertFlow(tf_keras.Model):
         u = self.embed(inputs, training)
         outputs = {}
         if self.flow is not None:
-            u, bits_per_dim = self.flow.forward_and_bits_per_dim(u)
+            step = self._numbered_step() if training and self.flow.config.coupling_dropout else None
+            u, bits_per_dim = self.flow.forward_and_bits_per_dim(u, step)
             outputs["flow_example_loss"] = tf.reduce_sum(tf.reshape(bits_per_dim, [-1, 2]), axis=-1)
         pairs = tf.reshape(reduce_dimension(u, self.low_dim), [-1, 2, self.output_size])
         a, b = pairs[:, 0], pairs[:, 1]
         return outputs | {"embedding_a": a, "embedding_b": b, "cos_similarity": cosine_similarity(a, b)}
+
+    def _numbered_step(self) -> tf.Tensor:
+        """Return the number of a replica's step among those of all replicas."""
+        replicas = tf.distribute.get_replica_context()
+        step = (self.flow_optimizer or self.optimizer).iterations * replicas.num_replicas_in_sync
+        return step + tf.cast(replicas.replica_id_in_sync_group, step.dtype)
 
     def classify(self, outputs: dict[str, tf.Tensor]) -> tf.Tensor | None:
         """Return logits [n, num_labels] from `call`'s outputs: [a, b, |a - b|] Wᵀ without bias; None for regression."""

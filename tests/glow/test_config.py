@@ -57,7 +57,7 @@ def test_load_takes_a_name_or_a_path(tmp_path):
         (changed("activation", "gelu"), "activation: found 'gelu', expected one of relu, gatu"),
         (changed("latent_architecture", "maf"), "latent_architecture: found 'maf'"),
         (changed("top_prior", "student"), "top_prior: found 'student'"),
-        (changed("coupling_dropout", 0.1), "coupling_dropout: found 0.1, expected one of 0.0"),
+        (changed("coupling_dropout", 1.0), "coupling_dropout: found 1.0, expected 0 to below 1"),
         (changed("coupling_dropout", float("nan")), "coupling_dropout: found nan"),
         (changed("use_fp16", True), "use_fp16: found True"),
         (changed("width", 32), "unknown key 'width'"),

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -88,6 +90,20 @@ def test_latents_and_loss_together_run_each_network_once(flow):
         # The inverse solves against two of the learned permutation's three factors.
         solved = 2 if function == flow.inverse and not flow.config.permutation else 0
         assert len(products) == (per_step - solved) * flow.config.n_levels * flow.config.depth
+
+
+def test_coupling_dropout_follows_seed_and_step_in_training_alone():
+    u, dropping = embeddings(200), [new_flow(dataclasses.replace(SMALL, coupling_dropout=0.5)) for _ in range(2)]
+    for one in dropping:
+        np.testing.assert_array_equal(one.bits_per_dim(u), new_flow().bits_per_dim(u))
+    first, same = (one.bits_per_dim(u, tf.constant(3)) for one in dropping)
+    np.testing.assert_array_equal(first, same)
+    assert (first != dropping[0].bits_per_dim(u, tf.constant(4))).numpy().any()
+    network = dropping[0].levels[0][2].network
+    entering = []
+    network(u[:, :4], drop=lambda h: entering.append(h) or h)
+    np.testing.assert_array_equal(entering[0], tf.nn.relu(network.first(u[:, :4])))
+    np.testing.assert_array_equal(entering[1], tf.nn.relu(network.second[0](entering[0])))
 
 
 @pytest.mark.parametrize("shape", [[8], [0, 8], [2, 3, 8]])
