@@ -1,9 +1,11 @@
 """A flow's variables under the names and shapes of the original's TF1 checkpoints."""
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
 
+from glow.config import GlowConfig
 from glow.flow import Glow
 
 FLOW_SCOPE = "bert/flow/"
@@ -46,25 +48,40 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
 
     Raises:
       ValueError: a variable is missing, unexpected, of another shape, or not finite, or a stored permutation is not the
-        reversal; names it. Nothing has been assigned then.
+        reversal; names it, and the shipped configuration that fits. Nothing has been assigned then.
     """
     stored = {name.removeprefix(FLOW_SCOPE): np.asarray(value) for name, value in values.items() if is_flow_name(name)}
     shapes, reversals = _tf1_shapes(flow), _reversals(flow)
     for path, shape in shapes.items():
         if path not in stored:
-            raise ValueError(f"{FLOW_SCOPE}{path}: missing, expected shape {shape}")
+            raise ValueError(f"{FLOW_SCOPE}{path}: missing, expected shape {shape}{_fitting(stored)}")
     for path, value in stored.items():
         if path in reversals:
             if not np.array_equal(value, reversals[path]):
                 raise ValueError(f"{FLOW_SCOPE}{path}: found another matrix, expected the reversal of {len(value)}")
         elif path not in shapes:
-            raise ValueError(f"{FLOW_SCOPE}{path}: unexpected, the flow of this config has no such variable")
+            found = "unexpected, the flow of this config has no such variable"
+            raise ValueError(f"{FLOW_SCOPE}{path}: {found}{_fitting(stored)}")
         elif value.shape != shapes[path]:
-            raise ValueError(f"{FLOW_SCOPE}{path}: found shape {value.shape}, expected {shapes[path]}")
+            raise ValueError(
+                f"{FLOW_SCOPE}{path}: found shape {value.shape}, expected {shapes[path]}{_fitting(stored)}"
+            )
         elif not np.isfinite(value).all():
             raise ValueError(f"{FLOW_SCOPE}{path}: holds a value that is not finite")
     for path, variable in flow.variables_by_path.items():
         variable.assign(stored[path].reshape(variable.shape))
+
+
+def _fitting(stored: Mapping[str, np.ndarray]) -> str:
+    """Return the end of a message: the shipped configuration whose flow has variables of these shapes, if any."""
+    levels, steps = (len(set(re.findall(rf"{name}\d+", " ".join(stored)))) for name in ("revnet_", "revnet_step_"))
+    widths = {value.shape[-1] for path, value in stored.items() if path.endswith("additive/nn/conv_block/1_2/W")}
+    is_learned = any(path.endswith("invertible/P") for path in stored)
+    for name in GlowConfig.names():
+        config = GlowConfig.from_name(name)
+        if (levels, steps, widths) == (config.n_levels, config.depth, {config.coupling_width}) and not is_learned:
+            return f"; {name} fits"
+    return ""
 
 
 def tf1_variables(flow: Glow) -> dict[str, np.ndarray]:

@@ -50,6 +50,15 @@ def test_stored_reversal_may_be_absent():
     assign_tf1_variables(Glow(REVERSED, 8, seed=2), values)
 
 
+def test_flow_of_another_configuration_names_the_one_that_fits():
+    wide = tf1_variables(Glow(GlowConfig.from_name("config_l2_d3_w32"), 8, seed=1))
+    narrow = Glow(GlowConfig.from_name("config_l2_d3_w16"), 8, seed=1)
+    with pytest.raises(ValueError, match=r"found shape .*32.*expected .*16.*; config_l2_d3_w32 fits$"):
+        assign_tf1_variables(narrow, wide)
+    with pytest.raises(ValueError, match=r"missing, .*; config_l2_d3_w32 fits$"):
+        assign_tf1_variables(Glow(GlowConfig.from_name("config_l3_d3_w32"), 8, seed=1), wide)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
