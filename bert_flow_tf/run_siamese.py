@@ -55,9 +55,12 @@ def run(settings: Settings) -> None:
     if not settings.scoring.do_senteval:
         train_and_score(settings)
         return
-    tasks, path = _senteval_tasks(settings), settings.output_dir / EVALUATION_FILE
-    output_file(path, overwrite=settings.output.overwrite, flag=str(path))
-    train_and_score(settings, lambda scorer: _write_senteval(settings.output_dir, scorer, tasks))
+    tasks, path, output = _senteval_tasks(settings), None, settings.output
+    if output.exp_name or output.exp_name_prefix or not settings.scores_checkpoint_alone:
+        path = settings.output_dir / EVALUATION_FILE
+        output_file(path, overwrite=output.overwrite, flag=str(path))
+    original = settings.scoring.original_protocol
+    train_and_score(settings, lambda scorer: _write_senteval(path, scorer, tasks, original))
 
 
 def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
@@ -69,15 +72,18 @@ def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
     return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.scoring.senteval_dir)
 
 
-def _write_senteval(output_dir: pathlib.Path, scorer: "Scorer", tasks: "Sequence[AnyTask]") -> None:
-    """Print the scores of the tasks, and write them into the run's directory as `bert-flow evaluate` does."""
+def _write_senteval(
+    path: pathlib.Path | None, scorer: "Scorer", tasks: "Sequence[AnyTask]", original_protocol: bool
+) -> None:
+    """Print the scores of the tasks; write them, if there is a path, as `bert-flow evaluate` does."""
     from bert_flow_tf.api import BertFlow
 
     assert scorer.record is not None, "a scorer without a record evaluates alone"
     model = BertFlow(scorer.model, scorer.model.encoder.source, record=scorer.record)
-    results = msgspec.structs.replace(scores_of(model, tasks), made_by=made_by("run_siamese"))
+    results = scores_of(model, tasks, original_protocol)
     print(evaluation_table(results.tasks, results.without_flow).to_text())
-    write_json(output_dir / EVALUATION_FILE, results)
+    if path:
+        write_json(path, msgspec.structs.replace(results, made_by=made_by("run_siamese")))
 
 
 def _is_ours(record: python_logging.LogRecord) -> bool:

@@ -31,9 +31,12 @@ _NOTE = "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regres
 @click.option("--glue_dir", metavar="DIR", help="Folder of the folders STS-B, SICK-R, QNLI-Regression, …")
 @SENTEVAL_OPTION
 @click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev where test labels are not public]")
+@click.option("--original_protocol", is_flag=True, help="Classify embeddings of norm 1, in 5 folds.")
 @click.option("--out", metavar="FILE", help=f"File for the results.  [default: {EVALUATION_FILE} in the run's folder]")
 @click.option("--overwrite", is_flag=True, help="Replace the results that are there.")
-def evaluate(model: ModelOptions, names: list[str], out: Given, overwrite: bool, **where: Given) -> None:
+def evaluate(
+    model: ModelOptions, names: list[str], out: Given, overwrite: bool, original_protocol: bool, **where: Given
+) -> None:
     """Score sentence embeddings on tasks: Spearman, AUC for two labels, or the accuracy of classes, times 100.
 
     \b
@@ -43,7 +46,8 @@ def evaluate(model: ModelOptions, names: list[str], out: Given, overwrite: bool,
 
     Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp; tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli and
     tfds:glue/qqp of TensorFlow Datasets; and senteval:mr, …:cr, …:subj, …:mpqa, …:sst2, …:trec, …:mrpc and …:sicke,
-    classified by a logistic regression on the embeddings.
+    classified by a logistic regression on the embeddings, in 10 folds; with --original_protocol on embeddings of norm
+    1, in 5 folds, as in the original.
 
     STS-12 to STS-16 are several sets each: wmean is the mean over them weighted by size (SentEval's, the paper's), mean
     the plain one, all the correlation of all pairs together. A model with a flow is scored without it too, by wmean, or
@@ -55,7 +59,7 @@ def evaluate(model: ModelOptions, names: list[str], out: Given, overwrite: bool,
         out = str(model.run_dir / EVALUATION_FILE)
     path = own_file(out, overwrite=overwrite) if out else None
     tasks = read_all(names, **where)
-    results = scores_of(model.load(), tasks)
+    results = scores_of(model.load(), tasks, original_protocol)
     click.echo(evaluation_table(results.tasks, results.without_flow).to_text())
     if path:
         write_results(path, results)
@@ -74,20 +78,22 @@ def read_all(names: list[str], *, senteval_dir: Given, split: Given = None, glue
     ]
 
 
-def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]") -> "Scores":
+def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol: bool = False) -> "Scores":
     """Return the record of a model's scores, and of those without its flow."""
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 
     if loaded.flow is None:
-        return made_result(Scores, "evaluate", model=loaded.record, tasks=score_tasks(loaded.encode, tasks))
+        scored = score_tasks(loaded.encode, tasks, original_protocol)
+        return made_result(Scores, "evaluate", model=loaded.record, tasks=scored)
     pooled: list[np.ndarray] = []
 
     def encode(sentences: list[str]) -> np.ndarray:
         pooled.append(loaded.encode_pooled(sentences))
         return loaded.after_flow(pooled[0])
 
-    after, before = score_tasks(encode, tasks), score_tasks(lambda sentences: pooled[0], tasks)
+    after = score_tasks(encode, tasks, original_protocol)
+    before = score_tasks(lambda sentences: pooled[0], tasks, original_protocol)
     return made_result(Scores, "evaluate", model=loaded.record, tasks=after, without_flow=before)
 
 

@@ -39,7 +39,7 @@ class FileLayout:
       name: the file's name in its task's folder.
       sentence_columns: the two sentences' columns, from 0.
       label_column: the label's column, from 0; -1 is a row's last; None where the file has no label.
-      header: names of these columns in the file's first line; None where the first line is data.
+      header: names of these columns in the file's first line, or common ones; None where the first line is data.
     """
 
     name: str
@@ -113,6 +113,12 @@ class Examples:
         return len(self.sentences_a)
 
 
+# Names of Hugging Face's exports, which stand for any other: of the first sentence, the second, and the label.
+_COMMON_NAMES = (
+    ("sentence1", "premise", "question1", "question", "text1", "sentence_a"),
+    ("sentence2", "hypothesis", "question2", "sentence", "text2", "sentence_b"),
+    ("label", "score", "gold_label", "similarity_score", "relatedness_score"),
+)
 _NLI: dict[str, Any] = {
     "is_regression": False,
     "label_names": ("contradiction", "entailment", "neutral"),
@@ -278,9 +284,9 @@ def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[_R
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
         _, names = rows.pop(0)
-        for column, name in zip(layout.columns, layout.header, strict=True):
+        for column, name, common in zip(layout.columns, layout.header, _COMMON_NAMES, strict=False):
             found = names[column].strip() if column < len(names) else ""
-            if found.lower() != name.lower():
+            if found.lower() not in (name.lower(), *common):
                 raise UserError(f"{path}, line 1: found the column {found!r}, expected {name!r}")
     complete = [row for row in rows if len(row[1]) >= layout.min_columns]
     if len(complete) < len(rows):

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.preprocessing import normalize
 
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.data.transfer_sets import Example, TransferTask
@@ -22,17 +23,22 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, score_task
 
 SEED, FOLDS = 1111, 10
+# The TF1 code's, whose classifier is SentEval's in PyTorch.
+ORIGINAL_FOLDS, ORIGINAL_PROTOCOL = 5, "norm 1, 5 folds"
 # Inverse strengths of the regularisation.
 _GRID = tuple(2.0**t for t in range(-2, 4))
 _GRID_OF_TWO_PARTS = tuple(2.0**t for t in range(-1, 6))
 
 
 def score_tasks(
-    encode: Callable[[list[str]], npt.ArrayLike], tasks: Sequence[SimilarityTask | TransferTask]
+    encode: Callable[[list[str]], npt.ArrayLike],
+    tasks: Sequence[SimilarityTask | TransferTask],
+    original_protocol: bool = False,
 ) -> dict[str, dict]:
     """Return each task's result by name, from `protocols.score_task` or `score_transfer`.
 
-    `encode` maps the n different sentences of all tasks, in one call, to an array [n, D], as `BertFlow.encode` does.
+    `encode` maps the n different sentences of all tasks, in one call, to an array [n, D], as `BertFlow.encode` does. With
+    `original_protocol` classes are told from embeddings of norm 1, in 5 folds, as in Li et al.'s code.
 
     Raises:
       UserError: `encode` returns another shape or values that are not finite, or a score is undefined.
@@ -47,7 +53,10 @@ def score_tasks(
 
     results = {}
     for task in tasks:
-        if isinstance(task, TransferTask):
+        if isinstance(task, TransferTask) and original_protocol:
+            name = f"{task.name} ({ORIGINAL_PROTOCOL})"
+            results[name] = score_transfer(task, lambda part: normalize(embeddings_of(part)), folds=ORIGINAL_FOLDS)
+        elif isinstance(task, TransferTask):
             results[task.name] = score_transfer(task, embeddings_of)
         else:
             sides = ((embeddings_of(s.sentences_a), embeddings_of(s.sentences_b), task.place(s)) for s in task.subsets)

@@ -73,7 +73,7 @@ class FlowSettings:
     flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
     # The configuration of this name identifies the run, under `flow_config`.
     flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
-    flow_ddi: bool = flag(False, "Initialise the flow from the first batch (defined and never run in the original).")
+    flow_ddi: bool = flag(False, "Initialise the flow from a batch of its own (defined and never run in the original).")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,6 +161,7 @@ class ScoringSettings:
     do_senteval: bool = _neutral(False, f"Score sentence embeddings on --senteval_tasks, to {EVALUATION_FILE}.")
     senteval_tasks: str = _neutral("", f"Comma-separated: {_SENTEVAL_TASKS}.")
     senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
+    original_protocol: bool = _neutral(False, "Classify embeddings of norm 1, in 5 folds, on --senteval_tasks.")
 
     @property
     def prediction_splits(self) -> tuple[str, ...]:
@@ -260,6 +261,13 @@ class Settings:
     def scores(self) -> bool:
         """True if the command evaluates or predicts."""
         return self.output.do_eval or self.output.do_predict or self.scoring.do_senteval
+
+    @property
+    def scores_checkpoint_alone(self) -> bool:
+        """True if the command scores `init_checkpoint` on SentEval's tasks, as the original does, and no run."""
+        output, without_name = self.output, not (self.output.exp_name or self.output.exp_name_prefix)
+        scores_a_run = output.do_train or output.do_eval or output.do_predict or not self.scoring.do_senteval
+        return not scores_a_run and (without_name or bool(self.encoder.init_checkpoint))
 
     def missing_outputs(self) -> list[pathlib.Path]:
         """Return the paths of the results that this command writes and that are missing."""

@@ -52,7 +52,8 @@ def run(settings: Settings, score: "Callable[[Scorer], None] | None" = None) -> 
     cluster = Cluster.of_environment() if settings.trains else Cluster()
     if not cluster.is_chief:
         logging.set_verbosity(logging.WARNING)
-    with locked_run(settings.output_dir) if cluster.is_chief else contextlib.nullcontext():
+    has_folder = cluster.is_chief and not settings.scores_checkpoint_alone
+    with locked_run(settings.output_dir) if has_folder else contextlib.nullcontext():
         from bert_flow_tf.training.scoring import train_and_score
 
         train_and_score(settings, cluster, score)

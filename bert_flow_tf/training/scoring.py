@@ -103,7 +103,8 @@ def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Score
             score(scorer)
     # A worker that ends earlier would seem lost.
     from_chief(strategy)
-    logging.info("*** output_dir ***\n%s", settings.output_dir)
+    if not settings.scores_checkpoint_alone:
+        logging.info("*** output_dir ***\n%s", settings.output_dir)
 
 
 def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.float32]:
@@ -133,17 +134,18 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
 def load_scorer(
     settings: Settings, task: Task, strategy: tf.distribute.Strategy, checkpoint_name: str | None = None
 ) -> tuple[Scorer, int]:
-    """Return the `Scorer` and step of the run in `settings.output_dir`, or of an encoder alone where no run is.
+    """Return the `Scorer` and step of the run in `settings.output_dir`, or of the encoder and its `init_checkpoint`.
 
     The step is that of the checkpoint `checkpoint_name`, or of the latest.
 
     Raises:
       UserError: the run's structure is not that of the flags, or its encoder or checkpoint is missing.
     """
-    output_dir, named, checkpoint, step = settings.output_dir, settings.encoder, None, 0
-    config = read_config(output_dir)
-    if config is None:
-        if checkpoints := sorted(output_dir.glob("*.index")):
+    named, checkpoint, step = settings.encoder, None, 0
+    output_dir = None if settings.scores_checkpoint_alone else settings.output_dir
+    config = read_config(output_dir) if output_dir else None
+    if output_dir is None or config is None:
+        if output_dir and (checkpoints := sorted(output_dir.glob("*.index"))):
             raise UserError(
                 f"{checkpoints[0].with_suffix('')}: found a checkpoint without the {CONFIG_FILE} of a run, expected "
                 "a bert_flow_tf run (bert-flow convert --tf1_flow makes one of a checkpoint of the original)"
@@ -173,7 +175,7 @@ def load_scorer(
             step = run_step(checkpoint)
             logging.info("Restored %s", checkpoint)
         elif "flow" not in build.begin_with(model, named.init_checkpoint) and model.flow is not None:
-            logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir)
+            logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir or "the command")
     cache_dir = None if config.encoder_trained else settings.embedding.cached_dir
     return Scorer(model, settings.embedding, cache_dir, record), step
 

@@ -86,8 +86,9 @@ def train(
         stages.end("embed")
     if cluster.is_chief and not last:
         if settings.flow.flow_ddi:
+            # The original's hook takes the first sentences of a batch that training does not see, with dropout.
             inputs, _ = next(iter(batches(1, 0, slice(None))))
-            model.flow.initialize_from_data(model.embed(inputs, training=False))
+            model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
         save_checkpoint(steps.manager, 0)
     is_finished = cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists()
     begins_at = from_chief(strategy, -1 if is_finished else int(steps.step))
@@ -104,7 +105,8 @@ def train(
         path, score = output_dir / "early_stopping.json", functools.partial(dev_score, model)
         used.append(callbacks.EarlyStopping(steps.step, epoch, path, score, writes=cluster.is_chief))
     if not (training.early_stopping and used[-1].stops()):
-        todo = batches(total_steps, begins_at, cluster.rows(batch_size))
+        seen = int(settings.flow.flow_ddi)
+        todo = batches(total_steps + seen, begins_at + seen, cluster.rows(batch_size))
         if cluster.count > 1:
             # That the steps end before the data is known. Where it may not be, TensorFlow asks all workers every step.
             endless = todo.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))

@@ -14,6 +14,7 @@ def subset(name, *pairs):
     return ScoredPairs(name, [a for a, _ in pairs], [b for _, b in pairs], np.arange(len(pairs), dtype=float))
 
 
+@pytest.mark.differs("`full.txt`")
 def test_full_text_is_what_the_originals_processors_read(tmp_path):
     sets = [subset("one", ("Ein Boot.", "A boat."), ("x\ty", "z\r\n")), subset("two", ("Zwölf.", "Twelve."))]
     assert folders.write_full_text(tmp_path / "STS-12", sets, "SentEval") == 3

@@ -160,6 +160,16 @@ def test_missing_and_unreadable_files_are_named(tmp_path):
 GOOD = stsb_row("a", "b", "1")
 
 
+@pytest.mark.differs("Header names")
+@pytest.mark.parametrize("names", [("sentence1", "sentence2", "label"), ("premise", "hypothesis", "similarity_score")])
+def test_columns_may_have_the_names_of_common_exports(tmp_path, names):
+    write(tmp_path / "train.tsv", [[*STSB_HEADER[:7], *names], GOOD])
+    assert tasks.read_split("sts-b", tmp_path, "train").sentences_b == ["b"]
+    write(tmp_path / "train.tsv", [[*STSB_HEADER[:7], names[1], names[0], names[2]], GOOD])
+    with user_error(f"line 1: found the column {names[1]!r}, expected 'sentence1'"):
+        tasks.read_split("sts-b", tmp_path, "train")
+
+
 @pytest.mark.differs("too few columns")
 @pytest.mark.parametrize(
     ("rows", "found"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.data.transfer_sets import Example, TransferTask
-from bert_flow_tf.evaluation.evaluate import score_transfer
+from bert_flow_tf.evaluation.evaluate import score_tasks, score_transfer
 from tests.refusals import user_error
 
 
@@ -48,6 +48,16 @@ def test_accuracies_are_those_of_sentevals_code(data, parts, dev, accuracy, scor
     assert round(100 * found["dev_accuracy"], 2) == dev
     assert round(100 * found["accuracy"]["all"], 2) == accuracy
     assert found["pairs"] == scored and found["metric"] == "accuracy" and "f1" not in found
+
+
+def test_originals_protocol_takes_norm_1_and_5_folds(data):
+    x, y = data[0]
+    transfer, embeddings_of = task(all=data[0])
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    expected = score_transfer(*task(all=(unit, y)), folds=5)
+    assert expected["accuracy"] != score_transfer(*task(all=data[0]), folds=5)["accuracy"]
+    found = score_tasks(embeddings_of, [transfer], original_protocol=True)
+    assert found == {"senteval:x (norm 1, 5 folds)": expected}
 
 
 def test_of_a_pair_the_features_are_difference_and_product_and_mrpc_has_f1():

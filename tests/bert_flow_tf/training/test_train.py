@@ -10,10 +10,14 @@ import tensorflow as tf
 from bert_flow_tf.data.tasks import get_task
 from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face
 from bert_flow_tf.encoder.source import resolve_encoder
+from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.model.build import restore
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import DeviceSettings, Settings
+from bert_flow_tf.training import devices
 from bert_flow_tf.training import train as training
 from bert_flow_tf.training.devices import configure_devices
+from bert_flow_tf.training.pairs import read_training_data, token_batches
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
@@ -59,6 +63,15 @@ def flow_values(tmp_path_factory, still_encoder_dir):
 def flow_run(flow_values):
     """Directory of that run, with its cosines."""
     return small_runs.run(flow_values, exp_name="whole", do_predict=True)
+
+
+@pytest.mark.differs("all visible GPUs")
+def test_all_visible_gpus_share_a_batch(monkeypatch):
+    cpus = tf.config.list_physical_devices("CPU")
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["0", "1"] if kind == "GPU" else cpus)
+    monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, grows: None)
+    monkeypatch.setattr(devices, "_strategy", lambda kind, count: (kind, count))
+    assert configure_devices(DeviceSettings(), None) == ("gpu", 2)
 
 
 @pytest.fixture(scope="module")
@@ -233,13 +246,31 @@ def test_early_stopping_scores_the_encoder_that_is_being_trained(dropout_values,
 
 
 @pytest.mark.differs("`--flow_ddi`")
-def test_data_dependent_initialisation_happens_before_the_first_step(flow_values, flow_run):
-    run_dir = small_runs.run(flow_values, exp_name="ddi", flow_ddi=True, num_train_epochs=0.34)
-    losses = small_runs.logged(run_dir, "flow_loss")
-    assert len(losses) == 1
-    assert losses[0] < small_runs.logged(flow_run, "flow_loss")[0]
-    kept, initialised = (small_runs.checkpoint_variables(folder, "model.ckpt-0") for folder in (flow_run, run_dir))
-    assert any(not np.array_equal(kept[name], initialised[name]) for name in kept)
+def test_initialisation_takes_first_sentences_of_a_batch_of_its_own(flow_values, small_encoder_dir):
+    values = flow_values | {"bert_hub": str(small_encoder_dir)}
+    settings, model, _ = train(values, exp_name="ddi", flow_ddi=True, num_train_epochs=0.34)
+    tokenizer = Tokenizer.from_source(model.encoder.source)
+    pairs, _ = read_training_data(settings, get_task("sts-b"), tokenizer)
+    batches = token_batches(pairs, tokenizer, settings, 0, slice(None))
+    first, second = (model.embed(inputs, training=True) for inputs, _ in batches.take(2))
+    restore(model, settings.output_dir / "model.ckpt-0", with_encoder=False)
+    np.testing.assert_allclose(model.flow.levels[0][0].b, -np.mean(first[::2], axis=0), atol=1e-5)
+    (loss,) = small_runs.logged(settings.output_dir, "flow_loss")
+    assert loss == pytest.approx(2 * np.mean(model.flow.bits_per_dim(second)), rel=1e-4)
+
+
+def test_coupling_dropout_resumes_with_the_same_bits(flow_values, flow_run, tmp_path):
+    config = tmp_path / "drops.json"
+    config.write_text(json.dumps(small_runs.SMALL_FLOW | {"coupling_dropout": 0.5}))
+    values = flow_values | {"flow_model_config": str(config), "save_checkpoints_steps": 5}
+    whole = small_runs.run(values, exp_name="flow_drops")
+    losses = small_runs.logged(whole, "flow_loss")
+    assert np.abs(losses - small_runs.logged(flow_run, "flow_loss")).max() > 1e-3
+    resumed = whole.parent / "flow_drops_again"
+    shutil.copytree(whole, resumed, ignore=shutil.ignore_patterns("model.ckpt-1*", TRAIN_RESULTS_FILE))
+    (resumed / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
+    small_runs.run(values, exp_name=resumed.name)
+    small_runs.assert_same_bits(resumed, whole)
 
 
 def test_a_run_that_died_before_its_first_step_starts_again(flow_values, flow_run):
