@@ -360,8 +360,9 @@ def test_sentevals_tasks_are_scored_into_the_record_that_a_report_reads(flow_fla
     assert json.loads((trained / "evaluation.json").read_text())["model"]["flow"]
     nameless = {name: value for name, value in given.items() if name != "exp_name"} | {"original_protocol": True}
     assert small_runs.main(*small_runs.as_flags(nameless))[0] == 0
-    first, *_, sst2 = (line for line in capsys.readouterr().out.splitlines() if line.startswith(("STS-12", "senteval")))
-    assert first in printed and sst2.startswith("senteval:sst2 (norm 1, 5 folds) ")
+    _, _, sts12, sst2, *_ = capsys.readouterr().out.splitlines()
+    assert sts12.split() == printed.splitlines()[2].split()
+    assert sst2.startswith("senteval:sst2 (norm 1, 5 folds) ")
     (run_dir / "evaluation.json").unlink()
 
 
