@@ -37,8 +37,8 @@ def score_tasks(
 ) -> dict[str, dict]:
     """Return each task's result by name, from `protocols.score_task` or `score_transfer`.
 
-    `encode` maps the n different sentences of all tasks, in one call, to an array [n, D], as `BertFlow.encode` does. With
-    `original_protocol` classes are told from embeddings of norm 1, in 5 folds, as in Li et al.'s code.
+    `encode` maps the n different sentences of all tasks, in one call, to an array [n, D], as `BertFlow.encode` does.
+    With `original_protocol` classes are told from embeddings of norm 1, in 5 folds, as in Li et al.'s code.
 
     Raises:
       UserError: `encode` returns another shape or values that are not finite, or a score is undefined.
