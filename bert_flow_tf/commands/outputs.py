@@ -2,19 +2,14 @@
 
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 import msgspec
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, locked, output_file, output_folder
-from bert_flow_tf.files.json_files import write_json
-
-if TYPE_CHECKING:
-    from bert_flow_tf.runs.record import Result
-
-    T = TypeVar("T", bound=Result)
+from bert_flow_tf.files.json_files import T, write_json
 
 
 def own(path: str | os.PathLike, flag: str) -> None:
@@ -43,9 +38,10 @@ def write_results(path: pathlib.Path, record: Any) -> None:
     click.echo(f"results written: {path}")
 
 
-def made_result(kind: type["T"], command: str, **measured: Any) -> "T":
+def made_result(kind: type[T], command: str, **measured: Any) -> T:
     """Return a result of this kind, its parts from dicts, made by `bert-flow` with this command."""
     from bert_flow_tf.runs.record import made_by
 
-    values = {"kind": kind.__struct_config__.tag, "made_by": made_by(f"bert-flow {command}"), **measured}
+    tag: str = kind.__struct_config__.tag  # type: ignore[attr-defined]
+    values = {"kind": tag, "made_by": made_by(f"bert-flow {command}"), **measured}
     return msgspec.convert(msgspec.to_builtins(values), kind)

@@ -85,15 +85,16 @@ def score_transfer(
         least = np.unique(y["all" if "all" in y else "train"], return_counts=True)[1].min()
         if least < folds:
             raise UserError(f"{task.source}: smallest class: found {least} examples, expected {folds} or more")
+    split = StratifiedKFold(n_splits=folds, shuffle=True, random_state=SEED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         if scored == "all":
-            dev, accuracy = _nested(x["all"], y["all"], folds)
+            dev, accuracy = _nested(x["all"], y["all"], split)
         else:
             if "dev" in x:
                 dev, best = _best(_GRID, lambda c: _model(c).fit(x["train"], y["train"]).score(x["dev"], y["dev"]))
             else:
-                dev, best = _chosen(x["train"], y["train"], _GRID_OF_TWO_PARTS, folds)
+                dev, best = _chosen(x["train"], y["train"], _GRID_OF_TWO_PARTS, split)
             predicted = _model(best).fit(x["train"], y["train"]).predict(x["test"])
             accuracy = 100 * float(np.mean(predicted == y["test"]))
     described = {"title": task.title, "metric": "accuracy", "split": scored, "source": task.source}
@@ -113,25 +114,21 @@ def _model(c: float) -> LogisticRegression:
     return LogisticRegression(C=c, random_state=SEED)
 
 
-def _folds(n: int) -> StratifiedKFold:
-    return StratifiedKFold(n_splits=n, shuffle=True, random_state=SEED)
-
-
 def _best(grid: Sequence[float], accuracy: Callable[[float], float]) -> tuple[float, float]:
     """Return the best accuracy x100, to two digits, and the first value of the grid that has it."""
     scores = [round(100 * float(accuracy(c)), 2) for c in grid]
     return max(scores), grid[int(np.argmax(scores))]
 
 
-def _chosen(x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: int) -> tuple[float, float]:
+def _chosen(x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: StratifiedKFold) -> tuple[float, float]:
     """Return the best mean accuracy x100 over the folds, and its value of the grid."""
-    return _best(grid, lambda c: cross_val_score(_model(c), x, y, cv=_folds(folds)).mean())
+    return _best(grid, lambda c: cross_val_score(_model(c), x, y, cv=folds).mean())
 
 
-def _nested(x: np.ndarray, y: np.ndarray, folds: int) -> tuple[float, float]:
+def _nested(x: np.ndarray, y: np.ndarray, folds: StratifiedKFold) -> tuple[float, float]:
     """Return means over the folds x100: of the best inner accuracy, and of the accuracy on the rest."""
     found = []
-    for a, b in _folds(folds).split(x, y):
+    for a, b in folds.split(x, y):
         best, c = _chosen(x[a], y[a], _GRID, folds)
         found.append((best, round(100 * _model(c).fit(x[a], y[a]).score(x[b], y[b]), 2)))
     dev, test = np.mean(found, axis=0)

@@ -62,17 +62,14 @@ def _computed(verification: Verification) -> Iterator[Claim]:
     for one in verification.deviations:
         groups.setdefault(one.what.partition(",")[0], []).append(one)
     for group, found in groups.items():
-        worst = max(found, key=lambda one: _size(one) / (one.limit or 1e-300))
+        worst = max(found, key=lambda one: (math.inf if one.found is None else one.found) / (one.limit or 1e-300))
         what = worst.what.removeprefix(f"{group}, ")
         evidence = f"{verification.evidence}: {what}{f' (worst of {len(found)})' if len(found) > 1 else ''}"
         deviation = "not finite" if worst.found is None else f"{worst.found:.0e}"
-        yield Claim(group, DIFFERENT if _size(worst) > worst.limit else SAME, deviation, f"{worst.limit:.0e}", evidence)
+        is_same = worst.found is not None and worst.found <= worst.limit
+        yield Claim(group, SAME if is_same else DIFFERENT, deviation, f"{worst.limit:.0e}", evidence)
     yield from (Claim("every check", DIFFERENT, "", "", failed) for failed in verification.failed)
     yield from (Claim("more of it", NOT_RUN, "", "", reason) for reason in verification.not_run)
-
-
-def _size(one: Checked) -> float:
-    return math.inf if one.found is None else one.found
 
 
 def _furthest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreRow, float]], missing: str) -> Claim:

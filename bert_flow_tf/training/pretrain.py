@@ -17,6 +17,7 @@ import tf_keras
 from tqdm import tqdm
 
 from bert_flow_tf.encoder import stream
+from bert_flow_tf.encoder.bert import Inputs
 from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.encoder.layer import SentenceEncoder
@@ -42,7 +43,6 @@ from glow.optimizer import AdamWeightDecay
 
 # BERT's masking: 80 % [MASK], 10 % unchanged, 10 % random.
 _MASKED, _KEPT = 0.8, 0.9
-Inputs = dict[str, tf.Tensor]
 
 
 def pretrain(

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 class LostWorker(UserError):
     """Another worker of the same training has ended: the same command, run again, resumes."""
 
-    # EX_TEMPFAIL of sysexits.h.
-    status = 75
-
 
 def check(settings: Settings) -> None:
     """Raise `UserError` for a mistake that can be found without loading TensorFlow."""
