@@ -50,13 +50,10 @@ def compare_calibrations(
     flow_options: dict[str, Any] | None = None,
     on_row: Callable[[dict], None] = lambda row: None,
 ) -> dict[str, Any]:
-    """Return dict of each calibration's scores on the test split, ready for JSON.
+    """Return dict of each calibration's scores on the test split, the fields of `results.records.Calibrations`.
 
-    It holds `metric`, `fit_on`, `fit_rows` (a number), `width`, `constant_channels` (a list), `seeds`, and `rows`: a
-    dict for each method with `method`, `seconds` (to fit and score) and `spearman` and `pearson`, or `auc`, fractions
-    of 1. A tuned method (`natsv`, `sn+natsv`) also has `k`, the best on dev among 1 to 20, `dev`, its score there, and
-    `dev_by_k`. `flow` has means over the seeds, `std` (over n - 1; None for one) and `median` of the metric, and
-    `by_seed`. Every sentence counts as often as it occurs, as in the original's training.
+    A tuned method (`natsv`, `sn+natsv`) has the k that is the best on dev among 1 to 20; `flow` has means over the
+    seeds. Every sentence counts as often as it occurs, as in the original's training.
 
     Args:
       splits: `train`, `dev` and `test`; `test` needs gold scores, and so does `dev` for tuned methods.

@@ -72,8 +72,7 @@ def score_transfer(
     A task of one part is cross-validated whole, and within each fold; one of `train` and `test` is cross-validated on
     `train`; one with `dev` is chosen there. The solver is scikit-learn's with 100 iterations, as in SentEval.
 
-    It is a dict of `title`, `metric`, `split`, `source`, `pairs` (examples that are scored), `accuracy` by protocol
-    ("all"), `dev_accuracy`, and `f1` where the task reports it.
+    The dict has fields of `results.records.TaskScores`; its `pairs` are the examples that are scored.
 
     Raises:
       UserError: a class has too few examples for so many folds.

@@ -31,8 +31,8 @@ def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np
 def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, npt.ArrayLike]) -> dict:
     """Return Spearman's correlations x100 of each similarity with edit distance and with gold, as in Table 6.
 
-    The dict has `pairs` (n); `rows`: name -> {"edit distance", "gold"}; and `close`: the same two of the pairs with a
-    distance of at most `CLOSE_DISTANCE`, where an undefined correlation is None and `undefined` holds its reason.
+    These are `pairs`, `rows` and `close` of `results.records.Lexical`; `close` pairs have a distance of at most
+    `CLOSE_DISTANCE`.
     """
     distances, gold = np.asarray(distances), np.asarray(similarities[GOLD], np.float64)
     close = distances <= CLOSE_DISTANCE

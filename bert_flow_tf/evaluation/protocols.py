@@ -82,12 +82,9 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str
 
 
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
-    """Return the figures, ready for JSON, of a task from the similarities [n] of each sub-set.
+    """Return the fields of a task's `results.records.TaskScores` from the similarities [n] of each sub-set.
 
-    Returns:
-      dict of `title`, `metric`, `split`, `source`, `pairs`; for each metric ("spearman" and "pearson", or "auc") a dict
-      from protocol to value, which for a task of one set holds `all` only; `subsets`, from a sub-set's name to its
-      `pairs` and metrics; and `agreement` of all pairs. Raises as `score_pairs`.
+    Raises as `score_pairs`.
     """
     subsets = {
         subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.place(subset))}
@@ -105,11 +102,7 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
 
 
 def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
-    """Return the data of plots of similarities [n] and gold scores [n], ready for JSON.
-
-    These are `similarities` and `gold` of 500 pairs at most, evenly spaced, and of all pairs `mean` and `std` of the
-    similarities, and `counts` in 40 bins of one width from -1 to 1.
-    """
+    """Return the fields of `results.records.Agreement` from similarities [n] and gold scores [n]."""
     values = np.asarray(similarities, np.float64)
     shown = np.linspace(0, len(values) - 1, min(len(values), _SHOWN_PAIRS)).round().astype(int)
     counts, _ = np.histogram(values.clip(-1, 1), bins=_BINS, range=(-1, 1))

@@ -4,7 +4,7 @@ import base64
 import dataclasses
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import jinja2
 
@@ -15,7 +15,7 @@ from bert_flow_tf.report import tables
 from bert_flow_tf.results.records import Agreement, Calibrations, IsotropyResults, Lexical, Verification, Words
 from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.sources import Source
-from bert_flow_tf.results.table import METRIC_NAMES, Table
+from bert_flow_tf.results.table import METRIC_NAMES
 from bert_flow_tf.results.verdict import verdict, verdict_table
 from bert_flow_tf.runs.record import TrainingResults
 
@@ -39,15 +39,6 @@ _COLOURS = (plots.BLUE, plots.VERMILION, plots.GREEN, plots.GREY)
 _LOSSES = {"flow_loss": "Loss of the flow, bits per dimension", "supervised_loss": "Supervised loss"}
 
 
-class Section(NamedTuple):
-    """A heading, a note, tables, and plots as caption and SVG."""
-
-    title: str
-    note: str
-    tables: Sequence[Table]
-    plots: Sequence[tuple[str, bytes]] = ()
-
-
 def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> None:
     """Make the folder of a report, whole or not at all.
 
@@ -61,23 +52,26 @@ def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> No
     """
     environment = jinja2.Environment(loader=jinja2.PackageLoader("bert_flow_tf.report", ""), autoescape=True)
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
-    shown = [section for section in _sections(sources) if section.tables]
+    shown = [section for section in _sections(sources) if section["tables"]]
     page = environment.get_template("page.html.j2").render(title=title, sections=shown)
     with new_folder(out) as folder:
         (folder / PAGE_FILE).write_text(page, encoding="utf-8")
 
 
-def _sections(sources: Sequence[Source]) -> Iterator[Section]:
+def _sections(sources: Sequence[Source]) -> Iterator[dict[str, Any]]:
+    """Yield `title`, `note`, `tables` and `plots`, as caption and SVG, of each section for the page's template."""
     rows = score_rows(sources)
     claims = verdict([one.result for one in sources if isinstance(one.result, Verification)], rows)
-    yield Section("Verdict", "", [verdict_table(claims)] if claims else [])
-    yield Section("Scores", _COMPARED, [tables.rows_table(rows)] if rows else [], list(_score_plots(rows)))
+    yield {"title": "Verdict", "tables": [verdict_table(claims)] if claims else []}
+    scores = [tables.rows_table(rows)] if rows else []
+    yield {"title": "Scores", "note": _COMPARED, "tables": scores, "plots": list(_score_plots(rows))}
     for kind, (heading, plot, note) in _ANALYSES.items():
         found = [one for one in sources if isinstance(one.result, kind)]
         titled = [dataclasses.replace(tables.TABLES[kind](one.result), title=one.label) for one in found]
-        yield Section(heading, note, titled, [(one.label, _plot(one, plot)) for one in found])
+        drawn = [(one.label, _plot(one, plot)) for one in found]
+        yield {"title": heading, "note": note, "tables": titled, "plots": drawn}
     runs = [one.path.parent for one in sources if isinstance(one.result, TrainingResults)]
-    yield Section("Sources", "", [tables.sources_table(sources)], curve_plots(runs))
+    yield {"title": "Sources", "tables": [tables.sources_table(sources)], "plots": curve_plots(runs)}
 
 
 def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:

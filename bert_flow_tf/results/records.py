@@ -30,7 +30,10 @@ class PairScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Similarities and gold scores to plot, as `evaluation.protocols.agreement` gives them."""
+    """Similarities and gold scores to plot, of 500 pairs at most, evenly spaced.
+
+    Of all pairs are `mean` and `std` of the similarities, and their `counts` in 40 bins of one width from -1 to 1.
+    """
 
     similarities: Annotated[list[float], msgspec.Meta(min_length=1)]
     gold: list[float]
@@ -155,7 +158,13 @@ class SeedScores(PairScores, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CalibrationRow(PairScores, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one calibration, as `evaluation.compare.compare_calibrations` gives them."""
+    """Scores of one calibration.
+
+    Attributes:
+      k, dev, dev_by_k: of a tuned method, the chosen number of vectors, its score on dev, and that of every k.
+      std, median, by_seed: of the flow's scores over seeds, the deviation over n - 1; None for one seed.
+      seconds: to fit and score.
+    """
 
     method: str
     k: Positive | None = None
