@@ -99,10 +99,7 @@ def _plot(source: Source, name: str) -> bytes:
 
 
 def cosines_plot(before: Agreement, after: Agreement) -> bytes:
-    """Draw cosines over gold scores without the flow and with it, and the histogram of both.
-
-    The panels show up to 500 pairs each; the histogram counts all pairs, in bins of equal width from -1 to 1.
-    """
+    """Draw cosines over gold scores without the flow and with it, and the histogram of both."""
     sides = {"without flow": before, "with flow": after}
     with plots.styled_figure(12.4, 3.6, columns=3) as (figure, panels):
         for panel, colour, (words, side) in zip(panels, _COLOURS, sides.items(), strict=False):

@@ -92,10 +92,7 @@ def lexical_table(result: Lexical) -> Table:
 
 
 def words_table(result: Words) -> Table:
-    """Return norms and neighbours of word embeddings, a column per range of frequency ranks, beside Table 1.
-
-    Every measure has a row of its own figures, "here", and below it the paper's, whose ranks are of another text.
-    """
+    """Return norms and neighbours of word embeddings, a column per range of frequency ranks, beside Table 1."""
     bins, paper = result.bins, paper_tables()["table1_word_embeddings"]
     rows: list[list[Entry]] = [["words", "here", *(number(one.words, 0) for one in bins)]]
     measures = [("mean ℓ2 norm", [one.mean_l2_norm for one in bins], paper["mean_l2_norm"])]

@@ -43,30 +43,23 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one task, as `evaluation.protocols.score_task` and `evaluation.evaluate.score_transfer` give them.
+    """Scores of one task; `spearman` to `accuracy` are by protocol, "all" alone for a task of one set.
 
-    Attributes:
-      title: the task's name, as the paper prints it.
-      metric: the task's main metric.
-      source: folder or data set of the pairs.
-      spearman, pearson, auc, accuracy: fractions by protocol; "all" alone for a task of one set.
-      dev_accuracy: of a classification task, the accuracy that chose its regularisation.
-      f1: F1 of MRPC's positive class.
-      subsets: `pairs` and scores of each set, by its name.
+    `dev_accuracy` chose the regularisation of a classification task.
     """
 
-    title: str
-    metric: Metric
+    title: str  # As the paper prints it.
+    metric: Metric  # The task's main metric.
     split: str
-    source: str
+    source: str  # Folder or data set of the pairs.
     pairs: Count
     spearman: dict[str, Score] = {}
     pearson: dict[str, Score] = {}
     auc: dict[str, Score] = {}
     accuracy: dict[str, Score] = {}
     dev_accuracy: Score | None = None
-    f1: Score | None = None
-    subsets: dict[str, dict[str, int | float]] = {}
+    f1: Score | None = None  # Of MRPC's positive class.
+    subsets: dict[str, dict[str, int | float]] = {}  # `pairs` and scores of each set.
     agreement: Agreement | None = None
 
     @property

@@ -16,24 +16,19 @@ from bert_flow_tf.runs.record import Model, Result
 class ScoreRow:
     """One score of one model, or of several that differ in their seed alone.
 
-    Attributes:
-      model, agreement: the first seed's; the agreement, for plots, is with the first protocol's row alone.
-      seeds: one for each of `values_x100`; empty where nothing is random.
-      task: its title in the paper; a data set of TensorFlow Datasets has its name there.
-      protocol: "wmean", "mean" or "all" for a task of several sets; None for one set.
-      values_x100: scores times 100, one for each seed.
-      baseline: the row of the same embeddings before the flow.
+    `model` is the first seed's, and `agreement`, for plots, too, of the first protocol; `baseline` is the row of the
+    same embeddings before the flow.
     """
 
     name: str
     model: Model
-    seeds: Sequence[int]
-    task: str
+    seeds: Sequence[int]  # Empty where nothing is random.
+    task: str  # As the paper prints it; the data set's name of TensorFlow Datasets.
     split: str
     metric: Metric
-    protocol: str | None
+    protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set.
     pairs: int
-    values_x100: Sequence[float]
+    values_x100: Sequence[float]  # The score of every seed.
     agreement: Agreement | None
     published: Published
     baseline: "ScoreRow | None" = None
