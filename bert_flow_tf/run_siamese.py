@@ -1,5 +1,6 @@
 """The original's command line, flag for flag: `python -m bert_flow_tf.run_siamese --task_name=STS-B …`."""
 
+import dataclasses
 import logging as python_logging
 import os
 import pathlib
@@ -25,7 +26,7 @@ from bert_flow_tf.files.atomic import output_file  # noqa: E402
 from bert_flow_tf.files.json_files import write_json  # noqa: E402
 from bert_flow_tf.runs.folder import EVALUATION_FILE  # noqa: E402
 from bert_flow_tf.runs.record import made_by  # noqa: E402
-from bert_flow_tf.runs.settings import FLAGS, Settings  # noqa: E402
+from bert_flow_tf.runs.settings import Settings  # noqa: E402
 from bert_flow_tf.training.run import check  # noqa: E402
 from bert_flow_tf.training.run import run as train_and_score  # noqa: E402
 
@@ -40,10 +41,10 @@ _SOURCES = os.path.dirname(os.path.abspath(__file__))
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Define the flags of `Settings`."""
-    for name, field in FLAGS.items():
+    for field in dataclasses.fields(Settings):
         # The first type of `str | None` is that of the flag's text.
         kind = (*typing.get_args(field.type), field.type)[0]
-        _DEFINE[kind](name, field.default, field.metadata["help"], flag_values=flag_values)
+        _DEFINE[kind](field.name, field.default, field.metadata["help"], flag_values=flag_values)
 
 
 def run(settings: Settings) -> None:
@@ -52,24 +53,24 @@ def run(settings: Settings) -> None:
     Where TF_CONFIG names several workers, they train together, and the chief evaluates and predicts.
     """
     check(settings)
-    if not settings.scoring.do_senteval:
+    if not settings.do_senteval:
         train_and_score(settings)
         return
-    tasks, path, output = _senteval_tasks(settings), None, settings.output
-    if output.exp_name or output.exp_name_prefix or not settings.scores_checkpoint_alone:
+    tasks, path = _senteval_tasks(settings), None
+    if settings.exp_name or settings.exp_name_prefix or not settings.scores_checkpoint_alone:
         path = settings.output_dir / EVALUATION_FILE
-        output_file(path, overwrite=output.overwrite, flag=str(path))
-    original = settings.scoring.original_protocol
+        output_file(path, overwrite=settings.overwrite, flag=str(path))
+    original = settings.original_protocol
     train_and_score(settings, lambda scorer: _write_senteval(path, scorer, tasks, original))
 
 
 def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
     """Return the tasks that `senteval_tasks` names; an unknown name or a missing file is a `UserError`."""
-    names = [name.strip() for name in settings.scoring.senteval_tasks.split(",")]
+    names = [name.strip() for name in settings.senteval_tasks.split(",")]
     if unknown := [name for name in names if name not in SENTEVAL_NAMES]:
         known = f"{', '.join(SENTEVAL_NAMES)}{nearest(unknown[0], SENTEVAL_NAMES)}"
         raise ArgumentError(f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}")
-    return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.scoring.senteval_dir)
+    return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.senteval_dir)
 
 
 def _write_senteval(
@@ -91,6 +92,11 @@ def _is_ours(record: python_logging.LogRecord) -> bool:
     return record.levelno >= python_logging.WARNING or record.pathname.startswith(_SOURCES)
 
 
+def settings_of(flag_values: flags.FlagValues) -> Settings:
+    """Return the settings that parsed flags give."""
+    return Settings(**{field.name: getattr(flag_values, field.name) for field in dataclasses.fields(Settings)})
+
+
 def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
     """Give the flags their values; return the other arguments. An unknown flag or value is a `UserError`."""
     try:
@@ -107,7 +113,7 @@ def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
     def run_with_flags() -> None:
         if len(argv) > 1:
             raise UserError(f"found the argument {argv[1]}, expected flags only (--name=value)")
-        run(Settings.of(**{name: getattr(flag_values, name) for name in FLAGS}))
+        run(settings_of(flag_values))
 
     return exit_status(run_with_flags)
 

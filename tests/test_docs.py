@@ -99,7 +99,7 @@ def test_the_table_of_the_two_trainings_has_the_defaults_of_the_code(documented_
     def figures(what):
         return [[float(one.replace(",", "")) for one in re.findall(r"\d[\d,.e-]*\d|\d", cell)] for cell in rows[what]]
 
-    flags = Settings.of().flags()
+    flags = vars(Settings())
     of_fit = {name: one.default for name, one in inspect.signature(BertFlow._learn).parameters.items()}
     options = {option.opts[0].removeprefix("--"): option.default for option in fit.params}
     batch, rate = of_fit["batch_size"], of_fit["learning_rate"]

@@ -10,7 +10,7 @@ from absl import flags
 
 from bert_flow_tf.commands.options import COUNT, WHOLE
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.runs.settings import FLAGS, Settings
+from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.scale.on_ray import train_on_ray
 from bert_flow_tf.training.run import LostWorker, check
 
@@ -39,8 +39,8 @@ def launch(
     door.define_flags(values)
     if extra := door.parse(["run_siamese", *run_flags], values)[1:]:
         raise UserError(f"found the argument {extra[0]}, expected flags only (--name=value)")
-    settings = Settings.of(**{name: getattr(values, name) for name in FLAGS})
-    if settings.output.overwrite:
+    settings: Settings = door.settings_of(values)
+    if settings.overwrite:
         raise UserError("--overwrite: found it in a launch, where a restart would begin again; remove the run")
     check(settings)
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))

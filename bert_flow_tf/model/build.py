@@ -1,6 +1,5 @@
 """Build the model of a run: its configuration, the Keras model, and the weights of a checkpoint."""
 
-import dataclasses
 import os
 import pathlib
 from typing import Any
@@ -70,8 +69,8 @@ def _model_initialised_with(init_checkpoint: str | None) -> Model | None:
 
 def run_config(settings: Settings, task: Task, source: EncoderSource, data: TrainingData | None) -> RunConfig:
     """Return the `config.json` of a run; `data` is its training data, None if nothing is trained."""
-    flags, embedding, seed = dataclasses.asdict(settings.encoder), settings.embedding, settings.training.seed
-    begins_with, depends_on = settings.encoder.init_checkpoint, settings.what_training_depends_on()
+    flags, seed = settings.encoder_arguments(), settings.seed
+    begins_with, depends_on = settings.init_checkpoint, settings.what_training_depends_on()
     known = data or TrainingData()
 
     def learned(earlier: Training | None) -> Training:
@@ -79,20 +78,20 @@ def run_config(settings: Settings, task: Task, source: EncoderSource, data: Trai
         return Training(task=task.name, pairs=known.num_examples, settings=others, seed=seed, began_with=earlier)
 
     flow = None
-    if settings.flow.flow:
+    if settings.flow:
         training = _flow_training_of(begins_with)
         training = (training or Training(seed=seed)) if data is None else learned(training)
-        flow = record.flow_record(flow_config(settings.flow.flow_model_config), training)
+        flow = record.flow_record(flow_config(settings.flow_model_config), training)
     encoder = encoder_record(source, flags)
-    encoder_trained = data is not None and not settings.losses.encoder_is_frozen
+    encoder_trained = data is not None and not settings.encoder_is_frozen
     if encoder_trained:
         tuning = learned(encoder.fine_tuning)
         encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=tuning)
-    low_dim = embedding.low_dim if embedding.low_dim > 0 else None
-    shape: Any = {"max_seq_length": embedding.max_seq_length, "low_dim": low_dim}
+    low_dim = settings.low_dim if settings.low_dim > 0 else None
+    shape: Any = {"max_seq_length": settings.max_seq_length, "low_dim": low_dim}
     return RunConfig(
         made_by=record.made_by("run_siamese"),
-        model=Model(encoder=encoder, pooling=embedding.sentence_embedding_type, **shape, flow=flow),
+        model=Model(encoder=encoder, pooling=settings.sentence_embedding_type, **shape, flow=flow),
         encoder=source.files,
         encoder_flags=absolute_flags(flags),
         encoder_trained=encoder_trained,

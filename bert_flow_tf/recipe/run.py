@@ -163,7 +163,7 @@ class Recipe(NamedTuple):
         data = {"task_name": self.folder.name, "data_dir": str(self.folder), "cached_dir": str(self.cached_dir)}
         data |= {"output_parent_dir": str(self.output_dir), "exp_name": name + suffix}
         flags = {**self.encoder_flags, **begins, **does, **data, "max_seq_length": 64, "seed": self.seed, **flags}
-        return Stage(title, Settings.of(**flags), None if train else self.task)
+        return Stage(title, Settings(**flags), None if train else self.task)
 
 
 def recipe_stages(recipe: Recipe) -> list[Stage]:
@@ -304,7 +304,7 @@ def reproduced_task(
         of_task[1:] = [msgspec.structs.replace(one, agreement=None) for one in of_task[1:]]
         runs = [
             {
-                "seed": settings.training.seed,
+                "seed": settings.seed,
                 "directory": str(settings.output_dir),
                 "model": one.model,
                 "scores": scored,

@@ -32,7 +32,7 @@ class PretrainingSettings:
 
     def check(self) -> None:
         """Raise `ArgumentError` for the first invalid value."""
-        check_values(vars(self), self.__dataclass_fields__)
+        check_values(self)
         if self.steps <= self.num_warmup_steps:
             expected = f"more than num_warmup_steps, {self.num_warmup_steps}"
             raise ArgumentError(f"steps: found {self.steps}, expected {expected}")

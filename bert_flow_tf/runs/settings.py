@@ -6,7 +6,6 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Mapping
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
@@ -27,53 +26,15 @@ def flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> 
 _neutral = functools.partial(flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted and without effect"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
+_ENCODER_ARGUMENTS = (
+    "bert_hub",
+    "preprocess_hub",
+    "bert_config_file",
+    "vocab_file",
+    "init_checkpoint",
+    "do_lower_case",
+)
 _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
-
-
-@dataclasses.dataclass(frozen=True)
-class DataSettings:
-    """The task, and what is read of it."""
-
-    task_name: str = flag(None, f"One of {_TASKS}.", required=True)
-    data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
-    use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
-    dupe_factor: int = flag(1, "Copies of each example, all but the first with a random token masked.", least=1)
-    label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
-    label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
-
-
-@dataclasses.dataclass(frozen=True)
-class EncoderSettings:
-    """The arguments of `encoder.source.resolve_encoder`; the encoder's fingerprint identifies a run."""
-
-    bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
-    preprocess_hub: str | None = _neutral(None, "Preprocess model of --bert_hub, where that does not name it.")
-    bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
-    vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
-    init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
-    do_lower_case: bool = _neutral(True, "Lower-case the text: true for uncased models, false for cased ones.")
-
-
-@dataclasses.dataclass(frozen=True)
-class EmbeddingSettings:
-    """The pooling, and the cache of the encoder's embeddings."""
-
-    sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
-    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
-    pad_to_max_seq_length: bool = flag(False, "Pad to --max_seq_length, as the original does, not to the longest.")
-    low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
-    cache_embeddings: bool = flag(False, "Learn the flow on embeddings without dropout, computed once: faster.")
-    cached_dir: str | None = _neutral(None, "Folder for cached embeddings; the run's directory if not given.")
-
-
-@dataclasses.dataclass(frozen=True)
-class FlowSettings:
-    """The flow over the embeddings."""
-
-    flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
-    # The configuration of this name identifies the run, under `flow_config`.
-    flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
-    flow_ddi: bool = flag(False, "Initialise the flow from a batch of its own (defined and never run in the original).")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,31 +52,6 @@ class LossSettings:
         The classifier, and a flow without a loss of its own, stay as they are too.
         """
         return self.num_examples == 0 and self.l2_penalty <= 0
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainingSettings:
-    """The steps of training."""
-
-    seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
-    train_batch_size: int = flag(32, "Pairs per step, over all replicas.", least=1)
-    learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
-    flow_learning_rate: float = flag(1e-3, "Constant learning rate of the flow.", least=0)
-    num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0, below=1e12)
-    warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
-    early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
-    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints, where none is saved by epoch.", least=1)
-    log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
-    start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
-    throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
-
-
-@dataclasses.dataclass(frozen=True)
-class DeviceSettings:
-    """The devices of a run."""
-
-    use_xla: bool = flag(False, "Compile with XLA.")
-    num_logical_cpus: int = _neutral(0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,9 +83,50 @@ class Cluster:
         return slice(start, start + least + (self.index < more))
 
 
-@dataclasses.dataclass(frozen=True)
-class ScoringSettings:
-    """The evaluation and the predictions."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(LossSettings):
+    """Every flag of `run_siamese`, under the original's names and with its defaults."""
+
+    task_name: str = flag(None, f"One of {_TASKS}.", required=True)
+    data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
+    use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
+    dupe_factor: int = flag(1, "Copies of each example, all but the first with a random token masked.", least=1)
+    label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
+    label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
+
+    bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
+    preprocess_hub: str | None = _neutral(None, "Preprocess model of --bert_hub, where that does not name it.")
+    bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
+    vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
+    init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
+    do_lower_case: bool = _neutral(True, "Lower-case the text: true for uncased models, false for cased ones.")
+
+    sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
+    max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
+    pad_to_max_seq_length: bool = flag(False, "Pad to --max_seq_length, as the original does, not to the longest.")
+    low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
+    cache_embeddings: bool = flag(False, "Learn the flow on embeddings without dropout, computed once: faster.")
+    cached_dir: str | None = _neutral(None, "Folder for cached embeddings; the run's directory if not given.")
+
+    flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
+    # The configuration of this name identifies the run, under `flow_config`.
+    flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
+    flow_ddi: bool = flag(False, "Initialise the flow from a batch of its own (defined and never run in the original).")
+
+    seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
+    train_batch_size: int = flag(32, "Pairs per step, over all replicas.", least=1)
+    learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
+    flow_learning_rate: float = flag(1e-3, "Constant learning rate of the flow.", least=0)
+    num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0, below=1e12)
+    warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
+    early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
+    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints, where none is saved by epoch.", least=1)
+    log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
+    start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
+    throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
+
+    use_xla: bool = flag(False, "Compile with XLA.")
+    num_logical_cpus: int = _neutral(0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0)
 
     eval_batch_size: int = _neutral(8, "Batch over which the estimator's mean loss is taken.", least=1)
     auc: bool = _neutral(False, "Evaluate the area under the ROC curve as well, for tasks with two labels.")
@@ -163,18 +140,6 @@ class ScoringSettings:
     senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
     original_protocol: bool = _neutral(False, "Classify embeddings of norm 1, in 5 folds, on --senteval_tasks.")
 
-    @property
-    def prediction_splits(self) -> tuple[str, ...]:
-        """The splits that are predicted, in the order of the file."""
-        if self.do_predict_on_full:
-            return "test", "dev", "train"
-        return ("dev" if self.do_predict_on_dev else "test",)
-
-
-@dataclasses.dataclass(frozen=True)
-class OutputSettings:
-    """The command's work, and its output folder."""
-
     do_train: bool = _neutral(False, "Train on the training split.")
     do_eval: bool = _neutral(False, "Evaluate on dev, to eval_results.txt.")
     do_predict: bool = _neutral(False, "Write the cosines of the test split, to test_results.tsv.")
@@ -183,36 +148,21 @@ class OutputSettings:
     exp_name_prefix: str | None = _neutral(None, "Prefix of the run's directory; the settings spell the rest.")
     overwrite: bool = _neutral(False, "Delete a run, or replace results, of the same name.")
 
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """Every flag of `run_siamese`, under the original's names and with its defaults."""
-
-    data: DataSettings
-    encoder: EncoderSettings
-    embedding: EmbeddingSettings
-    flow: FlowSettings
-    losses: LossSettings
-    training: TrainingSettings
-    devices: DeviceSettings
-    scoring: ScoringSettings
-    output: OutputSettings
-
-    @classmethod
-    def of(cls, **flags: Any) -> "Settings":
-        """Return the settings that flags of these names give; the others have their defaults."""
-        if unknown := flags.keys() - FLAGS.keys():
-            raise TypeError(f"found {', '.join(sorted(unknown))}, expected names of flags")
-        names = {group: kind.__dataclass_fields__.keys() & flags.keys() for group, kind in _GROUPS.items()}
-        return cls(**{group: _GROUPS[group](**{name: flags[name] for name in names[group]}) for group in names})
-
-    def flags(self) -> dict[str, Any]:
-        """Return the value of every flag, by name."""
-        return {name: value for group in _GROUPS for name, value in vars(getattr(self, group)).items()}
+    def encoder_arguments(self) -> dict[str, Any]:
+        """Return the arguments of `encoder.source.resolve_encoder`; the encoder's fingerprint identifies a run."""
+        return {name: getattr(self, name) for name in _ENCODER_ARGUMENTS}
 
     def what_training_depends_on(self) -> dict[str, Any]:
         """Return the flags that a trained model depends on, by name."""
-        return {name: value for name, value in self.flags().items() if FLAGS[name].metadata["identifies"]}
+        fields = dataclasses.fields(self)
+        return {field.name: getattr(self, field.name) for field in fields if field.metadata["identifies"]}
+
+    @property
+    def prediction_splits(self) -> tuple[str, ...]:
+        """The splits that are predicted, in the order of the file."""
+        if self.do_predict_on_full:
+            return "test", "dev", "train"
+        return ("dev" if self.do_predict_on_dev else "test",)
 
     @property
     def output_dir(self) -> pathlib.Path:
@@ -221,91 +171,80 @@ class Settings:
         Raises:
           UserError: neither `exp_name` nor `exp_name_prefix` is given.
         """
-        training, flow, losses, embedding, output = self.training, self.flow, self.losses, self.embedding, self.output
-        if output.exp_name:
-            return pathlib.Path(output.output_parent_dir, output.exp_name)
-        if not output.exp_name_prefix:
+        if self.exp_name:
+            return pathlib.Path(self.output_parent_dir, self.exp_name)
+        if not self.exp_name_prefix:
             raise ArgumentError("exp_name: found nothing, expected --exp_name or --exp_name_prefix")
         parts = {
-            f"{output.exp_name_prefix}_t_{self.data.task_name}": True,
-            f"ep_{training.num_train_epochs:.2f}_lr_{training.learning_rate:.2e}": True,
-            f"bsz_{training.train_batch_size}": training.train_batch_size != 32,
-            f"e_{embedding.sentence_embedding_type}": embedding.sentence_embedding_type != "avg",
-            f"f_{flow.flow}{losses.flow_loss}": flow.flow,
-            f"{training.flow_learning_rate:.2e}": flow.flow and losses.flow_loss,
-            "allsplits": flow.flow and self.data.use_full_for_training,
-            pathlib.Path(flow.flow_model_config).stem: flow.flow and flow.flow_model_config != DEFAULT_CONFIG,
-            "ddi": flow.flow and flow.flow_ddi,
-            f"n_{losses.num_examples}": losses.num_examples > 0,
-            f"ld_{embedding.low_dim}": embedding.low_dim > -1,
-            f"l2_{losses.l2_penalty:.2e}": losses.l2_penalty > 0,
+            f"{self.exp_name_prefix}_t_{self.task_name}": True,
+            f"ep_{self.num_train_epochs:.2f}_lr_{self.learning_rate:.2e}": True,
+            f"bsz_{self.train_batch_size}": self.train_batch_size != 32,
+            f"e_{self.sentence_embedding_type}": self.sentence_embedding_type != "avg",
+            f"f_{self.flow}{self.flow_loss}": self.flow,
+            f"{self.flow_learning_rate:.2e}": self.flow and self.flow_loss,
+            "allsplits": self.flow and self.use_full_for_training,
+            pathlib.Path(self.flow_model_config).stem: self.flow and self.flow_model_config != DEFAULT_CONFIG,
+            "ddi": self.flow and self.flow_ddi,
+            f"n_{self.num_examples}": self.num_examples > 0,
+            f"ld_{self.low_dim}": self.low_dim > -1,
+            f"l2_{self.l2_penalty:.2e}": self.l2_penalty > 0,
         }
-        return pathlib.Path(
-            output.output_parent_dir, "_".join(part for part, is_spelled in parts.items() if is_spelled)
-        )
+        name = "_".join(part for part, is_spelled in parts.items() if is_spelled)
+        return pathlib.Path(self.output_parent_dir, name)
 
     @property
     def prediction_path(self) -> pathlib.Path:
         """Path of the file that `do_predict` writes, named as the original names it."""
-        scoring = self.scoring
-        split = "full" if scoring.do_predict_on_full else scoring.prediction_splits[0]
-        prefix = f"{scoring.eval_checkpoint_name}." if scoring.eval_checkpoint_name else ""
-        return self.output_dir / f"{prefix}{split}_{'pooled' if scoring.predict_pool else 'results'}.tsv"
+        split = "full" if self.do_predict_on_full else self.prediction_splits[0]
+        prefix = f"{self.eval_checkpoint_name}." if self.eval_checkpoint_name else ""
+        return self.output_dir / f"{prefix}{split}_{'pooled' if self.predict_pool else 'results'}.tsv"
 
     @property
     def trains(self) -> bool:
         """True if the command trains; the original's README scores an encoder as it is by 1e-10 epochs."""
-        return self.output.do_train and self.training.num_train_epochs > 1e-6
+        return self.do_train and self.num_train_epochs > 1e-6
 
     @property
     def scores(self) -> bool:
         """True if the command evaluates or predicts."""
-        return self.output.do_eval or self.output.do_predict or self.scoring.do_senteval
+        return self.do_eval or self.do_predict or self.do_senteval
 
     @property
     def scores_checkpoint_alone(self) -> bool:
         """True if the command scores `init_checkpoint` on SentEval's tasks, as the original does, and no run."""
-        output, without_name = self.output, not (self.output.exp_name or self.output.exp_name_prefix)
-        scores_a_run = output.do_train or output.do_eval or output.do_predict or not self.scoring.do_senteval
-        return not scores_a_run and (without_name or bool(self.encoder.init_checkpoint))
+        scores_a_run = self.do_train or self.do_eval or self.do_predict or not self.do_senteval
+        without_name = not (self.exp_name or self.exp_name_prefix)
+        return not scores_a_run and (without_name or bool(self.init_checkpoint))
 
     def missing_outputs(self) -> list[pathlib.Path]:
         """Return the paths of the results that this command writes and that are missing."""
-        wanted = [self.output_dir / DEV_RESULTS_FILE] if self.output.do_eval else []
-        wanted += [self.prediction_path] if self.output.do_predict else []
-        wanted += [self.output_dir / EVALUATION_FILE] if self.scoring.do_senteval else []
+        wanted = [self.output_dir / DEV_RESULTS_FILE] if self.do_eval else []
+        wanted += [self.prediction_path] if self.do_predict else []
+        wanted += [self.output_dir / EVALUATION_FILE] if self.do_senteval else []
         return [path for path in wanted if not path.exists()]
 
     def check(self) -> None:
         """Raise `UserError` for the first invalid flag, before any work is done."""
-        flags = self.flags()
-        check_values(flags, FLAGS)
+        check_values(self)
         for name in ("output_parent_dir", "cached_dir"):
-            refuse_address(flags[name] or "", f"--{name}")
+            refuse_address(getattr(self, name) or "", f"--{name}")
         for name in ("flow_loss", "flow_ddi"):
-            if flags[name] and not self.flow.flow:
-                raise ArgumentError(f"{name}: found {flags[name]} with --flow=0, expected --flow=1")
-        if self.embedding.cache_embeddings and not self.losses.encoder_is_frozen:
+            if (value := getattr(self, name)) and not self.flow:
+                raise ArgumentError(f"{name}: found {value} with --flow=0, expected --flow=1")
+        if self.cache_embeddings and not self.encoder_is_frozen:
             expected = "expected --num_examples=0 and no --l2_penalty"
             raise ArgumentError(f"cache_embeddings: found true with an encoder in training, {expected}")
-        if not (self.output.do_train or self.scores):
+        if not (self.do_train or self.scores):
             raise UserError("--do_train, --do_eval, --do_predict, --do_senteval: found none, expected at least one")
 
 
-_GROUPS: dict[str, Any] = {group.name: group.type for group in dataclasses.fields(Settings)}
-# The field of every flag, by its name.
-FLAGS: dict[str, dataclasses.Field[Any]] = {
-    field.name: field for group in _GROUPS.values() for field in dataclasses.fields(group)
-}
-
-
-def check_values(values: Mapping[str, Any], fields: Mapping[str, dataclasses.Field[Any]]) -> None:
-    """Raise `ArgumentError` for the first value outside its field's limits."""
-    for name, value in values.items():
-        least, below, choices = (fields[name].metadata.get(limit) for limit in ("least", "below", "choices"))
-        expected = None
-        if fields[name].metadata.get("required") and not value:
-            expected = f"a value ({fields[name].metadata['help']})"
+def check_values(settings: Any) -> None:
+    """Raise `ArgumentError` for the first value outside the limits of its `flag`."""
+    for field in dataclasses.fields(settings):
+        value, limits, expected = getattr(settings, field.name), field.metadata, None
+        least, below, choices = (limits.get(limit) for limit in ("least", "below", "choices"))
+        if limits.get("required") and not value:
+            expected = f"a value ({limits['help']})"
         elif isinstance(value, float) and not math.isfinite(value):
             expected = "a finite number"
         elif choices and value not in choices:
@@ -313,7 +252,7 @@ def check_values(values: Mapping[str, Any], fields: Mapping[str, dataclasses.Fie
         elif (least is not None and value < least) or (below is not None and value >= below):
             expected = f"at least {least}" + ("" if below is None else f" and less than {below}")
         if expected:
-            raise ArgumentError(f"{name}: found {value or repr(value)}, expected {expected}")
+            raise ArgumentError(f"{field.name}: found {value or repr(value)}, expected {expected}")
 
 
 def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:

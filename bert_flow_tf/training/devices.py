@@ -6,11 +6,16 @@ import tensorflow as tf
 import tf_keras
 
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.runs.settings import Cluster, DeviceSettings
+from bert_flow_tf.runs.settings import Cluster
 
 
 def configure_devices(
-    devices: DeviceSettings, seed: int | None, batch_size: int | None = None, cluster: Cluster | None = None
+    seed: int | None,
+    batch_size: int | None = None,
+    cluster: Cluster | None = None,
+    *,
+    num_logical_cpus: int = 0,
+    use_xla: bool = False,
 ) -> tf.distribute.Strategy:
     """Return a strategy over all GPUs, `num_logical_cpus` virtual CPUs, or the one CPU; set TensorFlow's seeds.
 
@@ -25,13 +30,13 @@ def configure_devices(
       UserError: the replicas cannot share a batch, or the workers cannot connect.
       RuntimeError: TensorFlow has already set up another number of devices.
     """
-    gpus, wanted = tf.config.list_physical_devices("GPU"), devices.num_logical_cpus
+    gpus, wanted = tf.config.list_physical_devices("GPU"), num_logical_cpus
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     cpu = tf.config.list_physical_devices("CPU")[0]
     if wanted > 1 and len(tf.config.get_logical_device_configuration(cpu) or ()) < wanted:
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * wanted)
-    tf.config.optimizer.set_jit(bool(devices.use_xla))
+    tf.config.optimizer.set_jit(use_xla)
     if seed is not None:
         tf_keras.utils.set_random_seed(seed)
     if cluster is not None and cluster.count > 1:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_flow_tf.data.tasks import Examples, Task, read_train
 from bert_flow_tf.encoder.stream import tokenize
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.runs.settings import Settings, TrainingSettings
+from bert_flow_tf.runs.settings import Settings
 
 SHUFFLE_BUFFER = 1000
 # Sentences whose embeddings are computed together, ahead of the steps that they are for.
@@ -30,18 +30,18 @@ class Pairs:
 
 def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> tuple[Pairs, int]:
     """Read the pairs of a task, masked, shuffled and duplicated as in the original; return their number before that."""
-    seed = settings.training.seed
-    examples = read_train(task, settings.data.data_dir, bool(settings.data.use_full_for_training))
-    labels, num_examples = scaled_labels(examples, task), settings.losses.num_examples
+    seed = settings.seed
+    examples = read_train(task, settings.data_dir, bool(settings.use_full_for_training))
+    labels, num_examples = scaled_labels(examples, task), settings.num_examples
     if num_examples > 0:
         # The original's -10 is a label before scaling.
         masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
         labels[masked] = -10 / task.label_max if task.is_regression else -10
-    pairs = tokenize_pairs(tokenizer, examples, labels, settings.embedding.max_seq_length)
+    pairs = tokenize_pairs(tokenizer, examples, labels, settings.max_seq_length)
     # The original shuffles once, before it writes its records.
     order = np.random.default_rng([seed, 0]).permutation(len(labels))
     pairs = Pairs(tf.gather(pairs.pieces, _sentences(order)), labels[order])
-    return duplicated(pairs, settings.data.dupe_factor, tokenizer.mask_id, seed), len(examples)
+    return duplicated(pairs, settings.dupe_factor, tokenizer.mask_id, seed), len(examples)
 
 
 def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
@@ -100,33 +100,33 @@ def token_batches(
     seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped. `rows` are taken of each batch.
     `occurrence`, int64 [batch, 2], numbers each sentence among all that a run sees.
     """
-    labels, size, embedding = tf.constant(pairs.labels), settings.training.train_batch_size, settings.embedding
+    labels, size = tf.constant(pairs.labels), settings.train_batch_size
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
 
     def batch(step: tf.Tensor, indices: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         indices = indices[rows]
         sentences = tf.reshape(tf.stack([2 * indices, 2 * indices + 1], axis=-1), [-1])
         pieces = tf.gather(pairs.pieces, sentences)
-        tokens = tokenizer.pack(pieces, embedding.max_seq_length, pad_to_max=embedding.pad_to_max_seq_length)
+        tokens = tokenizer.pack(pieces, settings.max_seq_length, pad_to_max=settings.pad_to_max_seq_length)
         inputs = {name: tf.reshape(value, [-1, 2, tf.shape(value)[1]]) for name, value in tokens.items()}
         return inputs | {"occurrence": step * 2 * size + numbers}, tf.gather(labels, indices)
 
-    batches = _order(len(labels), settings.training).skip(skip_steps)
+    batches = _order(len(labels), settings).skip(skip_steps)
     return for_replicas(batches.map(batch, num_parallel_calls=1, deterministic=True))
 
 
 def embedded_batches(
-    embed: Embed, width: int, pairs: Pairs, training: TrainingSettings, steps: int, skip_steps: int, rows: slice
+    embed: Embed, width: int, pairs: Pairs, settings: Settings, steps: int, skip_steps: int, rows: slice
 ) -> tf.data.Dataset:
     """Return the first `steps` of `token_batches`, as embeddings [batch, 2, width] that `embed` computes ahead.
 
     `embed` gets the sentences of many steps at once, so that those of like length share a batch; their grouping does
     not depend on `skip_steps`, and so a resumed run has the same bits.
     """
-    size = training.train_batch_size
+    size = settings.train_batch_size
     group = max(1, SENTENCES_AHEAD // (2 * size))
     groups_done, steps_done = divmod(skip_steps, group)
-    groups = _order(len(pairs.labels), training).take(steps).batch(group).skip(groups_done)
+    groups = _order(len(pairs.labels), settings).take(steps).batch(group).skip(groups_done)
     numbers = np.arange(2 * size).reshape(size, 2)[rows]
 
     def embedded() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -141,11 +141,11 @@ def embedded_batches(
     return for_replicas(batches.map(lambda embedding, labels: ({"embedding": embedding}, labels)))
 
 
-def _order(num_pairs: int, training: TrainingSettings) -> tf.data.Dataset:
+def _order(num_pairs: int, settings: Settings) -> tf.data.Dataset:
     """Return an endless dataset of each step's number and its indices of pairs, int64 [batch]."""
     indices = tf.data.Dataset.range(num_pairs)
-    indices = indices.shuffle(SHUFFLE_BUFFER, seed=training.seed, reshuffle_each_iteration=True)
-    return indices.repeat().batch(training.train_batch_size, drop_remainder=True).enumerate()
+    indices = indices.shuffle(SHUFFLE_BUFFER, seed=settings.seed, reshuffle_each_iteration=True)
+    return indices.repeat().batch(settings.train_batch_size, drop_remainder=True).enumerate()
 
 
 def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:

@@ -33,7 +33,6 @@ from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, begin_run, check_run, locked_run
 from bert_flow_tf.runs.pretraining import MASKED_LM, MOST_DEV_SENTENCES, PretrainingSettings, run_folder
 from bert_flow_tf.runs.record import Model, RunConfig, Training, TrainingData, TrainingResults, made_by
-from bert_flow_tf.runs.settings import DeviceSettings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
@@ -51,7 +50,6 @@ def pretrain(
     out_dir: str | os.PathLike,
     settings: PretrainingSettings,
     *,
-    devices: DeviceSettings | None = None,
     overwrite: bool = False,
     show_progress_bar: bool | None = None,
 ) -> TrainingResults:
@@ -76,7 +74,7 @@ def pretrain(
             # A command may have been killed after it had written the folder.
             _remove_checkpoints(run_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
-        strategy = configure_devices(devices or DeviceSettings(), None, settings.train_batch_size)
+        strategy = configure_devices(None, settings.train_batch_size)
         tokenizer = Tokenizer.from_source(source)
         pieces = _tokenized(tokenizer, sentences, settings.max_seq_length - 2)
         config = _run_config(source, settings, pieces)

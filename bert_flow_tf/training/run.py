@@ -25,14 +25,14 @@ class LostWorker(UserError):
 def check(settings: Settings) -> None:
     """Raise `UserError` for a mistake that can be found without loading TensorFlow."""
     settings.check()
-    check_handle(settings.encoder.bert_hub, "bert_hub")
-    check_handle(settings.encoder.preprocess_hub, "preprocess_hub")
-    task_folder(get_task(settings.data.task_name), settings.data.data_dir)
-    check_pooling(settings.embedding.sentence_embedding_type)
-    if settings.flow.flow:
-        flow_config(settings.flow.flow_model_config)
-    if settings.encoder.init_checkpoint:
-        checkpoint_prefix(settings.encoder.init_checkpoint)
+    check_handle(settings.bert_hub, "bert_hub")
+    check_handle(settings.preprocess_hub, "preprocess_hub")
+    task_folder(get_task(settings.task_name), settings.data_dir)
+    check_pooling(settings.sentence_embedding_type)
+    if settings.flow:
+        flow_config(settings.flow_model_config)
+    if settings.init_checkpoint:
+        checkpoint_prefix(settings.init_checkpoint)
 
 
 def run(settings: Settings, score: "Callable[[Scorer], None] | None" = None) -> None:

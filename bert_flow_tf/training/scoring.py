@@ -24,7 +24,7 @@ from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.results.records import Predictions
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, differences, write_result
 from bert_flow_tf.runs.record import CONFIG_FILE, Model, RunConfig, made_by, model_at, read_config
-from bert_flow_tf.runs.settings import Cluster, EmbeddingSettings, Settings, flow_config
+from bert_flow_tf.runs.settings import Cluster, Settings, flow_config
 from bert_flow_tf.training import pairs
 from bert_flow_tf.training.devices import configure_devices, from_chief
 from bert_flow_tf.training.run import LostWorker
@@ -38,7 +38,7 @@ class Scorer:
     """A model, its tokenizer, and the folder of cached embeddings; None if the encoder was trained further."""
 
     model: SiameseBertFlow
-    embedding: EmbeddingSettings
+    settings: Settings
     cache_dir: str | os.PathLike | None = None
     record: Model | None = None
 
@@ -47,7 +47,7 @@ class Scorer:
 
     def outputs(self, examples: Examples, labels: np.ndarray) -> dict[str, np.ndarray]:
         """Return a dict of arrays [n, ...]: the model's outputs for every pair, and their supervised `example_loss`."""
-        max_seq_length, pad_to_max = self.embedding.max_seq_length, self.embedding.pad_to_max_seq_length
+        max_seq_length, pad_to_max = self.settings.max_seq_length, self.settings.pad_to_max_seq_length
         pieces = pairs.tokenize_pairs(self.tokenizer, examples, labels, max_seq_length).pieces
         embed = functools.partial(cached_embeddings, cache_dir=self.cache_dir) if self.cache_dir else stream.embed
         u = embed(self.model.encoder, self.tokenizer, pieces, max_seq_length, pad_to_max=pad_to_max)
@@ -64,17 +64,18 @@ class Scorer:
 
 def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Scorer], None] | None) -> None:
     """Train, evaluate and predict; errors and `score` are `run`'s."""
-    output, task, step = settings.output, get_task(settings.data.task_name), 0
+    task, step = get_task(settings.task_name), 0
     check_results(settings, task)
-    batch_size = settings.training.train_batch_size if output.do_train else None
-    strategy = configure_devices(settings.devices, settings.training.seed, batch_size, cluster)
+    batch_size = settings.train_batch_size if settings.do_train else None
+    strategy = configure_devices(
+        settings.seed, batch_size, cluster, num_logical_cpus=settings.num_logical_cpus, use_xla=settings.use_xla
+    )
     if settings.trains:
-        source = resolve_encoder(**dataclasses.asdict(settings.encoder))
-        is_frozen = settings.losses.encoder_is_frozen
-        cache_dir = (settings.embedding.cached_dir or settings.output_dir) if is_frozen else None
+        source = resolve_encoder(**settings.encoder_arguments())
+        cache_dir = (settings.cached_dir or settings.output_dir) if settings.encoder_is_frozen else None
 
         def dev_score(model: SiameseBertFlow) -> float:
-            results = evaluate(Scorer(model, settings.embedding, cache_dir), task, settings)
+            results = evaluate(Scorer(model, settings, cache_dir), task, settings)
             return float(results["eval_pearsonr" if task.is_regression else "eval_accuracy"])
 
         try:
@@ -86,14 +87,14 @@ def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Score
                 f"worker {cluster.index}: training ended, since another worker has; start all workers again to go on "
                 "from the last checkpoint"
             ) from error
-        scorer = Scorer(model, settings.embedding, cache_dir, record)
+        scorer = Scorer(model, settings, cache_dir, record)
     elif settings.scores:
         scorer, step = load_scorer(settings, task, strategy)
     if cluster.is_chief:
-        if output.do_eval:
+        if settings.do_eval:
             write_evaluation(settings, task, scorer, step)
-        if output.do_predict:
-            predicting, name = scorer, settings.scoring.eval_checkpoint_name
+        if settings.do_predict:
+            predicting, name = scorer, settings.eval_checkpoint_name
             if name:
                 # A chief predicts alone.
                 alone = strategy if cluster.count == 1 else tf.distribute.get_strategy()
@@ -109,7 +110,7 @@ def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Score
 
 def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.float32]:
     """Return the original's metrics on dev, by their names in `eval_results.txt`."""
-    examples = read_split(task, settings.data.data_dir, "dev")
+    examples = read_split(task, settings.data_dir, "dev")
     labels = pairs.scaled_labels(examples, task)
     outputs = scorer.outputs(examples, labels)
     loss = outputs["example_loss"]
@@ -120,13 +121,13 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
         results["eval_pearsonr"] = protocols.pearson(cosines, labels) if examples.has_labels else np.nan
     else:
         results["eval_accuracy"] = np.mean(outputs["logits"].argmax(axis=-1) == labels)
-    if settings.scoring.auc and task.is_regression:
+    if settings.auc and task.is_regression:
         results["eval_auc"] = protocols.auc(outputs["cos_similarity"], labels)
     if "flow_example_loss" in outputs:
         results["eval_loss_flow"] = np.mean(outputs["flow_example_loss"])
         results["eval_loss_total"] = np.mean(loss + outputs["flow_example_loss"])
     # The estimator's own "loss": the mean of the batches' means, the last one counting as much as a full one.
-    size = settings.scoring.eval_batch_size
+    size = settings.eval_batch_size
     results["loss"] = np.mean([np.mean(loss[i : i + size]) for i in range(0, len(loss), size)])
     return {name: np.float32(value) for name, value in results.items()}
 
@@ -141,7 +142,7 @@ def load_scorer(
     Raises:
       UserError: the run's structure is not that of the flags, or its encoder or checkpoint is missing.
     """
-    named, checkpoint, step = settings.encoder, None, 0
+    checkpoint, step = None, 0
     output_dir = None if settings.scores_checkpoint_alone else settings.output_dir
     config = read_config(output_dir) if output_dir else None
     if output_dir is None or config is None:
@@ -150,15 +151,19 @@ def load_scorer(
                 f"{checkpoints[0].with_suffix('')}: found a checkpoint without the {CONFIG_FILE} of a run, expected "
                 "a bert_flow_tf run (bert-flow convert --tf1_flow makes one of a checkpoint of the original)"
             )
-        source = resolve_encoder(**dataclasses.asdict(named))
+        source = resolve_encoder(**settings.encoder_arguments())
         config = build.run_config(settings, task, source, None)
         record = config.model
     else:
         _check_structure(settings, task, config)
         source = recorded_encoder(config)
-        given = resolve_encoder(**dataclasses.asdict(named)) if named.bert_hub and not named.init_checkpoint else source
+        given = source
+        if settings.bert_hub and not settings.init_checkpoint:
+            given = resolve_encoder(**settings.encoder_arguments())
         if given.fingerprint != source.fingerprint:
-            raise ArgumentError(f"bert_hub: found {named.bert_hub}, expected the encoder of the run, {source.bert_hub}")
+            raise ArgumentError(
+                f"bert_hub: found {settings.bert_hub}, expected the encoder of the run, {source.bert_hub}"
+            )
         checkpoint = str(output_dir / checkpoint_name) if checkpoint_name else named_checkpoint(output_dir)
         if checkpoint is None:
             raise UserError(f"{output_dir}: found a run without a checkpoint, expected a trained one")
@@ -167,26 +172,27 @@ def load_scorer(
     with strategy.scope():
         # Load a classifier only from a run of the same task type, as the original does.
         num_labels = None if task.is_regression else config.num_labels
-        model = build.build_model(
-            source, config.model, num_labels=num_labels, losses=settings.losses, seed=settings.training.seed
-        )
+        model = build.build_model(source, config.model, num_labels=num_labels, losses=settings, seed=settings.seed)
         if checkpoint is not None:
             build.restore(model, checkpoint, with_encoder=config.encoder_trained)
             step = run_step(checkpoint)
             logging.info("Restored %s", checkpoint)
-        elif "flow" not in build.begin_with(model, named.init_checkpoint) and model.flow is not None:
+        elif "flow" not in build.begin_with(model, settings.init_checkpoint) and model.flow is not None:
             logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir or "the command")
-    cache_dir = None if config.encoder_trained else settings.embedding.cached_dir
-    return Scorer(model, settings.embedding, cache_dir, record), step
+    cache_dir = None if config.encoder_trained else settings.cached_dir
+    return Scorer(model, settings, cache_dir, record), step
 
 
 def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
-    model, embedding, flow = config.model, settings.embedding, settings.flow
+    model = config.model
     both: dict[str, tuple[object, object]] = {
-        "sentence_embedding_type": (model.pooling, embedding.sentence_embedding_type),
-        "max_seq_length": (model.max_seq_length, embedding.max_seq_length),
-        "low_dim": (model.low_dim, embedding.low_dim if embedding.low_dim > 0 else None),
-        "flow_model_config": (model.flow and model.flow.config, flow.flow and flow_config(flow.flow_model_config)),
+        "sentence_embedding_type": (model.pooling, settings.sentence_embedding_type),
+        "max_seq_length": (model.max_seq_length, settings.max_seq_length),
+        "low_dim": (model.low_dim, settings.low_dim if settings.low_dim > 0 else None),
+        "flow_model_config": (
+            model.flow and model.flow.config,
+            settings.flow and flow_config(settings.flow_model_config),
+        ),
     }
     if not task.is_regression:
         both["num_labels"] = (config.num_labels, len(task.label_names))
@@ -202,15 +208,15 @@ def check_results(settings: Settings, task: Task) -> None:
     Raises:
       UserError: the task or its data do not fit what is to be scored.
     """
-    output, data_dir = settings.output, settings.data.data_dir
-    stops_early = output.do_train and settings.training.early_stopping
-    if output.do_predict and not task.is_regression:
+    data_dir = settings.data_dir
+    stops_early = settings.do_train and settings.early_stopping
+    if settings.do_predict and not task.is_regression:
         raise ArgumentError(f"do_predict: found task {task.name}, expected one scored by similarity")
-    if settings.scoring.auc and task.metric != "auc":
+    if settings.auc and task.metric != "auc":
         raise ArgumentError(f"auc: found task {task.name}, expected one with two labels")
-    if (output.do_eval or stops_early) and not read_split(task, data_dir, "dev").has_labels and stops_early:
+    if (settings.do_eval or stops_early) and not read_split(task, data_dir, "dev").has_labels and stops_early:
         raise ArgumentError(f"early_stopping: found task {task.name}, expected one whose dev set has scores")
-    for split in settings.scoring.prediction_splits if output.do_predict else ():
+    for split in settings.prediction_splits if settings.do_predict else ():
         read_split(task, data_dir, split)
 
 
@@ -219,7 +225,7 @@ def write_evaluation(settings: Settings, task: Task, scorer: Scorer, step: int) 
     results = evaluate(scorer, task, settings) | {"global_step": step}
     text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
     logging.info("***** Eval results *****\n%s", text)
-    write_result(settings.output_dir / DEV_RESULTS_FILE, text, settings.output.overwrite)
+    write_result(settings.output_dir / DEV_RESULTS_FILE, text, settings.overwrite)
 
 
 def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
@@ -228,10 +234,10 @@ def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
     Raises:
       UserError: the file is there with other contents.
     """
-    splits, path = settings.scoring.prediction_splits, settings.prediction_path
-    examples = concatenate([read_split(task, settings.data.data_dir, split) for split in splits])
+    splits, path = settings.prediction_splits, settings.prediction_path
+    examples = concatenate([read_split(task, settings.data_dir, split) for split in splits])
     outputs = scorer.outputs(examples, pairs.scaled_labels(examples, task))
-    if settings.scoring.predict_pool:
+    if settings.predict_pool:
         names, rows = ("embedding_a", "embedding_b"), range(len(examples))
         both = ({name: [round(float(x), 6) for x in outputs[name][i]] for name in names} for i in rows)
         lines = [json.dumps(pair) for pair in both]
@@ -241,5 +247,5 @@ def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
     record = Predictions(
         made_by=made_by("run_siamese"), model=scorer.record, task=task.name, splits=list(splits), pairs=len(examples)
     )
-    write_result(path, "".join(f"{line}\n" for line in lines), settings.output.overwrite, record)
+    write_result(path, "".join(f"{line}\n" for line in lines), settings.overwrite, record)
     logging.info("%d pairs to %s", len(lines), path)

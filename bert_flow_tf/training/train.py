@@ -51,41 +51,41 @@ def train(
       UserError: see `check_run`; a loss or gradient is not finite.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
-    training, output_dir, stages, cluster = settings.training, settings.output_dir, Stages(), cluster_of(strategy)
-    is_frozen, batch_size = settings.losses.encoder_is_frozen, training.train_batch_size
+    output_dir, stages, cluster = settings.output_dir, Stages(), cluster_of(strategy)
+    is_frozen, batch_size = settings.encoder_is_frozen, settings.train_batch_size
     tokenizer = Tokenizer.from_source(source)
     pairs, num_examples = input_pipeline.read_training_data(settings, task, tokenizer)
     data = TrainingData(num_examples=num_examples, fingerprint=input_pipeline.fingerprint(pairs))
     config = run_config(settings, task, source, data)
-    total_steps = int(num_examples / batch_size * training.num_train_epochs)
+    total_steps = int(num_examples / batch_size * settings.num_train_epochs)
     if not total_steps:
-        raise ArgumentError(f"num_train_epochs: found {training.num_train_epochs}, which gives 0 training steps")
-    resumed = cluster.is_chief and check_run(output_dir, config, settings.output.overwrite, settings.missing_outputs())
+        raise ArgumentError(f"num_train_epochs: found {settings.num_train_epochs}, which gives 0 training steps")
+    resumed = cluster.is_chief and check_run(output_dir, config, settings.overwrite, settings.missing_outputs())
     with strategy.scope():
-        options: dict[str, Any] = {"num_labels": config.num_labels, "losses": settings.losses, "seed": training.seed}
+        options: dict[str, Any] = {"num_labels": config.num_labels, "losses": settings, "seed": settings.seed}
         model = build_model(source, config.model, **options, trainable=not is_frozen)
-        begun = begin_with(model, settings.encoder.init_checkpoint)
-        schedule = WarmupLinearDecay(training.learning_rate, total_steps, int(total_steps * training.warmup_proportion))
-        flow_rate = training.flow_learning_rate
-        flow_optimizer = AdamWeightDecay(flow_rate, name="flow_adam") if settings.losses.flow_loss else None
+        begun = begin_with(model, settings.init_checkpoint)
+        schedule = WarmupLinearDecay(settings.learning_rate, total_steps, int(total_steps * settings.warmup_proportion))
+        flow_rate = settings.flow_learning_rate
+        flow_optimizer = AdamWeightDecay(flow_rate, name="flow_adam") if settings.flow_loss else None
         model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
-    if settings.flow.flow_ddi and "flow" in begun:
-        given = settings.encoder.init_checkpoint
+    if settings.flow_ddi and "flow" in begun:
+        given = settings.init_checkpoint
         raise ArgumentError(f"flow_ddi: found true with a flow in --init_checkpoint={given}, expected one of them")
     optimizers = {"optimizer": model.optimizer, "flow_optimizer": flow_optimizer}
     parts = checkpoint_of(model, with_encoder=not is_frozen)
     steps, last = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, **optimizers, **parts), None
     if cluster.is_chief:
         if not resumed:
-            begin_run(output_dir, config, settings.output.overwrite)
+            begin_run(output_dir, config, settings.overwrite)
         last = steps.restore()
     stages.end("load")
     # A finished run embeds, too, with what is predicted next: an embedding's last bit may depend on its batch.
     batches = _batches(settings, model, tokenizer, pairs)
-    if settings.embedding.cache_embeddings:
+    if settings.cache_embeddings:
         stages.end("embed")
     if cluster.is_chief and not last:
-        if settings.flow.flow_ddi:
+        if settings.flow_ddi:
             # The original's hook takes the first sentences of a batch that training does not see, with dropout.
             inputs, _ = next(iter(batches(1, 0, slice(None))))
             model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
@@ -99,20 +99,20 @@ def train(
     logging.info("***** Running training *****\n  %d examples, %d steps of %d", num_examples, total_steps, batch_size)
     epoch, used = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
     if cluster.is_chief:
-        used.append(callbacks.Progress(steps.step, total_steps, output_dir, training.log_every_step))
+        used.append(callbacks.Progress(steps.step, total_steps, output_dir, settings.log_every_step))
     # A run that was killed right after its last checkpoint has not been scored at it.
-    if training.early_stopping:
+    if settings.early_stopping:
         path, score = output_dir / "early_stopping.json", functools.partial(dev_score, model)
         used.append(callbacks.EarlyStopping(steps.step, epoch, path, score, writes=cluster.is_chief))
-    if not (training.early_stopping and used[-1].stops()):
-        seen = int(settings.flow.flow_ddi)
+    if not (settings.early_stopping and used[-1].stops()):
+        seen = int(settings.flow_ddi)
         todo = batches(total_steps + seen, begins_at + seen, cluster.rows(batch_size))
         if cluster.count > 1:
             # That the steps end before the data is known. Where it may not be, TensorFlow asks all workers every step.
             endless = todo.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
             todo = strategy.distribute_datasets_from_function(lambda context: endless)
         learned = model.supervised_variables + model.flow_variables
-        every = epoch if training.early_stopping else training.save_checkpoints_steps
+        every = epoch if settings.early_stopping else settings.save_checkpoints_steps
         steps.fit(model, todo, total_steps, learned, save_every=every, used=used, writes=cluster.is_chief)
     stages.end("train")
     if not cluster.is_chief:
@@ -123,16 +123,16 @@ def train(
 
 def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs) -> Batches:
     """Return a function that gives rows of the batches up to a number of steps, after skipping some."""
-    embedding, encoder = settings.embedding, model.encoder
-    length, pad = embedding.max_seq_length, embedding.pad_to_max_seq_length
-    if embedding.cache_embeddings:
-        folder = embedding.cached_dir or settings.output_dir
+    encoder = model.encoder
+    length, pad = settings.max_seq_length, settings.pad_to_max_seq_length
+    if settings.cache_embeddings:
+        folder = settings.cached_dir or settings.output_dir
         cached = cached_embeddings(encoder, tokenizer, pairs.pieces, length, cache_dir=folder, pad_to_max=pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return cached[sentences]
 
-    elif settings.losses.encoder_is_frozen and encoder.numbers_occurrences:
+    elif settings.encoder_is_frozen and encoder.numbers_occurrences:
         dropping = functools.partial(encoder, training=True)
         options: dict[str, Any] = {"shape": [encoder.embedding_size], "max_seq_length": length, "pad_to_max": pad}
         batcher = SentenceBatcher(dropping, tokenizer, **options, takes_occurrences=True)
@@ -142,7 +142,7 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
 
     else:
         return lambda steps, skip, rows: input_pipeline.token_batches(pairs, tokenizer, settings, skip, rows)
-    return functools.partial(input_pipeline.embedded_batches, embed, encoder.embedding_size, pairs, settings.training)
+    return functools.partial(input_pipeline.embedded_batches, embed, encoder.embedding_size, pairs, settings)
 
 
 class Stages:

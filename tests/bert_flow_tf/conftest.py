@@ -140,7 +140,7 @@ def _train_on_sts(root, tiny_trio):
     flags = {name: value for name, value in tiny_trio.items() if name != "cache_dir"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BERT_FLOW_CACHE", str(tiny_trio["cache_dir"]))
-        settings = Settings.of(
+        settings = Settings(
             task_name="STS-B",
             data_dir=str(data_dir),
             output_parent_dir=str(root),

@@ -148,7 +148,7 @@ def flow_values(folder, encoder_dir, **changes):
 
 def run(settings=None, **changes):
     """Runs in this process, and gives the run's directory."""
-    settings = Settings.of(**({} if settings is None else settings) | changes)
+    settings = Settings(**({} if settings is None else settings) | changes)
     run_siamese.run(settings)
     return settings.output_dir
 

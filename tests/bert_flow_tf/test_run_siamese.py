@@ -381,7 +381,7 @@ def test_a_flow_that_diverges_stops_with_its_last_good_state(flow_flags):
     changes = {"exp_name": "diverged", "flow_learning_rate": 1e20, "save_checkpoints_steps": 1, "num_train_epochs": 2.0}
     status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, **changes))
     assert_refused(status, stderr, "finite", "last good state")
-    run_dir = small_runs.Settings.of(**flow_flags | changes).output_dir
+    run_dir = small_runs.Settings(**flow_flags | changes).output_dir
     assert not (run_dir / "test_results.tsv").exists()
     for path in run_dir.glob("model.ckpt-*.index"):
         for name, value in small_runs.checkpoint_variables(run_dir, path.stem).items():

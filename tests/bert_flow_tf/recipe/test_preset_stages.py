@@ -15,7 +15,7 @@ def recipe(tmp_path, monkeypatch):
 
 def test_every_row_trains_what_the_paper_says(recipe):
     rows = {name: recipe.preset(preset) for name, preset in PRESETS.items()}
-    learned = [made[0].settings.flags() for made in rows.values() if len(made) > 1]
+    learned = [vars(made[0].settings) for made in rows.values() if len(made) > 1]
     names = ("task_name", "use_full_for_training", "num_train_epochs", "flow_learning_rate", "sentence_embedding_type")
     assert [tuple(values[name] for name in names) for values in learned] == [
         ("STS-B", 1, 1.0, 1e-3, "avg-last-2"),
@@ -24,7 +24,7 @@ def test_every_row_trains_what_the_paper_says(recipe):
     ]
     assert len({values["exp_name"] for values in learned}) == 3
     for name, made in rows.items():
-        values = made[-1].settings.flags()
+        values = vars(made[-1].settings)
         assert (values["task_name"], values["do_predict"]) == ("STS-B", True)
         assert values["sentence_embedding_type"] == ("avg" if name == "avg" else "avg-last-2")
     for name in ("flow-target", "flow-train"):
@@ -36,7 +36,7 @@ def test_a_flow_on_nli_is_learned_once_and_scored_on_every_task(recipe, tmp_path
     made = [one.preset(PRESETS["flow-nli"]) for one in (recipe, other)]
     assert made[0][0] == made[1][0]
     learned = made[0][0].settings.output_dir
-    assert [scored.settings.encoder.init_checkpoint for _, scored in made] == [str(learned)] * 2
+    assert [scored.settings.init_checkpoint for _, scored in made] == [str(learned)] * 2
     assert len({scored.settings.output_dir for _, scored in made} | {learned}) == 3
 
 

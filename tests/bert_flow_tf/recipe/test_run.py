@@ -120,8 +120,8 @@ def test_tf1_checkpoints_are_named_by_the_originals_trio(workplace):
     recipe = read_environment({**workplace.environ, "BERT_NAME": "large", "BERT_PREMODELS": str(folder.parent)})
     files = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
     (nli,) = recipe.nli()
-    assert nli.settings.flags().items() >= {flag: f"{folder}/{name}" for flag, name in files.items()}.items()
-    assert nli.settings.output.exp_name == "nli_large_1234"
+    assert vars(nli.settings).items() >= {flag: f"{folder}/{name}" for flag, name in files.items()}.items()
+    assert nli.settings.exp_name == "nli_large_1234"
 
 
 @pytest.mark.parametrize(

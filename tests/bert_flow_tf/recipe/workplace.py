@@ -60,21 +60,21 @@ class Workplace:
     def leave_results(self, settings):
         settings.check()
         run_dir = settings.output_dir
-        if settings.output.do_train and (run_dir / "train_results.json").exists():
+        if settings.do_train and (run_dir / "train_results.json").exists():
             raise FinishedRun(f"{run_dir}: found a finished run")
-        self._calls.append(settings.flags())
-        if settings.output.exp_name == self.failing:
+        self._calls.append(vars(settings))
+        if settings.exp_name == self.failing:
             raise UserError("something failed")
         run_dir.mkdir(parents=True, exist_ok=True)
-        if settings.output.do_train:
+        if settings.do_train:
             self.leave_run(run_dir)
         else:
-            cosines = self.cosines[settings.data.task_name]
-            handle = HUB_HANDLES.get(settings.encoder.bert_hub, settings.encoder.bert_hub)
-            encoder = records.encoder("base" if settings.encoder.bert_hub == "base" else "demo", handle=handle)
-            model = records.model(encoder=encoder, pooling=settings.embedding.sentence_embedding_type)
-            if settings.flow.flow:
-                model = msgspec.structs.replace(model, flow=records.flow(seed=settings.training.seed))
+            cosines = self.cosines[settings.task_name]
+            handle = HUB_HANDLES.get(settings.bert_hub, settings.bert_hub)
+            encoder = records.encoder("base" if settings.bert_hub == "base" else "demo", handle=handle)
+            model = records.model(encoder=encoder, pooling=settings.sentence_embedding_type)
+            if settings.flow:
+                model = msgspec.structs.replace(model, flow=records.flow(seed=settings.seed))
             record = Predictions(made_by=records.MADE_BY, model=model, task="x", splits=["test"], pairs=len(cosines))
             text = "".join(f"{cosine}\n" for cosine in cosines)
             write_result(settings.prediction_path, text, overwrite=True, record=record)

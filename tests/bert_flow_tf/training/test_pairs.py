@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data.tasks import Examples, get_task
-from bert_flow_tf.runs.settings import Settings, TrainingSettings
+from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import pairs as input_pipeline
 from tests.bert_flow_tf import small_runs
 from tests.bert_flow_tf.sample_pairs import make_pairs
@@ -14,7 +14,7 @@ STSB = get_task("sts-b")
 
 
 def token_batches(pairs, tokenizer, skip_steps=0, rows=slice(None), **flags):
-    settings = Settings.of(**{"max_seq_length": 10, "train_batch_size": 4, "seed": 3} | flags)
+    settings = Settings(**{"max_seq_length": 10, "train_batch_size": 4, "seed": 3} | flags)
     return input_pipeline.token_batches(pairs, tokenizer, settings, skip_steps, rows)
 
 
@@ -49,7 +49,7 @@ def test_copies_of_a_pair_have_one_masked_token_in_each_sentence(tokenizer):
 
 def test_a_run_has_so_many_labelled_pairs_and_a_masked_copy_of_each(tokenizer, tmp_path):
     data = small_runs.write_stsb(tmp_path)
-    settings = Settings.of(task_name="STS-B", data_dir=str(data), num_examples=5, dupe_factor=2)
+    settings = Settings(task_name="STS-B", data_dir=str(data), num_examples=5, dupe_factor=2)
     pairs, num_examples = input_pipeline.read_training_data(settings, STSB, tokenizer)
     assert num_examples == 24 and len(pairs.labels) == 48
     # (-10 - 0) / 5.
@@ -90,7 +90,7 @@ def test_epochs_follow_each_other_without_a_break_in_an_order_of_the_seed(tokeni
 def test_a_buffer_of_1000_pairs_shuffles():
     n = 3000
     pairs = input_pipeline.Pairs(tf.ragged.constant([[1]] * 2 * n, tf.int32), np.arange(n))
-    training = TrainingSettings(train_batch_size=n, seed=3)
+    training = Settings(train_batch_size=n, seed=3)
     embed = lambda rows, numbers: np.zeros([len(rows), 1], np.float32)  # noqa: E731
     (batch,) = input_pipeline.embedded_batches(embed, 1, pairs, training, 1, 0, slice(None))
     order = batch[1].numpy()
@@ -134,7 +134,7 @@ def embedded(pairs, calls, *, steps=7, skip_steps=0, rows=slice(None)):
         pieces = tf.gather(pairs.pieces, rows)
         return np.stack([pieces[:, :1].to_tensor()[:, 0].numpy(), occurrences], axis=1).astype(np.float32)
 
-    training = TrainingSettings(train_batch_size=4, seed=3)
+    training = Settings(train_batch_size=4, seed=3)
     batches = input_pipeline.embedded_batches(embed, 2, pairs, training, steps, skip_steps, rows)
     return [(inputs["embedding"].numpy(), labels.numpy()) for inputs, labels in batches]
 

@@ -1,6 +1,7 @@
 """A run of masked language modelling: the same on any number of replicas, and in the same bits after SIGKILL."""
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -18,7 +19,7 @@ from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.model.build import encoder_record
 from bert_flow_tf.runs.pretraining import PretrainingSettings, run_folder
-from bert_flow_tf.runs.settings import DeviceSettings
+from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pretrain import pretrain
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
@@ -40,10 +41,11 @@ SETTINGS = {
 
 def run(source, out, replicas=0, overwrite=False, report=lambda line: None, sentences=SENTENCES, **changes):
     settings = PretrainingSettings(**SETTINGS | changes)
-    devices = DeviceSettings(num_logical_cpus=replicas)
+    devices = functools.partial(configure_devices, num_logical_cpus=replicas)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bert_flow_tf.training.pretrain.tqdm.write", lambda line, file: report(line))
-        return pretrain(sentences, source, out, settings, devices=devices, overwrite=overwrite)
+        patch.setattr("bert_flow_tf.training.pretrain.configure_devices", devices)
+        return pretrain(sentences, source, out, settings, overwrite=overwrite)
 
 
 def weights(out):

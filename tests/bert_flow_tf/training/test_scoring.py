@@ -31,12 +31,12 @@ def make_scorer(tiny_source, stsb_dir):
 
     def make(output, task=STSB, **changes):
         values = {"task_name": task.name, "data_dir": str(stsb_dir), "output_parent_dir": str(output)}
-        settings = Settings.of(**values | {"exp_name": "run", "max_seq_length": 12} | changes)
+        settings = Settings(**values | {"exp_name": "run", "max_seq_length": 12} | changes)
         config = run_config(settings, task, tiny_source, None)
         key = (config.model.low_dim, config.num_labels, config.model.flow is None)
         if key not in models:
             models[key] = build_model(tiny_source, config.model, num_labels=config.num_labels)
-        return settings, scoring.Scorer(models[key], settings.embedding, record=config.model)
+        return settings, scoring.Scorer(models[key], settings, record=config.model)
 
     return make
 
@@ -134,7 +134,7 @@ def test_evaluation_of_a_flow_has_the_loss_of_both_sentences_and_the_sum_of_both
     found = {name: float(value) for name, value in results(tmp_path).items()}
     assert list(found) == ["eval_loss", "eval_loss_flow", "eval_loss_total", "eval_pearsonr", "global_step", "loss"]
     _, without_flow = make_scorer(tmp_path)
-    u = without_flow.outputs(scoring.read_split(STSB, settings.data.data_dir, "dev"), np.zeros(10, np.float32))
+    u = without_flow.outputs(scoring.read_split(STSB, settings.data_dir, "dev"), np.zeros(10, np.float32))
     bits = scorer.model.flow.bits_per_dim(u["embedding_a"]) + scorer.model.flow.bits_per_dim(u["embedding_b"])
     assert found["eval_loss_flow"] == pytest.approx(np.mean(bits), rel=1e-5)
     assert found["eval_loss"] > 0.01
@@ -175,7 +175,7 @@ def test_auc_is_evaluated_where_it_is_asked_for(make_scorer, tmp_path):
     assert {row[0] for row in rows} == {"0", "1"}
     settings, scorer = make_scorer(tmp_path, task=task, data_dir=str(tmp_path / "mrpc"), auc=True)
     scoring.write_evaluation(settings, task, scorer, step=0)
-    outputs = scorer.outputs(scoring.read_split(task, settings.data.data_dir, "dev"), np.zeros(8, np.float32))
+    outputs = scorer.outputs(scoring.read_split(task, settings.data_dir, "dev"), np.zeros(8, np.float32))
     cosines = {
         kind: [c for c, row in zip(outputs["cos_similarity"], rows, strict=True) if row[0] == kind] for kind in "01"
     }
@@ -204,7 +204,7 @@ def test_a_correlation_with_labels_that_are_not_there_is_no_number(make_scorer, 
 def test_what_could_only_fail_after_training_is_refused_before(tmp_path, changes, message):
     values = {"task_name": "STS-B", "data_dir": str(tmp_path), "output_parent_dir": "out"} | changes
     with user_error(message):
-        scoring.check_results(Settings.of(**values), get_task(values["task_name"]))
+        scoring.check_results(Settings(**values), get_task(values["task_name"]))
 
 
 @pytest.mark.differs("does not replace different results")

@@ -24,10 +24,10 @@ from tests.refusals import user_error
 
 def train(values, evaluate=None, **changes):
     """Settings, model and steps of a run trained in this process."""
-    settings = Settings.of(**values | changes)
-    strategy = configure_devices(settings.devices, settings.training.seed)
-    source = resolve_encoder(bert_hub=settings.encoder.bert_hub)
-    model, _, steps = training.train(settings, get_task(settings.data.task_name), source, strategy, evaluate)
+    settings = Settings(**values | changes)
+    strategy = configure_devices(settings.seed, num_logical_cpus=settings.num_logical_cpus)
+    source = resolve_encoder(bert_hub=settings.bert_hub)
+    model, _, steps = training.train(settings, get_task(settings.task_name), source, strategy, evaluate)
     return settings, model, steps
 
 
@@ -183,8 +183,8 @@ def test_a_runs_rate_warms_up_and_falls_to_zero_and_its_flows_rate_stays(semi_su
     settings, _, rates = semi_supervised
     # Step t of 10, from 1: t / 3 in warm-up, then 1 - t / 10.
     shares = [1 / 3, 2 / 3, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0]
-    np.testing.assert_allclose(rates[:, 0], settings.training.learning_rate * np.array(shares), rtol=1e-5, atol=1e-10)
-    np.testing.assert_allclose(rates[:, 1], settings.training.flow_learning_rate, rtol=1e-6)
+    np.testing.assert_allclose(rates[:, 0], settings.learning_rate * np.array(shares), rtol=1e-5, atol=1e-10)
+    np.testing.assert_allclose(rates[:, 1], settings.flow_learning_rate, rtol=1e-6)
 
 
 def test_a_semi_supervised_run_moves_encoder_and_flow(semi_supervised):
