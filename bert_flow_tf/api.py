@@ -28,7 +28,7 @@ from bert_flow_tf.model import saved_model
 from bert_flow_tf.model.build import build_model, encoder_record, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.record import Model, Training, flow_record, model_at
+from bert_flow_tf.runs.record import Flow, Model, Training, model_at
 from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, PartSettings, input_files
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.training import fitting
@@ -500,7 +500,7 @@ class BertFlow:
         change = change_by(flow, self.encode_pooled(held_out)) if held_out else None
         sizes = {"sentences": rows, "held_out": len(held_out), "steps": calibrator.n_steps_}
         training = Training(settings={**sizes, "dtype": self.dtype, **settings}, seed=seed)
-        record = msgspec.structs.replace(self.record, flow=flow_record(flow.config, training))
+        record = msgspec.structs.replace(self.record, flow=Flow(config=flow.config, training=training))
         self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
         self.history_ = fitting.History(calibrator.losses_, change)
         return self

@@ -56,4 +56,4 @@ def pretrain(
 
     encoder = resolve_encoder(bert_hub=model.bert_hub, preprocess_hub=model.preprocess_hub)
     results = pretrain(sentences, encoder, out, settings, overwrite=overwrite)
-    click.echo(f"encoder folder written: {out} ({results.data.num_examples} sentences, {results.steps} steps)")
+    click.echo(f"encoder folder written: {out} ({results.steps} steps)")

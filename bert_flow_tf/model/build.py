@@ -19,7 +19,7 @@ from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
 from bert_flow_tf.files.reading import file_digest, reading
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs import record
-from bert_flow_tf.runs.record import Encoder, Model, RunConfig, Setting, Training, TrainingData
+from bert_flow_tf.runs.record import Encoder, Flow, Model, RunConfig, Setting, Training
 from bert_flow_tf.runs.settings import LossSettings, Settings, flow_config
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
@@ -40,75 +40,77 @@ def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
     """Return the record of an encoder; `flags` are `resolve_encoder`'s arguments, None for a handle alone."""
     checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
-    if (initialised := _model_initialised_with(checkpoint)) is not None:
+    if (initialised := _model_in(checkpoint)) is not None:
         return msgspec.structs.replace(initialised.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
     # A checkpoint beside its configuration is a published one; nothing is known of the training of others.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
-    fine_tuning = None if published else Training()
-    made = read_encoder_record(source.encoder_dir.parent)
+    fine_tuning, made = None if published else Training(), read_encoder_record(source.encoder_dir.parent)
     if published and made is not None and made.started_from is not None:
         # `convert --run` or `pretrain` wrote it.
         fine_tuning = made.training or Training()
-    return Encoder(
-        name=record.encoder_name(handle, source.preprocess_hub),
-        handle=handle,
-        preprocess_handle=source.preprocess_hub,
-        fingerprint=source.fingerprint,
-        weights=source.fingerprint,
-        fine_tuning=fine_tuning,
-    )
+    name, digest = record.encoder_name(handle, source.preprocess_hub), source.fingerprint
+    return Encoder(name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning)
 
 
-def _model_initialised_with(init_checkpoint: str | None) -> Model | None:
-    """Return the model of the bert_flow_tf run of a checkpoint; None for any other checkpoint, and for none."""
-    prefix = checkpoint_prefix(init_checkpoint) if init_checkpoint else None
+def _model_in(checkpoint: str | None) -> Model | None:
+    """Return the model in a checkpoint of a bert_flow_tf run; None for any other checkpoint, and for none."""
+    prefix = checkpoint_prefix(checkpoint) if checkpoint else None
     config = config_of_checkpoint(prefix) if prefix else None
     return record.model_at(config, prefix) if config and prefix else None
 
 
-def run_config(settings: Settings, task: Task, source: EncoderSource, data: TrainingData | None) -> RunConfig:
-    """Return the `config.json` of a run; `data` is its training data, None if nothing is trained."""
-    flags, seed = settings.encoder_arguments(), settings.seed
-    begins_with, depends_on = settings.init_checkpoint, settings.what_training_depends_on()
-    known = data or TrainingData()
+def run_config(
+    settings: Settings, task: Task, source: EncoderSource, pairs: int | None = None, data: str | None = None
+) -> RunConfig:
+    """Return the `config.json` of a run.
+
+    Args:
+      pairs: number of pairs that it learns on; None if nothing is trained.
+      data: their digest.
+    """
+    arguments, depends_on = settings.encoder_arguments(), settings.what_training_depends_on()
+    begins_with = settings.init_checkpoint
 
     def learned(earlier: Training | None) -> Training:
         others = {name: value for name, value in depends_on.items() if name not in ("task_name", "seed")}
-        return Training(task=task.name, pairs=known.num_examples, settings=others, seed=seed, began_with=earlier)
+        return Training(task=task.name, pairs=pairs, settings=others, seed=settings.seed, began_with=earlier)
 
     flow = None
     if settings.flow:
-        training = _flow_training_of(begins_with)
-        training = (training or Training(seed=seed)) if data is None else learned(training)
-        flow = record.flow_record(flow_config(settings.flow_model_config), training)
-    encoder = encoder_record(source, flags)
-    encoder_trained = data is not None and not settings.encoder_is_frozen
+        training = _flow_training_in(begins_with)
+        training = (training or Training(seed=settings.seed)) if pairs is None else learned(training)
+        flow = Flow(config=flow_config(settings.flow_model_config), training=training)
+    encoder = encoder_record(source, arguments)
+    encoder_trained = pairs is not None and not settings.encoder_is_frozen
     if encoder_trained:
         tuning = learned(encoder.fine_tuning)
         encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=tuning)
-    low_dim = settings.low_dim if settings.low_dim > 0 else None
-    shape: Any = {"max_seq_length": settings.max_seq_length, "low_dim": low_dim}
     return RunConfig(
         made_by=record.made_by("run_siamese"),
-        model=Model(encoder=encoder, pooling=settings.sentence_embedding_type, **shape, flow=flow),
+        model=Model(
+            encoder=encoder,
+            pooling=settings.sentence_embedding_type,
+            max_seq_length=settings.max_seq_length,
+            low_dim=settings.low_dim if settings.low_dim > 0 else None,
+            flow=flow,
+        ),
         encoder=source.files,
-        encoder_flags=absolute_flags(flags),
+        encoder_flags=absolute_flags(arguments),
         encoder_trained=encoder_trained,
         num_labels=None if task.is_regression else len(task.label_names),
-        task_name=task.name,
-        data=known,
+        data=data,
         # The index holds every tensor's checksum.
         begins_with=file_digest(f"{checkpoint_prefix(begins_with)}.index") if begins_with else None,
         flags=depends_on,
     )
 
 
-def _flow_training_of(init_checkpoint: str | None) -> Training | None:
+def _flow_training_in(checkpoint: str | None) -> Training | None:
     """Return the training of the flow in a run's first checkpoint; None if it holds no flow."""
-    if (initialised := _model_initialised_with(init_checkpoint)) is not None:
+    if (initialised := _model_in(checkpoint)) is not None:
         return None if initialised.flow is None else initialised.flow.training
-    held = Checkpoint(checkpoint_prefix(init_checkpoint)).shapes if init_checkpoint else ()
+    held = Checkpoint(checkpoint_prefix(checkpoint)).shapes if checkpoint else ()
     return Training() if any(map(is_flow_name, held)) else None
 
 

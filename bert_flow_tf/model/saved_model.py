@@ -128,14 +128,12 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
 def _record(bert_flow: EmbeddingModel, source: EncoderSource) -> Model:
     """Return the model's record with the written encoder, and only the last part of paths, which are private."""
 
-    def name_of(handle: str | None) -> str | None:
-        return pathlib.Path(handle).name if handle and pathlib.Path(handle).is_absolute() else handle
-
     encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
-    own = {"handle": name_of(encoder.handle), "preprocess_handle": name_of(encoder.preprocess_handle)}
+    handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
     # Nothing is known of the training of weights that were changed in Python.
     fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
-    encoder = msgspec.structs.replace(encoder, fingerprint=source.fingerprint, fine_tuning=fine_tuning, **own)
+    values: Any = {"handle": handle, "fingerprint": source.fingerprint, "fine_tuning": fine_tuning}
+    encoder = msgspec.structs.replace(encoder, **values)
     name = checkpoint and pathlib.Path(checkpoint).name
     return msgspec.structs.replace(bert_flow.record, encoder=encoder, checkpoint=name)
 
@@ -153,9 +151,9 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Sav
     path = pathlib.Path(path)
     config = read_json(path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration")
     # Absolute, since a folder may be called `demo` or `base`.
-    own: Any = {"bert_hub": str(path.resolve()), "preprocess_hub": None, "do_lower_case": config.do_lower_case}
-    recorded = EncoderFiles(fingerprint=str(config.model.encoder.fingerprint), **own)
-    source = resolve_encoder(bert_hub=recorded.bert_hub, recorded=recorded)
+    folder, fingerprint = str(path.resolve()), str(config.model.encoder.fingerprint)
+    recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
+    source = resolve_encoder(bert_hub=folder, recorded=recorded)
     model = build_model(source, config.model)
     if model.flow is not None:
         with reading(path / FLOW_FILE, "the flow's arrays"):

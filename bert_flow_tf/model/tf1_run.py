@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 from typing import Any
 
 import msgspec
@@ -68,13 +67,12 @@ def convert_tf1_run(
         flags |= {"init_checkpoint": str(prefix)}
     source = resolve_encoder(**{"do_lower_case": None} | flags)
     flags["do_lower_case"] = source.do_lower_case
-    named_step = re.search(r"-(\d+)$", prefix.name)
-    step = int(held["global_step"] if "global_step" in held else named_step[1] if named_step else 0)
+    step = int(held["global_step"]) if "global_step" in held else 0
     made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
     if has_bert:
         # The run may have trained the encoder that its checkpoint holds.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
-    flow = record.flow_record(flow_config(flow_model_config), Training())
+    flow = record.Flow(config=flow_config(flow_model_config), training=Training())
     shape: Any = {"max_seq_length": max_seq_length, "low_dim": low_dim if low_dim > 0 else None}
     config = RunConfig(
         made_by=made_by,
@@ -93,7 +91,7 @@ def convert_tf1_run(
         options: Any = {"max_to_keep": 1, "checkpoint_name": CHECKPOINT_NAME}
         tf.train.CheckpointManager(tf.train.Checkpoint(**parts), str(folder), **options).save(checkpoint_number=step)
         write_json(folder / record.CONFIG_FILE, config)
-        results = record.TrainingResults(made_by=made_by, model=config.model, steps=step, converted_from=prefix.name)
+        results = record.TrainingResults(made_by=made_by, model=config.model, steps=step)
         write_json(folder / TRAIN_RESULTS_FILE, results)
     return out_dir
 

@@ -134,12 +134,12 @@ def sources_table(sources: Sequence[Source]) -> Table:
         of_model = f"{model.pooling}, {model.max_seq_length} word pieces" if model else None
         learned: list[Entry] = [None] * 5
         if isinstance(result, TrainingResults):
-            task, stage = result.model.training and result.model.training.task, result.stages.get("train")
-            learned = [task_title(task) if task else None, number(result.data.num_examples, 0)]
-            learned += [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
-            learned.append(_evaluation(source.path.with_name(DEV_RESULTS_FILE)))
-        versions = {"bert-flow-tf": made_by.version, **made_by.libraries}
-        found = ", ".join(f"{name} {version}" for name, version in versions.items())
+            training, stage = result.model.training, result.stages.get("train")
+            if training is not None and training.task:
+                learned[:2] = [task_title(training.task), number(training.pairs, 0)]
+            learned[2:4] = [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
+            learned[4] = _evaluation(source.path.with_name(DEV_RESULTS_FILE))
+        found = ", ".join(f"{name} {version}" for name, version in made_by.libraries.items())
         rows.append([source.label, made_by.command, words, of_model, *learned, found])
     columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds", "on dev")
     return Table((*columns, "versions"), rows)

@@ -22,7 +22,7 @@ Setting = bool | int | float | str | None
 
 # Short name -> name of the BERT authors' checkpoint, of the encoders that the paper is of.
 BERT_NAMES = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
-_LIBRARIES = ["bert-flow-tf", "numpy", "scipy", "scikit-learn", "tensorflow", "tensorflow-text", "tf-keras"]
+_LIBRARIES = ["numpy", "scipy", "scikit-learn", "tensorflow", "tensorflow-text", "tf-keras"]
 _LIBRARIES += ["tensorflow-probability", "rapidfuzz", "wordfreq", "tensorflow-datasets"]
 
 
@@ -41,7 +41,6 @@ class Encoder(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str | None  # "demo", "base" or "large" where it is, or was fine-tuned from, that one; else None.
     handle: str  # TF-Hub handle, name or folder; of a fine-tuned one, of the encoder that this began with.
-    preprocess_handle: str | None  # None where `handle` names both.
     # Digest of weights, graph and vocabulary; None where a run trained it and it was not converted since.
     fingerprint: str | None
     weights: str | None  # Equal for equal weights; None in the `config.json` of a run that is to train them.
@@ -51,9 +50,13 @@ class Encoder(msgspec.Struct, frozen=True, kw_only=True):
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
     """The flow of a model."""
 
-    name: str | None  # Of the shipped configuration; None for any other.
     config: GlowConfig
     training: Training
+
+    @property
+    def name(self) -> str | None:
+        """Name of the shipped configuration; None for any other."""
+        return next((name for name in GlowConfig.names() if GlowConfig.from_name(name) == self.config), None)
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +81,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeBy(msgspec.Struct, frozen=True, kw_only=True):
-    """The command that wrote a file, the version of bert_flow_tf, and the versions of what figures come from."""
+    """The command that wrote a file, and the versions of what its figures come from."""
 
     command: str
-    version: str
     libraries: dict[str, str]
 
 
@@ -90,16 +92,7 @@ class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     bert_hub: str
     preprocess_hub: str | None
-    do_lower_case: bool
     fingerprint: str
-    started_from: str | None = None
-
-
-class TrainingData(msgspec.Struct, frozen=True, kw_only=True):
-    """Number of pairs that a run learns on, and the digest of these; both None where that is not known."""
-
-    num_examples: Count | None = None
-    fingerprint: str | None = None
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,11 +102,12 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     made_by: MadeBy
     model: Model  # What the run makes.
     encoder: EncoderFiles  # What it begins with.
-    encoder_flags: dict[str, Setting]  # What `encoder.source.resolve_encoder` was given for it; paths are absolute.
+    encoder_flags: dict[
+        str, Setting
+    ] = {}  # What `encoder.source.resolve_encoder` was given for it; paths are absolute.
     encoder_trained: bool  # True if checkpoints hold the encoder, which the run trains.
     num_labels: Positive | None = None  # Of the classifier; None without one.
-    task_name: str | None = None  # None where a checkpoint of the original was converted.
-    data: TrainingData = TrainingData()
+    data: str | None = None  # Digest of the pairs that it learns on; None where it learns nothing.
     begins_with: str | None = None  # Digest of the checkpoint that it begins with.
     flags: dict[str, Setting]  # Settings that training depends on.
 
@@ -123,7 +117,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
         flow = self.model.flow
         return self.flags | {
             "encoder": self.encoder.fingerprint,
-            "data": self.data.fingerprint,
+            "data": self.data,
             "init_checkpoint": self.begins_with,
             "flow_config": None if flow is None else flow.config.to_dict(),
         }
@@ -147,12 +141,9 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
     """The `train_results.json` of a finished run."""
 
     model: Model  # Of the last checkpoint.
-    data: TrainingData = TrainingData()
     steps: Count
     stages: dict[str, StageCost] = {}  # "load", "embed" and "train".
-    replicas: Positive | None = None  # None of a checkpoint of the original.
     dev_losses: dict[Count, float] = {}  # Of masked language modelling, by step: nats for each predicted word piece.
-    converted_from: str | None = None  # The original's checkpoint; None of a run that was trained here.
 
 
 def read_config(run_dir: str | pathlib.Path) -> RunConfig | None:
@@ -184,12 +175,12 @@ def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> Model:
 
 def made_by(command: str) -> MadeBy:
     """Return `MadeBy` of this process, for the results of a command."""
-    libraries = {"python": platform.python_version()}
+    libraries = {"bert-flow-tf": bert_flow_tf.__version__, "python": platform.python_version()}
     # One may be missing: an extra, or TensorFlow under the name of another build.
     for name in _LIBRARIES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             libraries[name] = importlib.metadata.version(name)
-    return MadeBy(command=command, version=bert_flow_tf.__version__, libraries=libraries)
+    return MadeBy(command=command, libraries=libraries)
 
 
 def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | None:
@@ -199,12 +190,5 @@ def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | Non
     """
     if preprocess_handle is not None and "bert_en_uncased_preprocess" not in preprocess_handle:
         return None
-    last = re.sub(r"([/\\]\d*)+$", "", handle)
-    last = re.split(r"[/\\]", last)[-1].removeprefix("bert_en_")
-    return handle if handle in ("demo", *BERT_NAMES) else {name: short for short, name in BERT_NAMES.items()}.get(last)
-
-
-def flow_record(config: GlowConfig, training: Training) -> Flow:
-    """Return the `Flow` of an architecture and its training."""
-    name = next((name for name in GlowConfig.names() if GlowConfig.from_name(name) == config), None)
-    return Flow(name=name, config=config, training=training)
+    last = re.sub(r"(/\d*)+$", "", handle).rpartition("/")[2].removeprefix("bert_en_")
+    return handle if handle == "demo" else {name: short for short, name in BERT_NAMES.items()}.get(last)

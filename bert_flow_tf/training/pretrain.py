@@ -28,11 +28,11 @@ from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.sentence_files import parts
-from bert_flow_tf.model.build import absolute_flags, encoder_record
+from bert_flow_tf.model.build import encoder_record
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, begin_run, check_run, locked_run
 from bert_flow_tf.runs.pretraining import MASKED_LM, MOST_DEV_SENTENCES, PretrainingSettings, run_folder
-from bert_flow_tf.runs.record import Model, RunConfig, Training, TrainingData, TrainingResults, made_by
+from bert_flow_tf.runs.record import Model, RunConfig, Training, TrainingResults, made_by
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
@@ -93,7 +93,7 @@ def pretrain(
             hides_bar = None if show_progress_bar is None else not show_progress_bar
             losses = _fit(model, steps, settings, pieces, tokenizer, hides_bar)
             stages.end("train")
-            results = write_results(config, steps, stages, strategy.num_replicas_in_sync, losses)
+            results = write_results(config, steps, stages, losses)
         origin = {
             "kind": MASKED_LM,
             "steps": results.steps,
@@ -137,9 +137,8 @@ def _run_config(source: EncoderSource, settings: PretrainingSettings, pieces: tf
         made_by=made_by("bert-flow pretrain"),
         model=Model(encoder=encoder, pooling="avg", max_seq_length=settings.max_seq_length),
         encoder=source.files,
-        encoder_flags=absolute_flags({"bert_hub": source.bert_hub, "preprocess_hub": source.preprocess_hub}),
         encoder_trained=True,
-        data=TrainingData(num_examples=sentences, fingerprint=fingerprint(Pairs(pieces, np.empty(0)))),
+        data=fingerprint(Pairs(pieces, np.empty(0))),
         flags=flags,
     )
 

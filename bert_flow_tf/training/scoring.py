@@ -152,7 +152,7 @@ def load_scorer(
                 "a bert_flow_tf run (bert-flow convert --tf1_flow makes one of a checkpoint of the original)"
             )
         source = resolve_encoder(**settings.encoder_arguments())
-        config = build.run_config(settings, task, source, None)
+        config = build.run_config(settings, task, source)
         record = config.model
     else:
         _check_structure(settings, task, config)

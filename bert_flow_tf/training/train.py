@@ -23,7 +23,7 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, begin_run, check_run
-from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingData, TrainingResults, model_at
+from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingResults, model_at
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training import pairs as input_pipeline
@@ -55,8 +55,7 @@ def train(
     is_frozen, batch_size = settings.encoder_is_frozen, settings.train_batch_size
     tokenizer = Tokenizer.from_source(source)
     pairs, num_examples = input_pipeline.read_training_data(settings, task, tokenizer)
-    data = TrainingData(num_examples=num_examples, fingerprint=input_pipeline.fingerprint(pairs))
-    config = run_config(settings, task, source, data)
+    config = run_config(settings, task, source, num_examples, input_pipeline.fingerprint(pairs))
     total_steps = int(num_examples / batch_size * settings.num_train_epochs)
     if not total_steps:
         raise ArgumentError(f"num_train_epochs: found {settings.num_train_epochs}, which gives 0 training steps")
@@ -117,7 +116,7 @@ def train(
     stages.end("train")
     if not cluster.is_chief:
         return model, config.model, int(steps.step)
-    results = write_results(config, steps, stages, strategy.num_replicas_in_sync, {})
+    results = write_results(config, steps, stages, {})
     return model, results.model, results.steps
 
 
@@ -161,16 +160,14 @@ class Stages:
 
 
 def write_results(
-    config: RunConfig, steps: callbacks.Steps, stages: Stages, replicas: int, dev_losses: dict[int, float]
+    config: RunConfig, steps: callbacks.Steps, stages: Stages, dev_losses: dict[int, float]
 ) -> TrainingResults:
     """Write the `train_results.json` of a run that has ended at its last checkpoint, and return it."""
     results = TrainingResults(
         made_by=config.made_by,
         model=model_at(config, steps.manager.latest_checkpoint),
-        data=config.data,
         steps=int(steps.step),
         stages=stages.ended,
-        replicas=replicas,
         dev_losses=dev_losses,
     )
     write_json(pathlib.Path(steps.manager.directory) / TRAIN_RESULTS_FILE, results)

@@ -3,17 +3,16 @@
 from bert_flow_tf.runs.record import (
     Encoder,
     EncoderFiles,
+    Flow,
     MadeBy,
     Model,
     RunConfig,
     Training,
-    TrainingData,
-    flow_record,
 )
 from glow.config import GlowConfig
 
 DEMO = "a" * 64
-MADE_BY = MadeBy(command="run_siamese", version="0.1.0", libraries={"tensorflow": "2.19.1"})
+MADE_BY = MadeBy(command="run_siamese", libraries={"bert-flow-tf": "0.1.0", "tensorflow": "2.19.1"})
 # What `run_siamese` keeps of a flow that it learns as the paper does.
 FLOW_SETTINGS = {
     "num_examples": 0,
@@ -33,7 +32,6 @@ def encoder(name="demo", *, fine_tuning=None, **changes):
     fields = {
         "name": name,
         "handle": name or "/my/encoder",
-        "preprocess_handle": None,
         "fingerprint": None if fine_tuning else DEMO,
         "weights": f"{name} {fine_tuning}" if fine_tuning else DEMO,
         "fine_tuning": fine_tuning,
@@ -45,7 +43,8 @@ def flow(config="config_l3_d3_w32", *, task="sts-b", pairs=8628, seed=1234, bega
     """A flow of a configuration's name, or of a `GlowConfig`, learned as the paper's but for the settings."""
     config = GlowConfig.from_name(config) if isinstance(config, str) else config
     learned = FLOW_SETTINGS | settings
-    return flow_record(config, Training(task=task, pairs=pairs, settings=learned, seed=seed, began_with=began_with))
+    training = Training(task=task, pairs=pairs, settings=learned, seed=seed, began_with=began_with)
+    return Flow(config=config, training=training)
 
 
 def model(**changes):
@@ -55,14 +54,14 @@ def model(**changes):
 
 def run_config(source=None, **changes):
     """The `config.json` of a run on an encoder of `EncoderSource`, by default one that is not there."""
-    files = {"bert_hub": "demo", "preprocess_hub": None, "do_lower_case": True, "fingerprint": DEMO}
+    files = {"bert_hub": "demo", "preprocess_hub": None, "fingerprint": DEMO}
     fields = {
         "made_by": MADE_BY,
         "model": model(),
         "encoder": EncoderFiles(**files) if source is None else source.files,
         "encoder_flags": {},
         "encoder_trained": False,
-        "data": TrainingData(num_examples=5, fingerprint="b"),
+        "data": "b",
         "flags": {"seed": 1, "learning_rate": 0.1},
     }
     return RunConfig(**(fields | changes))

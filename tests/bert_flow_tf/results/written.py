@@ -8,7 +8,7 @@ from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results import records as results
 from bert_flow_tf.results.records import summarize
-from bert_flow_tf.runs.record import StageCost, TrainingData, TrainingResults
+from bert_flow_tf.runs.record import StageCost, TrainingResults
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.records import MADE_BY
 
@@ -51,14 +51,12 @@ def scores(model=CLS, **tasks):
     return results.Scores(made_by=MADE_BY, model=model, tasks=tasks or {"stsb": task_scores()})
 
 
-def training(model=CLS_FLOW, pairs=8628):
+def training(model=CLS_FLOW):
     return TrainingResults(
         made_by=MADE_BY,
         model=model,
-        data=TrainingData(num_examples=pairs, fingerprint="b" * 64),
         steps=269,
         stages={"train": StageCost(seconds=12.5, peak_memory_mib=900)},
-        replicas=1,
     )
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, begin_run, check_run, locked_run, write_result
-from bert_flow_tf.runs.record import TrainingData, read_config
+from bert_flow_tf.runs.record import read_config
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.records import run_config
@@ -45,9 +45,7 @@ def test_a_run_with_other_settings_is_refused_and_each_difference_named(tmp_path
     deep, shallow = (records.model(flow=records.flow(GlowConfig(depth=depth))) for depth in (3, 2))
     old = run_config(begins_with="abc", model=deep)
     open_run(tmp_path / "run", old, overwrite=False)
-    other = run_config(
-        flags={"seed": 2, "learning_rate": 0.2}, data=TrainingData(num_examples=5, fingerprint="x"), model=shallow
-    )
+    other = run_config(flags={"seed": 2, "learning_rate": 0.2}, data="x", model=shallow)
     other = replace(other, encoder=replace(other.encoder, fingerprint="c"))
     differences = (
         *("data is 'b' there and 'x' here", "learning_rate is 0.1 there and 0.2 here", "seed is 1 there and 2"),
