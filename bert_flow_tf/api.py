@@ -25,7 +25,7 @@ from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, simil
 from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.build import build_model, encoder_record, restore
+from bert_flow_tf.model.build import build_model, checkpoint_of, encoder_record, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Flow, Model, Training, model_at
@@ -175,7 +175,7 @@ class BertFlow:
             raise UserError(f"{checkpoint.parent}: training has not finished; rerun the same command to resume")
         source = recorded_encoder(config)
         model = build_model(source, config.model, num_labels=config.num_labels)
-        restore(model, checkpoint, with_encoder=config.encoder_trained)
+        restore(checkpoint_of(model, config.encoder_trained), checkpoint)
         record = model_at(config, checkpoint)
         return cls(model, source, record=record, encoder_trained=config.encoder_trained, dtype=dtype)
 
@@ -521,14 +521,14 @@ class BertFlow:
         Args:
           sentences: of the text, or paragraphs.
           out_dir: the new encoder folder; `overwrite` replaces it, and a run of other settings beside it.
-          **settings: of `runs.pretraining.PretrainingSettings`, such as `steps` or `learning_rate`.
+          **settings: of `runs.settings.PretrainingSettings`, such as `steps` or `learning_rate`.
 
         Raises:
           UserError: the text or a setting does not fit, or a run trained the encoder.
         """
         if self.encoder_trained:
             raise UserError("pretrain: found an encoder that a run trained; write it with bert-flow convert --run")
-        from bert_flow_tf.runs.pretraining import PretrainingSettings
+        from bert_flow_tf.runs.settings import PretrainingSettings
         from bert_flow_tf.training.pretrain import pretrain
 
         shows = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar

@@ -9,7 +9,7 @@ from bert_flow_tf.commands.outputs import own_folder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import read_sentences
-from bert_flow_tf.runs.pretraining import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainingSettings
 
 _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
     "steps": ("N", COUNT, "Number of steps."),

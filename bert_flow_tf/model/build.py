@@ -157,12 +157,8 @@ def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part is not None}
 
 
-def restore(model: SiameseBertFlow, checkpoint: str | os.PathLike, with_encoder: bool) -> None:
-    """Restore flow, classifier and trained encoder from the run's checkpoint; raise `UserError` if it lacks one."""
-    _restore(checkpoint_of(model, with_encoder), checkpoint)
-
-
-def _restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
+def restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
+    """Restore what `checkpoint_of` names from a run's checkpoint; raise `UserError` if that lacks one of them."""
     if parts:
         with reading(checkpoint, "a checkpoint of the run that config.json describes"):
             status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
@@ -191,7 +187,7 @@ def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]
         raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {held.config.to_dict()}, expected {wanted}")
     if not run.num_labels:
         parts.pop("output_weights", None)
-    _restore(parts, prefix)
+    restore(parts, prefix)
     logging.info("%s initialised from %s", " and ".join(parts) or "nothing", prefix)
     return list(parts)
 

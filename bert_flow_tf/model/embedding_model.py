@@ -26,17 +26,11 @@ class EmbeddingModel(Protocol):
     tokenizer: "Tokenizer"
     flow: "Glow | None"
     low_dim: int
+    max_seq_length: int
     embedding_size: int
     sentence_embedding_type: str
+    similarity_fn_name: str  # Name of the function that `similarity` computes, such as "cosine".
     prompts: dict[str, str]  # Texts by name that `encode` puts before sentences.
-
-    @property
-    def max_seq_length(self) -> int:
-        """Word pieces that a sentence is cut to, [CLS] and [SEP] included."""
-
-    @property
-    def similarity_fn_name(self) -> str:
-        """Name of the function that `similarity` computes, such as "cosine"."""
 
     @property
     def fingerprint(self) -> str:

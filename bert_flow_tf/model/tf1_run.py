@@ -109,7 +109,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     prefix, config = run_checkpoint(run)
     source = recorded_encoder(config)
     model = build_model(source, config.model, num_labels=config.num_labels)
-    build.restore(model, prefix, with_encoder=config.encoder_trained)
+    build.restore(build.checkpoint_of(model, config.encoder_trained), prefix)
     arrays = tf1_arrays(model.encoder.variables_by_name, source.bert_hub)
     if model.flow is not None:
         arrays |= tf1_variables(model.flow)

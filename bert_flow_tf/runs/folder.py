@@ -88,16 +88,12 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def check_run(
-    run_dir: pathlib.Path,
-    config: RunConfig,
-    overwrite: bool,
-    missing_outputs: Sequence[pathlib.Path] = (),
-    named_by: str = "--exp_name",
+    run_dir: pathlib.Path, config: RunConfig, overwrite: bool, missing_outputs: Sequence[pathlib.Path] = ()
 ) -> bool:
     """Return True if a run's directory holds an unfinished run of the same settings, False for one to begin.
 
     A run is finished when it is trained and no result that its command asks for is missing. Runs of one
-    `RunConfig.identity` are the same. `named_by` is the flag that names the directory.
+    `RunConfig.identity` are the same.
 
     Raises:
       FinishedRun: the directory holds a finished run of these settings, and `overwrite` is false.
@@ -109,7 +105,7 @@ def check_run(
             raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected an empty directory or none")
         return False
     if differing := differences(old.identity, config.identity):
-        hint = f"expected the same ones (use another {named_by}, or --overwrite to delete it)"
+        hint = "expected the same ones, another folder, or --overwrite to delete it"
         raise UserError(f"{run_dir}: found a run with other settings ({'; '.join(differing)}), {hint}")
     if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
         raise FinishedRun(f"{run_dir}: found a finished run of these settings (use --overwrite to train again)")

@@ -26,6 +26,10 @@ _LIBRARIES = ["numpy", "scipy", "scikit-learn", "tensorflow", "tensorflow-text",
 _LIBRARIES += ["tensorflow-probability", "rapidfuzz", "wordfreq", "tensorflow-datasets"]
 
 
+# The `objective` in the settings of a `Training`.
+MASKED_LM = "masked language model"
+
+
 class Training(msgspec.Struct, frozen=True, kw_only=True):
     """The training of an encoder or a flow; without arguments, one of which nothing is recorded."""
 

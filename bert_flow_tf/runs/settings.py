@@ -1,4 +1,4 @@
-"""The settings of one run, every flag of the original's command line; and TF_CONFIG, which names its workers."""
+"""The settings of a run, with every flag of the original's command line; and TF_CONFIG, which names its workers."""
 
 import dataclasses
 import functools
@@ -253,6 +253,32 @@ def check_values(settings: Any) -> None:
             expected = f"at least {least}" + ("" if below is None else f" and less than {below}")
         if expected:
             raise ArgumentError(f"{field.name}: found {value or repr(value)}, expected {expected}")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingSettings:
+    """The settings that the learned encoder depends on, besides its first weights and the text.
+
+    TF1's Adam does not correct the bias of its moments: the first thousand steps are up to six times as large as
+    AdamW's at the same rate.
+    """
+
+    steps: int = flag(1000, "Steps; after the warm-up the learning rate decays to 0.", least=1)
+    train_batch_size: int = flag(64, "Sentences per step, over all replicas.", least=1)
+    learning_rate: float = flag(2e-4, "Its peak.", least=0)
+    num_warmup_steps: int = flag(100, "Steps of linear warm-up.", least=0)
+    max_seq_length: int = flag(64, "Word pieces of a sentence, [CLS] and [SEP] included; longer ones are cut.", least=3)
+    masked_lm_prob: float = flag(0.15, "Share of the word pieces that is predicted.", least=0.001, below=1)
+    dev_fraction: float = flag(0.01, "Share of the sentences, at most 1000, that is held out.", least=0, below=1)
+    save_checkpoints_steps: int = flag(100, "Steps from one checkpoint, and dev loss, to the next.", least=1)
+    seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
+
+    def check(self) -> None:
+        """Raise `ArgumentError` for the first invalid value."""
+        check_values(self)
+        if self.steps <= self.num_warmup_steps:
+            expected = f"more than num_warmup_steps, {self.num_warmup_steps}"
+            raise ArgumentError(f"steps: found {self.steps}, expected {expected}")
 
 
 def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:

@@ -31,8 +31,8 @@ from bert_flow_tf.files.sentence_files import parts
 from bert_flow_tf.model.build import encoder_record
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, begin_run, check_run, locked_run
-from bert_flow_tf.runs.pretraining import MASKED_LM, MOST_DEV_SENTENCES, PretrainingSettings, run_folder
-from bert_flow_tf.runs.record import Model, RunConfig, Training, TrainingResults, made_by
+from bert_flow_tf.runs.record import MASKED_LM, Model, RunConfig, Training, TrainingResults, made_by
+from bert_flow_tf.runs.settings import PretrainingSettings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training.devices import configure_devices
 from bert_flow_tf.training.pairs import Pairs, fingerprint, for_replicas
@@ -78,7 +78,7 @@ def pretrain(
         tokenizer = Tokenizer.from_source(source)
         pieces = _tokenized(tokenizer, sentences, settings.max_seq_length - 2)
         config = _run_config(source, settings, pieces)
-        resumed = check_run(run_dir, config, overwrite, [out], named_by="--out")
+        resumed = check_run(run_dir, config, overwrite, [out])
         with strategy.scope():
             model = compiled_model(source, settings)
         learned = {"encoder": model.encoder.variables_by_name, "head": model.head_variables}
@@ -106,6 +106,12 @@ def pretrain(
             write_with_weights(folder, source, variables, origin)
         _remove_checkpoints(run_dir)
         return results
+
+
+def run_folder(out_dir: str | os.PathLike) -> pathlib.Path:
+    """Return the path of the run's folder, beside the encoder folder that the run writes."""
+    out = pathlib.Path(os.path.abspath(out_dir))
+    return out.with_name(f"{out.name}.pretraining")
 
 
 def _remove_checkpoints(run_dir: pathlib.Path) -> None:
@@ -179,7 +185,7 @@ def _fit(
 ) -> dict[int, float]:
     """Train to the end; return the mean loss of the held-out sentences' predicted word pieces, by step."""
     count, every, run_dir = int(pieces.nrows()), settings.save_checkpoints_steps, pathlib.Path(steps.manager.directory)
-    held_out = min(math.ceil(count * settings.dev_fraction), MOST_DEV_SENTENCES, count - 1)
+    held_out = min(math.ceil(count * settings.dev_fraction), 1000, count - 1)
     order = np.random.default_rng([settings.seed, 0]).permutation(count)
     dev, train = (tf.gather(pieces, np.sort(rows)) for rows in (order[:held_out], order[held_out:]))
     if not steps.manager.latest_checkpoint:

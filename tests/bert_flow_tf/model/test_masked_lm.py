@@ -11,7 +11,7 @@ from bert_flow_tf.encoder.convert.hugging_face import hugging_face_name
 from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED
-from bert_flow_tf.runs.pretraining import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainingSettings
 from bert_flow_tf.training.pretrain import compiled_model
 from glow.optimizer import decays
 from tests.refusals import user_error

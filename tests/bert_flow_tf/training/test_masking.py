@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED
-from bert_flow_tf.runs.pretraining import PretrainingSettings
+from bert_flow_tf.runs.settings import PretrainingSettings
 from bert_flow_tf.training import pretrain
 
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(25)), *(f"##{i}" for i in range(25))]

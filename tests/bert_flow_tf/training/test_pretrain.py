@@ -18,9 +18,9 @@ import tensorflow as tf
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.model.build import encoder_record
-from bert_flow_tf.runs.pretraining import PretrainingSettings, run_folder
+from bert_flow_tf.runs.settings import PretrainingSettings
 from bert_flow_tf.training.devices import configure_devices
-from bert_flow_tf.training.pretrain import pretrain
+from bert_flow_tf.training.pretrain import pretrain, run_folder
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
@@ -131,7 +131,7 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
         run(small_source, out)
     copy = tmp_path / "encoder"
     shutil.copytree(run_folder(out), run_folder(copy))
-    with user_error("found a run with other settings (seed is 1234 there and 5 here)", "another --out"):
+    with user_error("found a run with other settings (seed is 1234 there and 5 here)", "another folder"):
         run(small_source, copy, seed=5)
     with user_error("found a finished run without its checkpoint", "use --overwrite"):
         run(small_source, copy)
