@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS, is_hugging_face
+from bert_flow_tf.encoder.convert.folders import ENCODER_PARTS
 from bert_flow_tf.encoder.handles import EncoderSource, downloaded_model, is_model_name
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_output
-from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
+from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.runs import record
-from bert_flow_tf.runs.record import EncoderFiles, MadeBy, Model, Training, made_by
+from bert_flow_tf.runs.record import EncoderFiles, Model, Result, Training, is_run, made_by
 
 if TYPE_CHECKING:
     from bert_flow_tf.model.siamese import SiameseBertFlow
@@ -28,16 +28,14 @@ SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (*ENCODER_PARTS, FLOW_FILE
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
 
-class SavedModelConfig(msgspec.Struct, frozen=True, kw_only=True):
+class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):
     """The configuration of a saved model: `model` is all that its embeddings depend on."""
 
-    format_version: int = FORMAT_VERSION
-    made_by: MadeBy
     model: Model
     do_lower_case: bool
     embedding_size: int
-    prompts: dict[str, str] = {}
-    similarity_fn_name: str = "cosine"
+    prompts: dict[str, str]
+    similarity_fn_name: str
 
 
 def is_saved_model(path: str | os.PathLike) -> bool:
@@ -54,8 +52,7 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
     name, folder = os.fspath(path), pathlib.Path(path)
     if not os.path.lexists(name) and is_model_name(name):
         folder = downloaded_model(name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*")))
-    is_run = (folder / record.CONFIG_FILE).is_file() and not is_hugging_face(folder)
-    if folder.is_dir() and not is_run and not is_saved_model(folder):
+    if folder.is_dir() and not is_saved_model(folder) and not is_run(folder):
         expected = "expected a folder of save() or a run's (encoders are for bert_hub)"
         raise UserError(f"{name}: holds neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
     return folder

@@ -93,12 +93,11 @@ class SiameseBertFlow(tf_keras.Model):
         """Variables that the flow's loss trains."""
         return list(self.flow.trainable_variables) if self.flow is not None and self.loss_settings.flow_loss else []
 
-    def compile(self, optimizer: Any = None, flow_optimizer: Any = None, **kwargs: Any) -> None:
+    def compile(self, optimizer: Any, flow_optimizer: Any = None, **kwargs: Any) -> None:
         """Set the optimisers of both losses and build them, so that they can be restored; `kwargs` are Keras'."""
         super().compile(optimizer=optimizer, **kwargs)
         self.flow_optimizer = flow_optimizer
-        if optimizer is not None:
-            optimizer.build([] if self.loss_settings.encoder_is_frozen else self.supervised_variables)
+        optimizer.build([] if self.loss_settings.encoder_is_frozen else self.supervised_variables)
         if flow_optimizer is not None:
             flow_optimizer.build(self.flow_variables)
 

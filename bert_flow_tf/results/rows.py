@@ -79,7 +79,7 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
         yield ScoreRow(
             name=name,
             model=model,
-            seeds=[one.seed for one, _ in runs if one.seed is not None],
+            seeds=[one.training.seed for one, _ in runs if one.training and one.training.seed is not None],
             task=task,
             split=first.split,
             metric=first.metric,

@@ -24,8 +24,6 @@ Setting = bool | int | float | str | None
 BERT_NAMES = {"base": "uncased_L-12_H-768_A-12", "large": "uncased_L-24_H-1024_A-16"}
 _LIBRARIES = ["numpy", "scipy", "scikit-learn", "tensorflow", "tensorflow-text", "tf-keras"]
 _LIBRARIES += ["tensorflow-probability", "rapidfuzz", "wordfreq", "tensorflow-datasets"]
-
-
 # The `objective` in the settings of a `Training`.
 MASKED_LM = "masked language model"
 
@@ -78,17 +76,19 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
         """The last training that the embeddings depend on."""
         return self.flow.training if self.flow is not None else self.encoder.fine_tuning
 
-    @property
-    def seed(self) -> int | None:
-        """The seed that the embeddings depend on; None where nothing was learned, or it is not recorded."""
-        return None if self.training is None else self.training.seed
-
 
 class MadeBy(msgspec.Struct, frozen=True, kw_only=True):
     """The command that wrote a file, and the versions of what its figures come from."""
 
     command: str
     libraries: dict[str, str]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """The first fields of every record, after a `kind` that is the subclass's tag."""
+
+    format_version: int = FORMAT_VERSION
+    made_by: MadeBy
 
 
 class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,11 +99,9 @@ class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
 
 
-class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
+class RunConfig(Result, frozen=True, kw_only=True, tag="run"):
     """The `config.json` of a run: all that its use takes, and all that decides whether a run is the same."""
 
-    format_version: int = FORMAT_VERSION
-    made_by: MadeBy
     model: Model  # What the run makes.
     encoder: EncoderFiles  # What it begins with.
     encoder_flags: dict[
@@ -125,13 +123,6 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
             "init_checkpoint": self.begins_with,
             "flow_config": None if flow is None else flow.config.to_dict(),
         }
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The first fields of every file of results, after a `kind` that is the subclass's tag."""
-
-    format_version: int = FORMAT_VERSION
-    made_by: MadeBy
 
 
 class StageCost(msgspec.Struct, frozen=True, kw_only=True):
