@@ -142,11 +142,11 @@ class BertFlow:
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         recorded = read_encoder_record(source.encoder_dir.parent)
         pooling = sentence_embedding_type or pooling or (recorded and recorded.pooling) or "avg"
-        pooling, reduced = _POOLING_NAMES.get(pooling, pooling), low_dim if low_dim > 0 else None
+        pooling = _POOLING_NAMES.get(pooling, pooling)
         if max_seq_length is None:
             max_seq_length = (recorded and recorded.max_seq_length) or 64
         described = encoder_record(source)
-        record = Model(encoder=described, pooling=pooling, max_seq_length=max_seq_length, low_dim=reduced)
+        record = Model(encoder=described, pooling=pooling, max_seq_length=max_seq_length, low_dim=low_dim)
         return cls(build_model(source, record), source, record=record, dtype=dtype)
 
     @classmethod

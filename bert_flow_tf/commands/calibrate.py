@@ -64,7 +64,7 @@ def calibrate(
     data = {"task": task.name, "glue_dir": glue_dir, "pairs": {split: len(one) for split, one in examples.items()}}
     data["sentences_sha256"] = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
     # A run's own flow is none of the calibrations.
-    results["model"] = msgspec.structs.replace(loaded.record, flow=None, low_dim=None)
+    results["model"] = msgspec.structs.replace(loaded.record, flow=None, low_dim=-1)
     results |= {"data": data, "flow_model_config": flow_model_config}
     calibrations = made_result(Calibrations, "calibrate", **results)
     click.echo(calibration_table(calibrations).to_text(missing=""))

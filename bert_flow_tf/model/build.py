@@ -92,7 +92,7 @@ def run_config(
             encoder=encoder,
             pooling=settings.sentence_embedding_type,
             max_seq_length=settings.max_seq_length,
-            low_dim=settings.low_dim if settings.low_dim > 0 else None,
+            low_dim=settings.low_dim,
             flow=flow,
         ),
         encoder=source.files,
@@ -146,8 +146,7 @@ def build_model(
         flow = None if model.flow is None else Glow(model.flow.config, encoder.embedding_size, seed=seed)
     except ValueError as error:
         raise ArgumentError(f"flow_model_config: {error}") from error
-    low_dim = model.low_dim or -1
-    return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=low_dim, losses=losses, seed=seed)
+    return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=model.low_dim, losses=losses, seed=seed)
 
 
 def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:

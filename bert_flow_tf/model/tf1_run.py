@@ -73,7 +73,7 @@ def convert_tf1_run(
         # The run may have trained the encoder that its checkpoint holds.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
     flow = record.Flow(config=flow_config(flow_model_config), training=Training())
-    shape: Any = {"max_seq_length": max_seq_length, "low_dim": low_dim if low_dim > 0 else None}
+    shape: Any = {"max_seq_length": max_seq_length, "low_dim": low_dim}
     config = RunConfig(
         made_by=made_by,
         model=record.Model(encoder=encoder_record, pooling=sentence_embedding_type, **shape, flow=flow),

@@ -73,7 +73,7 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
     model, first = runs[0]
     task, several = key if ":" in key else task_title(first.title), len(first.by_protocol) > 1
     for protocol in first.by_protocol:
-        is_papers = (model.max_seq_length, model.low_dim) == (64, None) and (protocol == "wmean" or not several)
+        is_papers = model.max_seq_length == 64 and model.low_dim <= 0 and (protocol == "wmean" or not several)
         is_papers = is_papers and is_whole(task, first.split, first.pairs)
         published = beside(task, first.split, model.pooling, model.flow, model.encoder) if is_papers else Published()
         yield ScoreRow(

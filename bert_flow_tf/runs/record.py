@@ -67,7 +67,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     encoder: Encoder
     pooling: str  # `sentence_embedding_type`.
     max_seq_length: Positive  # Word pieces that a sentence is cut to.
-    low_dim: Positive | None = None  # Channels that neighbouring ones are averaged to; None where they are not.
+    low_dim: int = -1  # Channels that neighbouring ones are averaged to, if positive.
     flow: Flow | None = None
     checkpoint: str | None = None  # Of the run; None for an encoder alone, and in a run's own `config.json`.
 

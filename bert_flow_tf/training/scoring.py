@@ -188,7 +188,7 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
     both: dict[str, tuple[object, object]] = {
         "sentence_embedding_type": (model.pooling, settings.sentence_embedding_type),
         "max_seq_length": (model.max_seq_length, settings.max_seq_length),
-        "low_dim": (model.low_dim, settings.low_dim if settings.low_dim > 0 else None),
+        "low_dim": (model.low_dim, settings.low_dim),
         "flow_model_config": (
             model.flow and model.flow.config,
             settings.flow and flow_config(settings.flow_model_config),
