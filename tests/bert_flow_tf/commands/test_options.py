@@ -53,7 +53,7 @@ def test_options_of_a_model_arrive_as_one_argument():
 
 def test_run_is_a_folder_or_a_checkpoints_prefix(tmp_path):
     (tmp_path / "model.ckpt-3.index").touch()
-    (tmp_path / "config.json").touch()
+    (tmp_path / "config.json").write_text('{"encoder_trained": false}')
     for arguments, run in (
         (["--model", tmp_path], tmp_path),
         (["--model", tmp_path / "model.ckpt-3"], tmp_path),
