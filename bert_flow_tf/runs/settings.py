@@ -26,14 +26,7 @@ def flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> 
 _neutral = functools.partial(flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted and without effect"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
-_ENCODER_ARGUMENTS = (
-    "bert_hub",
-    "preprocess_hub",
-    "bert_config_file",
-    "vocab_file",
-    "init_checkpoint",
-    "do_lower_case",
-)
+_ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
 _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
 
 
@@ -150,7 +143,7 @@ class Settings(LossSettings):
 
     def encoder_arguments(self) -> dict[str, Any]:
         """Return the arguments of `encoder.source.resolve_encoder`; the encoder's fingerprint identifies a run."""
-        return {name: getattr(self, name) for name in _ENCODER_ARGUMENTS}
+        return {name: getattr(self, name) for name in _ENCODER_FLAGS}
 
     def what_training_depends_on(self) -> dict[str, Any]:
         """Return the flags that a trained model depends on, by name."""
