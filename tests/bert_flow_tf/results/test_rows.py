@@ -114,9 +114,9 @@ def test_without_another_baseline_it_is_the_models_own(tmp_path):
 
 def test_after_fine_tuning_every_seed_counts_without_a_flow_too():
     tuned = records.encoder(fine_tuning=Training(task="allnli", settings={"seed": 3}, seed=3))
-    assert records.model(encoder=tuned).seed == 3
-    assert records.model(encoder=tuned, flow=records.flow(seed=7)).seed == 7
-    assert records.model().seed is None
+    assert records.model(encoder=tuned).training.seed == 3
+    assert records.model(encoder=tuned, flow=records.flow(seed=7)).training.seed == 7
+    assert records.model().training is None
 
 
 def test_seeds_are_summarised_as_in_table_8():
