@@ -18,12 +18,13 @@ from bert_flow_tf.scale.shards import Engine, PartSettings, Path, Shard, ShardEr
 
 # Attempts at a shard after its worker has died.
 _RETRIES = 3
+# Seconds after which a result that is not there yet is one that may never come.
+_TIMEOUT = 10
 # Ray's workers have a niceness of 15 by default. The timeouts are seconds until a lost cluster ends the command, and
 # until an address without a cluster is an error.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
     "RAY_gcs_server_port_wait_time_s": "1",
     "RAY_py_gcs_connect_timeout_s": "8",
@@ -66,7 +67,7 @@ class RayEngine(Engine):
 
         actor: Any = ray.remote(num_cpus=threads, max_restarts=-1, max_task_retries=_RETRIES)(_Worker)
         self._actors = [actor.remote(load, os.path.abspath(folder), settings, os.getcwd()) for _ in range(workers)]
-        self.fingerprint, self.embedding_size = ray.get(self._actors[0].identity.remote())
+        self.fingerprint, self.embedding_size = ray.get(_first_done([self._actors[0].identity.remote()]))
 
     def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
         """Do the work of `shards.Engine.embed`."""
@@ -75,15 +76,12 @@ class RayEngine(Engine):
         idle, running = list(self._actors), dict[Any, tuple[Any, str]]()
 
         def outcome() -> tuple[str, int] | ShardError:
-            (done,), _ = ray.wait(list(running))
-            actor, part = running.pop(done)
+            actor, part = running.pop(done := _first_done(list(running)))
             idle.append(actor)
             try:
                 return ray.get(done)
             except ray.exceptions.RayActorError:
-                # Without a living node no other shard can be embedded.
-                if not any(node["Alive"] for node in ray.nodes()):
-                    raise
+                _check_nodes()
                 return ShardError(f"{part}: its worker died {_RETRIES + 1} times")
 
         for shard in shards:
@@ -93,6 +91,23 @@ class RayEngine(Engine):
             running[actor.embed.remote(shard, self.fingerprint)] = actor, shard.part
         while running:
             yield outcome()
+
+
+def _first_done(references: list[Any]) -> Any:
+    """Wait for one of these results; raises as `_check_nodes`."""
+    import ray
+
+    while not (done := ray.wait(references, timeout=_TIMEOUT)[0]):
+        _check_nodes()
+    return done[0]
+
+
+def _check_nodes() -> None:
+    """Raise `RaySystemError` without a living node, where nothing can be embedded any more."""
+    import ray
+
+    if not any(node["Alive"] for node in ray.nodes()):
+        raise ray.exceptions.RaySystemError("no node is alive")
 
 
 def train_on_ray(
@@ -184,7 +199,7 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
         options |= {"logging_level": logging.ERROR, "logging_config": ray.LoggingConfig(log_level="ERROR")}
         try:
             ray.init(**options, runtime_env={"env_vars": variables}, log_to_driver=log_to_driver)
-        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        except Exception as error:  # Ray raises this very class when it does not start in time.
             where = "here" if address is None else f"at {address}, see its RAY_AUTH_MODE"
             reason = str(error).partition("\n")[0]
             raise ArgumentError(f"{argument}: Ray cannot be reached {where} ({reason})") from error

@@ -19,7 +19,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import FolderKind, locked, new_file, output_folder
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.reading import is_remote, refuse_address
+from bert_flow_tf.files.reading import is_remote, reading, refuse_address
 from bert_flow_tf.files.sentence_files import input_format, matching, read_tables
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 
@@ -100,24 +100,16 @@ class Parts:
         if held:
             yield np.concatenate(block)
 
-    def matrix(self) -> np.ndarray:
-        """All rows in the input's order, float32 [n, D]; raises as `blocks`."""
-        return np.concatenate([self._read(name) for name in self.manifest.parts])
-
     def _read(self, name: str) -> np.ndarray:
         import pyarrow.parquet
 
-        path, rows = self._folder / name, self.manifest.parts[name]
-        try:
-            with pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file:
-                column = file.read([EMBEDDING]).column(EMBEDDING)
-        except (OSError, pyarrow.ArrowException) as error:
-            problem = f"missing or damaged ({' '.join(str(error).split())})"
-            raise UserError(f"{path}: {problem}; remove it and run `encode-folder` again") from error
-        values = column.combine_chunks().flatten().to_numpy().astype(np.float32, copy=False)
-        if values.size != rows * self.manifest.embedding_size:
-            raise UserError(f"{path}: found {len(column)} rows, expected {rows}; run `encode-folder` again")
-        return values.reshape(rows, -1)
+        path, shape = self._folder / name, (self.manifest.parts[name], self.manifest.embedding_size)
+        with (
+            reading(path, "embeddings (remove it and run `encode-folder` again)"),
+            pyarrow.parquet.ParquetFile(path, page_checksum_verification=True) as file,
+        ):
+            values = file.read([EMBEDDING]).column(EMBEDDING).combine_chunks().flatten().to_numpy()
+            return values.astype(np.float32, copy=False).reshape(shape)
 
 
 class InputFile(NamedTuple):
@@ -247,8 +239,7 @@ class Job:
         self.made = 0
         if any(self.out.resolve() in pathlib.Path(file.path).resolve().parents for file in files):
             raise ArgumentError(f"input: found files in {out}, which gets the embeddings, expected them elsewhere")
-        if self.out.exists():
-            output_folder(self.out, PARTS_FOLDER, overwrite=True)
+        output_folder(self.out, PARTS_FOLDER, overwrite=True)
         path = self.out / MANIFEST
         self._known = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
         if self._known is not None:
@@ -307,7 +298,12 @@ class Job:
             try:
                 for i, (sentences, kept) in enumerate(file.tables(self.settings.shard_rows)):
                     name = f"part-{number:05d}-{i:05d}.parquet"
-                    digest = hashlib.sha256(basis + repr([sentences, kept.to_pydict()]).encode()).hexdigest()
+                    if (self.out / name).is_dir():
+                        problems.append(UserError(f"{self.out / name}: found a folder, expected a file or nothing"))
+                        continue
+                    with reading(file.path, "columns to keep"):
+                        rows = repr([sentences, kept.to_pydict()])
+                    digest = hashlib.sha256(basis + rows.encode()).hexdigest()
                     if (found := _digest_of(self.out / name)) == digest:
                         manifest.parts[name] = len(sentences)
                         continue

@@ -85,7 +85,7 @@ def test_what_is_not_this_encoders_is_refused(tiny_encoder_dir, model, folder, t
     altered = shutil.copytree(folder, tmp_path / "altered")
     part = altered / "part-00000-00003.parquet"
     part.write_bytes(part.read_bytes()[:-1] + b"x")
-    with user_error(f"{part}: missing or damaged"):
+    with user_error(f"{part}: cannot be read as embeddings (remove it"):
         model.fit_dataset(altered)
     assert model.flow is None
 
