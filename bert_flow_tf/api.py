@@ -157,19 +157,16 @@ class BertFlow:
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a folder that `save` wrote, a finished run, or `ORGANISATION/MODEL` of the Hugging Face Hub."""
-        path = saved_model.model_folder(path)
-        if not saved_model.is_saved_model(path):
-            return cls.load(path, dtype=dtype)
-        model, source, config = saved_model.load(path)
-        loaded = cls(model, source, record=config.model, dtype=dtype)
-        loaded.prompts, loaded.similarity_fn_name = dict(config.prompts), config.similarity_fn_name
-        return loaded
+        return cls.load(saved_model.model_folder(path), dtype=dtype)
 
     @classmethod
     def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
         """`BertFlow` of a finished run, by its directory or a checkpoint's prefix, or of a folder that `save` wrote."""
         if saved_model.is_saved_model(run):
-            return cls.from_pretrained(run, dtype=dtype)
+            model, source, saved = saved_model.load(run)
+            loaded = cls(model, source, record=saved.model, dtype=dtype)
+            loaded.prompts, loaded.similarity_fn_name = dict(saved.prompts), saved.similarity_fn_name
+            return loaded
         checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
             raise UserError(f"{checkpoint.parent}: training has not finished; rerun the same command to resume")
@@ -483,18 +480,18 @@ class BertFlow:
         settings: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate}
         shows = False if isinstance(source, Parts) else show_progress_bar
         calibrator = fitting.new_calibrator(flow_model_config, epochs, **settings, seed=seed, show_progress_bar=shows)
-        sentences: list[str] = []
+        embeddings: Any
         held_out: list[str] = []
-        if isinstance(source, list):
-            if len(source) < batch_size:
-                raise UserError(f"fit: found {len(source)} sentences, expected at least the {batch_size} of one step")
+        if isinstance(source, Parts):
+            rows, embeddings = source.rows, source.blocks
+        elif len(source) < batch_size:
+            raise UserError(f"fit: found {len(source)} sentences, expected at least the {batch_size} of one step")
+        else:
             sentences, held_out = fitting.hold_out(source, dev_fraction, batch_size, seed)
-        rows = source.rows if isinstance(source, Parts) else len(sentences)
+            rows, embeddings = len(sentences), self.encode_pooled(sentences)
         if epochs is None:
             calibrator.epochs = fitting.default_epochs(batch_size, rows)
         settings = {"epochs": calibrator.epochs, **settings}
-        given = source.blocks if isinstance(source, Parts) else None
-        embeddings = given or self.encode_pooled(sentences)
         fitting.learn(calibrator, embeddings, rows, show_progress_bar)
         flow = calibrator.flow_
         change = change_by(flow, self.encode_pooled(held_out)) if held_out else None

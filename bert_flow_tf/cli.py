@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -72,15 +71,6 @@ class _Commands(click.Group):
 def main() -> None:
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
     quiet_libraries()
-
-
-def run_command(arguments: Sequence[str]) -> int:
-    """Return the exit status of `bert-flow` with these arguments."""
-    try:
-        main.main([*arguments], prog_name="bert-flow")
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
 
 
 if __name__ == "__main__":

@@ -72,7 +72,14 @@ def _siamese(settings: dict[str, object], **changes: object) -> Run:
 
 
 def _bert_flow(line: str) -> Run:
-    return functools.partial(cli.run_command, line.split())
+    def run() -> int:
+        try:
+            cli.main(line.split(), prog_name="bert-flow")
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    return run
 
 
 def _recipe() -> int:

@@ -1,6 +1,6 @@
 """The protocol of an embedding model: what exports, saved models and cards read of `api.BertFlow`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 # TensorFlow takes seconds to load, and a type needs none of it.
@@ -26,8 +26,8 @@ class EmbeddingModel(Protocol):
     tokenizer: "Tokenizer"
     flow: "Glow | None"
     low_dim: int
-    max_seq_length: int
     embedding_size: int
+    max_seq_length: int  # Word pieces that a sentence is cut to, [CLS] and [SEP] included.
     sentence_embedding_type: str
     similarity_fn_name: str  # Name of the function that `similarity` computes, such as "cosine".
     prompts: dict[str, str]  # Texts by name that `encode` puts before sentences.
@@ -35,6 +35,9 @@ class EmbeddingModel(Protocol):
     @property
     def fingerprint(self) -> str:
         """Digest of everything that embeddings depend on."""
+
+    def tokenize(self, sentences: "Sequence[str]") -> dict[str, "tf.Tensor"]:
+        """Inputs of `embed_tokens`."""
 
     def encode_parts(self, *arguments: Any) -> "Iterator[tuple[list[str], np.ndarray]]":
         """Lists of sentences with their embeddings; see `api.BertFlow.encode_parts`."""

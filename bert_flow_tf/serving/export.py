@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
 from bert_flow_tf.model.embedding_model import EmbeddingModel
@@ -112,23 +112,33 @@ def export_model(
     # Of two exports at once into one folder, the second finds the first one's version.
     with locked(out_dir, wait=True):
         path = export_path(out_dir, format, version=version, dtype=dtype, overwrite=overwrite)
-        described = _described(model, normalize, low_dim, max_seq_length, dtype)
+        model = copy.copy(model)
+        # A bfloat16 model gives float32 embeddings here, to compare with.
+        model.pooled = model.encoder
+        if max_seq_length is not None:
+            model.max_seq_length = max_seq_length
+        if low_dim is not None:
+            check_low_dim(low_dim, model.encoder.embedding_size)
+            model.low_dim = low_dim
+        described = Description(
+            encoder_fingerprint=model.source.fingerprint,
+            do_lower_case=model.source.do_lower_case,
+            sentence_embedding_type=model.sentence_embedding_type,
+            max_seq_length=model.max_seq_length,
+            embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
+            low_dim=model.low_dim,
+            flow_config=model.flow.config.to_dict() if model.flow is not None else None,
+            normalized=normalize,
+            dtype=dtype,
+        )
         write = pkgutil.resolve_name(f"bert_flow_tf.serving.{_WRITERS[format]}")
         with new_output(path, EXPORT_FORMATS[format], overwrite=overwrite) as folder:
             found = write(model, described, folder)
             if found is None:
                 return Exported(path)
-            # The export may have another dimension than the model, and the model another dtype.
-            same = copy.copy(model)
-            same.low_dim, same.pooled = described.low_dim, model.encoder
-            live = same.embed_tokens(checked_tokens(model, described))
+            live = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
             live = (tf.nn.l2_normalize(live, axis=-1) if normalize else live).numpy()
             return _checked(path, found, live, 1e-5 if format == ONNX else 1e-4, dtype)
-
-
-def checked_tokens(model: EmbeddingModel, described: Description) -> dict[str, tf.Tensor]:
-    """The encoder's inputs of the `CHECKED_SENTENCES`."""
-    return model.tokenizer(tf.constant(CHECKED_SENTENCES), described.max_seq_length)
 
 
 def latents_of(flow: Glow | None) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -136,30 +146,6 @@ def latents_of(flow: Glow | None) -> Callable[[tf.Tensor], tf.Tensor]:
     if flow is None:
         return tf.identity
     return FoldedFlow(flow) if can_fold(flow) else flow.forward
-
-
-def _described(
-    model: EmbeddingModel, normalize: bool, low_dim: int | None, max_seq_length: int | None, dtype: str
-) -> Description:
-    encoder = model.encoder
-    low_dim = model.low_dim if low_dim is None else low_dim
-    max_seq_length = model.max_seq_length if max_seq_length is None else max_seq_length
-    check_low_dim(low_dim, encoder.embedding_size)
-    most = encoder.max_seq_length
-    if max_seq_length < 3 or (most is not None and max_seq_length > most):
-        expected = "3 or more" if most is None else f"3 to {most}, the positions that the encoder has"
-        raise ArgumentError(f"max_seq_length: found {max_seq_length}, expected {expected}")
-    return Description(
-        encoder_fingerprint=model.source.fingerprint,
-        do_lower_case=model.source.do_lower_case,
-        sentence_embedding_type=model.sentence_embedding_type,
-        max_seq_length=max_seq_length,
-        embedding_size=low_dim if low_dim > 0 else encoder.embedding_size,
-        low_dim=low_dim,
-        flow_config=model.flow.config.to_dict() if model.flow is not None else None,
-        normalized=normalize,
-        dtype=dtype,
-    )
 
 
 def _checked(path: pathlib.Path, found: np.ndarray, live: np.ndarray, tolerance: float, dtype: str) -> Exported:

@@ -64,8 +64,8 @@ def export_path(
         if version is None:
             names = [entry.name for entry in path.iterdir()] if path.is_dir() else []
             version = 1 + max((int(name) for name in names if name.isascii() and name.isdigit()), default=0)
-        if version < 1:
-            raise ArgumentError(f"version: found {version}, expected a positive whole number")
+        if not 1 <= version < 2**63:
+            raise ArgumentError(f"version: found {version}, expected a whole number from 1 to 2**63 - 1")
         path, flag = path / str(version), flag and f"{flag}/{version}"
     elif version is not None or dtype != DTYPES[0]:
         argument, value = ("dtype", dtype) if version is None else ("version", version)

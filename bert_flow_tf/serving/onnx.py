@@ -12,7 +12,7 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.model.siamese import reduce_dimension
-from bert_flow_tf.serving.export import Description, checked_tokens, latents_of
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE
 
 _OPSET = 18
@@ -49,5 +49,5 @@ def write_onnx(model: EmbeddingModel, described: Description, folder: pathlib.Pa
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(folder / ONNX_FILE), providers=["CPUExecutionProvider"])
-    inputs = {name: value.numpy() for name, value in checked_tokens(model, described).items()}
+    inputs = {name: value.numpy() for name, value in model.tokenize(CHECKED_SENTENCES).items()}
     return session.run(None, inputs)[0]

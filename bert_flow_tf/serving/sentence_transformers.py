@@ -20,7 +20,7 @@ from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedding_model import EmbeddingModel
-from bert_flow_tf.serving.export import Description, checked_tokens
+from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE
 from glow.folded import DenseLayer, dense_layers, has_dense_layers
 
@@ -43,7 +43,7 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
         raise _unsupported(f"the encoder {source.bert_hub},")
     weights = tf1_arrays(model.encoder.variables_by_name, source.bert_hub)
     modules = _pooling_modules(model, weights)
-    layers = _flow_layers(model, described.low_dim)
+    layers = _flow_layers(model)
     first_layer = len(modules) + 1
     modules += [_dense(layer) for layer in layers]
     if described.normalized:
@@ -73,7 +73,7 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
     for name, value in weights.items():
         if not np.array_equal(read[name], value, equal_nan=True):
             raise UserError(f"{name}: read again, has other values; nothing was written")
-    x = model.encoder.embed(checked_tokens(model, described)).numpy()
+    x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
     for i in range(first_layer, first_layer + len(layers)):
         tensors = safetensors.numpy.load_file(folder / f"{i}_Dense" / WEIGHTS_FILE)
         x = x @ tensors["linear.weight"].T + tensors["linear.bias"]
@@ -110,9 +110,9 @@ def _pool(width: int, mode: str) -> _Module:
     return "Pooling", {"word_embedding_dimension": width, **settings}, {}
 
 
-def _flow_layers(model: EmbeddingModel, low_dim: int) -> list[DenseLayer]:
-    """The layers from the embedding before the flow to that of dimension `low_dim`, see `siamese.reduce_dimension`."""
-    flow, size = model.flow, model.encoder.embedding_size
+def _flow_layers(model: EmbeddingModel) -> list[DenseLayer]:
+    """The layers from the embedding before the flow to that of the model's `low_dim`."""
+    flow, size, low_dim = model.flow, model.encoder.embedding_size, model.low_dim
     if flow is not None and not has_dense_layers(flow):
         raise _unsupported(f"{flow.config.coupling} couplings of activation {flow.config.activation},")
     layers = [] if flow is None else dense_layers(flow)

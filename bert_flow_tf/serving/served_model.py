@@ -152,25 +152,25 @@ class ServedBertFlow(tf.Module):
         return tf.cond(n > 0, pool, lambda: tf.zeros([0, self._width]))
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
-        shape = tf.shape(tokens["input_word_ids"])
+        shape, most_positions = tf.shape(tokens["input_word_ids"]), self._most_positions or tf.int32.max
+        most_types = self._num_types or tf.int32.max
+        ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": most_types}
+        has_words = tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1))
         # Each is a condition, and the text of the error if it is false.
-        checks = []
-        for name in TOKEN_INPUTS[1:]:
-            found = tf.shape(tokens[name])
+        checks = [
+            (has_words, ["input_mask: found a row of zeros, expected a 1 for every id"]),
+            (
+                shape[1] <= most_positions,
+                ["input_word_ids: found", shape[1], f"positions, expected at most {most_positions}"],
+            ),
+        ]
+        for name, end in ends.items():
+            found, least, most = tf.shape(tokens[name]), tf.reduce_min(tokens[name]), tf.reduce_max(tokens[name])
             said = [f"{name}: found shape", found, "expected that of input_word_ids:", shape]
             checks.append((tf.reduce_all(tf.equal(found, shape)), said))
-        ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": self._num_types}
-        for name, end in ends.items():
-            least, most = tf.reduce_min(tokens[name]), tf.reduce_max(tokens[name])
-            expected = "0 or more" if end is None else f"0 to {end - 1}"
             # Without ids, the least is the largest int32 and the most the smallest.
-            fits = least >= 0 if end is None else (least >= 0) & (most < end)
-            checks.append((fits, [f"{name}: found", least, "to", most, f"expected {expected}"]))
-        has_words = tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1))
-        checks.append((has_words, ["input_mask: found a row of zeros, expected a 1 for every id"]))
-        if self._most_positions is not None:
-            said = ["input_word_ids: found", shape[1], f"positions, expected at most {self._most_positions}"]
-            checks.append((shape[1] <= self._most_positions, said))
+            fits = (least >= 0) & (most < end)
+            checks.append((fits, [f"{name}: found", least, "to", most, f"expected 0 to {end - 1}"]))
         return [tf.debugging.Assert(holds, said) for holds, said in checks]
 
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:

@@ -164,8 +164,12 @@ for command in json.load(sys.stdin):
     status, said = None, io.StringIO()
     with contextlib.redirect_stderr(said):
         try:
-            siamese = command[0] == "run_siamese"
-            status = run_siamese.run_command(command[1:]) if siamese else cli.run_command(command)
+            if command[0] == "run_siamese":
+                status = run_siamese.run_command(command[1:])
+            else:
+                cli.main(command, prog_name="bert-flow")
+        except SystemExit as end:
+            status = end.code
         except Exception:
             traceback.print_exc()
     print(json.dumps([status, said.getvalue()]))

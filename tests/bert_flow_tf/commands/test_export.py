@@ -13,6 +13,7 @@ def test_mistakes_on_the_command_line_are_one_line_each(sts_run, tmp_path):
     for model, flags, message in (
         (tmp_path, [], "(encoders are for"),
         (sts_run, ["--version=0"], "'--version': 0"),
+        (sts_run, [f"--version={2**63}"], f"'--version': {2**63}"),
         (sts_run, ["--overwrite"], "--overwrite: missing the version"),
         (sts_run, ["--low_dim=5"], "--low_dim: found 5, expected a divisor"),
         (unfinished, [], "training has not finished"),

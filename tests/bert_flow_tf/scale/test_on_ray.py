@@ -15,8 +15,9 @@ import time
 import pytest
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.scale import on_ray
 from tests.bert_flow_tf import small_runs
-from tests.refusals import refusal, refused
+from tests.refusals import refusal, refused, user_error
 
 _GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "scale.md"
 
@@ -132,6 +133,24 @@ def test_a_killed_command_or_ray_resumes(encode, expected, tmp_path, killed):
     assert process.returncode == 0, error
     assert "(800 of width 32, 800 parts, 800 of them now)" not in said
     assert _files(out) == expected
+
+
+def test_a_result_is_not_awaited_without_a_living_node(monkeypatch):
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "wait", lambda references, timeout: ([], references))
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": False}])
+    with pytest.raises(ray.exceptions.RaySystemError):
+        on_ray._first_done(["never"])
+
+
+def test_a_ray_that_does_not_start_is_one_line(monkeypatch):
+    def time_out(**options):
+        raise Exception("The current node timed out")
+
+    monkeypatch.setattr(pytest.importorskip("ray"), "init", time_out)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    with user_error("workers: Ray cannot be reached here (The current node timed out)"), on_ray.connected(None, 1, 1):
+        pass
 
 
 @pytest.fixture

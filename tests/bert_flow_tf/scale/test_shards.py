@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.scale.shards import MANIFEST, input_files
+from bert_flow_tf.scale.shards import MANIFEST, ShardsError, input_files
 from tests.refusals import bert_flow, files_below, refused, succeeds, user_error
 
 SENTENCES = [f"w{i} w{i % 7} w3" for i in range(30)]
@@ -168,6 +168,23 @@ def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, 
         shutil.copy(tables / name, folder)
     assert succeeds(*command) == f"embeddings written: {out} (30 of width 32, 6 parts, 2 of them now)\n"
     assert contents(out) == contents(made)
+
+
+def test_a_folder_at_a_part_and_a_field_twice_leave_the_others(model, tables, made, copy, tmp_path):
+    folder, part = shutil.copytree(tables, tmp_path / "tables"), copy / "part-00000-00000.parquet"
+    twice = pyarrow.StructArray.from_arrays([pyarrow.array([1]), pyarrow.array([2])], ["x", "x"])
+    pyarrow.parquet.write_table(pyarrow.table({"id": twice, "sentence": ["w1"]}), folder / "3.parquet")
+    for name in (part, copy / "part-00000-00001.parquet", copy / "part-00002-00001.parquet"):
+        name.unlink()
+    part.mkdir()
+    with pytest.raises(ShardsError) as error:
+        model.encode_dataset(f"{folder}/*.parquet", copy, keep=["id"], shard_rows=7)
+    first, second = map(str, error.value.problems)
+    assert first.startswith(f"{part}: found a folder") and second.startswith(f"{folder}/3.parquet: cannot be read as")
+    part.rmdir()
+    (folder / "3.parquet").unlink()
+    model.encode_dataset(f"{folder}/*.parquet", copy, keep=["id"], shard_rows=7)
+    assert contents(copy) == contents(made)
 
 
 def test_on_a_full_disk_the_part_is_named_and_those_before_it_stay(model, tmp_path):

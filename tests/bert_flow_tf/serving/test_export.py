@@ -106,12 +106,13 @@ def test_bfloat16_halves_every_matrix_of_the_encoder(bfloat16_export):
     ("options", "line"),
     [
         ({"low_dim": 5}, "low_dim: found 5, expected a divisor of the embedding size 32"),
-        ({"max_seq_length": 2}, "max_seq_length: found 2, expected 3 to "),
-        ({"max_seq_length": 513}, "max_seq_length: found 513, expected 3 to "),
+        ({"max_seq_length": 2}, "max_seq_length: found 2, expected a whole number from 3 to "),
+        ({"max_seq_length": 513}, "max_seq_length: found 513, expected a whole number from 3 to "),
         ({"dtype": "float16"}, "dtype: found float16, expected float32 or bfloat16"),
         ({"format": "tflite"}, "format: found 'tflite', expected one of"),
         ({"format": "sentence-transformers", "version": 1}, "version: found 1 with the format sentence-transformers"),
-        ({"version": 0}, "version: found 0, expected a positive whole number"),
+        ({"version": 0}, "version: found 0, expected a whole number from 1 to 2**63 - 1"),
+        ({"version": 2**63}, "version: found 9223372036854775808, expected a whole number"),
         ({"overwrite": True}, "overwrite: missing the version"),
     ],
 )

@@ -45,7 +45,8 @@ def test_sentences_are_padded_to_the_longest_of_their_batch_and_no_further(serve
 
 
 @pytest.mark.parametrize(
-    ("num_types", "most", "refused", "expected"), [(3, 2, 3, "expected 0 to 2"), (None, 7, -1, "expected 0 or more")]
+    ("num_types", "most", "refused", "expected"),
+    [(3, 2, 3, "expected 0 to 2"), (None, 7, -1, "expected 0 to 2147483646")],
 )
 def test_type_ids_are_those_that_the_encoder_has_where_it_tells(serve, num_types, most, refused, expected):
     served = serve(num_types)
