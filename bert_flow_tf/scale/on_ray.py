@@ -14,12 +14,10 @@ from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
 from bert_flow_tf.model.embedding_model import EmbeddingModel
-from bert_flow_tf.scale.shards import Engine, PartSettings, Path, Shard, ShardError
+from bert_flow_tf.scale.shards import Engine, PartSettings, Path, Shard
 
-# Attempts at a shard after its worker has died.
-_RETRIES = 3
-# Seconds after which a result that is not there yet is one that may never come.
-_TIMEOUT = 10
+# Attempts at a shard after its worker has died, and seconds from one look at Ray's nodes to the next.
+_RETRIES, _TIMEOUT = 3, 10
 # Ray's workers have a niceness of 15 by default. The timeouts are seconds until a lost cluster ends the command, and
 # until an address without a cluster is an error.
 _VARIABLES = {
@@ -42,7 +40,7 @@ class _Worker:
         """The model's fingerprint and width."""
         return self._load().fingerprint, self._load().embedding_size
 
-    def embed(self, shard: Shard, expected: str) -> tuple[str, int] | ShardError:
+    def embed(self, shard: Shard, expected: str) -> tuple[str, int]:
         """Write the part of a shard, if the model has this fingerprint."""
         if (found := self._load().fingerprint) != expected:
             raise UserError(f"model: found {found} on a worker, expected {expected}, as on others")
@@ -69,45 +67,34 @@ class RayEngine(Engine):
         self._actors = [actor.remote(load, os.path.abspath(folder), settings, os.getcwd()) for _ in range(workers)]
         self.fingerprint, self.embedding_size = ray.get(_first_done([self._actors[0].identity.remote()]))
 
-    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
+    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int]]:
         """Do the work of `shards.Engine.embed`."""
         import ray
 
-        idle, running = list(self._actors), dict[Any, tuple[Any, str]]()
+        idle, running = list(self._actors), dict[Any, Any]()
 
-        def outcome() -> tuple[str, int] | ShardError:
-            actor, part = running.pop(done := _first_done(list(running)))
-            idle.append(actor)
-            try:
-                return ray.get(done)
-            except ray.exceptions.RayActorError:
-                _check_nodes()
-                return ShardError(f"{part}: its worker died {_RETRIES + 1} times")
+        def written() -> tuple[str, int]:
+            done = _first_done(list(running))
+            idle.append(running.pop(done))
+            return ray.get(done)
 
         for shard in shards:
             if not idle:
-                yield outcome()
+                yield written()
             actor = idle.pop()
-            running[actor.embed.remote(shard, self.fingerprint)] = actor, shard.part
+            running[actor.embed.remote(shard, self.fingerprint)] = actor
         while running:
-            yield outcome()
+            yield written()
 
 
 def _first_done(references: list[Any]) -> Any:
-    """Wait for one of these results; raises as `_check_nodes`."""
+    """Wait for one of these results; raise `RaySystemError` if it cannot come, as no node is alive."""
     import ray
 
     while not (done := ray.wait(references, timeout=_TIMEOUT)[0]):
-        _check_nodes()
+        if not any(node["Alive"] for node in ray.nodes()):
+            raise ray.exceptions.RaySystemError("no node is alive")
     return done[0]
-
-
-def _check_nodes() -> None:
-    """Raise `RaySystemError` without a living node, where nothing can be embedded any more."""
-    import ray
-
-    if not any(node["Alive"] for node in ray.nodes()):
-        raise ray.exceptions.RaySystemError("no node is alive")
 
 
 def train_on_ray(
@@ -191,9 +178,9 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
         if address is None:
             # Some of Ray's ports listen on all interfaces.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            # The object store's default is a third of the memory.
-            options = {"num_cpus": workers * threads, "include_dashboard": False, "object_store_memory": 200 << 20}
-            options |= {"_node_ip_address": "127.0.0.1", "_temp_dir": temporary}
+            options = {"num_cpus": workers * threads, "include_dashboard": False, "_temp_dir": temporary}
+            # The default is a third of the memory.
+            options["object_store_memory"] = 200 << 20
         import ray
 
         options |= {"logging_level": logging.ERROR, "logging_config": ray.LoggingConfig(log_level="ERROR")}
@@ -211,7 +198,7 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
             raise error.cause if isinstance(error.cause, UserError) else error from None
         except ray.exceptions.RayError as error:
             reason = str(error).partition("\n")[0]
-            raise UserError(f"ray: ended or lost all workers ({reason}); run the same command to resume") from error
+            raise UserError(f"ray: ended or lost its workers ({reason}); run the same command to resume") from error
         finally:
             # The workers would otherwise still write.
             ray.shutdown()

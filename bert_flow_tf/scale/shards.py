@@ -173,10 +173,6 @@ class Shard(NamedTuple):
     digest: str
 
 
-class ShardError(UserError):
-    """A shard whose workers died; the other shards are not affected."""
-
-
 class Engine:
     """Embed one shard after the other in this process."""
 
@@ -184,8 +180,8 @@ class Engine:
         self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
         self._model, self._folder, self._settings = model, pathlib.Path(folder), settings
 
-    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int] | ShardError]:
-        """Write the part of each shard; yield its name and rows, in any order, or why there is none.
+    def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int]]:
+        """Write the part of each shard; yield its name and rows, in any order.
 
         Raises:
           UserError: a file cannot be written, or an embedding is not finite.
@@ -274,13 +270,10 @@ class Job:
         hidden = None if show_progress_bar is None else not show_progress_bar
         with locked(self.out), tqdm(desc="encode", unit=" sentences", disable=hidden) as progress:
             write_json(self.out / MANIFEST, manifest)
-            for outcome in engine.embed(self._missing(manifest, problems)):
-                if isinstance(outcome, ShardError):
-                    problems.append(outcome)
-                else:
-                    manifest.parts[outcome[0]] = outcome[1]
-                    self.made += 1
-                    progress.update(outcome[1])
+            for part, rows in engine.embed(self._missing(manifest, problems)):
+                manifest.parts[part] = rows
+                self.made += 1
+                progress.update(rows)
             if problems:
                 raise ShardsError(problems)
             for path in self.out.glob(_PARTS):
