@@ -80,18 +80,6 @@ class ModelOptions:
         path = pathlib.Path(self.model or os.devnull)
         return path if path.is_dir() else path.parent if os.path.isfile(f"{path}.index") else None
 
-    def check(self) -> None:
-        """Raise `UserError` for a name that is unknown, or options of an encoder without one."""
-        for name in _OF_ENCODERS:
-            if getattr(self, name) is not None and not self.bert_hub:
-                raise UserError(f"--{name}: missing --bert_hub, the only option that it applies to")
-        check_handle(self.bert_hub, "bert_hub")
-        check_handle(self.preprocess_hub, "preprocess_hub")
-        if self.sentence_embedding_type is not None:
-            check_pooling(self.sentence_embedding_type)
-        if self.model:
-            check_model(self.model)
-
     def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
         """Return the model; a run that has not finished, or an encoder that does not fit, is a `UserError`."""
         from bert_flow_tf.api import BertFlow
@@ -116,9 +104,17 @@ def model_options(*sources: str, pooling: bool = True) -> Decorator:
 
     def chosen(values: dict[str, Any]) -> dict[str, Any]:
         check_one_of({name: values[name] for name in sources})
-        model = ModelOptions(**{name: values.pop(name) for name in names})
-        model.check()
-        return {"model": model, **values}
+        given = {name: values.pop(name) for name in names}
+        for name in _OF_ENCODERS:
+            if given.get(name) is not None and not given["bert_hub"]:
+                raise UserError(f"--{name}: missing --bert_hub, the only option that it applies to")
+        for name in ("bert_hub", "preprocess_hub"):
+            check_handle(given[name], name)
+        if given.get("sentence_embedding_type") is not None:
+            check_pooling(given["sentence_embedding_type"])
+        if given.get("model"):
+            check_model(given["model"])
+        return {"model": ModelOptions(**given), **values}
 
     return _converted(options_of({name: _MODEL_OPTIONS[name] for name in names}), chosen)
 

@@ -31,8 +31,6 @@ Path = str | os.PathLike[str]
 # Readers of Parquet folders skip names that begin with an underscore.
 MANIFEST = "_manifest.json"
 PART_PRECISIONS = ("float32", "float16")
-# Rows of a block, at least; of width 768 they take 200 MB.
-BLOCK_ROWS = 65_536
 _PARTS = "part-*.parquet"
 PARTS_FOLDER = FolderKind("a folder of embeddings", MANIFEST, (_PARTS, MANIFEST))
 # The key of the digest in a part's metadata.
@@ -81,7 +79,7 @@ class Parts:
         if not self.rows:
             raise UserError(f"{folder}: found no embeddings, expected some")
 
-    def blocks(self, generator: np.random.Generator, least: int = BLOCK_ROWS) -> Iterator[np.ndarray]:
+    def blocks(self, generator: np.random.Generator, least: int = 65_536) -> Iterator[np.ndarray]:
         """Yield all rows once, float32 [n, D], from whole parts in a random order; n is at least `least` if possible.
 
         Raises:
@@ -119,10 +117,6 @@ class InputFile(NamedTuple):
     file_format: str
     column: str | None
     kept: tuple[str, ...]
-
-    def tables(self, rows: int) -> "Iterator[tuple[list[str], pyarrow.Table]]":
-        """Yield the sentences and kept columns of so many rows at a time; an unreadable row is a `UserError`."""
-        return read_tables(self.path, file_format=self.file_format, column=self.column, kept=self.kept, rows=rows)
 
 
 def input_files(
@@ -244,7 +238,7 @@ class Job:
         errors = []
         for file in files:
             try:
-                next(file.tables(1), None)
+                next(read_tables(**file._asdict(), rows=1), None)
                 return
             except UserError as error:
                 errors.append(error)
@@ -289,7 +283,8 @@ class Job:
         basis = msgspec.json.encode([manifest.model, self.settings])
         for number, file in enumerate(self.files):
             try:
-                for i, (sentences, kept) in enumerate(file.tables(self.settings.shard_rows)):
+                tables = read_tables(**file._asdict(), rows=self.settings.shard_rows)
+                for i, (sentences, kept) in enumerate(tables):
                     name = f"part-{number:05d}-{i:05d}.parquet"
                     if (self.out / name).is_dir():
                         problems.append(UserError(f"{self.out / name}: found a folder, expected a file or nothing"))

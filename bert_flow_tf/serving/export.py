@@ -152,8 +152,6 @@ def _checked(path: pathlib.Path, found: np.ndarray, live: np.ndarray, tolerance:
     difference, largest = float(np.abs(found - live).max()), float(np.abs(live).max())
     norms = np.linalg.norm(live, axis=1) * np.linalg.norm(found, axis=1)
     cosine = float((np.sum(live * found, axis=1) / norms).min())
-    if not np.isfinite(live).all():
-        raise UserError(f"{path}: the model's own embeddings are not finite; nothing was written")
     # By channel, because a large one would hide errors in the others. NaN and infinity fail both comparisons.
     is_close = (np.abs(found - live) <= tolerance * np.maximum(1.0, np.abs(live).max(axis=0))).all()
     if not (cosine >= BFLOAT16_MIN_COSINE if dtype == "bfloat16" else is_close):

@@ -9,7 +9,6 @@ import safetensors.numpy
 from bert_flow_tf.encoder.convert.folders import MODULES_FILE, WEIGHTS_FILE
 from bert_flow_tf.encoder.convert.hugging_face import (
     BERT_SETTINGS_FILE,
-    read_hugging_face_weights,
     write_hugging_face_bert,
     write_hugging_face_tokenizer,
     write_tensors,
@@ -17,7 +16,7 @@ from bert_flow_tf.encoder.convert.hugging_face import (
 from bert_flow_tf.encoder.convert.weights import tf1_arrays
 from bert_flow_tf.encoder.pooling import first_token, masked_mean
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
-from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
@@ -36,7 +35,7 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
     a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if asked.
 
     Raises:
-      UserError: no module computes the pooling or the couplings, or the BERT, read again, has other weights.
+      UserError: no module computes the pooling or the couplings.
     """
     config, source = model.encoder.bert_config, model.source
     if config is None:
@@ -69,10 +68,6 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
         if tensors:
             write_tensors(folder / path / WEIGHTS_FILE, tensors)
     write_json(folder / DESCRIPTION_FILE, described)
-    read = read_hugging_face_weights(folder, config)
-    for name, value in weights.items():
-        if not np.array_equal(read[name], value, equal_nan=True):
-            raise UserError(f"{name}: read again, has other values; nothing was written")
     x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
     for i in range(first_layer, first_layer + len(layers)):
         tensors = safetensors.numpy.load_file(folder / f"{i}_Dense" / WEIGHTS_FILE)
@@ -92,7 +87,7 @@ def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> l
     pooling, layers, width = encoder.pooling, encoder.num_layers, encoder.hidden_size
     if not pooling.layers:
         kernel, bias = (weights[f"bert/pooler/dense/{part}"] for part in ("kernel", "bias"))
-        return [_pool(width, "cls"), _linear(kernel, bias, "activation.Tanh")]
+        return [_pool(width, "cls"), _dense(DenseLayer(kernel, bias), "activation.Tanh")]
     if (pooling.concatenate and len(pooling.layers) > 1) or pooling.reduce not in _REDUCERS:
         raise _unsupported(f"the pooling {name},")
     # The embeddings of words are not among the encoder's layers.
@@ -123,19 +118,12 @@ def _flow_layers(model: EmbeddingModel) -> list[DenseLayer]:
     return layers
 
 
-def _dense(layer: DenseLayer) -> _Module:
-    if layer.slope == 1.0:
-        return _linear(layer.kernel, layer.bias, "linear.Identity")
-    name, settings, tensors = _linear(layer.kernel, layer.bias, "activation.PReLU")
-    return name, settings, tensors | {"activation_function.weight": np.array([layer.slope], np.float32)}
-
-
-def _linear(kernel: np.ndarray, bias: np.ndarray, activation: str) -> _Module:
-    settings = {
-        "in_features": kernel.shape[0],
-        "out_features": kernel.shape[1],
-        "bias": True,
-        "activation_function": f"torch.nn.modules.{activation}",
-    }
-    weight = np.ascontiguousarray(kernel.T, dtype=np.float32)
-    return "Dense", settings, {"linear.weight": weight, "linear.bias": bias.astype(np.float32)}
+def _dense(layer: DenseLayer, activation: str = "linear.Identity") -> _Module:
+    kernel = np.ascontiguousarray(layer.kernel.T, dtype=np.float32)
+    tensors = {"linear.weight": kernel, "linear.bias": layer.bias.astype(np.float32)}
+    if layer.slope != 1.0:
+        activation = "activation.PReLU"
+        tensors["activation_function.weight"] = np.array([layer.slope], np.float32)
+    features = {"in_features": layer.kernel.shape[0], "out_features": layer.kernel.shape[1]}
+    settings = {**features, "bias": True, "activation_function": f"torch.nn.modules.{activation}"}
+    return "Dense", settings, tensors

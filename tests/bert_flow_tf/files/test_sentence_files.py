@@ -171,7 +171,7 @@ def test_a_pattern_of_an_address_gives_the_files_and_their_shards(addresses):
     found = input_files("memory:///texts/*.*")
     assert [file.path.rpartition("/")[2] for file in found] == ["x.parquet", "x.tsv", "x.txt"]
     for remote, local in zip(found, input_files(list(addresses.values())), strict=True):
-        assert list(remote.tables(7)) == list(local.tables(7))
+        assert list(read_tables(**remote._asdict(), rows=7)) == list(read_tables(**local._asdict(), rows=7))
     for address in addresses:
         assert list(read_sentences(address)) == LINES
     with user_error("memory:///texts/*.jsonl: no such file"):
