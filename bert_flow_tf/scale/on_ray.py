@@ -18,15 +18,15 @@ from bert_flow_tf.scale.shards import Engine, PartSettings, Path, Shard
 
 # Attempts at a shard after its worker has died, and seconds from one look at Ray's nodes to the next.
 _RETRIES, _TIMEOUT = 3, 10
-# Ray's workers have a niceness of 15 by default. The timeouts are seconds until a lost cluster ends the command, and
-# until an address without a cluster is an error.
+# Ray's workers have a niceness of 15 by default. The timeout is seconds until a lost cluster ends the command.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
-    "RAY_gcs_server_port_wait_time_s": "1",
-    "RAY_py_gcs_connect_timeout_s": "8",
 }
+# Seconds until an address without a cluster is an error; a Ray that starts here on a busy machine needs the defaults.
+_OF_ADDRESSES = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connect_timeout_s": "8"}
 
 
 class _Worker:
@@ -170,7 +170,7 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
     argument = "workers" if address is None else "ray"
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError(f"{argument}: Ray is not installed: {pip_install('scale')}")
-    os.environ |= _VARIABLES | os.environ
+    os.environ |= _VARIABLES | (_OF_ADDRESSES if address else {}) | os.environ
     variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
     variables |= {name: os.environ[name] for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS") if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="bert_flow_ray_", ignore_cleanup_errors=True) as temporary:
