@@ -95,8 +95,7 @@ def model_options(*sources: str, pooling: bool = True) -> Decorator:
     """Return a decorator for the options of a model; the command's function gets one `model`, a `ModelOptions`.
 
     Args:
-      *sources: names of options of which one must be given: `model` and `bert_hub` by default, also options of the
-        command that replace a model.
+      *sources: names of the options of which one must be given, by default `model` and `bert_hub`.
       pooling: whether the command embeds sentences, and so has `--sentence_embedding_type` and `--max_seq_length`.
     """
     sources = sources or ("model", "bert_hub")

@@ -18,12 +18,15 @@ from bert_flow_tf.scale.shards import Engine, PartSettings, Path, Shard
 
 # Attempts at a shard after its worker has died, and seconds from one look at Ray's nodes to the next.
 _RETRIES, _TIMEOUT = 3, 10
-# Ray's workers have a niceness of 15 by default. The timeout is seconds until a lost cluster ends the command.
+# Ray's workers have a niceness of 15 by default. The timeout is seconds until a lost cluster ends the command. Shards
+# of up to these sizes are sent to the workers: without the node that stores one, this process would end silently.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "30",
+    "RAY_max_direct_call_object_size": str(256 << 20),
+    "RAY_task_rpc_inlined_bytes_limit": str(256 << 20),
 }
 # Seconds until an address without a cluster is an error; a Ray that starts here on a busy machine needs the defaults.
 _OF_ADDRESSES = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connect_timeout_s": "8"}
