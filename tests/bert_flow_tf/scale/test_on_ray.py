@@ -186,9 +186,9 @@ def test_a_launch_whose_worker_is_killed_ends_in_the_same_bits(launch, tmp_path)
 
 
 def test_a_mistake_in_a_launch_is_one_line_and_not_tried_again(launch):
-    status, error = small_runs.finish(launch("run", train_batch_size=1))
-    assert "--train_batch_size: found 1" in refusal(status, error, after_log=True)
-    assert error.count("train_batch_size: found 1") < 4
+    status, error = small_runs.finish(launch("run", num_logical_cpus=2))
+    assert "TF_CONFIG: found 2 devices" in refusal(status, error, after_log=True)
+    assert error.count("found 2 devices") < 4
 
 
 def test_a_launch_that_would_begin_again_with_every_restart_is_an_error():
