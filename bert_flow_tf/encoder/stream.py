@@ -1,7 +1,7 @@
 """Encode sentences in batches of similar length: repeats computed once, results in the sentences' order."""
 
-import collections
 import concurrent.futures
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -41,11 +41,11 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
         start += count
 
 
-def tokenize(
-    tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int, show_progress: bool = False
-) -> tf.RaggedTensor:
+def tokenize(tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int) -> tf.RaggedTensor:
     """Word-piece ids of each sentence, cut to `max_seq_length` - 2: int32 RaggedTensor [n, (t)]."""
-    starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=None if show_progress else True)
+    # A bar for work of seconds; None shows it on a terminal alone.
+    is_hidden = None if len(sentences) > 50_000 else True
+    starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=is_hidden)
     chunks = (tf.constant(sentences[start : start + 4096], tf.string) for start in starts)
     return tf.concat([tokenizer.tokenize(chunk)[:, : max_seq_length - 2] for chunk in chunks], axis=0)
 
@@ -79,23 +79,17 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
     # The first item is computed alone, so that a `tf.function` is traced once.
     yield from map(function, itertools.islice(items, 1))
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
-        running: collections.deque = collections.deque()
-        for item in items:
-            running.append(executor.submit(on_device, item))
-            if len(running) > 2:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
+        yield from executor.map(on_device, items)
 
 
 class SentenceBatcher:
     """Encode sentences in batches of similar length.
 
     Args:
-      encode: function from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape].
+      encode: function from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape], or a
+        `tf.function` of that kind, which may take the sentences' numbers for dropout, `occurrence`, int64 [k].
       max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
       pad_to_max: pad every sentence to `max_seq_length`, as the original does.
-      takes_occurrences: True if `encode` takes the sentences' numbers for dropout, `occurrence`, int64 [k].
     """
 
     def __init__(
@@ -106,11 +100,9 @@ class SentenceBatcher:
         shape: Sequence[int],
         max_seq_length: int,
         pad_to_max: bool = False,
-        takes_occurrences: bool = False,
     ) -> None:
-        specs = TOKEN_SPECS | ({"occurrence": tf.TensorSpec([None], tf.int64)} if takes_occurrences else {})
         is_traced = isinstance(encode, tf.types.experimental.PolymorphicFunction)
-        self._function = encode if is_traced else tf.function(encode, input_signature=[specs], autograph=False)
+        self._function = encode if is_traced else tf.function(encode, input_signature=[TOKEN_SPECS], autograph=False)
         self._tokenizer, self._shape = tokenizer, tuple(shape)
         self._max_seq_length, self._pad_to_max = max_seq_length, pad_to_max
 
@@ -184,9 +176,8 @@ def embed(
     pad_to_max: bool = False,
 ) -> np.ndarray:
     """Embeddings, float32 [n, D], without dropout, of word pieces, int32 RaggedTensor [n, (t)]."""
-    options: dict[str, Any] = {"max_seq_length": max_seq_length, "pad_to_max": pad_to_max}
-    shape = [encoder.embedding_size]
-    return SentenceBatcher(encoder.traced_embed, tokenizer, shape=shape, **options).encode_distinct(pieces)
+    make = functools.partial(SentenceBatcher, shape=[encoder.embedding_size], pad_to_max=pad_to_max)
+    return make(encoder.traced_embed, tokenizer, max_seq_length=max_seq_length).encode_distinct(pieces)
 
 
 def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:

@@ -205,7 +205,7 @@ def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) ->
         assigned.append("flow")
     if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in held:
         arrays = held.read([TF1_OUTPUT_WEIGHTS])
-        check_arrays(arrays, {TF1_OUTPUT_WEIGHTS: model.output_weights}, checkpoint, "the classifier")
+        check_arrays(arrays, {TF1_OUTPUT_WEIGHTS: model.output_weights.shape}, checkpoint, "the classifier")
         model.output_weights.assign(arrays[TF1_OUTPUT_WEIGHTS])
         assigned.append("output_weights")
     return assigned

@@ -155,7 +155,8 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Sav
     if model.flow is not None:
         with reading(path / FLOW_FILE, "the flow's arrays"):
             arrays = dict(np.load(path / FLOW_FILE))
-        check_arrays(arrays, model.flow.variables_by_path, path / FLOW_FILE, "the flow")
-        for name, variable in model.flow.variables_by_path.items():
+        variables = model.flow.variables_by_path
+        check_arrays(arrays, {name: v.shape for name, v in variables.items()}, path / FLOW_FILE, "the flow")
+        for name, variable in variables.items():
             variable.assign(arrays[name])
     return model, source, config

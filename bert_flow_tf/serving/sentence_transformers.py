@@ -11,7 +11,6 @@ from bert_flow_tf.encoder.convert.hugging_face import (
     BERT_SETTINGS_FILE,
     write_hugging_face_bert,
     write_hugging_face_tokenizer,
-    write_tensors,
 )
 from bert_flow_tf.encoder.convert.weights import tf1_arrays
 from bert_flow_tf.encoder.pooling import first_token, masked_mean
@@ -66,7 +65,7 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
         if options:
             write_json(folder / path / "config.json", options)
         if tensors:
-            write_tensors(folder / path / WEIGHTS_FILE, tensors)
+            safetensors.numpy.save_file(tensors, folder / path / WEIGHTS_FILE, {"format": "pt"})
     write_json(folder / DESCRIPTION_FILE, described)
     x = model.encoder.embed(model.tokenize(CHECKED_SENTENCES)).numpy()
     for i in range(first_layer, first_layer + len(layers)):

@@ -54,7 +54,7 @@ def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
 def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int) -> Pairs:
     """Return `Pairs` of the examples, in their order."""
     sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
-    return Pairs(tokenize(tokenizer, sentences, max_seq_length, show_progress=len(sentences) > 50_000), labels)
+    return Pairs(tokenize(tokenizer, sentences, max_seq_length), labels)
 
 
 def _sentences(indices: np.ndarray) -> np.ndarray:

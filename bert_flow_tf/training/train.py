@@ -16,7 +16,7 @@ from bert_flow_tf.data.tasks import Task
 from bert_flow_tf.encoder.cache import cached_embeddings
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.stream import SentenceBatcher
-from bert_flow_tf.encoder.tokenizer import Tokenizer
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import write_json
@@ -132,9 +132,10 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
             return cached[sentences]
 
     elif settings.encoder_is_frozen and encoder.numbers_occurrences:
-        dropping = functools.partial(encoder, training=True)
+        specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
+        dropping = tf.function(functools.partial(encoder, training=True), input_signature=[specs], autograph=False)
         options: dict[str, Any] = {"shape": [encoder.embedding_size], "max_seq_length": length, "pad_to_max": pad}
-        batcher = SentenceBatcher(dropping, tokenizer, **options, takes_occurrences=True)
+        batcher = SentenceBatcher(dropping, tokenizer, **options)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return batcher.encode_pieces(tf.gather(pairs.pieces, sentences), occurrences=occurrences)

@@ -7,7 +7,8 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face
+from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -93,7 +94,9 @@ def small_hugging_face_dir(tmp_path_factory):
 @pytest.fixture(scope="session")
 def small_encoder_dir(small_hugging_face_dir, built_once):
     """Encoder folder of `small_hugging_face_dir`."""
-    return built_once("small_encoder", lambda folder: convert_hugging_face(small_hugging_face_dir, folder))
+    return built_once(
+        "small_encoder", lambda folder: write_encoder_folder(folder, read_hugging_face(small_hugging_face_dir))
+    )
 
 
 @pytest.fixture(scope="session")

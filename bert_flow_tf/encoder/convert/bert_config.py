@@ -14,18 +14,13 @@ from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.runs.record import Positive
 
-# "gelu" is the tanh approximation in the TF1 code and the exact, erf form at Hugging Face: the names here say which.
-_OTHERS = {name: name for name in ("relu", "tanh", "linear")}
-_TF1_ACTIVATIONS = {"gelu_tanh": "gelu_tanh", "gelu_erf": "gelu_erf", **_OTHERS, "gelu": "gelu_tanh"}
-_TANH_GELUS = dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
-HUGGING_FACE_ACTIVATIONS = {"gelu": "gelu_erf", **_TANH_GELUS, **_OTHERS}
 LAYER_NORM_EPS = 1e-12
 _Path = str | os.PathLike
 _Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 
 
 class BertConfig(msgspec.Struct, frozen=True):
-    """Shape, activation and dropout rates of a BERT. `hidden_act` is gelu_tanh, gelu_erf, relu, tanh or linear."""
+    """Shape, activation and dropout rates of a BERT."""
 
     vocab_size: Positive
     hidden_size: Positive
@@ -43,6 +38,7 @@ class BertConfig(msgspec.Struct, frozen=True):
 class _BertFile(BertConfig, frozen=True):
     """A configuration file with BERT's keys, and those that must have one value."""
 
+    hidden_act: Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
     position_embedding_type: Literal["absolute"] = "absolute"
     layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
 
@@ -55,11 +51,18 @@ _DISTILBERT_KEYS = {
 }
 
 
-def read_bert(path: _Path, keys: Mapping[str, str] | None = None) -> BertConfig:
-    """Return the `BertConfig` of a file, with the file's activation; `keys` has the file's names of BERT's keys."""
+def read_bert(path: _Path, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
+    """Return the `BertConfig` of a file; raise `UserError` for values that no BERT here has.
+
+    Args:
+      keys: the file's names of BERT's keys.
+      gelu: activation that the file calls "gelu": the exact one at Hugging Face, the tanh approximation in TF1's code.
+    """
     found = read_json(path, dict, expected="a BERT's configuration", versioned=False)
     fields = {"type_vocab_size": 1} | {(keys or {}).get(key, key): value for key, value in found.items()}
+    activations = {"gelu": gelu} | dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
     with reading(path, "a BERT with absolute positions"):
+        fields["hidden_act"] = activations.get(fields.get("hidden_act"), fields.get("hidden_act"))
         return msgspec.convert(msgspec.convert(fields, _BertFile), BertConfig, from_attributes=True)
 
 
@@ -70,7 +73,7 @@ class Family:
     Attributes:
       prefix: prefix of the weights' keys, which files may leave out.
       extras: regular expression of the keys, without the prefix, that are no part of the encoder.
-      config: function from the path of `config.json` to the `BertConfig`, with Hugging Face's name in `hidden_act`.
+      config: function from the path of `config.json` to the `BertConfig`.
       key: function from a BERT's key, such as `encoder.layer.0.output.dense.weight`, to this family's; None for a
         weight that the family does not have, which is then 0. A pooler may be missing in any family.
     """
@@ -99,21 +102,13 @@ FAMILIES = {
 
 
 def read_tf1_config(path: _Path) -> BertConfig:
-    """Return the `BertConfig` of a TF1 `bert_config.json`; raise `UserError` for values that no BERT here has."""
-    return _renamed(path, read_bert(path), _TF1_ACTIVATIONS)
+    """Return the `BertConfig` of a TF1 `bert_config.json`; see `read_bert`."""
+    return read_bert(path, gelu="gelu_tanh")
 
 
 def read_hugging_face_config(path: _Path) -> tuple[BertConfig, Family]:
-    """Return the `BertConfig` and the family of a Hugging Face `config.json`; errors are `read_tf1_config`'s."""
+    """Return the `BertConfig` and the family of a Hugging Face `config.json`; errors are `read_bert`'s."""
     kind = read_json(path, dict, expected="a model's configuration", versioned=False).get("model_type", "bert")
     if kind not in FAMILIES:
         raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}")
-    return _renamed(path, FAMILIES[kind].config(path), HUGGING_FACE_ACTIVATIONS), FAMILIES[kind]
-
-
-def _renamed(path: _Path, config: BertConfig, activations: dict[str, str]) -> BertConfig:
-    """Rename the activation from the file's names to ours."""
-    act = config.hidden_act
-    if act not in activations:
-        raise UserError(f"{path}: hidden_act: found {act!r}, expected one of {', '.join(activations)}")
-    return msgspec.structs.replace(config, hidden_act=activations[act])
+    return FAMILIES[kind].config(path), FAMILIES[kind]

@@ -21,7 +21,7 @@ import tf_keras
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, SOURCE_FILE, VOCAB_FILE
-from bert_flow_tf.encoder.convert.weights import check_arrays, check_finite_arrays, keras_names
+from bert_flow_tf.encoder.convert.weights import check_arrays, keras_names
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, has_capitals, vocabulary_asset
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
@@ -39,7 +39,7 @@ class Pretrained:
     """A BERT that was read from another format.
 
     Attributes:
-      weights: dict of TF1 name -> array, checked by `check_shapes`.
+      weights: dict of TF1 name -> array, checked by `check_arrays`.
       do_lower_case: True if the vocabulary is uncased; None decides by its capitals.
       source: origin of the weights, for `source.json`, without paths and times, so that one source gives one folder.
     """
@@ -63,11 +63,10 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
     """Write an encoder folder and return its path.
 
     Raises:
-      UserError: the vocabulary does not fit the configuration, a weight is not finite, or `out_dir` may not be written.
+      UserError: the vocabulary does not fit the configuration, or `out_dir` may not be written.
     """
     if (pieces := len(bert.vocab)) != bert.config.vocab_size:
         raise UserError(f"vocab_size: found {bert.config.vocab_size}, expected the {pieces} pieces of the vocabulary")
-    check_finite_arrays(bert.weights, bert.source["kind"])
     do_lower_case = not has_capitals(bert.vocab) if bert.do_lower_case is None else bert.do_lower_case
     with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
         (folder / VOCAB_FILE).write_text("".join(f"{piece}\n" for piece in bert.vocab), encoding="utf-8")
@@ -104,7 +103,7 @@ def write_with_weights(
         with reading(source.bert_hub, "an encoder"):
             encoder = hub.load(str(source.encoder_dir))
             held = floating_variables(encoder)
-        check_arrays(variables, held, source.bert_hub, "this encoder")
+        check_arrays(variables, {name: v.shape for name, v in held.items()}, source.bert_hub, "this encoder")
         for name, variable in held.items():
             variable.assign(variables[name])
         with quiet_tensorflow():

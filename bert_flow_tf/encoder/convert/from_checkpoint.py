@@ -3,14 +3,13 @@
 import os
 import pathlib
 import re
-from typing import Any
 
 import numpy as np
 
 from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
-from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder, write_with_weights
+from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_with_weights
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, VOCAB_FILE
-from bert_flow_tf.encoder.convert.weights import check_shapes, variable_shapes
+from bert_flow_tf.encoder.convert.weights import check_arrays, variable_shapes
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.encoder.tokenizer import read_vocabulary
 from bert_flow_tf.errors import UserError
@@ -25,11 +24,6 @@ _HEADS = rf"cls/|{FLOW_SCOPE}|loss/|signal_early_stopping/|output_(weights|bias)
 _EXTRAS = re.compile(rf"{_HEADS}|.*(/adam_[mv]$|global_step)")
 # Where a run's tf.train.Checkpoint keeps `SentenceEncoder.variables_by_name`: its keyword is `encoder`.
 _PREFIX, _SUFFIX = "encoder/", "/.ATTRIBUTES/VARIABLE_VALUE"
-
-
-def convert_tf1(checkpoint: Path, out_dir: Path, *, overwrite: bool = False, **options: Any) -> pathlib.Path:
-    """Convert a TF1 BERT checkpoint and return the path of the encoder folder; arguments are `read_tf1`'s."""
-    return write_encoder_folder(out_dir, read_tf1(checkpoint, **options), overwrite=overwrite)
 
 
 def read_tf1(
@@ -58,9 +52,9 @@ def read_tf1(
 def read_tf1_weights(prefix: Path, config: BertConfig) -> dict[str, np.ndarray]:
     """Return a dict of TF1 name -> array of the variables in the checkpoint that the configuration asks for."""
     checkpoint = Checkpoint(prefix)
-    shapes = {name: shape for name, shape in checkpoint.shapes.items() if not _EXTRAS.match(name)}
-    check_shapes(shapes, variable_shapes(config), prefix, "this configuration")
-    return checkpoint.read(shapes)
+    arrays = checkpoint.read(name for name in checkpoint.shapes if not _EXTRAS.match(name))
+    check_arrays(arrays, variable_shapes(config), prefix, "this configuration")
+    return arrays
 
 
 def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:

@@ -15,15 +15,14 @@ import safetensors.numpy
 
 from bert_flow_tf.encoder.convert.bert_config import (
     FAMILIES,
-    HUGGING_FACE_ACTIVATIONS,
     LAYER_NORM_EPS,
     BertConfig,
     Family,
     read_hugging_face_config,
 )
-from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
+from bert_flow_tf.encoder.convert.encoder_folder import Pretrained
 from bert_flow_tf.encoder.convert.folders import MODULES_FILE, VOCAB_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_shapes, variable_shapes
+from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_arrays, variable_shapes
 from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json, write_json
@@ -42,13 +41,6 @@ class SentenceTransformer(msgspec.Struct, frozen=True):
     transformer: str = ""  # Path, in the folder, of the folder with BERT.
     pooling: str | None = None
     max_seq_length: int | None = None
-
-
-def convert_hugging_face(
-    folder: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False, **options: Any
-) -> pathlib.Path:
-    """Convert a Hugging Face folder and return the path of the encoder folder; arguments are `read_hugging_face`'s."""
-    return write_encoder_folder(out_dir, read_hugging_face(pathlib.Path(folder), **options), overwrite=overwrite)
 
 
 def read_hugging_face(
@@ -165,7 +157,7 @@ def read_hugging_face_weights(
         else:
             # Hugging Face's kernels are [out, in].
             names[name], shapes[found] = found, shape[:: -1 if name.endswith("/kernel") else 1]
-    check_shapes({key: tensor.shape for key, tensor in tensors.items()}, shapes, files[0], "this configuration")
+    check_arrays(tensors, shapes, files[0], "this configuration")
     for name, key in names.items():
         value = tensors[key].astype(np.float32)
         weights[name] = value.T if name.endswith("/kernel") else value
@@ -176,19 +168,15 @@ def write_hugging_face_bert(
     folder: pathlib.Path, config: BertConfig, weights: dict[str, np.ndarray], **fields: Any
 ) -> None:
     """Write `config.json`, with these further fields, and `model.safetensors` of weights by TF1 name and shape."""
-    activation = {ours: theirs for theirs, ours in HUGGING_FACE_ACTIVATIONS.items()}[config.hidden_act]
+    act = config.hidden_act
+    activation = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}.get(act, act)
     kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
     write_json(folder / "config.json", kind | msgspec.structs.asdict(config) | {"hidden_act": activation} | fields)
     tensors = {
         hugging_face_name(name): np.ascontiguousarray(value.T if name.endswith("/kernel") else value)
         for name, value in weights.items()
     }
-    write_tensors(folder / WEIGHTS_FILE, tensors)
-
-
-def write_tensors(path: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
-    """Write a safetensors file as PyTorch's libraries expect it."""
-    safetensors.numpy.save_file(tensors, str(path), metadata={"format": "pt"})
+    safetensors.numpy.save_file(tensors, folder / WEIGHTS_FILE, {"format": "pt"})
 
 
 def write_hugging_face_tokenizer(

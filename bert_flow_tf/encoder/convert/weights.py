@@ -86,30 +86,16 @@ def tf1_arrays(variables: Mapping[str, Any], holder: str) -> dict[str, np.ndarra
     return {name: to_tf1_shape(name, variables[keras_name].numpy()) for name, keras_name in names.items()}
 
 
-def check_shapes(
-    found: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]], source: str | os.PathLike, holder: str
+def check_arrays(
+    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]], source: str | os.PathLike, holder: str
 ) -> None:
-    """Raise `UserError`, naming an array, unless the arrays of `source` have the names and shapes of `holder`'s."""
-    for what, names in (("missing", expected.keys() - found.keys()), ("unexpected", found.keys() - expected.keys())):
+    """Raise `UserError`, naming an array, unless those of `source` have the shapes of `holder` and are finite."""
+    for what, names in (("missing", shapes.keys() - arrays.keys()), ("unexpected", arrays.keys() - shapes.keys())):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise UserError(f"{source}: variable {min(names)}{more}: {what}, expected those of {holder}")
-    for name, shape in expected.items():
-        if list(found[name]) != list(shape):
-            raise UserError(f"{source}: variable {name}: found shape {list(found[name])}, expected {list(shape)}")
-
-
-def check_arrays(
-    arrays: Mapping[str, np.ndarray], variables: Mapping[str, Any], source: str | os.PathLike, holder: str
-) -> None:
-    """Check the names, shapes and finiteness of arrays that are to be assigned to TensorFlow's variables."""
-    shapes = {name: np.shape(array) for name, array in arrays.items()}
-    check_shapes(shapes, {name: variable.shape for name, variable in variables.items()}, source, holder)
-    check_finite_arrays(arrays, source)
-
-
-def check_finite_arrays(arrays: Mapping[str, np.ndarray], source: str | os.PathLike) -> None:
-    """Raise `UserError`, naming the variable, if an array of the dict holds NaN or infinity."""
-    for name, value in arrays.items():
-        if not np.isfinite(value).all():
+    for name, shape in shapes.items():
+        if (found := np.shape(arrays[name])) != tuple(shape):
+            raise UserError(f"{source}: variable {name}: found shape {list(found)}, expected {list(shape)}")
+        if not np.isfinite(arrays[name]).all():
             raise UserError(f"{source}: variable {name} holds NaN or infinity, expected finite numbers")

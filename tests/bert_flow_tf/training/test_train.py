@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.data.tasks import get_task
-from bert_flow_tf.encoder.convert.hugging_face import convert_hugging_face
+from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
+from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.build import restore
@@ -50,7 +51,7 @@ def still_encoder_dir(small_hugging_face_dir, tmp_path_factory):
     config = json.loads((folder / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (folder / "config.json").write_text(json.dumps(config))
-    return convert_hugging_face(folder, folder.parent / "encoder_folder")
+    return write_encoder_folder(folder.parent / "encoder_folder", read_hugging_face(folder))
 
 
 @pytest.fixture(scope="module")
