@@ -36,7 +36,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     Attributes:
       traced_embed: `embed` as a `tf.function`.
-      max_seq_length, num_types, vocab_size: positions, token types and word pieces; None where no variable shows it.
+      max_seq_length, num_types: numbers of positions and of token types; None where no variable shows it.
       bert_config: shape and rates of a BERT; None for another encoder.
 
     Raises:
@@ -61,14 +61,11 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.num_layers = len(outputs["encoder_outputs"])
         self.hidden_size = outputs["sequence_output"].shape[-1]
         self._set_pooling(sentence_embedding_type)
-        tables = (
-            self._variable(f"{name}/embeddings")
-            for name in ("position_embedding", "type_embeddings", "word_embeddings")
-        )
-        self.max_seq_length, self.num_types, self.vocab_size = (None if t is None else t.shape[0] for t in tables)
+        tables = map(self._variable, ("position_embedding/", "type_embeddings/", "word_embeddings/"))
+        self.max_seq_length, self.num_types, rows = (None if table is None else table.shape[0] for table in tables)
         pieces = len(read_vocabulary(vocabulary_asset(source.preprocess_dir)))
-        if self.vocab_size is not None and pieces > self.vocab_size:
-            found = f"{pieces} word pieces, the encoder {source.bert_hub} has {self.vocab_size} word embeddings"
+        if rows is not None and pieces > rows:
+            found = f"{pieces} word pieces, the encoder {source.bert_hub} has {rows} word embeddings"
             raise UserError(f"{source.preprocess_dir}: {found}")
 
     def _find_bert(self, trainable: bool) -> Outputs:
@@ -76,19 +73,14 @@ class SentenceEncoder(tf_keras.layers.Layer):
         variables, name = floating_variables(self._hub_layer), self.source.bert_hub
         with tf.device("/CPU:0"):
             inputs = probe_inputs(variables)
-            try:
-                outputs = self._saved_model(inputs)
-            except (TypeError, ValueError, tf.errors.OpError) as error:
-                expected = f"one that takes a dict of {', '.join(TOKEN_INPUTS)}"
-                raise UserError(f"{name}: not a text encoder, expected {expected}") from error
-            for key in ("sequence_output", "pooled_output", "encoder_outputs"):
-                if not isinstance(outputs, dict) or key not in outputs:
-                    raise UserError(f"{name}: the encoder gives no {key}, expected a TF-Hub BERT of version 3 or later")
+            with reading(name, f"TF-Hub's BERT, version 3 or later, which takes {', '.join(TOKEN_INPUTS)}"):
+                found = self._saved_model(inputs)
+                outputs = {key: found[key] for key in ("sequence_output", "pooled_output", "encoder_outputs")}
             bert = bert_of(variables, inputs, outputs, self.bert_config)
         self._bert = None if bert is None else Bert(variables, bert.config, trainable=trainable)
+        self.bert_config = self.bert_config or (None if bert is None else bert.config)
         if bert is None:
             logging.info("%s runs as its SavedModel: it is not a BERT of tf-models", name)
-        self.bert_config = self.bert_config or (None if bert is None else bert.config)
         return outputs
 
     def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":
@@ -173,16 +165,6 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return floating_variables(self._hub_layer) if self._bert is None else self._bert.variables
 
     @property
-    def graph_variables(self) -> list[tf.Variable]:
-        """The variables that a graph of `embed` reads."""
-        return list(self.variables if self._bert is None else self._bert.variables.values())
-
-    @property
-    def word_embeddings(self) -> tf.Variable | None:
-        """The variable of word embeddings [vocab_size, hidden_size]; None where no name shows it."""
-        return self._variable("word_embeddings/embeddings")
-
-    @property
     def pooled_variables(self) -> list[tf.Variable]:
         """The trainable variables that an embedding depends on.
 
@@ -192,10 +174,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         if not self.pooling.layers:
             return list(self.trainable_variables)
         top = max(range(self.num_layers)[i] for i in self.pooling.layers)
-        unread = re.compile(
-            "|".join([r"pooler_transform/", *(rf"\blayer_{i}/" for i in range(top + 1, self.num_layers))])
-        )
-        return [variable for variable in self.trainable_variables if not unread.search(variable.name)]
+        unread = "|".join(["pooler_transform/", *(rf"\blayer_{i}/" for i in range(top + 1, self.num_layers))])
+        return [variable for variable in self.trainable_variables if not re.search(unread, variable.name)]
 
     @property
     def numbers_occurrences(self) -> bool:

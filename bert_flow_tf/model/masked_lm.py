@@ -37,7 +37,7 @@ class MaskedLanguageModel(tf_keras.Model):
         super().__init__(name="masked_language_model")
         # The step's logs are of the global batch on every replica: Keras would add them up.
         self.distribute_reduction_method = "first"
-        table = encoder.word_embeddings
+        table = encoder.variables_by_name.get("word_embeddings/embeddings")
         # Half precision would round most steps away.
         if table is None or table.dtype != tf.float32:
             raise UserError(f"{encoder.source.bert_hub}: found no word_embeddings of float32, expected a BERT's")

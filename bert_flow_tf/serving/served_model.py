@@ -100,7 +100,7 @@ class ServedBertFlow(tf.Module):
             )
         pooled = encoder.in_bfloat16() if described.dtype == "bfloat16" else encoder
         # Keras would save further functions of a layer, with dropout, so this has its variables.
-        self.encoder_variables = pooled.graph_variables
+        self.encoder_variables = list(pooled.variables_by_name.values())
         self._pool = pooled.embed
         self._described, self._width = described, encoder.embedding_size
         self._most_positions, self._num_types = encoder.max_seq_length, encoder.num_types

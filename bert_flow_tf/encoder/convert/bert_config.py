@@ -62,7 +62,8 @@ def read_bert(path: _Path, keys: Mapping[str, str] | None = None, *, gelu: str =
     fields = {"type_vocab_size": 1} | {(keys or {}).get(key, key): value for key, value in found.items()}
     activations = {"gelu": gelu} | dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
     with reading(path, "a BERT with absolute positions"):
-        fields["hidden_act"] = activations.get(fields.get("hidden_act"), fields.get("hidden_act"))
+        act = fields.get("hidden_act", "")
+        fields["hidden_act"] = activations.get(act, act)
         return msgspec.convert(msgspec.convert(fields, _BertFile), BertConfig, from_attributes=True)
 
 

@@ -23,7 +23,7 @@ def demo_source(demo_dir):
 
 def test_it_is_a_six_layer_uncased_bert_of_sentences(demo_source):
     encoder = SentenceEncoder(demo_source, "avg", trainable=False)
-    assert (encoder.num_layers, encoder.hidden_size, encoder.max_seq_length, encoder.vocab_size) == (6, 384, 512, 30522)
+    assert (encoder.num_layers, encoder.hidden_size, encoder.max_seq_length) == (6, 384, 512)
     assert demo_source.do_lower_case is True
     sentences = tf.constant(
         [

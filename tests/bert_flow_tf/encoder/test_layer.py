@@ -37,7 +37,7 @@ def small_inputs(small_source):
 def test_attributes_describe_the_encoder(tiny_source):
     encoder = SentenceEncoder(tiny_source, "paper-concat-last-2", trainable=False)
     assert (encoder.hidden_size, encoder.num_layers, encoder.embedding_size) == (32, 3, 64)
-    assert (encoder.max_seq_length, encoder.vocab_size, encoder.num_types) == (24, 64, 2)
+    assert (encoder.max_seq_length, encoder.num_types) == (24, 2)
 
 
 def test_gradients_reach_every_variable_and_those_of_word_embeddings_are_slices(tiny_source, golden):
@@ -229,7 +229,7 @@ class Doubling(tf.Module):
 
 @pytest.mark.parametrize(
     ("module", "message"),
-    [(EncoderWithoutLayers, r"the encoder gives no encoder_outputs"), (Doubling, r"not a text encoder")],
+    [(EncoderWithoutLayers, r"version 3 or later.*: 'encoder_outputs'"), (Doubling, r"which takes input_word_ids, ")],
 )
 def test_saved_model_that_is_no_encoder_with_layers_is_refused(small_source, tmp_path, module, message):
     tf.saved_model.save(module(), str(tmp_path))

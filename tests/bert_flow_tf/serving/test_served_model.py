@@ -24,7 +24,7 @@ def serve(tiny_source):
 
     def build(num_types=None):
         encoder = types.SimpleNamespace(
-            graph_variables=(), embedding_size=2, max_seq_length=None, num_types=num_types, embed=embed
+            variables_by_name={}, embedding_size=2, max_seq_length=None, num_types=num_types, embed=embed
         )
         model = types.SimpleNamespace(source=tiny_source, tokenizer=tokenizer, flow=None, encoder=encoder)
         described = types.SimpleNamespace(normalized=False, low_dim=-1, max_seq_length=8, dtype="float32")
