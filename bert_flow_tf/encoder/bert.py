@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.bert_config import LAYER_NORM_EPS, BertConfig
-from bert_flow_tf.encoder.convert.weights import keras_names, num_layers
+from bert_flow_tf.encoder.convert.weights import LAYER_NORM_EPS, BertConfig, keras_names, num_layers
 
 _PROJECTIONS = ("query", "key", "value")
 _TABLES = ("word_embeddings/embeddings", "position_embedding/embeddings", "type_embeddings/embeddings")

@@ -12,9 +12,9 @@ import tf_keras
 from absl import logging
 
 from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs, bert_of, probe_inputs
-from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
 from bert_flow_tf.encoder.convert.encoder_folder import floating_variables
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE
+from bert_flow_tf.encoder.convert.weights import BertConfig, read_tf1_config
 from bert_flow_tf.encoder.pooling import pooling
 from bert_flow_tf.encoder.source import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocabulary, vocabulary_asset

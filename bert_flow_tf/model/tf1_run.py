@@ -9,10 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from bert_flow_tf.encoder.convert import folders
-from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, CONVERTED_RUN, TF1_CHECKPOINT, VOCAB_FILE
 from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint, run_step
-from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, tf1_arrays
+from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, read_tf1_config, tf1_arrays
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.errors import UserError

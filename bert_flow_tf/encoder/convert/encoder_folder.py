@@ -19,9 +19,8 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
-from bert_flow_tf.encoder.convert.bert_config import BertConfig
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, SOURCE_FILE, VOCAB_FILE
-from bert_flow_tf.encoder.convert.weights import check_arrays, keras_names
+from bert_flow_tf.encoder.convert.weights import BertConfig, check_arrays, keras_names
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, has_capitals, vocabulary_asset
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output

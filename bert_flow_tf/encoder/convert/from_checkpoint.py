@@ -6,10 +6,9 @@ import re
 
 import numpy as np
 
-from bert_flow_tf.encoder.convert.bert_config import BertConfig, read_tf1_config
 from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_with_weights
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, VOCAB_FILE
-from bert_flow_tf.encoder.convert.weights import check_arrays, variable_shapes
+from bert_flow_tf.encoder.convert.weights import BertConfig, check_arrays, read_tf1_config, variable_shapes
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.encoder.tokenizer import read_vocabulary
 from bert_flow_tf.errors import UserError

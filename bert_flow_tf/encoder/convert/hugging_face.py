@@ -3,26 +3,29 @@
 Weights come from safetensors only: nothing is unpickled.
 """
 
+import dataclasses
 import os
 import pathlib
 import re
 import shutil
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 import safetensors.numpy
 
-from bert_flow_tf.encoder.convert.bert_config import (
-    FAMILIES,
-    LAYER_NORM_EPS,
-    BertConfig,
-    Family,
-    read_hugging_face_config,
-)
 from bert_flow_tf.encoder.convert.encoder_folder import Pretrained
 from bert_flow_tf.encoder.convert.folders import MODULES_FILE, VOCAB_FILE, WEIGHTS_FILE
-from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, check_arrays, variable_shapes
+from bert_flow_tf.encoder.convert.weights import (
+    LAYER_NORM_EPS,
+    LAYER_PARTS,
+    WORD_EMBEDDINGS,
+    BertConfig,
+    check_arrays,
+    read_bert,
+    variable_shapes,
+)
 from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json, write_json
@@ -33,6 +36,52 @@ BERT_SETTINGS_FILE = "sentence_bert_config.json"
 # The library's poolings, in its newer and its older versions; its cls is the last layer's state, not BERT's output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
 _DEFAULT_LENGTH = 512  # of BERT
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """One of Hugging Face's families of encoders that are a BERT.
+
+    Attributes:
+      prefix: prefix of the weights' keys, which files may leave out.
+      extras: regular expression of the keys, without the prefix, that are no part of the encoder.
+      keys: dict of the family's name of a key in `config.json` -> BERT's, where they differ.
+      key: function from a BERT's key, such as `encoder.layer.0.output.dense.weight`, to this family's; None for a
+        weight that the family does not have, which is then 0. A pooler may be missing in any family.
+    """
+
+    prefix: str
+    extras: str
+    keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    key: Callable[[str], str | None] = lambda key: key
+
+
+def _distilbert_key(key: str) -> str | None:
+    if key == "embeddings.token_type_embeddings.weight":
+        return None
+    layer = re.fullmatch(r"encoder\.(layer\.\d+)\.(.+)\.(weight|bias)", key)
+    return f"transformer.{layer[1]}.{LAYER_PARTS[layer[2].replace('.', '/')][1]}.{layer[3]}" if layer else key
+
+
+_DISTILBERT_KEYS = {
+    **{"dim": "hidden_size", "n_layers": "num_hidden_layers", "n_heads": "num_attention_heads"},
+    **{"hidden_dim": "intermediate_size", "activation": "hidden_act"},
+    **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
+}
+_DISTILBERT_EXTRAS = r"vocab_(transform|layer_norm|projector)\..*|embeddings\.position_ids"
+# By `model_type` of `config.json`. The extras are heads of pre-training, and a constant that older versions save.
+FAMILIES = {
+    "bert": Family("bert.", r"cls\..*|embeddings\.position_ids"),
+    "distilbert": Family("distilbert.", _DISTILBERT_EXTRAS, _DISTILBERT_KEYS, _distilbert_key),
+}
+
+
+def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
+    """Return the `BertConfig` and the family of a Hugging Face `config.json`; errors are `read_bert`'s."""
+    kind = read_json(path, dict, expected="a model's configuration", versioned=False).get("model_type", "bert")
+    if kind not in FAMILIES:
+        raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}")
+    return read_bert(path, FAMILIES[kind].keys), FAMILIES[kind]
 
 
 class SentenceTransformer(msgspec.Struct, frozen=True):

@@ -1,17 +1,21 @@
-"""A BERT's variables: their TF1 names and shapes, and their names in tf-models."""
+"""A BERT's configuration, and its variables: their TF1 names and shapes, and their names in tf-models."""
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.json_files import read_json
+from bert_flow_tf.files.reading import reading
+from bert_flow_tf.runs.record import Positive
 
-if TYPE_CHECKING:
-    from bert_flow_tf.encoder.convert.bert_config import BertConfig
-
+LAYER_NORM_EPS = 1e-12
+_Path = str | os.PathLike
+_Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
 # The parts of a layer by their TF1 names: tf-models' name, and DistilBERT's. Those of BERT at Hugging Face are TF1's.
 LAYER_PARTS = {
@@ -24,6 +28,51 @@ LAYER_PARTS = {
     "output/dense": ("output", "ffn.lin2"),
     "output/LayerNorm": ("output_layer_norm", "output_layer_norm"),
 }
+
+
+class BertConfig(msgspec.Struct, frozen=True):
+    """Shape, activation and dropout rates of a BERT."""
+
+    vocab_size: Positive
+    hidden_size: Positive
+    num_hidden_layers: Positive
+    num_attention_heads: Positive
+    intermediate_size: Positive
+    max_position_embeddings: Positive
+    type_vocab_size: Positive
+    hidden_act: str
+    hidden_dropout_prob: _Rate
+    attention_probs_dropout_prob: _Rate
+    initializer_range: _Rate = 0.02
+
+
+class _BertFile(BertConfig, frozen=True):
+    """A configuration file with BERT's keys, and those that must have one value."""
+
+    hidden_act: Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
+    position_embedding_type: Literal["absolute"] = "absolute"
+    layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
+
+
+def read_bert(path: _Path, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
+    """Return the `BertConfig` of a file; raise `UserError` for values that no BERT here has.
+
+    Args:
+      keys: the file's names of BERT's keys.
+      gelu: activation that the file calls "gelu": the exact one at Hugging Face, the tanh approximation in TF1's code.
+    """
+    found = read_json(path, dict, expected="a BERT's configuration", versioned=False)
+    fields = {"type_vocab_size": 1} | {(keys or {}).get(key, key): value for key, value in found.items()}
+    activations = {"gelu": gelu} | dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
+    with reading(path, "a BERT with absolute positions"):
+        act = fields.get("hidden_act", "")
+        fields["hidden_act"] = activations.get(act, act)
+        return msgspec.convert(msgspec.convert(fields, _BertFile), BertConfig, from_attributes=True)
+
+
+def read_tf1_config(path: _Path) -> BertConfig:
+    """Return the `BertConfig` of a TF1 `bert_config.json`; see `read_bert`."""
+    return read_bert(path, gelu="gelu_tanh")
 
 
 def keras_names(num_hidden_layers: int) -> dict[str, str]:
@@ -48,7 +97,7 @@ def num_layers(names: Iterable[str]) -> int:
     return len({match[1] for name in names if (match := re.match(r"transformer/layer_(\d+)/", name))})
 
 
-def variable_shapes(config: "BertConfig") -> dict[str, tuple[int, ...]]:
+def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """Return a dict of TF1 name -> shape of all variables of a BERT of this `BertConfig`."""
     width, inner = config.hidden_size, config.intermediate_size
     rows = config.vocab_size, config.max_position_embeddings, config.type_vocab_size

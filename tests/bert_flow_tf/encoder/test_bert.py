@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.bert import Bert, bert_of, probe_inputs
-from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
+from bert_flow_tf.encoder.convert.weights import read_tf1_config
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import ArgumentError
 

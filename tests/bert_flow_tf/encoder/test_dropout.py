@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.bert import Dropout
-from bert_flow_tf.encoder.convert.bert_config import BertConfig
+from bert_flow_tf.encoder.convert.weights import BertConfig
 
 LAYERS, WIDTH, HEADS = 2, 16, 4
 PER_TOKEN, PER_PAIR = (2 * LAYERS + 1) * WIDTH, LAYERS * HEADS

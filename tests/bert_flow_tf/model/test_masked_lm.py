@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.hugging_face import hugging_face_name
-from bert_flow_tf.encoder.convert.weights import keras_names, to_tf1_shape
+from bert_flow_tf.encoder.convert.weights import keras_names, read_tf1_config, to_tf1_shape
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED
 from bert_flow_tf.runs.settings import PretrainingSettings

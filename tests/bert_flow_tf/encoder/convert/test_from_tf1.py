@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.bert_config import read_tf1_config
 from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1, read_tf1_weights
+from bert_flow_tf.encoder.convert.weights import read_tf1_config
 from bert_flow_tf.errors import UserError
 
 

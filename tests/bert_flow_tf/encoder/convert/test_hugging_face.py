@@ -11,9 +11,12 @@ import tensorflow as tf
 import tensorflow_hub as hub
 import tf_keras
 
-from bert_flow_tf.encoder.convert.bert_config import read_hugging_face_config
 from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
-from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face, read_hugging_face_weights
+from bert_flow_tf.encoder.convert.hugging_face import (
+    read_hugging_face,
+    read_hugging_face_config,
+    read_hugging_face_weights,
+)
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import Checkpoint
 from tests.refusals import user_error
