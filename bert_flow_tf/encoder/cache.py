@@ -35,9 +35,6 @@ def cached_embeddings(
     The file `embeddings-KEY.npz` in `cache_dir` is named by a digest of the encoder, its pooling, the padding and the
     ids of all different sentences in any order. A damaged file is computed again. A part of the sentences that the same
     encoder object embedded last, such as the test set, is read from their file. The encoder has its source's weights.
-
-    Raises:
-      UserError: the folder cannot be made or written to.
     """
     padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
     made_by = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]

@@ -48,9 +48,6 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> p
     """Return the folder, in the library's cache, of a model of the Hugging Face Hub; `name` may have `@REVISION`.
 
     The library's variables count: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …
-
-    Raises:
-      UserError: the model is neither in the cache nor can it be downloaded.
     """
     # It takes half a second to import.
     from huggingface_hub import constants, snapshot_download

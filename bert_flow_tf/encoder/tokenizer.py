@@ -83,10 +83,7 @@ class Tokenizer(tf.Module):
         """Return encoder inputs, `[CLS] pieces[:max_seq_length - 2] [SEP]`, for the rows of ragged int32 [n, (t)].
 
         The dict has int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
-        They are padded to the longest row, or to `max_seq_length` if `pad_to_max`.
-
-        Raises:
-          ArgumentError: `max_seq_length` has no room for the special tokens and one piece.
+        They are padded to the longest row, or to `max_seq_length`, 3 or more, if `pad_to_max`.
         """
         if max_seq_length < 3:
             raise ArgumentError(f"max_seq_length: found {max_seq_length}, expected 3 or more")
@@ -119,11 +116,7 @@ def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
-    """Return the word pieces in a file, one per line; the line's number, from 0, is the piece's id.
-
-    Raises:
-      UserError: the file is missing or not UTF-8, a line is empty or repeated, or a special token is missing.
-    """
+    """Return the word pieces in a file, one per line; the line's number, from 0, is the piece's id."""
     vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keeps_empty_end=True)]
     if "" in vocab or len(set(vocab)) < len(vocab):
         line, piece = next((i, piece) for i, piece in enumerate(vocab, 1) if not piece or piece in vocab[: i - 1])

@@ -141,7 +141,7 @@ def build_model(
     length, most = model.max_seq_length, encoder.max_seq_length or model.max_seq_length
     if not 3 <= length <= most:
         raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {most}, the positions of {source.bert_hub}")
-    encoder.seed_dropout(seed)
+    encoder.dropout_seed = seed
     try:
         flow = None if model.flow is None else Glow(model.flow.config, encoder.embedding_size, seed=seed)
     except ValueError as error:

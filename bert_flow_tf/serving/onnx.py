@@ -30,7 +30,7 @@ def write_onnx(model: EmbeddingModel, described: Description, folder: pathlib.Pa
     latents, encoder = latents_of(model.flow), model.encoder
 
     def embed(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        u = encoder.embed_plainly(dict(zip(TOKEN_INPUTS, inputs, strict=True)))
+        u = encoder.embed(dict(zip(TOKEN_INPUTS, inputs, strict=True)), portable=True)
         embedding = reduce_dimension(latents(u), described.low_dim)
         return {"embedding": tf.nn.l2_normalize(embedding, axis=-1) if described.normalized else embedding}
 

@@ -159,7 +159,7 @@ def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> Mask
     length, most = settings.max_seq_length, encoder.max_seq_length
     if most and length > most:
         raise ArgumentError(f"max_seq_length: found {length}, expected at most {most}, the positions of the encoder")
-    encoder.seed_dropout(settings.seed)
+    encoder.dropout_seed = settings.seed
     config = encoder.bert_config
     # TF-Hub's BERTs have TF1's GELU.
     name = "gelu_tanh" if config is None else config.hidden_act

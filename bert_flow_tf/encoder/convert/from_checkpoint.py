@@ -26,21 +26,14 @@ _PREFIX, _SUFFIX = "encoder/", "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def read_tf1(
-    checkpoint: Path,
-    *,
-    config_file: Path | None = None,
-    vocab_file: Path | None = None,
-    do_lower_case: bool | None = None,
+    checkpoint: Path, config_file: Path | None = None, vocab_file: Path | None = None, do_lower_case: bool | None = None
 ) -> Pretrained:
-    """Read a TF1 BERT checkpoint.
+    """Read a TF1 BERT checkpoint; a `UserError` if its files are missing or do not fit each other.
 
     Args:
       checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or a checkpoint's prefix in it.
       config_file, vocab_file: the two files, if they are not in the checkpoint's folder.
       do_lower_case: True if the vocabulary is uncased; None decides by its capitals.
-
-    Raises:
-      UserError: a file is missing, or the checkpoint, the configuration and the vocabulary do not fit each other.
     """
     prefix = checkpoint_prefix(checkpoint)
     config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)

@@ -131,9 +131,6 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     """Return the settings in a folder; those of a BERT alone if it has no `modules.json`.
 
     With them, the cosines of `BertFlow` are the library's, whether or not a last module scales embeddings to norm 1.
-
-    Raises:
-      UserError: a file cannot be read, or asks for an unknown module or pooling.
     """
     path = folder / MODULES_FILE
     if not path.is_file():
@@ -181,9 +178,6 @@ def read_hugging_face_weights(
 
     Weights that the model does not have are 0: the pooler of a model that was saved without one, and those that its
     family lacks.
-
-    Raises:
-      UserError: a file cannot be read, or a tensor is missing, unexpected or of another shape.
     """
     path = folder / WEIGHTS_FILE
     files = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))

@@ -124,11 +124,7 @@ def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
 
 
 def tf1_arrays(variables: Mapping[str, Any], holder: str) -> dict[str, np.ndarray]:
-    """Return a dict of TF1 name -> array of the variables, by name, of tf-models' BERT.
-
-    Raises:
-      UserError: a variable of `holder` is missing or unknown.
-    """
+    """Return a dict of TF1 name -> array of `holder`'s variables; a `UserError` if they are not tf-models' BERT's."""
     names = keras_names(num_layers(variables))
     if different := variables.keys() ^ set(names.values()):
         raise UserError(f"{holder}: variable {min(different)}: missing or unknown, expected tf-models' BERT")

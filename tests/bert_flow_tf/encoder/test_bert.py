@@ -61,7 +61,7 @@ def test_outputs_are_those_of_the_saved_model(both, training):
 
 def test_portable_operations_give_the_same_embeddings(both):
     encoder, _ = both
-    np.testing.assert_allclose(encoder.embed_plainly(INPUTS), encoder(INPUTS), atol=3e-6)
+    np.testing.assert_allclose(encoder.embed(INPUTS, portable=True), encoder(INPUTS), atol=3e-6)
 
 
 def test_the_last_layer_at_the_first_token_gives_the_same_there(encoder):

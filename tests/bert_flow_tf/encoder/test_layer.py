@@ -93,7 +93,7 @@ def test_an_encoder_that_is_no_bert_trains_with_the_dropout_of_its_saved_model(s
 def test_with_numbers_dropout_is_that_of_seed_and_number_alone(small_source, small_inputs):
     encoder = SentenceEncoder(small_source, "avg", trainable=True)
     assert encoder.numbers_occurrences
-    encoder.seed_dropout(5)
+    encoder.dropout_seed = 5
 
     def embeddings(numbers, rows=(0, 1)):
         inputs = {name: tf.gather(value, rows) for name, value in small_inputs.items()}
@@ -106,7 +106,7 @@ def test_with_numbers_dropout_is_that_of_seed_and_number_alone(small_source, sma
     # Without numbers the embeddings are those without dropout, whatever the seed.
     inputs = small_inputs | {"occurrence": tf.constant([0, 1], tf.int64)}
     np.testing.assert_array_equal(encoder(inputs), encoder(small_inputs))
-    encoder.seed_dropout(6)
+    encoder.dropout_seed = 6
     assert np.abs(embeddings([0, 1]) - first).max() > 1e-2
 
 
@@ -114,7 +114,7 @@ def test_replicas_drop_the_same_of_a_sentence_wherever_it_is(small_source, small
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         encoder = SentenceEncoder(small_source, "avg", trainable=True)
-    encoder.seed_dropout(5)
+    encoder.dropout_seed = 5
     inputs = small_inputs | {"occurrence": tf.constant([3, 4], tf.int64)}
     expected = encoder(inputs, training=True)
 
