@@ -1,7 +1,6 @@
 """Encode sentences in batches of similar length: repeats computed once, results in the sentences' order."""
 
 import concurrent.futures
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -96,7 +95,6 @@ class SentenceBatcher:
         self,
         encode: Callable[[Inputs], tf.Tensor],
         tokenizer: Tokenizer,
-        *,
         shape: Sequence[int],
         max_seq_length: int,
         pad_to_max: bool = False,
@@ -172,12 +170,11 @@ def embed(
     tokenizer: Tokenizer,
     pieces: tf.RaggedTensor,
     max_seq_length: int,
-    *,
     pad_to_max: bool = False,
 ) -> np.ndarray:
     """Embeddings, float32 [n, D], without dropout, of word pieces, int32 RaggedTensor [n, (t)]."""
-    make = functools.partial(SentenceBatcher, shape=[encoder.embedding_size], pad_to_max=pad_to_max)
-    return make(encoder.traced_embed, tokenizer, max_seq_length=max_seq_length).encode_distinct(pieces)
+    shape = [encoder.embedding_size]
+    return SentenceBatcher(encoder.traced_embed, tokenizer, shape, max_seq_length, pad_to_max).encode_distinct(pieces)
 
 
 def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:

@@ -134,8 +134,7 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
     elif settings.encoder_is_frozen and encoder.numbers_occurrences:
         specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
         dropping = tf.function(functools.partial(encoder, training=True), input_signature=[specs], autograph=False)
-        options: dict[str, Any] = {"shape": [encoder.embedding_size], "max_seq_length": length, "pad_to_max": pad}
-        batcher = SentenceBatcher(dropping, tokenizer, **options)
+        batcher = SentenceBatcher(dropping, tokenizer, [encoder.embedding_size], length, pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return batcher.encode_pieces(tf.gather(pairs.pieces, sentences), occurrences=occurrences)

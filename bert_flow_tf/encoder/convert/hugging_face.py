@@ -229,11 +229,7 @@ def write_hugging_face_tokenizer(
     shutil.copyfile(vocab_file, folder / VOCAB_FILE)
     ids = {piece: i for i, piece in enumerate(read_vocabulary(vocab_file))}
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    parts = (("[CLS]", 0), ("[SEP]", 0), ("[SEP]", 1))
-    cls, sep, end = ({"SpecialToken": {"id": token, "type_id": i}} for token, i in parts)
-    first, second = ({"Sequence": {"id": name, "type_id": i}} for i, name in enumerate("AB"))
-    special = {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in ("[CLS]", "[SEP]")}
-    packing = {"single": [cls, first, sep], "pair": [cls, first, sep, second, end], "special_tokens": special}
+    packing = {name: [f"[{name.upper()}]", ids[f"[{name.upper()}]"]] for name in ("sep", "cls")}
     normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
     word_piece = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"}
     tokenizer = {
@@ -241,13 +237,12 @@ def write_hugging_face_tokenizer(
         "added_tokens": [{"id": ids[token], "content": token, **plain} for token in SPECIAL],
         "normalizer": normalizer | {"lowercase": do_lower_case},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {"type": "TemplateProcessing", **packing},
+        "post_processor": {"type": "BertProcessing", **packing},
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
     }
     write_json(folder / _TOKENIZER_FILE, tokenizer)
     # This class takes tokenizer.json as it is; BertTokenizer has its own limit of a word's length.
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": do_lower_case, "strip_accents": None}
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
-    settings |= {"tokenize_chinese_chars": True, "model_max_length": max_seq_length}
-    write_json(folder / _TOKENIZER_CONFIG_FILE, settings | names)
+    write_json(folder / _TOKENIZER_CONFIG_FILE, settings | names | {"do_lower_case": do_lower_case})
