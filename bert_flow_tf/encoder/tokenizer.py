@@ -9,17 +9,14 @@ or full-width letters, so only its matcher is used here.
 import hashlib
 import os
 import pathlib
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 import tensorflow_text as text
 
 from bert_flow_tf.data.tasks import read_lines
+from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import reading
-
-if TYPE_CHECKING:
-    from bert_flow_tf.encoder.handles import EncoderSource
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_WORD_CHARS = 200  # A longer word is unknown.
@@ -58,7 +55,7 @@ class Tokenizer(tf.Module):
             self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
 
     @classmethod
-    def from_source(cls, source: "EncoderSource") -> "Tokenizer":
+    def from_source(cls, source: EncoderSource) -> "Tokenizer":
         """Return the tokenizer of an encoder, with the vocabulary of its preprocess SavedModel."""
         return cls(read_vocabulary(vocabulary_asset(source.preprocess_dir)), source.do_lower_case)
 

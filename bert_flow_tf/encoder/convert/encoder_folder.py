@@ -11,7 +11,7 @@ import os
 import pathlib
 import shutil
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -21,14 +21,12 @@ import tf_keras
 
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, SOURCE_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import BertConfig, check_arrays, keras_names
+from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, has_capitals, vocabulary_asset
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.reading import reading, update_with_arrays
-
-if TYPE_CHECKING:
-    from bert_flow_tf.encoder.handles import EncoderSource
 
 _SEQ_LENGTH = 128  # as TF-Hub's own preprocess models
 
@@ -81,7 +79,7 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
 
 
 def write_with_weights(
-    folder: pathlib.Path, source: "EncoderSource", variables: Mapping[str, np.ndarray] | None, origin: dict[str, Any]
+    folder: pathlib.Path, source: EncoderSource, variables: Mapping[str, np.ndarray] | None, origin: dict[str, Any]
 ) -> None:
     """Fill an encoder folder with the encoder of `source`: the same graph, its own weights or others.
 
@@ -92,12 +90,12 @@ def write_with_weights(
     Raises:
       UserError: a variable is missing, unexpected, of another shape or not finite.
     """
-    beside = source.encoder_dir.parent
+    beside, made = source.encoder_dir.parent, {}
     if variables is None:
         shutil.copytree(source.encoder_dir, folder / "encoder", copy_function=shutil.copyfile)
         # The fingerprint depends on how the encoder was made.
-        record, expected = beside / SOURCE_FILE, "an encoder folder's record"
-        made: dict[str, Any] = read_json(record, dict, expected=expected) if record.is_file() else {}
+        if (record := beside / SOURCE_FILE).is_file():
+            made = read_json(record, dict, expected="an encoder folder's record")
     else:
         with reading(source.bert_hub, "an encoder"):
             encoder = hub.load(str(source.encoder_dir))
