@@ -94,9 +94,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
         """The encoder with its matrices, as they are now, and their products in bfloat16; all else stays float32."""
         if self._bert is None:
             raise ArgumentError(f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT of tf-models")
-        encoder = copy.copy(self)
+        encoder = self.with_pooling(self.sentence_embedding_type)
         encoder._bert = Bert(self._bert.variables, self._bert.config, dtype=tf.bfloat16)
-        encoder._set_pooling(self.sentence_embedding_type)
         return encoder
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
