@@ -18,7 +18,7 @@ from bert_flow_tf import BertFlow
 from bert_flow_tf.cli import main
 from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder import pooling, source
-from bert_flow_tf.encoder.convert import bert_config
+from bert_flow_tf.encoder.convert import hugging_face
 from bert_flow_tf.errors import UserError
 from glow import config
 from glow.coupling import ConvStack
@@ -28,7 +28,7 @@ from tests.glow.bijector_checks import check_bijector, perturb
 _ROOT = pathlib.Path(__file__).parents[1]
 _PAGE = (_ROOT / "docs" / "extend.md").read_text(encoding="utf-8")
 _SNIPPETS = dict(re.findall(r"<!-- snippet: ([^\n]+) -->\n```\w+\n(.+?)```\n", _PAGE, re.DOTALL))
-_TABLES = config.COUPLINGS, pooling.POOLINGS, tasks.TASKS, bert_config.FAMILIES
+_TABLES = config.COUPLINGS, pooling.POOLINGS, tasks.TASKS, hugging_face.FAMILIES
 _PARTS = ("coupling", "pooling", "task", "family", "command line")
 
 
