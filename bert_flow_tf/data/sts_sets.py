@@ -112,7 +112,7 @@ def read_task(
         return SimilarityTask(name, task_title(task.name), task.metric, split, name, [pairs])
     if key not in _glue_tasks():
         raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{nearest(name, known)}")
-    task = glue_task(key)
+    task = _glue_tasks()[key]
     if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")
     split, source = split or ("test" if task.gold_test else "dev"), str(pathlib.Path(glue_dir) / task.directory)
@@ -138,11 +138,6 @@ def task_key(name: str) -> str:
 def task_title(name: str) -> str:
     """A task's name as the paper prints it, from any way to spell it: STS-B, SICK-R, STS-12, QNLI, …"""
     return _TITLES.get(task_key(name), name.upper().removesuffix("-REGRESSION"))
-
-
-def glue_task(name: str) -> tasks.Task:
-    """The task of `bert_flow_tf.data.tasks` that one of `scored_names` stands for; none of STS-12 to STS-16."""
-    return _glue_tasks()[name]
 
 
 def senteval_folder(senteval_dir: str | os.PathLike | None, folder: str, name: str) -> pathlib.Path:

@@ -16,14 +16,13 @@ import dataclasses
 import logging
 import math
 import os
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
-from bert_flow_tf.files.reading import reading
+from bert_flow_tf.files.reading import read_text, reading
 
 SPLITS = ("train", "dev", "test")
 
@@ -119,18 +118,14 @@ _COMMON_NAMES = (
     ("sentence2", "hypothesis", "question2", "sentence", "text2", "sentence_b"),
     ("label", "score", "gold_label", "similarity_score", "relatedness_score"),
 )
-_NLI: dict[str, Any] = {
-    "is_regression": False,
-    "label_names": ("contradiction", "entailment", "neutral"),
-    "label_max": 1.0,
-    "metric": "accuracy",
-}
+_CLASSES = ("contradiction", "entailment", "neutral")
+_NLI: dict[str, Any] = {"is_regression": False, "label_names": _CLASSES, "label_max": 1.0, "metric": "accuracy"}
 _MNLI: dict[str, Any] = {"files": ("train.tsv", "dev_matched.tsv", "test_matched.tsv"), **_NLI}
 _BINARY: dict[str, Any] = {"label_max": 1.0, "metric": "auc"}
 _MNLI_HEADER = ("sentence1", "sentence2", "label1")
 _SICK_HEADER = ("sentence_A", "sentence_B", "relatedness_score")
-_SICK_GOLD = FileLayout("SICK_test_annotated.txt", (1, 2), 3, _SICK_HEADER)
-_SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", _SICK_GOLD.name)
+_SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+_SICK_GOLD = FileLayout(_SICK_FILES[2], (1, 2), 3, _SICK_HEADER)
 _QQP_HEADER = ("question1", "question2", "is_duplicate")
 _MRPC_HEADER = ("#1 String", "#2 String", "Quality")
 _MRPC_GOLD = FileLayout("msr_paraphrase_test.txt", (3, 4), 0, _MRPC_HEADER)
@@ -200,11 +195,10 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
     """
     task = get_task(task)
     layout = task.layout(split)
-    path = os.path.join(task_folder(task, data_dir), layout.name)
-    rows = _read_rows(path, layout, task.skips_incomplete_rows)
-    labels = np.asarray(_labels(task, layout, path, rows), np.float32 if task.is_regression else np.int32)
+    rows, labels = _read(task, layout, data_dir)
     sentences_a, sentences_b = ([row[column] for _, row in rows] for column in layout.sentence_columns)
-    return Examples(sentences_a, sentences_b, labels, has_labels=layout.label_column is not None)
+    typed = np.asarray(labels, np.float32 if task.is_regression else np.int32)
+    return Examples(sentences_a, sentences_b, typed, has_labels=layout.label_column is not None)
 
 
 def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_training: bool = False) -> Examples:
@@ -242,8 +236,7 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
     layout = task.gold_test if split == "test" else task.layout(split)
     if not task.is_regression or layout is None or layout.label_column is None:
         raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split or task")
-    path = os.path.join(task_folder(task, os.path.join(glue_dir, task.directory)), layout.name)
-    return np.asarray(_labels(task, layout, path, _read_rows(path, layout, task.skips_incomplete_rows)), np.float64)
+    return np.asarray(_read(task, layout, os.path.join(glue_dir, task.directory))[1], np.float64)
 
 
 def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keeps_empty_end: bool = False) -> list[str]:
@@ -251,8 +244,7 @@ def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keeps_
 
     With `keeps_empty_end` empty lines at the end stay. A file that cannot be read is a `UserError`.
     """
-    with reading(path, expected):
-        text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
+    text = read_text(path, expected)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
     while lines and not lines[-1] and not keeps_empty_end:
         lines.pop()
@@ -279,8 +271,9 @@ def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
     return folder
 
 
-def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[_Row]:
-    """Read the rows below the header; a quote is an ordinary character."""
+def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[list[_Row], list[float]]:
+    """Read the rows below the header and their labels, zeros without any; a quote is an ordinary character."""
+    path = os.path.join(task_folder(task, data_dir), layout.name)
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
         _, names = rows.pop(0)
@@ -292,25 +285,20 @@ def _read_rows(path: str, layout: FileLayout, skips_incomplete: bool) -> list[_R
     if len(complete) < len(rows):
         number, row = next(row for row in rows if len(row[1]) < layout.min_columns)
         message = f"{path}, line {number}: {len(row)} columns found, at least {layout.min_columns} expected"
-        if not skips_incomplete:
+        if not task.skips_incomplete_rows:
             raise UserError(message)
         logging.getLogger(__name__).warning("%s; skipped %d such lines", message, len(rows) - len(complete))
     if not complete:
         raise UserError(f"{path}: no examples found, expected at least one row")
-    return complete
-
-
-def _labels(task: Task, layout: FileLayout, path: str, rows: list[_Row]) -> list[float]:
-    """Return the label of each row; zeros where the layout has none."""
-    column, labels = layout.label_column, []
-    if column is None:
-        return [0.0] * len(rows)
+    place, labels = layout.label_column, list[float]()
+    if place is None:
+        return complete, [0.0] * len(complete)
     by_name = {name: float(number) for number, name in enumerate(task.label_names)}
-    for line, row in rows:
-        text, where = row[column], f"{path}, line {line}, column {column % len(row) + 1}"
+    for line, row in complete:
+        text, where = row[place], f"{path}, line {line}, column {place % len(row) + 1}"
         if by_name and text not in by_name:
             raise UserError(f"{where}: label {text!r}, expected one of {', '.join(by_name)}")
         labels.append(by_name[text] if by_name else parse_number(text, where))
         if not 0 <= labels[-1] <= task.label_max and not by_name:
             raise UserError(f"{where}: score {text}, expected 0 to {task.label_max:g}")
-    return labels
+    return complete, labels

@@ -31,6 +31,7 @@ from collections.abc import Mapping, Sequence
 from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
 from bert_flow_tf.files.atomic import write_atomically
+from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.recipe.run import EMBEDDING_TYPES, Stage, command_line, matching, read_environment, run, table
 from bert_flow_tf.results.table import Entry, Table, number
@@ -64,15 +65,6 @@ def wordnet() -> pathlib.Path:
     return cached_folder(cache_root() / "text" / "wordnet-3.0", "sentences.txt", build) / "sentences.txt"
 
 
-def mean_cosines(run_dir: pathlib.Path, sentences: Sequence[str]) -> list[float]:
-    """Return the mean cosine of random sentences' embeddings, before and after a finished run's flow."""
-    from bert_flow_tf.api import BertFlow
-
-    model = BertFlow.load(run_dir)
-    pooled = model.encode_pooled(sentences)
-    return [measure_isotropy(embeddings).mean_cosine for embeddings in (pooled, model.after_flow(pooled))]
-
-
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
     """Run the command line and return its exit status."""
 
@@ -82,8 +74,8 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         steps = matching(values, "STEPS", "600", "[1-9][0-9]{0,8}", "a whole number from 1 to 999999999")
         known = {"OUTPUT_PARENT_DIR": "exp/paper_effect"} | {name: values[name] for name in _READ if name in values}
         before = read_environment({**known, "SKIP_NLI": "1"})
-        paths = (wordnet() if text == "wordnet" else pathlib.Path(text) for text in texts)
-        sentences = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
+        paths = (wordnet() if text == "wordnet" else text for text in texts)
+        sentences = [sentence for path in paths for sentence in read_sentences(path, file_format="text")]
         # Another text, number of steps or seed makes another encoder, in a folder of its own.
         made_of = zlib.crc32("\n".join([steps, str(before.seed), *sentences]).encode())
         folder = before.output_dir / f"{before.encoder_name}_mlm_{made_of:08x}"
@@ -106,12 +98,16 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
                 title = f"{name}, {kind}"
                 stages += [recipe.plain(kind, title), *recipe.flow(kind, f"{title}: learn", f"{title} + flow")]
         print(f"\n{table(run(stages, overwrite=overwrite, verbose=verbose)).to_text()}")
+        from bert_flow_tf.api import BertFlow
+
         dev = read_split(get_task("STS-B"), before.folder, "dev")
         random = [*dict.fromkeys(dev.sentences_a + dev.sentences_b)]
-        learned = [
-            (plain.title, flow.settings.output_dir) for plain, flow in zip(stages[::3], stages[1::3], strict=True)
-        ]
-        rows: list[list[Entry]] = [[title, *map(number, mean_cosines(run_dir, random))] for title, run_dir in learned]
+        rows: list[list[Entry]] = []
+        for plain, learned in zip(stages[::3], stages[1::3], strict=True):
+            model = BertFlow.load(learned.settings.output_dir)
+            pooled = model.encode_pooled(random)
+            cosines = [measure_isotropy(found).mean_cosine for found in (pooled, model.after_flow(pooled))]
+            rows.append([plain.title, *map(number, cosines)])
         print(f"\n{Table(('mean cosine of random sentences', 'as it is', 'with flow'), rows).to_text()}")
         print(f"\nThe paper's Spearman with the flow, BERT-base on the STS Benchmark: {_PAPER}.")
 

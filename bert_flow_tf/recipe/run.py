@@ -49,7 +49,7 @@ from bert_flow_tf.evaluation.protocols import METRICS
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import refuse_address
 from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
-from bert_flow_tf.results.records import SCORES_FILE, Predictions, Scores, TaskScores, summarize
+from bert_flow_tf.results import records
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 from bert_flow_tf.runs.record import BERT_NAMES, made_by
@@ -91,15 +91,15 @@ class Stage(NamedTuple):
             return True
         return False
 
-    def scores(self) -> Scores | None:
+    def scores(self) -> records.Scores | None:
         """Write and return the scores of the predictions; None for a stage that makes none."""
         if self.task is None:
             return None
         path = self.settings.prediction_path
-        model = read_json(path.with_suffix(".json"), Predictions, expected="a record of predictions").model
-        found = msgspec.convert(score_predictions_of(self.task, path), TaskScores)
-        scores = Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: found})
-        write_json(path.with_name(SCORES_FILE), scores)
+        model = read_json(path.with_suffix(".json"), records.Predictions, expected="a record of predictions").model
+        found = msgspec.convert(score_predictions_of(self.task, path), records.TaskScores)
+        scores = records.Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: found})
+        write_json(path.with_name(records.SCORES_FILE), scores)
         return scores
 
 
@@ -108,7 +108,7 @@ class Outcome(NamedTuple):
 
     stage: Stage
     seconds: float | None
-    scores: Scores | None
+    scores: records.Scores | None
 
 
 class Recipe(NamedTuple):
@@ -289,31 +289,25 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 
 def reproduced_task(
     task: SimilarityTask, rows: Mapping[str, Sequence[Stage]], outcomes: Mapping[Stage, Outcome]
-) -> dict[str, Any]:
-    """Return the fields of a `ReproducedTask`; `rows` are the stages, for each seed, that score a row."""
+) -> records.ReproducedTask:
+    """Return the results of one task; `rows` are the stages, for each seed, that score a row."""
     # The paper's protocol for a task of several sets.
-    protocol = "wmean" if len(task.subsets) > 1 else None
-    found = {}
+    protocol, found = "wmean" if len(task.subsets) > 1 else None, {}
     for row, stages in rows.items():
-        scores = [one for stage in stages if (one := outcomes[stage].scores) is not None]
-        of_task = [one.tasks[task.name] for one in scores]
-        values = {
-            metric: [getattr(one, metric)[protocol or "all"] for one in of_task] for metric in METRICS[task.metric]
-        }
-        # Plots show one seed; the pairs of all of them would be most of the file.
-        of_task[1:] = [msgspec.structs.replace(one, agreement=None) for one in of_task[1:]]
-        runs = [
-            {
-                "seed": settings.seed,
-                "directory": str(settings.output_dir),
-                "model": one.model,
-                "scores": scored,
-            }
-            for (_, settings, *_), one, scored in zip(stages, scores, of_task, strict=True)
-        ]
-        found[row] = {"runs": runs} | {metric: summarize(of_seeds) for metric, of_seeds in values.items()}
-    fields = {field: getattr(of_task[0], field) for field in ("title", "metric", "split", "source", "pairs")}
-    return {**fields, "protocol": protocol, "rows": found}
+        runs: list[records.SeedRun] = []
+        for stage in stages:
+            if (scores := outcomes[stage].scores) is not None:
+                seed, of_task = stage.settings.seed, scores.tasks[task.name]
+                # Plots show one seed; the pairs of all of them would be most of the file.
+                of_task = msgspec.structs.replace(of_task, agreement=None) if runs else of_task
+                directory = str(stage.settings.output_dir)
+                runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=of_task))
+        summaries = {}
+        for name in METRICS[task.metric]:
+            summaries[name] = records.summarize([getattr(one.scores, name)[protocol or "all"] for one in runs])
+        found[row] = records.ReproducedRow(runs=runs, **summaries)
+    fields = {field: getattr(runs[0].scores, field) for field in ("title", "metric", "split", "source", "pairs")}
+    return records.ReproducedTask(**fields, protocol=protocol, rows=found)
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
