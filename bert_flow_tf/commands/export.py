@@ -9,17 +9,14 @@ from bert_flow_tf.commands.outputs import own
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.formats import EXPORT_FORMATS, SAVEDMODEL, export_path
 
+_VERSION = click.IntRange(1, 2**63 - 1)
+
 
 @click.command()
 @click.option("--model", required=True, metavar="RUN", help=HELP_OF_MODEL)
 @click.option("--out", required=True, metavar="DIR", help="Folder of the model, or of a SavedModel's versions.")
 @click.option("--format", type=click.Choice(list(EXPORT_FORMATS)), default=SAVEDMODEL, help="Of the export.")
-@click.option(
-    "--version",
-    type=click.IntRange(1, 2**63 - 1),
-    metavar="N",
-    help="Of a SavedModel, for servers.  [default: the next one]",
-)
+@click.option("--version", type=_VERSION, metavar="N", help="Of a SavedModel, for servers.  [default: the next one]")
 @click.option("--normalize", is_flag=True, help="Scale every embedding to norm 1.")
 @click.option("--low_dim", type=WHOLE, metavar="D", help="Average channels, down to D.  [default: the run's]")
 @click.option("--max_seq_length", type=LENGTH, metavar="N", help="Cut sentences at N pieces.  [default: the run's]")
