@@ -42,7 +42,7 @@ def resolve_encoder(
     bert_config_file: _Path | None = None,
     vocab_file: _Path | None = None,
     init_checkpoint: _Path | None = None,
-    do_lower_case: bool | None = True,
+    do_lower_case: bool | None = None,
     cache_dir: _Path | None = None,
     recorded: EncoderFiles | None = None,
 ) -> EncoderSource:
@@ -55,7 +55,7 @@ def resolve_encoder(
       preprocess_hub: handle or folder of the preprocess model, if it is not known or beside the encoder.
       bert_config_file, vocab_file, init_checkpoint: the original's trio instead of `bert_hub`. `init_checkpoint` may
         be a TF1 checkpoint or one of a bert_flow_tf run; the latter gives its weights to the encoder of `bert_hub` too.
-      do_lower_case: True if the trio's vocabulary is uncased, None to look for capitals; False refuses an uncased one.
+      do_lower_case: True if the encoder is uncased; None takes its own setting, see `tokenizer.lower_cases`.
       cache_dir: folder for converted encoders; None is the user's cache.
       recorded: the encoder that a run or a saved model recorded, whose fingerprint must be the same.
 
@@ -80,9 +80,9 @@ def resolve_encoder(
     elif source is None:
         bert = read_tf1(init_checkpoint or "", bert_config_file, vocab_file, do_lower_case=do_lower_case)
         source = _from_hub(str(_converted(bert, cache_dir)), None, cache_dir)
-    if do_lower_case is False and source.do_lower_case:
+    if do_lower_case not in (None, lower := source.do_lower_case):
         name = source.preprocess_hub or source.bert_hub
-        raise ArgumentError(f"do_lower_case: found False, expected True: the encoder {name} lower-cases")
+        raise ArgumentError(f"do_lower_case: found {do_lower_case}, expected {lower}, the setting of {name}")
     if recorded is not None and source.fingerprint != recorded.fingerprint:
         expected = f"expected the recorded one, {recorded.fingerprint}"
         raise UserError(f"{source.bert_hub}: fingerprint: found {source.fingerprint}, {expected}")
@@ -97,7 +97,8 @@ def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> Encod
     else:
         names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint")
         given = {name: str(flags[name]) for name in names if flags.get(name)}
-        given["do_lower_case"] = flags.get("do_lower_case") is not False
+        # Older runs recorded a default of True, for cased encoders too.
+        given["do_lower_case"] = False if flags.get("do_lower_case") is False else None
     return resolve_encoder(**given, cache_dir=cache_dir, recorded=recorded)
 
 

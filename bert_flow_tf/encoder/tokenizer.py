@@ -9,6 +9,7 @@ or full-width letters, so only its matcher is used here.
 import hashlib
 import os
 import pathlib
+import re
 
 import tensorflow as tf
 import tensorflow_text as text
@@ -121,6 +122,22 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     if missing := [token for token in SPECIAL if token not in vocab]:
         raise UserError(f"{path}: no {' '.join(missing)} among its {len(vocab)} lines, expected {' '.join(SPECIAL)}")
     return vocab
+
+
+def lower_cases(given: bool | None, vocab: list[str], folder: str) -> bool:
+    """Return True if an encoder's text is to be lower-cased.
+
+    The folder's name says it as in `uncased_L-12_H-768_A-12`, else `given`, else the vocabulary.
+
+    Raises:
+      ArgumentError: `given` contradicts the name, or is True with capitals in the vocabulary.
+    """
+    named = re.match("(?:.*_)?(un)?cased_", folder)
+    expected = bool(named[1]) if named else not has_capitals(vocab)
+    if given not in (None, expected) and (named or given):
+        found = f"the name {folder}" if named else f"capitals in the vocabulary of {folder}"
+        raise ArgumentError(f"do_lower_case: found {given} and {found}, expected {expected}")
+    return expected if given is None else given
 
 
 def has_capitals(vocab: list[str]) -> bool:

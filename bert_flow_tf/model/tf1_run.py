@@ -64,7 +64,7 @@ def convert_tf1_run(
         beside = {"bert_config_file": BERT_CONFIG_FILE, "vocab_file": VOCAB_FILE}
         flags = {name: str(prefix.parent / file) for name, file in beside.items()} | flags
         flags |= {"init_checkpoint": str(prefix)}
-    source = resolve_encoder(**{"do_lower_case": None} | flags)
+    source = resolve_encoder(**flags)
     flags["do_lower_case"] = source.do_lower_case
     step = int(held["global_step"]) if "global_step" in held else 0
     made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)

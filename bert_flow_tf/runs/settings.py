@@ -92,7 +92,7 @@ class Settings(LossSettings):
     bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
     vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
     init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
-    do_lower_case: bool = _neutral(True, "Lower-case the text: true for uncased models, false for cased ones.")
+    do_lower_case: bool | None = _neutral(None, "Lower-case the text, if not given as the vocabulary is.")
 
     sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
     max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)

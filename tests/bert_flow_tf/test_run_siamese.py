@@ -23,13 +23,13 @@ from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
-# The original's flags and defaults; None where it has none.
+# The original's flags and defaults; None where it has none, or where the vocabulary decides.
 ORIGINAL_FLAGS = {
     **dict.fromkeys(("bert_config_file", "task_name", "vocab_file", "init_checkpoint", "data_dir"), None),
     **dict.fromkeys(("output_parent_dir", "exp_name", "exp_name_prefix", "cached_dir", "eval_checkpoint_name"), None),
     **dict.fromkeys(("do_train", "do_eval", "do_predict", "early_stopping", "use_xla", "auc", "do_senteval"), False),
     **dict.fromkeys(("predict_pool", "do_predict_on_dev", "do_predict_on_full"), False),
-    **{"do_lower_case": True, "max_seq_length": 128, "label_min": 0.0, "label_max": 5.0, "seed": 1234},
+    **{"do_lower_case": None, "max_seq_length": 128, "label_min": 0.0, "label_max": 5.0, "seed": 1234},
     **{"log_every_step": 10, "save_checkpoints_steps": 1000, "train_batch_size": 32, "learning_rate": 5e-5},
     **{"num_train_epochs": 3.0, "warmup_proportion": 0.1, "start_delay_secs": 120, "throttle_secs": 600},
     **{"eval_batch_size": 8, "predict_batch_size": 8, "sentence_embedding_type": "avg"},

@@ -22,7 +22,7 @@ import tf_keras
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, SOURCE_FILE, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import BertConfig, check_arrays, keras_names
 from bert_flow_tf.encoder.handles import EncoderSource
-from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, has_capitals, vocabulary_asset
+from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer, vocabulary_asset
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
@@ -37,14 +37,14 @@ class Pretrained:
 
     Attributes:
       weights: dict of TF1 name -> array, checked by `check_arrays`.
-      do_lower_case: True if the vocabulary is uncased; None decides by its capitals.
+      do_lower_case: True if the vocabulary is uncased.
       source: origin of the weights, for `source.json`, without paths and times, so that one source gives one folder.
     """
 
     config: BertConfig
     vocab: list[str]
     weights: dict[str, np.ndarray]
-    do_lower_case: bool | None
+    do_lower_case: bool
     source: dict[str, Any]
 
     @property
@@ -64,16 +64,16 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
     """
     if (pieces := len(bert.vocab)) != bert.config.vocab_size:
         raise UserError(f"vocab_size: found {bert.config.vocab_size}, expected the {pieces} pieces of the vocabulary")
-    do_lower_case = not has_capitals(bert.vocab) if bert.do_lower_case is None else bert.do_lower_case
     with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
         (folder / VOCAB_FILE).write_text("".join(f"{piece}\n" for piece in bert.vocab), encoding="utf-8")
         write_json(folder / BERT_CONFIG_FILE, dict(sorted(msgspec.structs.asdict(bert.config).items())))
         asset = tf.saved_model.Asset(str(folder / VOCAB_FILE))
         with quiet_tensorflow():
-            encoder = _bert(bert, asset, do_lower_case)
+            encoder = _bert(bert, asset)
             tf.saved_model.save(encoder, str(folder / "encoder"), signatures={})
-            tf.saved_model.save(_preprocess(Tokenizer(bert.vocab, do_lower_case), asset), str(folder / "preprocess"))
-        record = {"format_version": FORMAT_VERSION, "do_lower_case": do_lower_case, **bert.source}
+            preprocess = _preprocess(Tokenizer(bert.vocab, bert.do_lower_case), asset)
+            tf.saved_model.save(preprocess, str(folder / "preprocess"))
+        record = {"format_version": FORMAT_VERSION, "do_lower_case": bert.do_lower_case, **bert.source}
         write_json(folder / SOURCE_FILE, record)
     return pathlib.Path(out_dir)
 
@@ -130,7 +130,7 @@ def quiet_tensorflow() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _bert(bert: Pretrained, asset: Any, do_lower_case: bool) -> tf.train.Checkpoint:
+def _bert(bert: Pretrained, asset: Any) -> tf.train.Checkpoint:
     """Return what TF-Hub's BERTs are: a function from a dict of int32 [batch, seq] to a dict of outputs.
 
     `sequence_output` is [batch, seq, width], `encoder_outputs` a list of such, one per layer, `pooled_output` and
@@ -164,7 +164,7 @@ def _bert(bert: Pretrained, asset: Any, do_lower_case: bool) -> tf.train.Checkpo
     saved.variables = encoder.variables
     saved.trainable_variables = encoder.trainable_variables
     saved.regularization_losses = []
-    saved.do_lower_case = tf.Variable(do_lower_case, trainable=False)
+    saved.do_lower_case = tf.Variable(bert.do_lower_case, trainable=False)
     return saved
 
 

@@ -10,7 +10,7 @@ from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_with_w
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import BertConfig, check_arrays, read_tf1_config, variable_shapes
 from bert_flow_tf.encoder.handles import EncoderSource
-from bert_flow_tf.encoder.tokenizer import read_vocabulary
+from bert_flow_tf.encoder.tokenizer import lower_cases, read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
@@ -33,11 +33,12 @@ def read_tf1(
     Args:
       checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or a checkpoint's prefix in it.
       config_file, vocab_file: the two files, if they are not in the checkpoint's folder.
-      do_lower_case: True if the vocabulary is uncased; None decides by its capitals.
+      do_lower_case: True if the vocabulary is uncased; None decides, see `tokenizer.lower_cases`.
     """
     prefix = checkpoint_prefix(checkpoint)
     config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)
     vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
+    do_lower_case = lower_cases(do_lower_case, vocab, prefix.absolute().parent.name)
     return Pretrained(config, vocab, read_tf1_weights(prefix, config), do_lower_case, {"kind": "TF1 checkpoint"})
 
 

@@ -26,7 +26,7 @@ from bert_flow_tf.encoder.convert.weights import (
     read_bert,
     variable_shapes,
 )
-from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, read_vocabulary
+from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, lower_cases, read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
@@ -118,13 +118,14 @@ def read_hugging_face(
     changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
     source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
     normalizer = tokenizer.get("normalizer") or _settings(bert / _TOKENIZER_CONFIG_FILE)
-    lower_cases = normalizer.get("lowercase", normalizer.get("do_lower_case"))
+    set_to = normalizer.get("lowercase", normalizer.get("do_lower_case"))
     kind, strips = normalizer.get("type", "BertNormalizer"), normalizer.get("strip_accents")
-    if kind != "BertNormalizer" or strips not in (None, lower_cases):
-        expected = f"expected BertNormalizer and {lower_cases}, as TF1 BERT's"
+    if kind != "BertNormalizer" or strips not in (None, set_to):
+        expected = f"expected BertNormalizer and {set_to}, as TF1 BERT's"
         raise UserError(f"{bert}: the tokenizer's normalizer: found {kind} with strip_accents {strips}, {expected}")
-    do_lower_case = lower_cases if do_lower_case is None else do_lower_case
-    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, do_lower_case, source)
+    if do_lower_case is not None or set_to is None:
+        set_to = lower_cases(do_lower_case, vocab, folder.absolute().name)
+    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, set_to, source)
 
 
 def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:

@@ -12,14 +12,18 @@ def test_tf1_checkpoint_becomes_an_encoder_folder(golden_dir, tiny_source, tmp_p
     assert resolve_encoder(bert_hub=tmp_path / "out").fingerprint == tiny_source.fingerprint
 
 
-def test_flag_for_case_wins_over_the_vocabulary_and_overwrite_replaces(
-    small_encoder_dir, small_hugging_face_dir, tmp_path
+def test_flag_for_case_wins_unless_there_are_capitals_and_overwrite_replaces(
+    golden_dir, tiny_encoder_dir, small_hugging_face_dir, tmp_path
 ):
-    out = shutil.copytree(small_encoder_dir, tmp_path / "out")
-    assert json.loads((out / "source.json").read_text())["do_lower_case"] is False
-    succeeds("convert", "--huggingface", small_hugging_face_dir, "--out", out, "--uncased", "--overwrite")
+    out = shutil.copytree(tiny_encoder_dir, tmp_path / "out")
+    capitals = ("convert", "--huggingface", small_hugging_face_dir, "--out", out, "--uncased", "--overwrite")
+    assert "capitals in the vocabulary" in refused(*capitals)
+    named = shutil.copytree(golden_dir / "bert_tiny", tmp_path / "cased_tiny")
+    assert "name cased_tiny" in refused("convert", "--tf1_checkpoint", named, *capitals[3:])
     assert json.loads((out / "source.json").read_text())["do_lower_case"] is True
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    succeeds("convert", "--tf1_checkpoint", golden_dir / "bert_tiny", "--out", out, "--cased", "--overwrite")
+    assert json.loads((out / "source.json").read_text())["do_lower_case"] is False
+    assert {path.name for path in tmp_path.iterdir()} == {"cased_tiny", "out"}
 
 
 def test_vocabulary_that_does_not_fit_the_checkpoint_is_named(golden_dir, tmp_path):

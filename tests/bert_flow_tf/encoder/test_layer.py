@@ -194,6 +194,7 @@ def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
         ({"bert_hub": "small/encoder/variables"}, r"no saved_model.pb"),
         ({"bert_hub": "alone"}, r"^preprocess_hub: missing"),
         ({"bert_hub": "tiny", "do_lower_case": False}, r"^do_lower_case: found False"),
+        ({"bert_hub": "small", "do_lower_case": True}, r"^do_lower_case: found True"),
         # A checkpoint of TF1 gives an encoder by handle no weights.
         (
             {"bert_hub": "small", "init_checkpoint": "tf1"},

@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.tokenizer import Tokenizer, read_vocabulary
+from bert_flow_tf.encoder.tokenizer import Tokenizer, lower_cases, read_vocabulary
 from bert_flow_tf.errors import UserError
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -25,6 +25,28 @@ VOCAB = [*SPECIAL, "play", "##ing", "##ed", "un", "É", "é", "e", "中", "!", "
 def test_pieces_of_a_sentence(sentence, do_lower_case, pieces):
     (ids,) = Tokenizer(VOCAB, do_lower_case).tokenize(tf.constant([sentence])).to_list()
     assert [VOCAB[i] for i in ids] == pieces
+
+
+@pytest.mark.differs("`--do_lower_case`")
+@pytest.mark.parametrize(
+    ("given", "capital", "folder", "expected"),
+    [
+        (None, "a", "uncased_L-12_H-768_A-12", True),
+        (False, "a", "wwm_uncased_L-24_H-1024_A-16", "the name wwm_uncased_L-24_H-1024_A-16, expected True"),
+        (None, "A", "multi_cased_L-12_H-768_A-12", False),
+        (True, "a", "cased_L-12_H-768_A-12", "the name cased_L-12_H-768_A-12, expected False"),
+        (None, "A", "mine", False),
+        (True, "A", "mine", "capitals in the vocabulary of mine, expected False"),
+        (None, "a", "mine", True),
+        (False, "a", "mine", False),
+    ],
+)
+def test_case_is_that_of_flag_folder_and_vocabulary(given, capital, folder, expected):
+    if isinstance(expected, bool):
+        assert lower_cases(given, [*SPECIAL, capital], folder) is expected
+    else:
+        with pytest.raises(UserError, match=rf"^do_lower_case: found {given} and {expected}"):
+            lower_cases(given, [*SPECIAL, capital], folder)
 
 
 def test_pack_truncates_adds_special_tokens_and_pads_to_the_longest_row():
