@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 from typing import Any
 
 import msgspec
@@ -66,7 +67,8 @@ def convert_tf1_run(
         flags |= {"init_checkpoint": str(prefix)}
     source = resolve_encoder(**flags)
     flags["do_lower_case"] = source.do_lower_case
-    step = int(held["global_step"]) if "global_step" in held else 0
+    named_step = re.search(r"-(\d+)$", prefix.name)
+    step = int(held["global_step"] if "global_step" in held else named_step[1] if named_step else 0)
     made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
     if has_bert:
         # The run may have trained the encoder that its checkpoint holds.

@@ -14,7 +14,7 @@ from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.build import restore
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.settings import DeviceSettings, Settings
+from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import devices
 from bert_flow_tf.training import train as training
 from bert_flow_tf.training.devices import configure_devices
@@ -72,7 +72,7 @@ def test_all_visible_gpus_share_a_batch(monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["0", "1"] if kind == "GPU" else cpus)
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", lambda gpu, grows: None)
     monkeypatch.setattr(devices, "_strategy", lambda kind, count: (kind, count))
-    assert configure_devices(DeviceSettings(), None) == ("gpu", 2)
+    assert configure_devices(None) == ("gpu", 2)
 
 
 @pytest.fixture(scope="module")
