@@ -12,7 +12,7 @@ from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
 from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.model.build import restore
+from bert_flow_tf.model.build import checkpoint_of, restore
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.training import devices
@@ -92,7 +92,7 @@ def test_a_flow_learns_while_its_run_is_recorded(flow_values, flow_run):
     assert len(losses) == 12
     assert losses[-3:].mean() < losses[:3].mean() - 0.01
     results = json.loads((flow_run / TRAIN_RESULTS_FILE).read_text())
-    assert results["steps"] == 12 and results["replicas"] == 1
+    assert results["steps"] == 12
     config = json.loads((flow_run / "config.json").read_text())
     assert config["encoder_trained"] is False and config["model"]["max_seq_length"] == 10
     assert config["model"]["flow"]["config"]["coupling_width"] == 8
@@ -130,7 +130,6 @@ def test_a_frozen_encoder_drops_the_same_on_every_replica_and_after_an_interrupt
 
 def test_replicas_of_one_global_batch_train_the_same_flow(flow_values, flow_run):
     run_dir = small_runs.run(flow_values, exp_name="on_4", num_logical_cpus=4)
-    assert json.loads((run_dir / TRAIN_RESULTS_FILE).read_text())["replicas"] == 4
     assert_same_training(run_dir, flow_run)
 
 
@@ -254,7 +253,7 @@ def test_initialisation_takes_first_sentences_of_a_batch_of_its_own(flow_values,
     pairs, _ = read_training_data(settings, get_task("sts-b"), tokenizer)
     batches = token_batches(pairs, tokenizer, settings, 0, slice(None))
     first, second = (model.embed(inputs, training=True) for inputs, _ in batches.take(2))
-    restore(model, settings.output_dir / "model.ckpt-0", with_encoder=False)
+    restore(checkpoint_of(model, with_encoder=False), settings.output_dir / "model.ckpt-0")
     np.testing.assert_allclose(model.flow.levels[0][0].b, -np.mean(first[::2], axis=0), atol=1e-5)
     (loss,) = small_runs.logged(settings.output_dir, "flow_loss")
     assert loss == pytest.approx(2 * np.mean(model.flow.bits_per_dim(second)), rel=1e-4)
