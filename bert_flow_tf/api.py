@@ -20,7 +20,7 @@ from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve
 from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.flow_checks import change_by
+from bert_flow_tf.evaluation.isotropy import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
 from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import PART, sentence_list

@@ -8,7 +8,8 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -61,8 +62,7 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
     \b
     bert-flow verify --runs runs/demo --out verification.json
 
-    In a copy of the repository, the golden values of the TF1 code are computed again (a minute or two). An installed
-    package has none: there the command checks that the flow keeps its equations, which says nothing of the original.
+    The golden values of the TF1 code, which only a clone of the repository has, are computed again (a minute or two).
     With --runs, scores are judged too: those without a flow by their difference, those with one by distributions over
     seeds. Exit status 1 means that something is not the same.
     """
@@ -73,7 +73,7 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
 
     path = None if out is None else own_file(out, overwrite=overwrite)
     sources = find_sources([*runs, *more]) if runs else []
-    verification = _verification()
+    verification = _verification(runs)
     claims = verdict([verification], score_rows(sources))
     click.echo(verdict_table(claims).to_text())
     if path is not None:
@@ -82,21 +82,20 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
         sys.exit(1)
 
 
-def _verification() -> "Verification":
+def _verification(runs: Sequence[str]) -> "Verification":
     from bert_flow_tf.results.records import Checked, Verification
-    from bert_flow_tf.results.verdict import SELF_CHECK
     from bert_flow_tf.runs.record import made_by
 
+    found: dict[str, Any] = {"deviations": [], "failed": [], "not_run": ["golden values: only in a clone"]}
     if (_ROOT / _GOLDEN).is_dir() and importlib.util.find_spec("pytest") is not None:
-        found, evidence = _golden(), _GOLDEN.as_posix()
-    else:
-        from bert_flow_tf.evaluation.flow_checks import self_check
-
-        found = {"deviations": self_check(), "failed": [], "not_run": ["the golden values are in the repository"]}
-        evidence = SELF_CHECK
+        found = _golden()
+    elif not runs:
+        raise UserError(
+            f"{_ROOT}: found no {_GOLDEN}, expected a clone of the repository with its requirements, or --runs"
+        )
     finite = ((what, value if math.isfinite(value) else None, limit) for what, value, limit in found.pop("deviations"))
     checked = [Checked(what=what, found=value, limit=limit) for what, value, limit in finite]
-    return Verification(made_by=made_by("bert-flow verify"), evidence=evidence, deviations=checked, **found)
+    return Verification(made_by=made_by("bert-flow verify"), evidence=str(_GOLDEN), deviations=checked, **found)
 
 
 def _golden() -> dict:

@@ -6,12 +6,19 @@ https://arxiv.org/abs/1702.01417, for the ratio of partition functions; Roy and 
 """
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from bert_flow_tf.errors import UserError
 from glow.embeddings import negligible_channels
+
+if TYPE_CHECKING:
+    from glow.flow import Glow
+
+# Mean cosine of random pairs below which there is no cone to undo.
+_NO_CONE = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +96,37 @@ def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
 def isotropic_reference(n: int, channels: int) -> Isotropy:
     """Return the `Isotropy` of n draws from a standard normal, whose spectrum is not flat, in `channels` channels."""
     return measure_isotropy(np.random.default_rng(0).normal(size=(n, channels)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """Measures of the same n embeddings, which the flow has not learned, before and after it.
+
+    Bits per dimension are the embeddings', under a diagonal Gaussian fitted to them, and under the flow.
+    """
+
+    before: Isotropy
+    after: Isotropy
+    gaussian_bits_per_dim: float
+    flow_bits_per_dim: float
+
+    def __str__(self) -> str:
+        cosines = f"{self.before.mean_cosine:.3f} before the flow, {self.after.mean_cosine:.3f} with it"
+        bits = f"{self.gaussian_bits_per_dim:.3f} by a diagonal Gaussian, {self.flow_bits_per_dim:.3f} by the flow"
+        sentences = f"{self.before.embeddings:,} held-out sentences"
+        return f"{sentences}: mean cosine of random pairs {cosines}; bits per dimension {bits}"
+
+    @property
+    def is_worth_it(self) -> bool:
+        """True if the embeddings lie in a cone, which a flow can undo (Li et al. 2020, section 3)."""
+        return self.before.mean_cosine >= _NO_CONE
+
+
+def change_by(flow: "Glow", embeddings: np.ndarray) -> Change:
+    """Return the `Change` of the embeddings [n, D] of different sentences by a flow; raises as `measure_isotropy`."""
+    latents, bits = flow.forward_and_bits_per_dim(np.asarray(embeddings, np.float32))
+    before, after = measure_isotropy(embeddings), measure_isotropy(latents.numpy())
+    return Change(before, after, gaussian_bits_per_dim(embeddings), float(np.mean(bits.numpy())))
 
 
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 import glow
 from bert_flow_tf.errors import ArgumentError, UserError
-from bert_flow_tf.evaluation.flow_checks import Change
+from bert_flow_tf.evaluation.isotropy import Change
 from bert_flow_tf.runs.settings import flow_config
 
 if TYPE_CHECKING:

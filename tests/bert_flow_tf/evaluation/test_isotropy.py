@@ -1,5 +1,7 @@
 """Measures of isotropy: known values of simple shapes, and what must leave them alone."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,8 @@ from scipy import stats
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import isotropy
+from glow.config import GlowConfig
+from glow.flow import Glow
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -92,3 +96,24 @@ def test_constant_channels_are_counted_and_change_no_other_measure_of_variance()
 def test_embeddings_without_an_answer_are_refused(measure, embeddings, words):
     with pytest.raises(UserError, match=words):
         measure(embeddings)
+
+
+def test_the_measures_are_of_the_embeddings_and_of_their_latents():
+    embeddings = (np.random.default_rng(0).normal(size=(40, 6)) * [1, 2, 3, 4, 5, 6] + 3).astype("float32")
+    flow = Glow(GlowConfig(n_levels=1, depth=1), 6, seed=1)
+    flow.initialize_from_data(embeddings)
+    change = isotropy.change_by(flow, embeddings)
+    assert change.before == isotropy.measure_isotropy(embeddings)
+    assert change.after == isotropy.measure_isotropy(flow.forward(embeddings).numpy())
+    assert change.gaussian_bits_per_dim == isotropy.gaussian_bits_per_dim(embeddings)
+    # After the initialisation by these data the flow is such a Gaussian, but for the coupling, which does nothing yet.
+    assert change.flow_bits_per_dim == pytest.approx(change.gaussian_bits_per_dim, abs=0.05)
+    assert change.is_worth_it
+
+
+@pytest.mark.parametrize(("mean_cosine", "is_worth_it"), [(0.19, False), (0.2, True)])
+def test_without_a_cone_it_is_not_worth_it(mean_cosine, is_worth_it):
+    embeddings = np.random.default_rng(0).normal(size=(10, 4)).astype("float32")
+    change = isotropy.change_by(Glow(GlowConfig(n_levels=1, depth=1), 4, seed=1), embeddings)
+    before = dataclasses.replace(change.before, mean_cosine=mean_cosine)
+    assert dataclasses.replace(change, before=before).is_worth_it == is_worth_it

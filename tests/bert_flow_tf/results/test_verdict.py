@@ -6,7 +6,7 @@ import scipy.stats
 from bert_flow_tf.paper.figures import Published
 from bert_flow_tf.results.records import Checked, Verification
 from bert_flow_tf.results.rows import ScoreRow
-from bert_flow_tf.results.verdict import SELF_CHECK, Claim, verdict, verdict_table
+from bert_flow_tf.results.verdict import Claim, verdict
 from bert_flow_tf.runs.record import made_by
 from tests.bert_flow_tf import records
 
@@ -60,12 +60,6 @@ def test_a_deviation_beyond_its_limit_is_what_stands_for_its_group(found, limit)
     claims = verdict([verification(("flow, z", found, limit), ("flow, loss", 1e-5, 1e-5))], [])
     assert (claims[0].mark, claims[0].evidence) == ("✗", "tests: z (worst of 2)")
     assert (claims[0].deviation == "not finite") == (found is None)
-
-
-def test_a_self_check_alone_is_not_called_the_original():
-    checked = verification(("the flow's equations, z", 1e-6, 2e-6), evidence=SELF_CHECK)
-    for scores, question in (([], "does the flow keep its equations?"), ([row([82.0], [82.0])], "is it the original?")):
-        assert verdict_table(verdict([checked], scores)).columns[0] == question
 
 
 def test_what_failed_and_what_was_not_run_is_said():
