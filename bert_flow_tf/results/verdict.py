@@ -40,9 +40,10 @@ def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> 
     """Return the claims that results decide, and those that they leave open; empty where they decide none."""
     claims = [claim for one in verifications for claim in _computed(one)]
     claims = claims or [Claim("computation", NOT_RUN, "", "", "bert-flow verify")]
-    plain = [(row, row.published.original[0]) for row in rows if row.model.flow is None and row.published.original]
+    known = [row for row in rows if row.published.original]
+    plain = [(row, row.published.original[0]) for row in known if not (row.model.flow or _is_tuned(row))]
     papers = [(row, row.published.paper) for row in rows if row.published.paper is not None]
-    claims += [_furthest("scores without flow", SAME, _EQUAL, plain, _REPRODUCE), *_with_flow(rows)]
+    claims += [_furthest("scores without flow", SAME, _EQUAL, plain, _REPRODUCE), *_random(known)]
     claims.append(_furthest("the paper's rows", ALIKE, _OF_THE_PAPER, papers, _NEEDS_BERT))
     return claims if any(claim.mark != NOT_RUN for claim in claims) else []
 
@@ -82,23 +83,37 @@ def _furthest(name: str, mark: str, limit: float, compared: Sequence[tuple[Score
     return Claim(name, mark if abs(off) <= limit else DIFFERENT, f"{off:+.3f}", f"{limit}", evidence)
 
 
-def _with_flow(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
-    """Yield a comparison of distributions for each row: both codes are random, one seed gives them other numbers."""
-    compared = [row for row in rows if row.model.flow is not None and row.published.original]
-    if not compared:
+def _random(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
+    """Yield a comparison of distributions over seeds: both codes are random, one seed gives them other numbers.
+
+    Rows with a flow have all their seeds; rows of encoders that were fine-tuned on NLI have one each.
+    """
+    groups: dict[str, list[ScoreRow]] = {}
+    for row in rows:
+        if row.model.flow is not None:
+            groups[f"scores with flow, {row.model.pooling}"] = [row]
+        elif _is_tuned(row):
+            groups.setdefault(f"scores after NLI, {row.model.pooling}", []).append(row)
+    if not groups:
         yield Claim("scores with flow", NOT_RUN, "", "", _REPRODUCE)
-    for row in compared:
-        name, ours, theirs = f"scores with flow, {row.model.pooling}", row.values_x100, row.published.original
-        evidence = f"{row.task}: {_spread(ours)} over {len(ours)} seeds for {_spread(theirs)} over {len(theirs)} runs"
-        is_enough, low, high = len(ours) >= _SEEDS and len(theirs) > 1, -math.inf, math.inf
-        if is_enough:
-            low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-        # A wide interval holds 0 almost wherever it lies.
-        if high - low > 2 * _OF_THE_PAPER:
-            yield Claim(name, NOT_RUN, "", "more seeds" if is_enough else f"{_SEEDS} seeds", evidence)
+    for name, found in groups.items():
+        ours, theirs = [value for row in found for value in row.values_x100], found[0].published.original
+        evidence = f"{_spread(ours)} over {len(ours)} seeds for {_spread(theirs)} over {len(theirs)} runs"
+        evidence = f"{found[0].task}: {evidence}"
+        if len(ours) < _SEEDS or len(theirs) < 2:
+            yield Claim(name, NOT_RUN, "", f"{_SEEDS} seeds", evidence)
             continue
+        low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
         off = f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
-        yield Claim(name, ALIKE if low <= 0 <= high else DIFFERENT, off, "95% interval holds 0", evidence)
+        # A wide interval holds 0 almost wherever it lies.
+        is_wide, mark = high - low > 2 * _OF_THE_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
+        limit = "too wide to tell" if is_wide else "95% interval holds 0"
+        yield Claim(name, NOT_RUN if is_wide and mark == ALIKE else mark, off, limit, evidence)
+
+
+def _is_tuned(row: ScoreRow) -> bool:
+    """True if a run fine-tuned the row's encoder."""
+    return row.model.encoder.fine_tuning is not None
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -7,7 +7,7 @@ from bert_flow_tf.paper.figures import Published
 from bert_flow_tf.results.records import Checked, Verification
 from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.verdict import Claim, verdict
-from bert_flow_tf.runs.record import made_by
+from bert_flow_tf.runs.record import Training, made_by
 from tests.bert_flow_tf import records
 
 
@@ -18,10 +18,10 @@ def verification(*deviations, evidence="tests", failed=(), not_run=()):
     )
 
 
-def row(ours, original=(), paper=None, flow=None):
+def row(ours, original=(), paper=None, **of_model):
     return ScoreRow(
         name="run",
-        model=records.model(pooling="avg", flow=flow),
+        model=records.model(**{"pooling": "avg"} | of_model),
         seeds=[],
         task="STS-B",
         split="test",
@@ -87,6 +87,22 @@ def test_scores_with_a_flow_are_compared_as_distributions(ours, theirs, mark):
     claim = next(one for one in verdict([], scores) if one.name == "scores with flow, avg")
     assert claim.mark == mark
     assert f"over {len(ours)} seeds for" in claim.evidence
+
+
+@pytest.mark.parametrize(
+    ("ours", "mark", "limit"),
+    [
+        ((64.0, 64.2, 64.1, 63.9, 64.3), "≈", "95% interval holds 0"),
+        ((70.0, 70.2, 70.1, 69.9, 70.3), "✗", "95% interval holds 0"),
+        ((60.0, 68.2, 64.1, 55.9, 70.3), "–", "too wide to tell"),
+        ((64.0, 64.2, 64.1, 63.9), "–", "5 seeds"),
+    ],
+)
+def test_seeds_after_fine_tuning_are_compared_together(ours, mark, limit):
+    tuned = records.encoder(fine_tuning=Training(task="allnli"))
+    claims = verdict([], [row([one], (64.0, 64.3, 64.1), encoder=tuned) for one in ours] + [row([82.0], [82.0])])
+    assert [one.mark for one in claims if one.name == "scores without flow"] == ["✓"]
+    assert [(one.mark, one.limit) for one in claims if one.name == "scores after NLI, avg"] == [(mark, limit)]
 
 
 def test_the_interval_of_a_difference_is_welchs():
