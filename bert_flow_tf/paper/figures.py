@@ -84,7 +84,7 @@ def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Enco
         # The original's runs on NLI took fewer steps than the paper's, from the demo encoder.
         settings = {name: encoder.fine_tuning.settings.get(name) for name in short["flags"]}
         is_short = settings == short["flags"] and encoder.fine_tuning.pairs == short["pairs"]
-        found = short["spearman_x100"].get(pooling, ()) if is_short else ()
+        found = short["spearman_x100"].get(pooling, []) if is_short else []
     return Published(row, paper, seeds, tuple(found))
 
 
