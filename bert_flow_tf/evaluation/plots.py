@@ -96,6 +96,25 @@ def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, ti
     return figure
 
 
+def cone_figure(sides: Mapping[str, np.ndarray], *, title: str = "") -> "Figure":
+    """Draw embeddings [n, D] of norm 1 in a panel for each name: their first two singular directions, not centred.
+
+    A narrow cone is a cloud far from the centre; directions that fill the space surround the centre.
+    """
+    turn = np.linspace(0, 2 * np.pi, 200)
+    with styled_figure(4.2 * len(sides), 4.5, columns=len(sides), sharey=True, title=title) as (figure, panels):
+        for panel, (name, embeddings) in zip(panels, sides.items(), strict=True):
+            unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+            directions = np.linalg.svd(unit, full_matrices=False)[2][:2]
+            # The sign of a singular direction is arbitrary: the mean lies to the right and above.
+            x, y = directions @ unit.T * np.where(directions @ unit.mean(axis=0) < 0, -1, 1)[:, np.newaxis]
+            panel.plot(np.cos(turn), np.sin(turn), color=GREY, linewidth=0.8)
+            panel.scatter(x, y, s=5, alpha=0.35, linewidths=0, rasterized=True, color=BLUE)
+            panel.set(xlabel="First singular direction", title=name, aspect="equal")
+        panels[0].set_ylabel("Second singular direction")
+    return figure
+
+
 @contextlib.contextmanager
 def styled_figure(
     width: float, height: float, *, columns: int = 1, sharey: bool = False, title: str = ""

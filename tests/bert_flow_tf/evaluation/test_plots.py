@@ -64,6 +64,15 @@ def test_spectrum_is_relative_to_the_mean_direction_and_leaves_out_empty_ones():
     ]
 
 
+def test_cone_lies_to_the_right_and_every_point_in_the_circle():
+    spread = np.random.default_rng(0).normal(size=(60, 5))
+    figure = plots.cone_figure({"even": spread, "cone": 3 * (spread - [9, 0, 0, 0, 0])})
+    even, cone = (np.asarray(panel.collections[0].get_offsets()) for panel in figure.axes)
+    assert even.shape == cone.shape == (60, 2)
+    assert cone[:, 0].min() > 0.9 > np.abs(even.mean(axis=0)).max() + 0.5
+    assert max(np.linalg.norm(side, axis=1).max() for side in (even, cone)) <= 1 + 1e-9
+
+
 @pytest.mark.parametrize("make", [lexical_figure, word_figure, spectrum_figure])
 def test_figures_are_written_as_png_and_svg_of_the_same_bytes_each_time(make, tmp_path):
     figure = make()[0]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import matplotlib.image
 import numpy as np
 import pytest
 from scipy import stats
@@ -74,6 +75,13 @@ def test_it_prints_scores_and_mean_cosines_before_and_after(root, environment, p
     cosines = re.findall(r"^(?:before|MLM), avg\S* +(-?\d\.\d\d) +(-?\d\.\d\d)$", printed, re.MULTILINE)
     assert len(cosines) == 4 and len(set(cosines)) > 1
     assert "from 47.29 to 65.62 (avg), 59.04 to 70.72 (avg-last-2)" in printed
+
+
+def test_picture_has_the_two_panels_of_the_mlm_encoder(root, printed):
+    (picture,) = (root / "exp" / "paper_effect").glob("small_mlm_????????/effect.png")
+    assert f"written: {picture.relative_to(root)}\n" in printed
+    height, width, _ = matplotlib.image.imread(picture).shape
+    assert 1.5 < width / height < 2.5
 
 
 def test_rerun_it_trains_nothing_and_prints_the_same_scores(environment, printed, root):
