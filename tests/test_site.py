@@ -34,7 +34,7 @@ def test_guides_and_what_lies_beside_them_are_pages_with_links_to_each_other(sit
     for guide in [*(_ROOT / "docs").rglob("*.md"), *(_ROOT / "docs").glob("*.ipynb")]:
         assert (site / guide.relative_to(_ROOT / "docs")).with_suffix(".html").is_file(), guide
     overview = (site / "index.html").read_text(encoding="utf-8")
-    assert {"calibrate.html", "speed.html", "LICENSE.txt"} <= set(re.findall(r'<a href="([\w./]+)"', overview))
+    assert {"python.html", "speed.html", "LICENSE.txt"} <= set(re.findall(r'<a href="([\w./]+)"', overview))
     contributing = (site / "contributing.html").read_text(encoding="utf-8")
     assert '<a href="architecture.html">docs/architecture.md</a>' in contributing
 

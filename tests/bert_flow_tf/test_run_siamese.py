@@ -80,8 +80,8 @@ def test_every_flag_of_the_original_has_its_default_and_every_flag_a_description
     run_siamese.define_flags(values)
     assert {name: values[name].default for name in ORIGINAL_FLAGS} == ORIGINAL_FLAGS
     assert all(len(values[name].help) > 10 for name in values)
-    readme = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    new = re.findall(r"`--(\w+)`", re.search(r"flags; new are (.+?)\.\n", readme, re.DOTALL)[1])
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "original.md").read_text(encoding="utf-8")
+    new = re.findall(r"`--(\w+)`", re.search(r"flags; new are (.+?)\.\n", page, re.DOTALL)[1])
     assert set(values) - ORIGINAL_FLAGS.keys() == set(new)
 
 

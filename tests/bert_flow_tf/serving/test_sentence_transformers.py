@@ -18,7 +18,7 @@ from glow.flow import Glow
 from tests.glow.bijector_checks import perturb
 from tests.refusals import files_below, refused, succeeds, user_error
 
-GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "sentence_transformers.md"
+GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "serving.md"
 FLOW = GlowConfig(n_levels=2, depth=2, coupling_width=4)
 # Pooling, flow and options of an export.
 EXPORTS = {
