@@ -12,7 +12,7 @@ def long_description() -> str:
     """README without links to files that are not beside it on the package index."""
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-    return re.sub(r"\[([^]]+)\]\((?!https?://)[^)]+\)", r"\1", text)
+    return re.sub(r"!?\[([^]]+)\]\((?!https?://)[^)]+\)", r"\1", text)
 
 
 def version() -> str:

@@ -1,4 +1,4 @@
-"""Every snippet of docs/ is run: in one process, on a small BERT in the demo encoder's place."""
+"""Every snippet of docs/ is run, on a small BERT in the demo encoder's place, and names arguments that exist."""
 
 import inspect
 import pathlib
@@ -13,19 +13,20 @@ from bert_flow_tf import BertFlow
 from bert_flow_tf.cli import main
 from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import PretrainingSettings, Settings
 from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.serving.export import export_model
 from bert_flow_tf.training import fitting
 from glow import optimizer
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _GUIDES = {path.stem: path.read_text(encoding="utf-8") for path in (_ROOT / "docs").glob("*.md")}
 # The guide of serving has a test of its own: it needs a server.
-_HERE = ("adapt", "calibrate", "reproduce", "study")
+_HERE = ("adapt", "python", "reproduce")
 _SNIPPET = re.compile(r"<!-- snippet: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", re.DOTALL)
 _SNIPPETS = {name: text for guide in _HERE for name, _, text in _SNIPPET.findall(_GUIDES[guide])}
-# Needs the library MTEB, with which tests/bert_flow_tf/test_mteb_model.py does the same.
-_NOT_RUN = {"calibrate": 1}
+# MTEB, which tests/bert_flow_tf/test_mteb_model.py runs, and the command that tests/test_readme.py runs.
+_NOT_RUN = {"python": 1, "reproduce": 1}
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_links_lead_somewhere():
 def test_the_table_of_the_two_trainings_has_the_defaults_of_the_code(documented_encoder_dir):
     rows = {
         what: (of_run, of_fit)
-        for what, of_run, of_fit in re.findall(r"^\| (.+?) \| (.+) \| (.+) \|$", _GUIDES["calibrate"], re.MULTILINE)
+        for what, of_run, of_fit in re.findall(r"^\| (.+?) \| (.+) \| (.+) \|$", _GUIDES["python"], re.MULTILINE)
     }
 
     def figures(what):
@@ -151,3 +152,22 @@ def test_a_bert_learns_text_then_a_flow_and_is_exported(workplace):
     run_commands("adapt", steps=101)
     assert (workplace / "my_export" / "1" / "saved_model.pb").is_file()
     assert (workplace / "encoders" / "mine" / "source.json").is_file()
+
+
+def test_arguments_that_documents_name_exist():
+    pages = [_ROOT / "README.md", *(_ROOT / "docs").glob("*.md"), *(_ROOT / "docs").glob("*.ipynb")]
+    calls = re.findall(r"\.(\w+)\(([^()]*)", "".join(path.read_text(encoding="utf-8") for path in pages))
+    named = [
+        (method, one) for method, given in calls for one in re.findall(r"(\w+)=", given) if hasattr(BertFlow, method)
+    ]
+    assert len(named) > 10
+    further = {
+        "demo": BertFlow.from_hub,
+        "fit": BertFlow._learn,
+        "fit_dataset": BertFlow._learn,
+        "pretrain": PretrainingSettings,
+        "export": export_model,
+    }
+    for method, argument in named:
+        taken = [inspect.signature(one).parameters for one in (getattr(BertFlow, method), further.get(method)) if one]
+        assert any(argument in one for one in taken), f"{method}({argument}=…)"

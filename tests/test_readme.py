@@ -1,6 +1,6 @@
-"""Every command of README.md is run: here on a small BERT, or by the tests of the script that it names."""
+"""Every command of README.md and of two pages is run: here, or by the tests of the script that it names."""
 
-import json
+import os
 import pathlib
 import re
 import shlex
@@ -14,13 +14,16 @@ from click.testing import CliRunner
 
 from bert_flow_tf.cli import main
 from bert_flow_tf.encoder import source
-from bert_flow_tf.recipe import run
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
+_ORIGINAL, _EVIDENCE, _REPRODUCE = (
+    (_ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("original", "evidence", "reproduce")
+)
+_PAGES = _README + _ORIGINAL + _REPRODUCE
 _BLOCKS = {
     name: (language, text)
-    for name, language, text in re.findall(r"<!-- command: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", _README, re.DOTALL)
+    for name, language, text in re.findall(r"<!-- command: ([^\n]+) -->\n```(\w+)\n(.+?)```\n", _PAGES, re.DOTALL)
 }
 _BASE = "uncased_L-12_H-768_A-12"
 
@@ -86,46 +89,45 @@ def _bert_flow(name):
 def test_every_block_of_code_is_a_command_with_a_test():
     # test_effect.py, test_recipe.py and tests/run_scripts test the first two; the third may be running now.
     elsewhere = {"effect": "paper_effect.sh", "whole method": "siamese_then_flow.sh", "tests": "test.sh"}
-    here = {"original", "TF1 runs", "tables", "convert and export", "client", "own sentences", "Python"}
+    here = {"original", "convert", "tables", "Python"}
     assert set(_BLOCKS) == {*elsewhere, *here}
     for name, script in elsewhere.items():
         assert _BLOCKS[name] == ("bash", f"bash run_scripts/{script}\n")
-    assert len(re.findall(r"^```(?:bash|python)$", _README, re.MULTILINE)) == len(_BLOCKS)
+    snippets = _REPRODUCE.count("<!-- snippet: ")  # Those of test_docs.py.
+    assert len(re.findall(r"^```(?:bash|python)$", _PAGES, re.MULTILINE)) == len(_BLOCKS) + snippets
 
 
-def test_commands_train_score_convert_export_and_serve(clone):
+def test_readme_fits_on_a_page():
+    assert len(_README.splitlines()) <= 160 and len(_README.split()) <= 1200
+
+
+def test_first_example_prints_what_the_readme_shows(demo_dir, tmp_path):
+    environment = os.environ | {"PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", _BLOCKS["Python"][1]]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = re.search(r"```text\n(.+?)```", _README, re.DOTALL)[1]
+    figures = r"-?\d+\.\d+"
+    assert re.sub(figures, "", done.stdout) == re.sub(figures, "", shown)
+    # Another CPU rounds in another way.
+    expected = [float(one) for one in re.findall(figures, shown)]
+    assert [float(one) for one in re.findall(figures, done.stdout)] == pytest.approx(expected, abs=0.03)
+
+
+def test_commands_train_score_convert_and_report(clone):
     scores = _process("bash", "-euc", _BLOCKS["original"][1])
     assert re.search(r"^Pearson: -?\d\.\d+, Spearman: -?\d\.\d+$", scores, re.MULTILINE)
     # One batch of 32 of the 36 pairs of all splits.
     assert (clone / "runs" / "stsb_flow" / "model.ckpt-1.index").is_file()
-    _bert_flow("TF1 runs")
+    assert _bert_flow("convert")[-1] == ["written: encoders/bert_base"]
     for name in ("stsb_flow", "from_tf1"):
         assert (clone / "runs" / name / "train_results.json").is_file()
     assert _bert_flow("tables")[-1][-1].startswith("report written: report")
     assert (clone / "report" / "report.html").read_text(encoding="utf-8").count("<img ") >= 2
-    converted, exported = _bert_flow("convert and export")
-    assert converted == ["written: encoders/bert_base"]
-    assert exported[0].startswith("SavedModel written: exported/1 (reloaded: max difference ")
-    # A process of its own: it imports only what it says.
-    _process(sys.executable, "-c", _BLOCKS["client"][1])
-
-
-def test_a_flow_is_learned_on_sentences_and_gives_a_cosine(clone):
-    fitted, cosine = _bert_flow("own sentences")
-    assert any("random pairs" in line for line in fitted)
-    assert -1 <= float(cosine[-1]) <= 1
-
-
-def test_python_learns_a_flow_and_saves_it(clone, capsys):
-    names = {}
-    exec(compile(_BLOCKS["Python"][1], "README.md", "exec"), names)
-    assert re.search(r"random pairs -?\d\.\d+ before the flow, -?\d\.\d+ with it", capsys.readouterr().out)
-    assert names["embeddings"].shape == (256, 32)
-    assert json.loads((clone / "my_model" / "bert_flow.json").read_text())["model"]["pooling"] == "avg-last-2"
 
 
 def test_every_difference_from_the_original_is_pinned_by_a_test():
-    table = _README.split("## Where it differs")[1].split("\n## ")[0]
+    table = _ORIGINAL.split("## Where it differs")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (.+?) \| .+ \|$", table, re.MULTILINE)[2:]
     assert len(rows) > 10
     tests = "".join(path.read_text(encoding="utf-8") for path in (_ROOT / "tests").rglob("test_*.py"))
@@ -136,7 +138,7 @@ def test_every_difference_from_the_original_is_pinned_by_a_test():
 
 def test_deviations_from_tf1_and_their_limits_are_those_of_the_golden_tests():
     rows = re.findall(
-        r"^(\S.*?) +✓  (\de[+-]\d\d) +(\de[+-]\d\d) +tests/golden: (.+) \(worst of \d\)$", _README, re.MULTILINE
+        r"^(\S.*?) +✓  (\de[+-]\d\d) +(\de[+-]\d\d) +tests/golden: (.+) \(worst of \d\)$", _EVIDENCE, re.MULTILINE
     )
     assert len(rows) == 5
     tests = "".join(path.read_text(encoding="utf-8") for path in (_ROOT / "tests" / "golden").glob("test_*.py"))
@@ -144,12 +146,7 @@ def test_deviations_from_tf1_and_their_limits_are_those_of_the_golden_tests():
         what: float(limit)
         for what, limit in re.findall(r'deviation\("([^"]+)", .+, (\de-\d|0)\)$', tests, re.MULTILINE)
     }
-    # Of the checkpoints' the name is made where it is measured.
+    # The checkpoints' names are made where they are measured.
     shown = {f"{group}, {what}": float(limit) for group, _, limit, what in rows if group != "checkpoints"}
     assert shown.items() <= limits.items()
     assert all(float(found) <= float(limit) for _, found, limit, _ in rows)
-
-
-def test_variables_are_those_that_the_recipe_reads():
-    documented = re.findall(r"^\| `([A-Z_]+)` \|", _README, re.MULTILINE)
-    assert documented == re.findall(r"^  ([A-Z_]+)  ", run.__doc__, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""The site of README, guides and reference: it is built without a warning."""
+"""The site of README, guides and reference is built without a warning."""
 
 import os
 import pathlib
@@ -47,5 +47,7 @@ def test_the_reference_has_the_public_names_and_every_command(site):
         assert f'{name}"' in page
     for name in (*_COMMANDS, "analyze isotropy"):
         assert f"Usage: bert-flow {name} [OPTIONS]" in commands
+    # Environment variables of the scripts, which reproduce.md refers to.
+    assert "BERT_PREMODELS" in commands and "TEXT_FILES" in commands
     # Two names before one colon.
     assert not re.findall(r"<code>\w+,</code>", python + flow)

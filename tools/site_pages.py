@@ -1,4 +1,4 @@
-"""What the site has beside docs/*.md: the notebook, pages of other folders, and what the commands' `--help` prints.
+"""Add to docs/*.md the notebook, pages of other folders, and what the commands and scripts print for `--help`.
 
 mkdocs calls the functions at the bottom, see mkdocs.yml.
 """
@@ -16,6 +16,7 @@ from mkdocs.structure.pages import Page
 from nbconvert import MarkdownExporter
 
 from bert_flow_tf.cli import main
+from bert_flow_tf.recipe import effect, run
 
 _ROOT = pathlib.Path(__file__).parents[1]
 # File of the repository -> its name on the site. Those of docs/ have their own there.
@@ -31,7 +32,7 @@ _HELP = "reference/commands.md"
 
 
 def _help(command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
-    """What a command and its sub-commands print, each below a heading."""
+    """Yield a heading and the help of a command and of each of its sub-commands."""
     with click.Context(command, parent=parent, info_name=command.name, **command.context_settings) as context:
         depth = "##" if parent is None or parent.parent is None else "###"
         yield f"{depth} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
@@ -41,7 +42,7 @@ def _help(command: click.Command, parent: click.Context | None = None) -> Iterat
 
 
 def _linked(markdown: str, source: str, name: str) -> str:
-    """A page of the repository with its links as they are on the site, where it is called `name`."""
+    """Return a page of the repository, called `name` on the site, with the site's links."""
 
     def link(match: re.Match) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
@@ -66,6 +67,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     name = page.file.src_uri
     if name == _HELP:
-        markdown += "\n" + "\n".join(_help(main))
+        scripts = {"siamese_then_flow.sh": run, "paper_effect.sh": effect}
+        texts = (f"## {name}\n\n```text\n{module.__doc__}```\n" for name, module in scripts.items())
+        markdown += "\n" + "\n".join([*_help(main), *texts])
     source = next((source for source, on_site in _ELSEWHERE.items() if on_site == name), f"docs/{name}")
     return _linked(markdown, source, name)
