@@ -11,24 +11,33 @@ from bert_flow_tf.errors import UserError, exit_status, nearest, quiet_libraries
 
 # Each command is the function of its name, in the module of its name or this one; its line in `--help`.
 _MODULES = {"encode-folder": "encode", "similarity": "encode", "project": "encode", "report": "verify"}
-_COMMANDS = {
-    "fit": "Learn a flow on your sentences.",
-    "encode": "Write the embeddings of sentences.",
-    "encode-folder": "Write the embeddings of many files.",
-    "similarity": "Print the cosine of two sentences, or of pairs.",
-    "evaluate": "Score embeddings on similarity tasks.",
-    "calibrate": "Compare the flow with other calibrations.",
-    "analyze": "Look into the space of embeddings.",
-    "project": "Show sentences in TensorBoard's projector.",
-    "report": "Put results on one page, beside the paper's.",
-    "verify": "Check that this code gives the original's numbers.",
-    "reproduce": "Train and score rows of the paper's tables.",
-    "prepare": "Write data sets in GLUE's layout.",
-    "convert": "Convert encoders and checkpoints.",
-    "pretrain": "Let a BERT learn your text.",
-    "export": "Write a SavedModel for TensorFlow Serving.",
-    "launch": "Train one run in several processes.",
+_GROUPS = {
+    "Use": {
+        "fit": "Learn a flow on your sentences.",
+        "encode": "Write the embeddings of sentences.",
+        "encode-folder": "Write the embeddings of many files.",
+        "similarity": "Print the cosine of two sentences, or of pairs.",
+        "project": "Show sentences in TensorBoard's projector.",
+    },
+    "Evaluate": {
+        "evaluate": "Score embeddings on similarity tasks.",
+        "calibrate": "Compare the flow with other calibrations.",
+        "analyze": "Measure the space of embeddings.",
+        "reproduce": "Train and score rows of the paper's tables.",
+        "report": "Put results on one page, beside the paper's.",
+        "verify": "Check that this code gives the original's numbers.",
+    },
+    "Train": {
+        "prepare": "Write data sets in GLUE's layout.",
+        "pretrain": "Train a BERT on your text.",
+        "launch": "Train one run in several processes.",
+    },
+    "Convert and serve": {
+        "convert": "Convert encoders and checkpoints.",
+        "export": "Write a SavedModel, ONNX or a sentence-transformers folder.",
+    },
 }
+_COMMANDS = [name for group in _GROUPS.values() for name in group]
 
 
 class _Commands(click.Group):
@@ -38,8 +47,9 @@ class _Commands(click.Group):
         return sorted(_COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(_COMMANDS.items()))
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(max(map(len, _COMMANDS))), line) for name, line in commands.items()])
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
         if name not in _COMMANDS:

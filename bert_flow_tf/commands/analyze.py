@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 
 @click.group()
 def analyze() -> None:
-    """Lexical similarity, word frequency and isotropy: each writes a table, results.json and plots."""
+    """Analyze the space of embeddings; each analysis writes a table, results.json and plots."""
 
 
-def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Callable[[Callable[..., Analysis]], Any]":
+def _analysis(
+    kind: type[Lexical | Words | IsotropyResults], plot: str, example: str
+) -> "Callable[[Callable[..., Analysis]], Any]":
     """Return a decorator that makes a sub-command of a function to headline, figure and the result's values."""
 
     def decorate(function: "Callable[..., Analysis]") -> Any:
@@ -38,7 +40,7 @@ def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Call
         names, what = (RESULTS_FILE, "*.png", "*.svg"), f"an `analyze {name}` folder"
         of_kind = FolderKind(what, RESULTS_FILE, names, lambda path: kind_of(path) is kind)
 
-        @analyze.command()
+        @analyze.command(epilog=f"\b\nbert-flow analyze {example}")
         @click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots.")
         @click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there.")
         @functools.wraps(function)
@@ -60,16 +62,15 @@ def _analysis(kind: type[Lexical | Words | IsotropyResults], plot: str) -> "Call
     return decorate
 
 
-@_analysis(Lexical, "lexical")
+@_analysis(Lexical, "lexical", "lexical --model runs/stsb_flow --glue_dir glue_data --out lexical")
 @model_options()
 @task_option("A task with gold scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
 @click.option("--split", type=click.Choice(SPLITS), default="dev")
 def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Analysis":
-    """Does similarity follow the words alone? Edit distance against gold, BERT and flow: Table 6, Figure 2.
+    """Correlate similarity with edit distance.
 
-    \b
-    bert-flow analyze lexical --model runs/stsb_flow --glue_dir glue_data --out lexical
+    It compares gold scores, BERT and the flow, as the paper's Table 6 and Figure 2.
     """
     pairs = read_scored_split(task, glue_dir, split, task.name)
     loaded = model.load()
@@ -99,13 +100,12 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
     return f"Spearman x100 on {place}: {len(pairs):,} pairs", figure, values
 
 
-@_analysis(Words, "words")
+@_analysis(Words, "words", "words --bert_hub demo --out words")
 @model_options(pooling=False)
 def words(model: ModelOptions) -> "Analysis":
-    """Word embeddings from frequent to rare words: norms and nearest neighbours, Table 1, Figure 1.
+    """Relate word embeddings to word frequency.
 
-    \b
-    bert-flow analyze words --bert_hub demo --out words
+    It prints norms and nearest neighbours from frequent to rare words, as the paper's Table 1 and Figure 1.
     """
     # No sentence is embedded, and every encoder allows three word pieces.
     loaded = dataclasses.replace(model, max_seq_length=3).load()
@@ -128,16 +128,15 @@ def words(model: ModelOptions) -> "Analysis":
     return headline, figure, values
 
 
-@_analysis(IsotropyResults, "spectrum")
+@_analysis(IsotropyResults, "spectrum", "isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy")
 @model_options()
 @task_option("Task of the sentences.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
 @click.option("--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Of the task.")
 def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Analysis":
-    """Measure how evenly embeddings fill their space, with the flow and without; bits per dimension.
+    """Measure how evenly embeddings fill their space.
 
-    \b
-    bert-flow analyze isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy
+    It prints mean cosines, singular directions and bits per dimension, with the flow and without.
     """
     folder = os.path.join(glue_dir, task.directory)
     pairs = [read_split(task, folder, one) for one in (SPLITS if split == "all" else (split,))]

@@ -14,7 +14,7 @@ from bert_flow_tf.data.tasks import Examples, Task, read_split
 from bert_flow_tf.evaluation.compare import check_name
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow calibrate --bert_hub demo --sentence_embedding_type cls --glue_dir glue_data")
 @model_options()
 @task_option("Task with dev and test scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the task's folder.")
@@ -27,11 +27,7 @@ from bert_flow_tf.evaluation.compare import check_name
 def calibrate(
     model: ModelOptions, task: Task, glue_dir: str, methods: list[str] | None, out: str | None, **given: Any
 ) -> None:
-    """Compare calibrations of one encoder's sentence embeddings on a task's test split.
-
-    \b
-    bert-flow calibrate --bert_hub demo --sentence_embedding_type cls \\
-        --task STS-B --glue_dir glue_data --out calibrations.json
+    """Compare calibrations of an encoder's sentence embeddings on a task's test split.
 
     --methods takes none, sn, natsv-K, natsv, sn+natsv-K, sn+natsv, whitening, whitening-D (D dimensions kept) and flow.
     natsv and sn+natsv choose K among 1 to 20 by the dev split.

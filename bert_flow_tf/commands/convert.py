@@ -13,37 +13,29 @@ from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from glow.config import DEFAULT_CONFIG
 
 _OF_TF1_FLOW: dict[str, tuple[str, click.ParamType, str]] = {
-    "sentence_embedding_type": ("NAME", click.STRING, "Pooling of the run that wrote --tf1_flow: avg, cls, …"),
-    "flow_model_config": ("NAME|FILE", click.STRING, f"Flow of that run.  [default: {DEFAULT_CONFIG}]"),
-    "max_seq_length": ("N", LENGTH, "Word pieces of that run.  [default: 64]"),
-    "low_dim": ("N", WHOLE, "--low_dim of that run.  [default: -1, none]"),
-    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder of --tf1_flow, where the checkpoint holds none."),
+    "sentence_embedding_type": ("NAME", click.STRING, "Pooling of --tf1_flow."),
+    "flow_model_config": ("NAME|FILE", click.STRING, f"Flow.  [default: {DEFAULT_CONFIG}]"),
+    "max_seq_length": ("N", LENGTH, "Word pieces.  [default: 64]"),
+    "low_dim": ("N", WHOLE, "Reduced width.  [default: -1, all]"),
+    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder, if --tf1_flow holds none."),
     "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
-    "bert_config_file": ("FILE", click.STRING, "The BERT's, where it is not beside --tf1_flow."),
-    "vocab_file": ("FILE", click.STRING, "The BERT's, where it is not beside --tf1_flow."),
+    "bert_config_file": ("FILE", click.STRING, "File, if it is not beside --tf1_flow."),
+    "vocab_file": ("FILE", click.STRING, "File, if it is not beside --tf1_flow."),
 }
 
 
-@click.command()
-@click.option("--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1's, with bert_config.json and vocab.txt beside it.")
-@click.option("--huggingface", type=click.Path(exists=True), metavar="DIR", help="With vocab.txt, model.safetensors, …")
-@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese that trained its encoder; with --to_tf1, any.")
-@click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original's training, with a flow.")
-@click.option("--to_tf1", is_flag=True, help="With --run: write a checkpoint under TF1's names for the original.")
+@click.command(epilog="\b\nbert-flow convert --tf1_checkpoint uncased_L-12_H-768_A-12 --out encoder")
+@click.option("--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 BERT, bert_config.json and vocab.txt.")
+@click.option("--huggingface", type=click.Path(exists=True), metavar="DIR", help="Folder of a Hugging Face model.")
+@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese.")
+@click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original, with a flow.")
+@click.option("--to_tf1", is_flag=True, help="Write --run as the original's checkpoint.")
 @click.option("--out", required=True, metavar="DIR", help="Folder to make.")
-@click.option("--cased/--uncased", default=None, help="Kind of vocabulary.  [default: cased if pieces have capitals]")
+@click.option("--cased/--uncased", default=None, help="Vocabulary.  [default: by its pieces]")
 @options_of(_OF_TF1_FLOW)
-@click.option("--overwrite", is_flag=True, help="Replace what an earlier conversion of the same kind wrote there.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
 def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given: Any) -> None:
-    """Convert a BERT to an encoder folder, the original's checkpoint to a run, or a run to the original's checkpoint.
-
-    \b
-    bert-flow convert --tf1_checkpoint uncased_L-12_H-768_A-12 --out encoder
-    bert-flow convert --huggingface my_bert --out encoder
-    bert-flow convert --tf1_flow exp/my_flow --sentence_embedding_type avg-last-2 \\
-        --bert_config_file bert_config.json --vocab_file vocab.txt --out runs/my_flow
-    bert-flow convert --run runs/my_flow --to_tf1 --out for_tf1
-    """
+    """Convert a BERT to an encoder folder, or a run from or to the original's checkpoint."""
     sources = {name: given.pop(name) for name in ("tf1_checkpoint", "huggingface", "run", "tf1_flow")}
     check_one_of(sources)
     tf1_checkpoint, huggingface, run, tf1_flow = sources.values()

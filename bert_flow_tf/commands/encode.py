@@ -27,10 +27,10 @@ _OPTIONS = [
 ]
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow encode --model my_model --input sentences.txt --out embeddings.npy")
 @opt.model_options()
 @opt.sentence_options()
-@click.option("--out", required=True, metavar="FILE", help="File: .npy, .parquet or .tfrecord; - is standard output.")
+@click.option("--out", required=True, metavar="FILE", help=".npy, .parquet or .tfrecord; -: stdout")
 @click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="If the ending is another.")
 @opt.with_options(_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
@@ -39,13 +39,8 @@ def encode(
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
-    \b
-    bert-flow encode --model my_model --input sentences.txt --out embeddings.npy
-    bert-flow encode --model my_model --input pairs.tsv --column sentence1 --out embeddings.parquet
-    cut -f 2 log.tsv | bert-flow encode --bert_hub demo --input - --out - > embeddings.npy
-
-    Memory does not grow with the file. NPY holds the embeddings alone, [n, D] float32; Parquet and TFRecord hold
-    `sentence` and `embedding` in each row. For many or large files see encode-folder.
+    NPY holds the embeddings alone, [n, D] float32; Parquet and TFRecord also hold the sentences. Memory does not grow
+    with the file.
     """
     output_format, overwrite = output_format or format_of(out), how.pop("overwrite")
     if out != STDOUT:
@@ -59,30 +54,27 @@ def encode(
     click.echo(f"embeddings written: {out} ({n} of width {loaded.embedding_size})", err=out == STDOUT)
 
 
-@click.command()
+@click.command(
+    epilog="\b\nbert-flow encode-folder --model my_model --input 'crawl/*.parquet' --column text --out embeddings"
+)
 @opt.model_options()
 @click.option("--input", "inputs", required=True, multiple=True, metavar="FILE", help="File or 'pattern*'; repeatable.")
 @opt.with_options(opt.FORMAT_OPTIONS)
-@click.option("--out", required=True, metavar="DIR", help="Folder of Parquet files and their manifest.")
+@click.option("--out", required=True, metavar="DIR", help="Folder to write.")
 @opt.with_options(_OPTIONS)
-@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to write.  [default: the sentences]")
+@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns.  [default: the sentences]")
 @click.option("--shard_rows", type=opt.COUNT, default=PART, metavar="N", help="Sentences in each file.")
 @click.option("--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0])
 @click.option("--workers", type=opt.WHOLE, default=0, metavar="N", help="Processes, through Ray; 0: this one.")
-@click.option("--ray", metavar="HOST:PORT", help="Ray cluster of the workers.  [default: one that is started here]")
-@click.option("--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Of each of the workers.")
-@click.option("--overwrite", is_flag=True, help="Replace parts of other input, another model or other settings.")
+@click.option("--ray", metavar="HOST:PORT", help="Ray cluster.  [default: on this machine]")
+@click.option("--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Of each worker.")
+@click.option("--overwrite", is_flag=True, help="Replace other input, model or settings.")
 def encode_folder(
     model: opt.ModelOptions, inputs: Sequence[str], out: str, workers: int, ray: str | None, **given: Any
 ) -> None:
-    """Write the embeddings of files into a folder, and resume where that was interrupted.
+    """Write the embeddings of many files into a folder.
 
-    \b
-    bert-flow encode-folder --model my_model --input 'crawl/*.parquet' --column text --keep id --out embeddings
-    bert-flow encode-folder --model my_model --input sentences.txt --out embeddings --workers 8
-
-    The folder gets a Parquet file for each shard of the input, and a manifest. Run the same command again when it was
-    interrupted, or when a file was corrected (docs/scale.md).
+    The folder gets a Parquet file for each shard, and a manifest. The same command resumes an interrupted one.
     """
     own(out, f"--out={out}")
     columns = {name: given.pop(name) for name in ("column", "keep")}
@@ -106,18 +98,13 @@ def encode_folder(
     click.echo(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {made})")
 
 
-@click.command()
+@click.command(epilog='\b\nbert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."')
 @click.argument("sentences", nargs=-1, metavar="[A B]")
 @opt.model_options()
-@click.option("--pairs", metavar="FILE", help="Pairs instead: .tsv, .csv, .jsonl, .parquet; - is standard input, TSV.")
+@click.option("--pairs", metavar="FILE", help="File of pairs; -: TSV from stdin")
 @click.option("--columns", default="sentence1,sentence2", metavar="A,B", help="Of --pairs: names, or numbers: 1,2.")
 def similarity(sentences: tuple[str, ...], model: opt.ModelOptions, pairs: str | None, columns: str) -> None:
-    """Print the cosine of two sentences, or of each pair of a file, one per line.
-
-    \b
-    bert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."
-    bert-flow similarity --bert_hub demo --pairs pairs.tsv --columns question1,question2
-    """
+    """Print the cosine of two sentences, or of each pair of a file, one per line."""
     if len(sentences) != (0 if pairs else 2):
         raise click.UsageError(f"found {len(sentences)} sentences, expected 2, or --pairs")
     names = columns.split(",")
@@ -133,17 +120,13 @@ def similarity(sentences: tuple[str, ...], model: opt.ModelOptions, pairs: str |
             click.echo(f"{cosine:.6f}")
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow project --model my_model --input sentences.txt --out projection")
 @opt.model_options()
 @opt.sentence_options()
 @click.option("--out", required=True, metavar="DIR", help="Folder for TensorBoard's --logdir.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier projection.")
 def project(model: opt.ModelOptions, sentences: Iterator[str], out: str, overwrite: bool) -> None:
-    """Write embeddings for TensorBoard's embedding projector, with and without the flow.
-
-    \b
-    bert-flow project --model my_model --input sentences.txt --out projection
-    tensorboard --logdir projection
+    """Write embeddings for TensorBoard's projector, with and without the flow.
 
     A few thousand sentences are what the projector can show.
     """

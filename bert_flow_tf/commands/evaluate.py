@@ -25,33 +25,27 @@ if TYPE_CHECKING:
 _NOTE = "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regression."
 
 
-@click.command()
+@click.command(
+    epilog="\b\nbert-flow evaluate --model runs/stsb_flow --tasks stsb,sts12 --glue_dir glue_data --senteval_dir data"
+)
 @model_options()
 @click.option("--tasks", "names", callback=name_list(), required=True, metavar="LIST", help="Tasks, see above.")
-@click.option("--glue_dir", metavar="DIR", help="Folder of the folders STS-B, SICK-R, QNLI-Regression, …")
+@click.option("--glue_dir", metavar="DIR", help="Folder of STS-B, SICK-R, …")
 @SENTEVAL_OPTION
-@click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev where test labels are not public]")
+@click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]")
 @click.option("--original_protocol", is_flag=True, help="Classify embeddings of norm 1, in 5 folds.")
-@click.option("--out", metavar="FILE", help=f"File for the results.  [default: {EVALUATION_FILE} in the run's folder]")
+@click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
 @click.option("--overwrite", is_flag=True, help="Replace the results that are there.")
 def evaluate(
     model: ModelOptions, names: list[str], out: Given, overwrite: bool, original_protocol: bool, **where: Given
 ) -> None:
-    """Score sentence embeddings on tasks: Spearman, AUC for two labels, or the accuracy of classes, times 100.
+    """Score sentence embeddings on tasks: Spearman, AUC for two labels, or accuracy, times 100.
 
-    \b
-    bert-flow evaluate --model runs/stsb_flow --tasks sts12,sts13,stsb,sickr \\
-        --glue_dir glue_data --senteval_dir SentEval/data
-    bert-flow evaluate --bert_hub demo --tasks tfds:glue/stsb --out demo.json
+    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp; tfds:glue/stsb, mrpc, qnli and qqp of TensorFlow
+    Datasets; senteval:mr, cr, subj, mpqa, sst2, trec, mrpc and sicke, by a logistic regression in 10 folds.
 
-    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp; tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli and
-    tfds:glue/qqp of TensorFlow Datasets; and senteval:mr, …:cr, …:subj, …:mpqa, …:sst2, …:trec, …:mrpc and …:sicke,
-    classified by a logistic regression on the embeddings, in 10 folds; with --original_protocol on embeddings of norm
-    1, in 5 folds, as in the original.
-
-    STS-12 to STS-16 are several sets each: wmean is the mean over them weighted by size (SentEval's, the paper's), mean
-    the plain one, all the correlation of all pairs together. A model with a flow is scored without it too, by wmean, or
-    all for a task of one set; a fall of more than half a point is marked. With --bert_hub, only --out writes a file.
+    Of the several sets of sts12 to sts16, wmean is the mean weighted by size, mean the plain mean, all the correlation
+    of all pairs. A model with a flow is also scored without it; a fall of more than half a point is marked.
     """
     if model.run_dir and not out:
         # The scores are of the run as it is loaded.

@@ -12,7 +12,7 @@ from bert_flow_tf.serving.formats import EXPORT_FORMATS, SAVEDMODEL, export_path
 _VERSION = click.IntRange(1, 2**63 - 1)
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow export --model runs/stsb_flow --out exported/stsb")
 @click.option("--model", required=True, metavar="RUN", help=HELP_OF_MODEL)
 @click.option("--out", required=True, metavar="DIR", help="Folder of the model, or of a SavedModel's versions.")
 @click.option("--format", type=click.Choice(list(EXPORT_FORMATS)), default=SAVEDMODEL, help="Of the export.")
@@ -25,14 +25,8 @@ _VERSION = click.IntRange(1, 2**63 - 1)
 def export(model: str, out: str, format: str, version: int | None, dtype: str, overwrite: bool, **options: Any) -> None:
     """Write a SavedModel from text to embeddings, or another format, and check it by loading it again.
 
-    \b
-    bert-flow export --model runs/stsb_flow --out exported/stsb --normalize
-    bash run_scripts/serve.sh exported/stsb
-    bert-flow export --model runs/stsb_flow --out exported/st --format sentence-transformers
-
-    The SavedModel holds tokenizer, encoder and flow. Signatures: serving_default (sentences to embedding), similarity
-    (sentence_a and sentence_b to cosine), tokens (an encoder's inputs to embedding), pooled (sentences to the embedding
-    before the flow).
+    Signatures: serving_default (sentences to embedding), similarity (sentence_a and sentence_b to cosine), tokens (an
+    encoder's inputs to embedding), pooled (sentences to the embedding before the flow).
     """
     check_model(model)
     own(out, f"--out={out}")

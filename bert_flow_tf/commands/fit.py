@@ -12,10 +12,10 @@ from bert_flow_tf.model.saved_model import SAVED_MODEL
 from bert_flow_tf.scale.shards import Parts
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow fit --bert_hub demo --input sentences.txt --out my_model")
 @opt.model_options("bert_hub")
 @opt.sentence_options(required=False)
-@click.option("--embeddings", metavar="DIR", help="In place of --input: a folder of `encode-folder --bert_hub …`.")
+@click.option("--embeddings", metavar="DIR", help="Folder of encode-folder, instead of --input.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @opt.FLOW_OPTION
 @click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, or for 300 steps]")
@@ -28,17 +28,8 @@ def fit(
 ) -> None:
     """Learn a flow on sentences, without labels, and save it with its encoder.
 
-    \b
-    bert-flow fit --bert_hub demo --input sentences.txt --out my_model
-    bert-flow encode --model my_model --input sentences.txt --out embeddings.npy
-
-    For more sentences than memory holds, compute embeddings first; `fit` reads them block by block (docs/scale.md):
-
-    \b
-    bert-flow encode-folder --bert_hub demo --input 'crawl/*.parquet' --out embeddings
-    bert-flow fit --bert_hub demo --embeddings embeddings --out my_model
-
-    The encoder does not change. The folder holds all that `encode`, `similarity` and `project` need, and a model card.
+    The encoder does not change. More sentences than memory holds come from --embeddings, which `bert-flow encode-folder
+    --bert_hub …` wrote.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     overwrite = settings.pop("overwrite")

@@ -15,7 +15,10 @@ from bert_flow_tf.scale.on_ray import train_on_ray
 from bert_flow_tf.training.run import LostWorker, check
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(
+    epilog="\b\nbert-flow launch --workers 2 -- --task_name=STS-B --data_dir=glue_data/STS-B --do_train=true",
+    context_settings={"ignore_unknown_options": True},
+)
 @click.option("--workers", type=COUNT, required=True, metavar="N", help="Processes that train together.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster whose machines train.  [default: this machine]")
 @click.option("--worker_threads", type=COUNT, metavar="N", help="Of each.  [default: all processors; 1 with --ray]")
@@ -24,14 +27,9 @@ from bert_flow_tf.training.run import LostWorker, check
 def launch(
     workers: int, ray: str | None, worker_threads: int | None, max_restarts: int, run_flags: Sequence[str]
 ) -> None:
-    """Train one run in several processes, FLAGS being those of run_siamese.
+    """Train one run in several processes; FLAGS are those of run_siamese.
 
-    \b
-    bert-flow launch --workers 2 -- --task_name=STS-B --data_dir=glue_data/STS-B --bert_hub=demo --do_train=true \\
-        --flow=1 --flow_loss=1 --num_examples=0 --output_parent_dir=runs --exp_name=stsb_flow
-
-    Each takes its part of every batch, so that the run is that of one process. When one dies, Ray starts all again, and
-    the run resumes from its last checkpoint (docs/scale.md).
+    Each process takes its part of every batch. When one dies, Ray starts all again from the last checkpoint.
     """
     # A door above this room: it reads the flags, and the workers run it.
     door = importlib.import_module("bert_flow_tf.run_siamese")

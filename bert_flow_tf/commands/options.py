@@ -31,22 +31,22 @@ _LARGEST, _MOST_SEEDS = 2**32 - 1, 1000
 COUNT, WHOLE, LENGTH = (click.IntRange(least, _LARGEST) for least in (1, 0, 3))
 POSITIVE = click.FloatRange(0, _LARGEST, min_open=True)
 
-HELP_OF_MODEL = "Finished run, one of its checkpoints, or a saved model, also one of the Hugging Face Hub by its name."
-SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's folder, which holds STS/… and so on.")
+HELP_OF_MODEL = "Run, checkpoint, saved model or Hub model."
+SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…")
 _FORMATS = click.Choice(sorted(set(INPUT_FORMATS.values())))
 FORMAT_OPTIONS = [
     click.option("--input_format", type=_FORMATS, help="If the file's ending does not say it."),
-    click.option("--column", metavar="NAME|N", help="Column of the sentences, or its number.  [default: sentence]"),
+    click.option("--column", metavar="NAME|N", help="Name or number.  [default: sentence]"),
 ]
 _flow: dict[str, Any] = {"default": DEFAULT_CONFIG, "callback": lambda ctx, option, text: flow_config(text) and text}
 FLOW_OPTION = click.option("--flow_model_config", metavar="NAME|FILE", help="Configuration of the flow.", **_flow)
 # Name -> metavar, type and help.
 _MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "model": ("RUN", click.STRING, HELP_OF_MODEL),
-    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder without a flow: demo, base, large, a handle, a folder."),
-    "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model, if --bert_hub does not name it."),
+    "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder: demo, base, a handle or a folder."),
+    "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
     "sentence_embedding_type": ("NAME", click.STRING, "Pooling: avg, cls, avg-last-2, …  [default: its own, or avg]"),
-    "max_seq_length": ("N", LENGTH, "Cut sentences at N word pieces.  [default: its own (demo: 256), or 64]"),
+    "max_seq_length": ("N", LENGTH, "Word pieces.  [default: its own, or 64]"),
 }
 _OF_ENCODERS = ("preprocess_hub", "sentence_embedding_type", "max_seq_length")
 
@@ -143,7 +143,7 @@ def check_model(model: str) -> None:
 
 def sentence_options(*, required: bool = True) -> Decorator:
     """Return a decorator for a file of sentences; the command's function gets an iterator, `sentences`, or None."""
-    text = "Sentences: .txt, .tsv, .csv, .jsonl, .parquet; - is stdin."
+    text = "Text, TSV, CSV, JSON lines or Parquet; -: stdin"
     options = [click.option("--input", "path", required=required, metavar="FILE", help=text), *FORMAT_OPTIONS]
 
     def opened(values: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from bert_flow_tf.commands.outputs import own
 from bert_flow_tf.errors import UserError
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow prepare --data tfds:glue/mnli,tfds:snli --out glue_data")
 @click.option("--data", "names", callback=name_list(), required=True, metavar="LIST", help="What to write, see above.")
 @SENTEVAL_OPTION
 @click.option("--out", required=True, metavar="DIR", help="GLUE folder in which a folder of each is made.")
@@ -17,14 +17,10 @@ from bert_flow_tf.errors import UserError
 def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: bool) -> None:
     """Write data sets as the folders that --glue_dir, GLUE_DIR and run_siamese read.
 
-    \b
-    bert-flow prepare --data tfds:glue/mnli,tfds:snli --out glue_data
-    bert-flow prepare --data sts12,sts13,sts14,sts15,sts16 --senteval_dir SentEval/data --out glue_data
-
     tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli, tfds:glue/qqp, tfds:glue/mnli and tfds:snli come from TensorFlow
-    Datasets and become GLUE's files (MNLI/train.tsv, …); sts12 to sts16, or sts12-16 for all of them, from SentEval and
-    become STS-12/full.txt, …: the pairs that have a gold score, to learn a flow on. The test labels of STS-B are not in
-    GLUE: to score it, put sts-test.csv of the STS Benchmark beside it.
+    Datasets and become GLUE's files (MNLI/train.tsv, …). sts12 to sts16, or sts12-16 for all of them, come from
+    SentEval and become STS-12/full.txt, …: the pairs with a gold score. GLUE has no test labels of STS-B: to score it,
+    put sts-test.csv of the STS Benchmark beside it.
     """
     from bert_flow_tf.data import datasets
     from bert_flow_tf.data import folders as glue

@@ -15,35 +15,29 @@ _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
     "steps": ("N", COUNT, "Number of steps."),
     "train_batch_size": ("N", COUNT, "Sentences per step."),
     "learning_rate": ("X", POSITIVE, "Its peak."),
-    "num_warmup_steps": ("N", WHOLE, "Steps until the peak."),
+    "num_warmup_steps": ("N", WHOLE, "Steps until the peak rate."),
     "max_seq_length": ("N", LENGTH, "Word pieces of a sentence."),
-    "masked_lm_prob": ("X", click.FloatRange(0, 1, min_open=True), "Share of the word pieces that is predicted."),
-    "dev_fraction": ("X", click.FloatRange(0, 1, max_open=True), "Share of the sentences that is held out."),
-    "save_checkpoints_steps": ("N", COUNT, "Steps from a checkpoint and dev loss to the next."),
+    "masked_lm_prob": ("X", click.FloatRange(0, 1, min_open=True), "Share of word pieces to predict."),
+    "dev_fraction": ("X", click.FloatRange(0, 1, max_open=True), "Share of sentences held out."),
+    "save_checkpoints_steps": ("N", COUNT, "Steps between checkpoints."),
     "seed": ("N", WHOLE, "Seed of everything random."),
 }
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out encoders/mine")
 @model_options("bert_hub", pooling=False)
 @click.option("--text", required=True, multiple=True, metavar="FILE", help="Sentences or paragraphs; - is stdin.")
 @click.argument("texts", nargs=-1, metavar="[FILE]...")
 @click.option("--out", required=True, metavar="DIR", help="Encoder folder to make.")
 @options_of(_SETTINGS, **vars(PretrainingSettings()))
-@click.option("--overwrite", is_flag=True, help="Replace an encoder folder, and a run of other settings beside it.")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier encoder and run.")
 def pretrain(
     model: ModelOptions, text: tuple[str, ...], texts: tuple[str, ...], out: str, overwrite: bool, **values: Any
 ) -> None:
-    """Continue a BERT by masked language modelling on text, and write it as an encoder folder.
+    """Continue a BERT by masked language modelling on text; write an encoder folder.
 
-    \b
-    bert-flow pretrain --bert_hub demo --text text/*.txt --steps 2000 --out encoders/mine
-    bert-flow fit --bert_hub encoders/mine --input sentences.txt --out my_model
-
-    A line of text is a sentence or a paragraph; what is longer than --max_seq_length is cut into several. After the
-    warm-up the learning rate decays to 0, as TF1 BERT's.
-
-    Checkpoints are in DIR.pretraining beside DIR, with TensorBoard's events: rerun the same command to resume.
+    A line of text is a sentence or a paragraph; longer ones are cut at --max_seq_length. Checkpoints and TensorBoard's
+    events are in DIR.pretraining: the same command resumes.
     """
     settings = PretrainingSettings(**values)
     settings.check()

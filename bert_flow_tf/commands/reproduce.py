@@ -19,18 +19,18 @@ _ROWS = "avg,last2avg,flow-target"
 _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "sts16")
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds")
 @click.option("--rows", callback=name_list(PRESETS), default=_ROWS, metavar="LIST", help="Rows, see above.")
-@click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="How many seeds, 1 to N, or a list.")
-@click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3): 1 epoch, 2e-5, batches of 16.")
-@click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, large, a TF-Hub handle or a folder.")
-@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model, if --bert_hub does not name it.")
-@click.option("--bert_premodels", metavar="DIR", help="Folder of TF1 BERT checkpoints, instead of --bert_hub.")
+@click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="1 to N, or a list.")
+@click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3).")
+@click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder.")
+@click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
+@click.option("--bert_premodels", metavar="DIR", help="TF1 BERT checkpoints, not --bert_hub.")
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
-@click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, …, and of MNLI and SNLI for NLI.")
+@click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, MNLI, SNLI, …")
 @SENTEVAL_OPTION
 @click.option("--tasks", "names", callback=name_list(_TASKS), default="stsb", metavar="LIST", help="Tasks, see above.")
-@click.option("--out", required=True, metavar="DIR", help="Folder of all runs and of the results.")
+@click.option("--out", required=True, metavar="DIR", help="Folder of runs and results.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
 @click.option("--verbose", is_flag=True, help="Show all that the stages log.")
 def reproduce(
@@ -48,23 +48,14 @@ def reproduce(
     """Train and score rows of Tables 2, 3, 4 and 8, each with several seeds.
 
     \b
-    bert-flow reproduce --bert_premodels premodels --bert_name base --glue_dir glue_data \\
-        --senteval_dir SentEval/data --tasks stsb,sickr,sts12,sts13,sts14,sts15,sts16 \\
-        --rows avg,last2avg,flow-nli,flow-target --out runs/table2
+    avg          mean of the last layer
+    last2avg     mean of the first and the last layer
+    flow-target  flow on the task's train, dev and test sentences: 1 epoch at 1e-3
+    flow-train   flow on its train sentences
+    flow-nli     flow on NLI sentences, 0.15 epoch at 2e-5, learned once for all tasks
 
-    \b
-    avg          the encoder, mean of the last layer
-    last2avg     the encoder, first and last layer's means
-    flow-target  a flow on the task's train, dev and test sentences: 1 epoch at 1e-3
-    flow-train   a flow on its train sentences
-    flow-nli     a flow on NLI sentences, 0.15 epoch at 2e-5, learned once for all tasks
-
-    Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16 (the mean over their sets weighted by
-    size). A flow on the target of sts12 to sts16 learns on their scored pairs, which are written to OUT/data; as in the
-    original, each of the three splits is all of them.
-
-    Rerun the same command to resume an interrupted one. The table has mean, deviation and median over seeds beside the
-    figures of the paper and of the original code, where encoder, data and training are the same.
+    Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16, whose flow learns on their scored pairs.
+    The same command resumes an interrupted one.
     """
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
     for name in ("bert_hub", "preprocess_hub"):

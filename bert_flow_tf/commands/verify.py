@@ -25,7 +25,7 @@ _ROOT = pathlib.Path(bert_flow_tf.__file__).resolve().parents[1]
 _GOLDEN = pathlib.Path("tests", "golden")
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy --out report")
 @click.option("--runs", "first", required=True, multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--out", required=True, metavar="FOLDER", help="Folder to make.")
@@ -34,14 +34,9 @@ _GOLDEN = pathlib.Path("tests", "golden")
 def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, overwrite: bool) -> None:
     """Compare results with their baselines, the paper's figures and the original code's.
 
-    \b
-    bert-flow report --runs runs/stsb_flow evaluations/demo.json isotropy --out report
-
-    A PATH is a run of run_siamese (with evaluation.json of bert-flow evaluate in it, or scored by the recipe), a folder
-    of bert-flow reproduce or bert-flow analyze, a file of bert-flow evaluate, calibrate or verify, or a folder that
-    holds any of these. Several may follow one --runs.
-
-    FOLDER gets report.html, one page with tables and plots that loads nothing. What is not comparable is left empty.
+    PATH is a run of run_siamese with scores, a folder of bert-flow reproduce or analyze, a file of bert-flow evaluate,
+    calibrate or verify, or a folder that holds any of these. Several may follow one --runs. FOLDER gets report.html,
+    one page with tables and plots.
     """
     from bert_flow_tf.report.page import PAGE_FILE, REPORT_FOLDER, write_report
 
@@ -51,7 +46,7 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
     click.echo(f"report written: {folder / PAGE_FILE}, of {len(sources)} results")
 
 
-@click.command()
+@click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
 @click.option("--runs", "runs", multiple=True, metavar="PATH…", help="Results to judge too, as of bert-flow report.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--out", metavar="FILE", help="JSON file of what was checked, for bert-flow report.")
@@ -59,12 +54,8 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
 def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwrite: bool) -> None:
     """Check that this code gives the original's numbers, and print the verdict.
 
-    \b
-    bert-flow verify --runs runs/demo --out verification.json
-
-    The golden values of the TF1 code, which only a clone of the repository has, are computed again (a minute or two).
-    With --runs, scores are judged too: those without a flow by their difference, those with one by distributions over
-    seeds. Exit status 1 means that something is not the same.
+    It computes the golden values of the TF1 code again (a minute or two), which only a clone of the repository has.
+    With --runs, it judges scores too. Exit status 1 means a difference.
     """
     if more and not runs:
         raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
