@@ -77,7 +77,6 @@ def test_every_snippet_is_run_by_a_test():
         "calibrator",
         "reproduce",
         "study",
-        "sides",
     }
     assert set(_SNIPPETS) == tested
     for guide in _HERE:
@@ -118,7 +117,6 @@ def test_the_table_of_the_two_trainings_has_the_defaults_of_the_code(documented_
     assert figures("longest sentence") == [[flags["max_seq_length"]], [length]]
     held_out = fitting._HELD_OUT
     assert figures("held out")[1] == [of_fit["dev_fraction"], held_out[0], held_out[-1]]
-    assert figures("seed") == [[flags["seed"]], [of_fit["seed"]]]
 
 
 def test_own_sentences_are_calibrated_saved_and_projected(workplace):
@@ -130,7 +128,6 @@ def test_own_sentences_are_calibrated_saved_and_projected(workplace):
     run_commands("commands")
     assert np.load("embeddings.npy").shape == (64, 32)
     assert (workplace / "projection" / "projector_config.pbtxt").is_file()
-    run_python("sides")
     assert BertFlow.from_pretrained("my_other_model").flow is not None
 
 
