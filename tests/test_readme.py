@@ -66,14 +66,14 @@ def clone(documented_bert, documented_encoder_dir, tmp_path_factory):
 
 
 def _process(*command):
-    """What a process prints in the clone."""
+    """Return the output of a process in the clone."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
 
 def _bert_flow(name):
-    """What each line of a block of `bert-flow` commands prints in the clone, run in this process."""
+    """Return the output of each line of a block of `bert-flow` commands, run in this process."""
     language, text = _BLOCKS[name]
     assert language == "bash"
     printed = []
