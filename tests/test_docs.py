@@ -15,6 +15,7 @@ from bert_flow_tf.commands.fit import fit
 from bert_flow_tf.encoder import source
 from bert_flow_tf.runs.settings import PretrainingSettings, Settings
 from bert_flow_tf.sample_data import sample_glue_dir
+from bert_flow_tf.scale.shards import PartSettings
 from bert_flow_tf.serving.export import export_model
 from bert_flow_tf.training import fitting
 from glow import optimizer
@@ -160,6 +161,7 @@ def test_arguments_that_documents_name_exist():
     assert len(named) > 10
     further = {
         "demo": BertFlow.from_hub,
+        "encode_dataset": PartSettings,
         "fit": BertFlow._learn,
         "fit_dataset": BertFlow._learn,
         "pretrain": PretrainingSettings,
