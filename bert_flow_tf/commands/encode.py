@@ -12,8 +12,8 @@ from bert_flow_tf.commands import options as opt
 from bert_flow_tf.commands.outputs import own, own_file, own_folder
 from bert_flow_tf.errors import UserError, command_line_message
 from bert_flow_tf.files.atomic import FolderKind, new_folder
-from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer, format_of
-from bert_flow_tf.files.sentence_files import PART, STDIN, read_sentences
+from bert_flow_tf.files.embedding_files import OUTPUT_FORMATS, STDOUT, embedding_writer
+from bert_flow_tf.files.sentence_files import PART, STDIN, format_of_ending, read_sentences
 from bert_flow_tf.scale.on_ray import RayEngine, connected
 from bert_flow_tf.scale.shards import PART_PRECISIONS, Engine, Job, PartSettings, ShardsError, input_files
 from bert_flow_tf.serving import DTYPES
@@ -42,12 +42,13 @@ def encode(
     NPY holds the embeddings alone, [n, D] float32; Parquet and TFRecord also hold the sentences. Memory does not grow
     with the file.
     """
-    output_format, overwrite = output_format or format_of(out), how.pop("overwrite")
+    overwrite = how.pop("overwrite")
     if out != STDOUT:
+        output_format = output_format or format_of_ending(out, OUTPUT_FORMATS, "output_format")
         own_file(out, overwrite=overwrite)
     loaded = model.load(dtype=dtype)
     n = 0
-    with embedding_writer(out, file_format=output_format, width=loaded.embedding_size) as write:
+    with embedding_writer(out, file_format=output_format or "npy", width=loaded.embedding_size) as write:
         for part, embeddings in loaded.encode_parts(sentences, **how):
             write(part, embeddings)
             n += len(part)

@@ -4,7 +4,6 @@ import hashlib
 import os
 import pathlib
 import shutil
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow_hub as hub
@@ -13,7 +12,7 @@ from tensorflow_hub.resolver import tfhub_cache_dir
 
 from bert_flow_tf.encoder import handles
 from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_encoder_folder
-from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, SOURCE_FILE, is_hugging_face, read_encoder_record
+from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, HUGGING_FACE_FILES, SOURCE_FILE, read_encoder_record
 from bert_flow_tf.encoder.convert.from_checkpoint import config_of_checkpoint, convert_run, read_tf1
 from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 from bert_flow_tf.encoder.handles import EncoderSource, check_handle
@@ -91,14 +90,10 @@ def resolve_encoder(
 
 def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> EncoderSource:
     """Return the encoder that a run started from; one missing from the cache is made again from the run's flags."""
-    recorded, flags = config.encoder, config.encoder_flags
-    if not os.path.isabs(recorded.bert_hub) or os.path.isdir(recorded.bert_hub):
-        given: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
-    else:
-        names = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint")
-        given = {name: str(flags[name]) for name in names if flags.get(name)}
-        # Older runs recorded a default of True, for cased encoders too.
-        given["do_lower_case"] = False if flags.get("do_lower_case") is False else None
+    recorded = config.encoder
+    given: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
+    if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
+        given = config.encoder_flags
     return resolve_encoder(**given, cache_dir=cache_dir, recorded=recorded)
 
 
@@ -150,7 +145,7 @@ def _converted_hub(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
     folder = pathlib.Path(handle)
     if not folder.exists() and handles.is_model_name(handle):
         folder = handles.downloaded_model(handle)
-    if is_hugging_face(folder):
+    if any((folder / name).is_file() for name in HUGGING_FACE_FILES):
         return _converted(read_hugging_face(folder), cache_dir)
     if (folder / BERT_CONFIG_FILE).is_file() and any(folder.glob("*.index")):
         return _converted(read_tf1(folder), cache_dir)
@@ -196,11 +191,8 @@ def _fingerprint(encoder_dir: pathlib.Path, started_from: str | None, tokenizer_
 
 
 def _converted(bert: Pretrained, cache_dir: _Path | None) -> pathlib.Path:
-    return _in_cache(bert.digest, lambda folder: write_encoder_folder(folder, bert), cache_dir)
-
-
-def _in_cache(key: str, build: Callable[[pathlib.Path], object], cache_dir: _Path | None) -> pathlib.Path:
-    return cached_folder(cache_root(cache_dir) / "encoders" / key, SOURCE_FILE, build)
+    folder = cache_root(cache_dir) / "encoders" / bert.digest
+    return cached_folder(folder, SOURCE_FILE, lambda folder: write_encoder_folder(folder, bert))
 
 
 def _of_run(
@@ -216,5 +208,6 @@ def _of_run(
     key = hashlib.sha256(f"{FORMAT_VERSION} {source.fingerprint}\n".encode())
     for path in checkpoint_files(prefix).values():
         key.update(file_digest(path).encode())
-    folder = _in_cache(key.hexdigest(), lambda folder: convert_run(prefix, source, folder), cache_dir)
+    folder = cache_root(cache_dir) / "encoders" / key.hexdigest()
+    cached_folder(folder, SOURCE_FILE, lambda folder: convert_run(prefix, source, folder))
     return _from_hub(str(folder), None, cache_dir)

@@ -129,20 +129,16 @@ class SentenceBatcher:
     ) -> np.ndarray:
         """`encode_pieces`, with a repeated row computed once, and a progress bar."""
         different, rows = distinct(pieces)
-        with _progress(int(different.nrows()), show_progress_bar) as progress:
-            return self.encode_pieces(different, batch_size, on_batch=progress.update)[rows]
+        return self.encode_pieces(different, batch_size, show_progress_bar=show_progress_bar)[rows]
 
     def encode_pieces(
         self,
         pieces: tf.RaggedTensor,
         batch_size: int | None = None,
         occurrences: np.ndarray | None = None,
-        on_batch: Callable[[int], object] = lambda done: None,
+        show_progress_bar: bool | None = False,
     ) -> np.ndarray:
-        """float32 [n, *shape] of sentences that are word pieces already, int32 RaggedTensor [n, (t)].
-
-        `on_batch` is called with the number of sentences of each batch that is done; what it raises ends the work.
-        """
+        """float32 [n, *shape] of sentences that are word pieces already, int32 RaggedTensor [n, (t)]."""
         if batch_size is not None and not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
             raise ArgumentError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
 
@@ -155,9 +151,10 @@ class SentenceBatcher:
         lengths = pieces.row_lengths().numpy() + 2
         lengths = np.clip(lengths, self._max_seq_length if self._pad_to_max else 0, self._max_seq_length)
         values = np.empty((len(lengths), *self._shape), np.float32)
-        for batch, computed in map_concurrently(compute, length_batches(lengths, batch_size)):
-            values[batch] = computed
-            on_batch(len(batch))
+        with _progress(len(lengths), show_progress_bar) as progress:
+            for batch, computed in map_concurrently(compute, length_batches(lengths, batch_size)):
+                values[batch] = computed
+                progress.update(len(batch))
         return values
 
 

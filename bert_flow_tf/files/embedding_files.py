@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_flow_tf.files.atomic import new_file
-from bert_flow_tf.files.sentence_files import format_of_ending
 
 if TYPE_CHECKING:
     import pyarrow
@@ -23,11 +22,6 @@ EMBEDDING = "embedding"
 OUTPUT_FORMATS = {".npy": "npy", ".parquet": "parquet", ".tfrecord": "tfrecord"}
 
 Write = Callable[[Sequence[str], np.ndarray], object]
-
-
-def format_of(path: str | os.PathLike[str]) -> str:
-    """Return the name of the format of a file's ending; "npy" for standard output."""
-    return "npy" if str(path) == STDOUT else format_of_ending(path, OUTPUT_FORMATS, "output_format")
 
 
 @contextlib.contextmanager

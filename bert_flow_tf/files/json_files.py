@@ -17,10 +17,6 @@ FORMAT_VERSION = 2
 T = TypeVar("T")
 
 
-class _Version(msgspec.Struct):
-    format_version: Any = None
-
-
 def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versioned: bool = True) -> T:
     """Return the contents of a JSON file as `kind`, a `msgspec.Struct` or any other type that msgspec decodes.
 
@@ -31,12 +27,9 @@ def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versione
     """
     with reading(path, expected):
         data = pathlib.Path(path).read_bytes()
-        version = msgspec.json.decode(data, type=_Version).format_version if versioned else FORMAT_VERSION
-        if version != FORMAT_VERSION:
-            raise UserError(
-                f"{path}: found format_version {version}, expected {FORMAT_VERSION}: {expected}; another version "
-                "of bert_flow_tf wrote it, recreate it with this one"
-            )
+        if versioned and (version := msgspec.json.decode(data, type=dict).get("format_version")) != FORMAT_VERSION:
+            wanted = f"{FORMAT_VERSION}: {expected}; make it again with this version of bert_flow_tf"
+            raise UserError(f"{path}: found format_version {version}, expected {wanted}")
         return msgspec.json.decode(data, type=kind)
 
 

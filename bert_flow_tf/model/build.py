@@ -28,7 +28,7 @@ from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 TF1_OUTPUT_WEIGHTS = "loss/output_weights"
 
 
-def absolute_flags(flags: dict[str, Setting]) -> dict[str, Setting]:
+def absolute_flags(flags: dict[str, Any]) -> dict[str, Any]:
     """Return arguments of `resolve_encoder` with absolute paths, which hold in any working directory."""
 
     def is_path(value: Setting) -> bool:

@@ -5,7 +5,8 @@
 
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -16,16 +17,52 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import FolderKind, new_output
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
-from bert_flow_tf.model.embedding_model import EmbeddingModel
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, Model, Result, Training, is_run, made_by
 
+# TensorFlow takes seconds to load, and a type needs none of it.
 if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from bert_flow_tf.encoder.layer import SentenceEncoder
+    from bert_flow_tf.encoder.tokenizer import Tokenizer
     from bert_flow_tf.model.siamese import SiameseBertFlow
+    from glow.flow import Glow
 
 MODEL_FILE, FLOW_FILE, CARD_FILE = "bert_flow.json", "flow.npz", "README.md"
 SAVED_MODEL = FolderKind("a saved model", MODEL_FILE, (*ENCODER_PARTS, FLOW_FILE, MODEL_FILE, CARD_FILE))
 _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
+
+
+class EmbeddingModel(Protocol):
+    """A tokenizer, an encoder and, if there is one, a flow: `api.BertFlow` without its ways to load and to learn."""
+
+    record: Model  # Pooling, length, and what encoder and flow learned on.
+    source: EncoderSource
+    encoder: "SentenceEncoder"  # In float32.
+    pooled: "SentenceEncoder"  # The encoder that `embed_tokens` calls, in the model's `dtype`.
+    encoder_trained: bool  # True if the encoder has other weights than `source`.
+    tokenizer: "Tokenizer"
+    flow: "Glow | None"
+    low_dim: int
+    embedding_size: int
+    max_seq_length: int  # Word pieces that a sentence is cut to, [CLS] and [SEP] included.
+    sentence_embedding_type: str
+    similarity_fn_name: str  # Name of the function that `similarity` computes, such as "cosine".
+    prompts: dict[str, str]  # Texts by name that `encode` puts before sentences.
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of everything that embeddings depend on."""
+
+    def tokenize(self, sentences: Sequence[str]) -> dict[str, "tf.Tensor"]:
+        """Inputs of `embed_tokens`."""
+
+    def encode_parts(self, *arguments: Any) -> Iterator[tuple[list[str], np.ndarray]]:
+        """Lists of sentences with their embeddings; see `api.BertFlow.encode_parts`."""
+
+    def embed_tokens(self, tokens: dict[str, "tf.Tensor"]) -> "tf.Tensor":
+        """Embeddings [n, embedding_size] of a dict of int32 [n, t], as `Tokenizer.pack` gives it."""
 
 
 class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):

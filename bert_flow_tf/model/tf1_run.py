@@ -124,7 +124,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
         tf.raw_ops.SaveV2(prefix=f"{folder}/{name}", tensor_names=names, shape_and_slices=slices, tensors=values)
         # TensorFlow's own function for it logs a deprecation at each call.
         (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
-        write_json(folder / folders.TF1_RECORD_FILE, {folders.TF1_RECORD_KEY: prefix.name, "encoder": source.files})
+        write_json(folder / folders.TF1_RECORD_FILE, {"run_of_bert_flow_tf": prefix.name, "encoder": source.files})
         (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
         if config_file.is_file():

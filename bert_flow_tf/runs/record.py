@@ -104,9 +104,7 @@ class RunConfig(Result, frozen=True, kw_only=True, tag="run"):
 
     model: Model  # What the run makes.
     encoder: EncoderFiles  # What it begins with.
-    encoder_flags: dict[
-        str, Setting
-    ] = {}  # What `encoder.source.resolve_encoder` was given for it; paths are absolute.
+    encoder_flags: dict[str, bool | str | None] = {}  # Arguments of `resolve_encoder` for it; paths are absolute.
     encoder_trained: bool  # True if checkpoints hold the encoder, which the run trains.
     num_labels: Positive | None = None  # Of the classifier; None without one.
     data: str | None = None  # Digest of the pairs that it learns on; None where it learns nothing.

@@ -13,7 +13,7 @@ from typing import Any
 from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
-from bert_flow_tf.model.embedding_model import EmbeddingModel
+from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.scale.shards import Engine, PartSettings, Path, Shard
 
 # Attempts at a shard after its worker has died, and seconds from one look at Ray's nodes to the next.

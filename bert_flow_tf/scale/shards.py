@@ -21,7 +21,7 @@ from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.reading import is_remote, reading, refuse_address
 from bert_flow_tf.files.sentence_files import input_format, matching, read_tables
-from bert_flow_tf.model.embedding_model import EmbeddingModel
+from bert_flow_tf.model.saved_model import EmbeddingModel
 
 if TYPE_CHECKING:
     import pyarrow

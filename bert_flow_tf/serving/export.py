@@ -15,7 +15,7 @@ import tensorflow as tf
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import locked, new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.model.embedding_model import EmbeddingModel
+from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, export_path

@@ -10,7 +10,7 @@ from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.encoder.convert.hugging_face import write_hugging_face_tokenizer
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.embedding_model import EmbeddingModel
+from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE, ONNX_FILE

@@ -17,7 +17,7 @@ from bert_flow_tf.encoder.pooling import first_token, masked_mean
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.embedding_model import EmbeddingModel
+from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE
 from glow.folded import DenseLayer, dense_layers, has_dense_layers

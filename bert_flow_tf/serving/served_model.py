@@ -13,7 +13,7 @@ from bert_flow_tf.encoder.convert.encoder_folder import quiet_tensorflow
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, vocabulary_asset
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.embedding_model import EmbeddingModel
+from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import cosine_similarity, reduce_dimension
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_of
 

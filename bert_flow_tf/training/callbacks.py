@@ -52,10 +52,8 @@ class Steps(tf_keras.callbacks.Callback):
         if is_trained:
             results = read_json(folder / TRAIN_RESULTS_FILE, TrainingResults, expected="a finished run's results")
             if not prefix or int(self.step) != results.steps:
-                raise UserError(
-                    f"{folder}: found a finished run without its checkpoint of step {results.steps}, expected both "
-                    "(use --overwrite to train again)"
-                )
+                found = f"found a finished run without its checkpoint of step {results.steps}"
+                raise UserError(f"{folder}: {found}, expected both, or --overwrite")
         return prefix
 
     def fit(

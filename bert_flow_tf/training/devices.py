@@ -64,15 +64,8 @@ def _strategy(kind: str, count: int) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([f"/{kind}:{i}" for i in range(count)], reduction)
 
 
-def cluster_of(strategy: tf.distribute.Strategy) -> Cluster:
-    """Return the cluster that the strategy trains on; one of this worker alone for a strategy of one process."""
-    is_of_cluster = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-    return Cluster.of_environment() if is_of_cluster else Cluster()
-
-
-def from_chief(strategy: tf.distribute.Strategy, value: int = 0) -> int:
+def from_chief(strategy: tf.distribute.Strategy, cluster: Cluster, value: int = 0) -> int:
     """Return the chief's value in all workers, which all call this and wait for the others."""
-    cluster = cluster_of(strategy)
     if cluster.count == 1:
         return value
     of_chief = tf.constant(value if cluster.is_chief else 0, tf.int64)

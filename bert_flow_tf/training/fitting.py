@@ -102,12 +102,9 @@ def learn(
                     progress.update(len(block))
                     left -= len(block)
     if calibrator.n_steps_ < _FEW_STEPS:
-        warnings.warn(
-            f"fit: {calibrator.n_steps_} steps on {rows} sentences; after fewer than {_FEW_STEPS} a flow may be worse "
-            "than none: use more sentences, or more epochs",
-            # The level of the caller of `BertFlow.fit`.
-            stacklevel=4,
-        )
+        advice = f"after fewer than {_FEW_STEPS} a flow may be worse than none: use more sentences, or more epochs"
+        # The level of the caller of `BertFlow.fit`.
+        warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=4)
 
 
 @contextlib.contextmanager

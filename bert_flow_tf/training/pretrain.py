@@ -27,7 +27,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import locked, new_folder, output_folder
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.sentence_files import parts
+from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import encoder_record
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, begin_run, check_run, locked_run
@@ -121,7 +121,7 @@ def _remove_checkpoints(run_dir: pathlib.Path) -> None:
 
 def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str], most: int) -> tf.RaggedTensor:
     """Return the sentences' word pieces in rows of 1 to `most`: int32 RaggedTensor [n, (t)]."""
-    pieces = stream.tokenize(tokenizer, [sentence for part in parts(sentences) for sentence in part], 2**31)
+    pieces = stream.tokenize(tokenizer, sentence_list(sentences), 2**31)
     lengths = [min(most, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, most)]
     if not lengths:
         raise UserError("sentences: found no text, expected a sentence or paragraph each")

@@ -79,14 +79,11 @@ def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Score
             return float(results["eval_pearsonr" if task.is_regression else "eval_accuracy"])
 
         try:
-            model, record, step = train(settings, task, source, strategy, dev_score)
+            model, record, step = train(settings, task, source, strategy, cluster, dev_score)
         except tf.errors.OpError as error:
             if cluster.count == 1:
                 raise
-            raise LostWorker(
-                f"worker {cluster.index}: training ended, since another worker has; start all workers again to go on "
-                "from the last checkpoint"
-            ) from error
+            raise LostWorker(f"worker {cluster.index}: another worker has ended; start all again to resume") from error
         scorer = Scorer(model, settings, cache_dir, record)
     elif settings.scores:
         scorer, step = load_scorer(settings, task, strategy)
@@ -103,7 +100,7 @@ def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Score
         if score is not None:
             score(scorer)
     # A worker that ends earlier would seem lost.
-    from_chief(strategy)
+    from_chief(strategy, cluster)
     if not settings.scores_checkpoint_alone:
         logging.info("*** output_dir ***\n%s", settings.output_dir)
 
@@ -147,23 +144,17 @@ def load_scorer(
     config = read_config(output_dir) if output_dir else None
     if output_dir is None or config is None:
         if output_dir and (checkpoints := sorted(output_dir.glob("*.index"))):
-            raise UserError(
-                f"{checkpoints[0].with_suffix('')}: found a checkpoint without the {CONFIG_FILE} of a run, expected "
-                "a bert_flow_tf run (bert-flow convert --tf1_flow makes one of a checkpoint of the original)"
-            )
+            found = f"{checkpoints[0].with_suffix('')}: found a checkpoint without the {CONFIG_FILE} of a run"
+            raise UserError(f"{found}, expected one (bert-flow convert --tf1_flow makes it)")
         source = resolve_encoder(**settings.encoder_arguments())
         config = build.run_config(settings, task, source)
         record = config.model
     else:
         _check_structure(settings, task, config)
-        source = recorded_encoder(config)
-        given = source
         if settings.bert_hub and not settings.init_checkpoint:
-            given = resolve_encoder(**settings.encoder_arguments())
-        if given.fingerprint != source.fingerprint:
-            raise ArgumentError(
-                f"bert_hub: found {settings.bert_hub}, expected the encoder of the run, {source.bert_hub}"
-            )
+            source = resolve_encoder(**settings.encoder_arguments(), recorded=config.encoder)
+        else:
+            source = recorded_encoder(config)
         checkpoint = str(output_dir / checkpoint_name) if checkpoint_name else named_checkpoint(output_dir)
         if checkpoint is None:
             raise UserError(f"{output_dir}: found a run without a checkpoint, expected a trained one")
@@ -185,21 +176,14 @@ def load_scorer(
 
 def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
     model = config.model
-    both: dict[str, tuple[object, object]] = {
-        "sentence_embedding_type": (model.pooling, settings.sentence_embedding_type),
-        "max_seq_length": (model.max_seq_length, settings.max_seq_length),
-        "low_dim": (model.low_dim, settings.low_dim),
-        "flow_model_config": (
-            model.flow and model.flow.config,
-            settings.flow and flow_config(settings.flow_model_config),
-        ),
-    }
+    found = {"sentence_embedding_type": model.pooling, "max_seq_length": model.max_seq_length, "low_dim": model.low_dim}
+    given = {name: getattr(settings, name) for name in found}
+    found["flow_model_config"] = model.flow.config if model.flow else None
+    given["flow_model_config"] = flow_config(settings.flow_model_config) if settings.flow else None
     if not task.is_regression:
-        both["num_labels"] = (config.num_labels, len(task.label_names))
-    if differing := differences(*({name: values[i] or None for name, values in both.items()} for i in (0, 1))):
-        raise UserError(
-            f"{settings.output_dir}: found a run with other settings ({'; '.join(differing)}), expected the same ones"
-        )
+        found["num_labels"], given["num_labels"] = config.num_labels, len(task.label_names)
+    if differing := "; ".join(differences(found, given)):
+        raise UserError(f"{settings.output_dir}: found a run with other settings ({differing}), expected the same ones")
 
 
 def check_results(settings: Settings, task: Task) -> None:

@@ -24,10 +24,10 @@ from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, begin_run, check_run
 from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingResults, model_at
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import Cluster, Settings
 from bert_flow_tf.training import callbacks
 from bert_flow_tf.training import pairs as input_pipeline
-from bert_flow_tf.training.devices import cluster_of, from_chief
+from bert_flow_tf.training.devices import from_chief
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.optimizer import AdamWeightDecay
 
@@ -40,18 +40,18 @@ def train(
     task: Task,
     source: EncoderSource,
     strategy: tf.distribute.Strategy,
+    cluster: Cluster,
     dev_score: Callable[[SiameseBertFlow], float],
 ) -> tuple[SiameseBertFlow, Model, int]:
     """Train or resume a run; return its model, the model's record and the number of steps.
 
-    If `strategy` is one of several workers, the chief writes the run's directory, which all of them see. `dev_score` is
-    for early stopping.
+    Of several workers, the chief writes the run's directory, which all of them see. `dev_score` is for early stopping.
 
     Raises:
       UserError: see `check_run`; a loss or gradient is not finite.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
-    output_dir, stages, cluster = settings.output_dir, Stages(), cluster_of(strategy)
+    output_dir, stages = settings.output_dir, Stages()
     is_frozen, batch_size = settings.encoder_is_frozen, settings.train_batch_size
     tokenizer = Tokenizer.from_source(source)
     pairs, num_examples = input_pipeline.read_training_data(settings, task, tokenizer)
@@ -90,7 +90,7 @@ def train(
             model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
         save_checkpoint(steps.manager, 0)
     is_finished = cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists()
-    begins_at = from_chief(strategy, -1 if is_finished else int(steps.step))
+    begins_at = from_chief(strategy, cluster, -1 if is_finished else int(steps.step))
     if begins_at < 0:
         return model, model_at(config, last) if last else config.model, int(steps.step)
     if not cluster.is_chief:

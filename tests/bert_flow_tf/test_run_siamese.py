@@ -265,7 +265,7 @@ def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_e
         ({"do_train": False, **other_model}, ["other settings", *named]),
         ({"do_train": False, "flow_model_config": "config_l2_d2_w32"}, ["other settings", "flow_model_config is "]),
         ({"do_train": False, "eval_checkpoint_name": "model.ckpt-7"}, ["model.ckpt-7"]),
-        ({"do_train": False, "bert_hub": str(tiny_encoder_dir)}, ["--bert_hub", "expected the encoder of the run"]),
+        ({"do_train": False, "bert_hub": str(tiny_encoder_dir)}, [tiny_encoder_dir.name, "expected the recorded one"]),
     ):
         status, stderr = small_runs.main(*small_runs.as_flags(flow_flags | {"exp_name": "whole"} | changes))
         assert_refused(status, stderr, *parts)

@@ -1,7 +1,6 @@
 """The folders that a conversion writes, and an encoder folder's record."""
 
 import pathlib
-from collections.abc import Callable
 
 import msgspec
 
@@ -9,24 +8,21 @@ from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.runs.record import Training
 
-# In the folders of Hugging Face and sentence-transformers.
+# One of them shows that a folder is one of Hugging Face or sentence-transformers.
 WEIGHTS_FILE, MODULES_FILE = "model.safetensors", "modules.json"
-_HUGGING_FACE_FILES = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
+HUGGING_FACE_FILES = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
-# In the config.json of a run that was converted, and in the record beside a TF1 checkpoint that was written here.
-CONVERTED_KEY, TF1_RECORD_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "run_of_bert_flow_tf", "converted_from.json"
-
-
-def _has_key(key: str) -> Callable[[pathlib.Path], bool]:
-    return lambda path: f'"{key}": '.encode() in path.read_bytes()
-
+# In the config.json of a run that was converted, and the record beside a TF1 checkpoint that was written here.
+CONVERTED_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "converted_from.json"
 
 ENCODER_FOLDER = FolderKind("an encoder folder", SOURCE_FILE, ENCODER_PARTS)
 _RUN_FILES = ("*.json", "checkpoint", "model.ckpt-*", "*_results.t*", "*_pooled.tsv", "embeddings-*.npy")
-CONVERTED_RUN = FolderKind("a converted run", "config.json", _RUN_FILES, _has_key(CONVERTED_KEY))
+CONVERTED_RUN = FolderKind(
+    "a converted run", "config.json", _RUN_FILES, lambda path: f'"{CONVERTED_KEY}": '.encode() in path.read_bytes()
+)
 _TF1_FILES = (TF1_RECORD_FILE, "checkpoint", "model.ckpt-*", VOCAB_FILE, BERT_CONFIG_FILE)
-TF1_CHECKPOINT = FolderKind("a TF1 checkpoint of a run", TF1_RECORD_FILE, _TF1_FILES, _has_key(TF1_RECORD_KEY))
+TF1_CHECKPOINT = FolderKind("a TF1 checkpoint of a run", TF1_RECORD_FILE, _TF1_FILES)
 
 
 class EncoderRecord(msgspec.Struct):
@@ -37,11 +33,6 @@ class EncoderRecord(msgspec.Struct):
     training: Training | None = None  # The training since then; None if it is not recorded.
     pooling: str | None = None  # Of a sentence-transformers folder, as its length.
     max_seq_length: int | None = None
-
-
-def is_hugging_face(folder: pathlib.Path) -> bool:
-    """True if a folder is one of Hugging Face or sentence-transformers."""
-    return any((folder / name).is_file() for name in _HUGGING_FACE_FILES)
 
 
 def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:

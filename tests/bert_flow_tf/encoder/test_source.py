@@ -131,19 +131,6 @@ def test_a_converted_encoder_is_made_again(run_on, small_source, small_encoder_d
     assert recorded_encoder(read_config(run), tmp_path / "cache") == converted
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"bert_config_file": 1, "vocab_file": True, "init_checkpoint": 2.5}, "2.5: neither a folder nor a checkpoint"),
-    ],
-)
-def test_flags_that_are_none_are_one_line(small_source, flags, message):
-    files = msgspec.structs.replace(small_source.files, bert_hub="/nowhere")
-    config = msgspec.structs.replace(records.run_config(), encoder=files, encoder_flags=flags)
-    with user_error(message):
-        recorded_encoder(config)
-
-
 def test_a_saved_model_runs_no_other_encoder_than_the_recorded_one(trap, true_source, run_on, tmp_path):
     saved = BertFlow.load(run_on("run", true_source)).save(tmp_path / "saved")
     # As it was written before there was a record of the vocabulary's case in every saved model.

@@ -11,8 +11,8 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.files.embedding_files import embedding_writer, format_of
-from tests.refusals import refusal, user_error
+from bert_flow_tf.files.embedding_files import embedding_writer
+from tests.refusals import refusal
 
 SENTENCES = ["A boat.", "", "東京"]
 EMBEDDINGS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -87,9 +87,3 @@ raise SystemExit(exit_status(run))
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ": no space left" in refusal(done.returncode, done.stderr, "temporary")
     assert list((tmp_path / "temporary").iterdir()) == []
-
-
-def test_format_is_that_of_the_ending():
-    assert [format_of(name) for name in ("a.npy", "a.tfrecord", "-")] == ["npy", "tfrecord", "npy"]
-    with user_error("a.csv: found the ending '.csv', expected .npy, .parquet"):
-        format_of("a.csv")

@@ -41,7 +41,7 @@ def test_what_is_written_comes_back(path):
         ("[" * 100_000, "Expected `object`, got `array`"),
         ('{"format_version": 2, "x": ' + "[" * 100_000, ""),
         ('{"format_version": 2, "parts": [{"count": 1, "share": NaN}]}', ""),
-        ('{"format_version": 2, "parts": [{"count": 1, "share": 1e999}]}', "`$.parts[0].share`"),
+        ('{"format_version": 2, "parts": [{"count": 1, "share": 1e999}]}', "Number out of range"),
         ("", ""),
         ('{"format_version": "\udcff"}', ""),
     ],

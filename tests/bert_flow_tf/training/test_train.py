@@ -14,7 +14,7 @@ from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.model.build import checkpoint_of, restore
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
-from bert_flow_tf.runs.settings import Settings
+from bert_flow_tf.runs.settings import Cluster, Settings
 from bert_flow_tf.training import devices
 from bert_flow_tf.training import train as training
 from bert_flow_tf.training.devices import configure_devices
@@ -28,7 +28,7 @@ def train(values, evaluate=None, **changes):
     settings = Settings(**values | changes)
     strategy = configure_devices(settings.seed, num_logical_cpus=settings.num_logical_cpus)
     source = resolve_encoder(bert_hub=settings.bert_hub)
-    model, _, steps = training.train(settings, get_task(settings.task_name), source, strategy, evaluate)
+    model, _, steps = training.train(settings, get_task(settings.task_name), source, strategy, Cluster(), evaluate)
     return settings, model, steps
 
 
