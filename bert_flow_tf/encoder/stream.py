@@ -111,7 +111,8 @@ class SentenceBatcher:
         pieces = [tokenize(self._tokenizer, part, self._max_seq_length) for part in parts(sentences)]
         if not pieces:
             return np.empty((0, *self._shape), np.float32)
-        return self.encode_distinct(tf.concat(pieces, axis=0), batch_size, show_progress_bar)
+        different, rows = distinct(tf.concat(pieces, axis=0))
+        return self.encode_pieces(different, batch_size, show_progress_bar=show_progress_bar)[rows]
 
     def encode_parts(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
@@ -123,13 +124,6 @@ class SentenceBatcher:
                 different, rows = distinct(tokenize(self._tokenizer, part, self._max_seq_length))
                 yield part, self.encode_pieces(different, batch_size)[rows]
                 progress.update(len(part))
-
-    def encode_distinct(
-        self, pieces: tf.RaggedTensor, batch_size: int | None = None, show_progress_bar: bool | None = None
-    ) -> np.ndarray:
-        """`encode_pieces`, with a repeated row computed once, and a progress bar."""
-        different, rows = distinct(pieces)
-        return self.encode_pieces(different, batch_size, show_progress_bar=show_progress_bar)[rows]
 
     def encode_pieces(
         self,
@@ -170,8 +164,9 @@ def embed(
     pad_to_max: bool = False,
 ) -> np.ndarray:
     """Embeddings, float32 [n, D], without dropout, of word pieces, int32 RaggedTensor [n, (t)]."""
-    shape = [encoder.embedding_size]
-    return SentenceBatcher(encoder.traced_embed, tokenizer, shape, max_seq_length, pad_to_max).encode_distinct(pieces)
+    different, rows = distinct(pieces)
+    batcher = SentenceBatcher(encoder.traced_embed, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
+    return batcher.encode_pieces(different, show_progress_bar=None)[rows]
 
 
 def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:

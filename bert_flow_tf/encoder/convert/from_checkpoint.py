@@ -4,11 +4,9 @@ import os
 import pathlib
 import re
 
-import numpy as np
-
 from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_with_weights
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, VOCAB_FILE
-from bert_flow_tf.encoder.convert.weights import BertConfig, check_arrays, read_tf1_config, variable_shapes
+from bert_flow_tf.encoder.convert.weights import check_arrays, read_tf1_config, variable_shapes
 from bert_flow_tf.encoder.handles import EncoderSource
 from bert_flow_tf.encoder.tokenizer import lower_cases, read_vocabulary
 from bert_flow_tf.errors import UserError
@@ -39,15 +37,10 @@ def read_tf1(
     config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)
     vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
     do_lower_case = lower_cases(do_lower_case, vocab, prefix.absolute().parent.name)
-    return Pretrained(config, vocab, read_tf1_weights(prefix, config), do_lower_case, {"kind": "TF1 checkpoint"})
-
-
-def read_tf1_weights(prefix: Path, config: BertConfig) -> dict[str, np.ndarray]:
-    """Return a dict of TF1 name -> array of the variables in the checkpoint that the configuration asks for."""
-    checkpoint = Checkpoint(prefix)
-    arrays = checkpoint.read(name for name in checkpoint.shapes if not _EXTRAS.match(name))
-    check_arrays(arrays, variable_shapes(config), prefix, "this configuration")
-    return arrays
+    held = Checkpoint(prefix)
+    weights = held.read(name for name in held.shapes if not _EXTRAS.match(name))
+    check_arrays(weights, variable_shapes(config), prefix, "this configuration")
+    return Pretrained(config, vocab, weights, do_lower_case, {"kind": "TF1 checkpoint"})
 
 
 def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:

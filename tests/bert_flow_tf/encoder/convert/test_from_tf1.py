@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1, read_tf1_weights
+from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
 from bert_flow_tf.encoder.convert.weights import read_tf1_config
 from bert_flow_tf.errors import UserError
 
@@ -19,11 +19,15 @@ def arrays(golden_dir):
 
 
 @pytest.fixture(scope="module")
-def config(golden_dir):
-    return read_tf1_config(golden_dir / "bert_tiny" / "bert_config.json")
+def weights_of(golden_dir):
+    """Function (prefix) that reads a checkpoint with the tiny BERT's configuration and vocabulary."""
+    config_file, vocab_file = (golden_dir / "bert_tiny" / name for name in ("bert_config.json", "vocab.txt"))
+    return lambda prefix: read_tf1(prefix, config_file, vocab_file).weights
 
 
-def test_variables_of_other_parts_of_a_training_checkpoint_are_left_out(arrays, config, write_tf1_checkpoint, tmp_path):
+def test_variables_of_other_parts_of_a_training_checkpoint_are_left_out(
+    arrays, weights_of, write_tf1_checkpoint, tmp_path
+):
     word = "bert/embeddings/word_embeddings"
     extras = {
         "cls/predictions/output_bias": np.zeros(64, np.float32),
@@ -34,7 +38,7 @@ def test_variables_of_other_parts_of_a_training_checkpoint_are_left_out(arrays, 
         "global_step": np.int64(7),
     }
     write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | extras)
-    weights = read_tf1_weights(tmp_path / "model.ckpt-7", config)
+    weights = weights_of(tmp_path / "model.ckpt-7")
     assert weights.keys() == arrays.keys()
     np.testing.assert_array_equal(weights[word], arrays[word])
 
@@ -57,12 +61,12 @@ KERNEL = "bert/encoder/layer_1/output/dense/kernel"
         ),
     ],
 )
-def test_variable_that_does_not_fit_is_named(arrays, config, write_tf1_checkpoint, tmp_path, change, message):
+def test_variable_that_does_not_fit_is_named(arrays, weights_of, write_tf1_checkpoint, tmp_path, change, message):
     changed = dict(arrays)
     change(changed)
     write_tf1_checkpoint(tmp_path / "model.ckpt", changed)
     with pytest.raises(UserError, match=message):
-        read_tf1_weights(tmp_path / "model.ckpt", config)
+        weights_of(tmp_path / "model.ckpt")
 
 
 def test_weights_that_are_not_finite_are_refused(arrays, write_tf1_checkpoint, golden_dir, tmp_path):
