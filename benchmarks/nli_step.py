@@ -53,6 +53,7 @@ def main(arguments: list[str]) -> None:
     """Run `run_siamese` with these flags, as many steps at a time as a request says."""
     from bert_flow_tf import run_siamese  # isort: skip (it chooses the Keras)
     import tf_keras
+    from absl import flags
 
     from bert_flow_tf.model.siamese import SiameseBertFlow
 
@@ -78,7 +79,9 @@ def main(arguments: list[str]) -> None:
 
     os.environ["TQDM_DISABLE"] = "1"
     with mock.patch.object(SiameseBertFlow, "fit", fit_in_turn):
-        sys.exit(run_siamese.run_command(arguments))
+        values = flags.FlagValues()
+        run_siamese.define_flags(values)
+        sys.exit(run_siamese.main(run_siamese.parse(["run_siamese", *arguments], values), values))
 
 
 if __name__ == "__main__":

@@ -156,12 +156,8 @@ class BertFlow:
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """`BertFlow` of a folder that `save` wrote, a finished run, or `ORGANISATION/MODEL` of the Hugging Face Hub."""
-        return cls.load(saved_model.model_folder(path), dtype=dtype)
-
-    @classmethod
-    def load(cls, run: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """`BertFlow` of a finished run, by its directory or a checkpoint's prefix, or of a folder that `save` wrote."""
+        """`BertFlow` of a saved model, here or on the Hugging Face Hub, a finished run, or one of its checkpoints."""
+        run = saved_model.model_folder(path)
         if saved_model.is_saved_model(run):
             model, source, saved = saved_model.load(run)
             loaded = cls(model, source, record=saved.model, dtype=dtype)
@@ -175,6 +171,8 @@ class BertFlow:
         restore(checkpoint_of(model, config.encoder_trained), checkpoint)
         record = model_at(config, checkpoint)
         return cls(model, source, record=record, encoder_trained=config.encoder_trained, dtype=dtype)
+
+    load = from_pretrained
 
     @property
     def max_seq_length(self) -> int:

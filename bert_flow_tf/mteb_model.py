@@ -26,19 +26,12 @@ class MtebModel:
     Args:
       name: `organisation/model`, under which MTEB keeps results.
       revision: MTEB does not score one revision of a name twice; None for a digest of encoder, pooling and flow.
-      batch_size: sentences per batch; None for MTEB's.
 
     Raises:
       UserError: MTEB is not installed, or `name` has no organisation.
     """
 
-    def __init__(
-        self,
-        bert_flow: "BertFlow",
-        name: str = "bert_flow_tf/model",
-        revision: str | None = None,
-        batch_size: int | None = None,
-    ) -> None:
+    def __init__(self, bert_flow: "BertFlow", name: str = "bert_flow_tf/model", revision: str | None = None) -> None:
         try:
             import mteb
         except ImportError as error:
@@ -47,7 +40,6 @@ class MtebModel:
             raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB names models")
         self.bert_flow = bert_flow
         self.similarity, self.similarity_pairwise = bert_flow.similarity, bert_flow.similarity_pairwise
-        self._batch_size = batch_size
         known = {
             "name": name,
             "revision": revision or bert_flow.fingerprint[:16],
@@ -62,5 +54,4 @@ class MtebModel:
     ) -> np.ndarray:
         """Return embeddings, float32 [n, D], of the texts in MTEB's batches, whose `text` is a list of strings."""
         sentences = (sentence for batch in inputs for sentence in batch["text"])
-        size = self._batch_size or batch_size
-        return self.bert_flow.encode(sentences, batch_size=size, show_progress_bar=show_progress_bar)
+        return self.bert_flow.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)

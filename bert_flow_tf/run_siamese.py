@@ -118,21 +118,6 @@ def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
     return exit_status(run_with_flags)
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Return the exit status of the command with these arguments; its flags and its logging are its own."""
-    values = flags.FlagValues()
-    define_flags(values)
-    # Else absl warns that it logs before flags are parsed.
-    flags.FLAGS.mark_as_parsed()
-    verbosity = logging.get_verbosity()
-    logging.use_absl_handler()
-    try:
-        return exit_status(lambda: main(parse(["run_siamese", *arguments], values), values))
-    finally:
-        python_logging.getLogger().removeHandler(logging.get_absl_handler())
-        logging.set_verbosity(verbosity)
-
-
 if __name__ == "__main__":
     define_flags()
     sys.exit(exit_status(lambda: app.run(main, flags_parser=parse)))

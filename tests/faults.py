@@ -35,7 +35,7 @@ import bert_flow_tf.api
 import bert_flow_tf.serving.export
 import bert_flow_tf.training.pretrain
 import bert_flow_tf.training.train  # noqa: F401
-from bert_flow_tf import cli, run_siamese
+from bert_flow_tf import cli
 from bert_flow_tf.recipe import run as recipes
 from tests.bert_flow_tf import small_runs
 from tests.small_bert import write_small_bert
@@ -68,7 +68,7 @@ _FLOW = _TRAIN | {
 
 
 def _siamese(settings: dict[str, object], **changes: object) -> Run:
-    return functools.partial(run_siamese.run_command, small_runs.as_flags(settings, **changes))
+    return functools.partial(small_runs.run_command, small_runs.as_flags(settings, **changes))
 
 
 def _bert_flow(line: str) -> Run:

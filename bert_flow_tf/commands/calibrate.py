@@ -57,12 +57,11 @@ def calibrate(
     given |= {"metric": task.metric, "methods": methods, "flow_options": {"config": flow_model_config}}
     given["on_row"] = lambda row: click.echo(f"{row['method']}: {row['seconds']:.1f} s", err=True)
     results = compare.compare_calibrations(splits, **given)
-    data = {"task": task.name, "glue_dir": glue_dir, "pairs": {split: len(one) for split, one in examples.items()}}
-    data["sentences_sha256"] = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
+    results |= {"task": task.name, "glue_dir": glue_dir, "pairs": {split: len(one) for split, one in examples.items()}}
+    results["sentences_sha256"] = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
     # A run's own flow is none of the calibrations.
     results["model"] = msgspec.structs.replace(loaded.record, flow=None, low_dim=-1)
-    results |= {"data": data, "flow_model_config": flow_model_config}
-    calibrations = made_result(Calibrations, "calibrate", **results)
+    calibrations = made_result(Calibrations, "calibrate", flow_model_config=flow_model_config, **results)
     click.echo(calibration_table(calibrations).to_text(missing=""))
     if path:
         write_results(path, calibrations)

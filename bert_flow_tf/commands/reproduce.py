@@ -11,6 +11,7 @@ from bert_flow_tf.commands.outputs import made_result, own, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.paper.figures import PRESETS
+from bert_flow_tf.results.records import REPRODUCTION_FILE, Reproduction
 
 if TYPE_CHECKING:
     from bert_flow_tf.recipe.run import Stage
@@ -60,14 +61,13 @@ def reproduce(
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
     for name in ("bert_hub", "preprocess_hub"):
         check_handle(encoder[name], name)
-    path = pathlib.Path(out, "reproduction.json")
+    path = pathlib.Path(out, REPRODUCTION_FILE)
     own(path, f"--out={out}")
     from bert_flow_tf.data.folders import check_folder, write_full_text
     from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_task
     from bert_flow_tf.files.json_files import read_json
-    from bert_flow_tf.recipe.run import read_environment, reproduced_task, run
+    from bert_flow_tf.recipe.run import read_environment, run, seed_runs
     from bert_flow_tf.report.tables import rows_table
-    from bert_flow_tf.results.records import Reproduction
     from bert_flow_tf.results.rows import score_rows
     from bert_flow_tf.results.sources import Source
 
@@ -97,13 +97,16 @@ def reproduce(
     flags = recipe.encoder_flags
     if path.exists() and not overwrite:
         earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
-        found = [(len(one.runs), name, row) for name, of in earlier.tasks.items() for row, one in of.rows.items()]
+        found = [(len(runs), name, row) for name, of in earlier.tasks.items() for row, runs in of.items()]
         is_lost = any(runs > len(scored.get(name, {}).get(row, ())) for runs, name, row in found)
         if is_lost or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
             raise UserError(f"--out={out}: found results of other options, expected the same (or use --overwrite)")
     # NLI fine-tuning and the flow on NLI are those of every task.
     outcomes = {one.stage: one for one in run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)}
-    made = {task.name: reproduced_task(task, scored[task.name], outcomes) for task in tasks}
+    made = {
+        name: {row: seed_runs(outcomes[stage] for stage in of) for row, of in rows.items()}
+        for name, rows in scored.items()
+    }
     about = {"encoder": recipe.encoder_name, "encoder_flags": flags, "with_nli": nli, "seeds": sorted(seeds)}
     record = made_result(Reproduction, "reproduce", **about, tasks=made)
     table = rows_table(score_rows([Source("", path, record)]))

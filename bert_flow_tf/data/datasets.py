@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bert_flow_tf.data import tasks
-from bert_flow_tf.errors import ArgumentError, UserError, pip_install
+from bert_flow_tf.errors import UserError, pip_install
 from bert_flow_tf.files.reading import reading
 
 _PREFIX = "tfds:"
@@ -21,19 +21,19 @@ class Dataset:
     """Places where a TensorFlow dataset keeps what a task of `bert_flow_tf.data.tasks` holds.
 
     `task` has the same labels; `label_values` is its label for each id of TensorFlow Datasets' classes, None where the
-    label is the score. Other names are as TensorFlow Datasets spells them.
+    label is the score. `matched` ends the names of its dev and test splits. Names are as TensorFlow Datasets spells
+    them.
     """
 
     name: str
     task: str
     sentence_features: tuple[str, str] = ("sentence1", "sentence2")
     label_values: tuple[float, ...] | None = None
-    splits: tuple[str, ...] = ("train", "validation", "test")
+    matched: str = ""
 
 
 # Classes of NLI: entailment, neutral, contradiction there; contradiction, entailment, neutral here.
 _NLI: tuple[Any, Any, Any] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
-_MNLI_SPLITS = ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
 _DATASETS = {
     _PREFIX + dataset.name: dataset
     for dataset in (
@@ -42,7 +42,7 @@ _DATASETS = {
         # Entailment comes first there.
         Dataset("glue/qnli", "qnli-regression", ("question", "sentence"), (1.0, 0.0)),
         Dataset("glue/qqp", "qqp", ("question1", "question2"), (0.0, 1.0)),
-        Dataset("glue/mnli", *_NLI, _MNLI_SPLITS),
+        Dataset("glue/mnli", *_NLI, "_matched"),
         Dataset("snli", *_NLI),
     )
 }
@@ -63,27 +63,18 @@ def get_dataset(name: str) -> Dataset:
     return _DATASETS[name.lower()]
 
 
-def split_name(dataset: Dataset, split: str) -> str:
-    """TensorFlow Datasets' name of a split, "validation" for "dev", the matched one for MNLI; else a `UserError`."""
-    wanted = "validation" if split == "dev" else split
-    for name in (wanted, f"{wanted}_matched"):
-        if name in dataset.splits:
-            return name
-    raise ArgumentError(f"split: {_PREFIX}{dataset.name} has no split {split!r}, expected {', '.join(dataset.splits)}")
-
-
 def read_dataset(name: str, split: str) -> tasks.Examples:
     """Read the pairs of one split with labels as those of `bert_flow_tf.data.tasks`, in the order of GLUE's file.
 
     SNLI has the order of TensorFlow Datasets. Pairs without a label, such as SNLI's on which the annotators did not
     agree, are left out; a split without any label keeps them all, with the stand-in labels of `tasks.read_split`.
-    `split` is "train", "dev", "test", or TensorFlow Datasets' own name.
+    `split` is "train", "dev" or "test".
 
     Raises:
-      UserError: unknown name or split, no usable TensorFlow Datasets, a download that fails, or no example.
+      UserError: unknown name, no usable TensorFlow Datasets, a download that fails, or no example.
     """
     dataset = get_dataset(name)
-    split = split_name(dataset, split)
+    split = {"dev": "validation"}.get(split, split) + (dataset.matched if split != "train" else "")
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:

@@ -102,7 +102,7 @@ def read_task(
         )
     if datasets.is_dataset_name(name):
         dataset = datasets.get_dataset(name)
-        task, split = tasks.get_task(dataset.task), datasets.split_name(dataset, split or "dev")
+        task, split = tasks.get_task(dataset.task), split or "dev"
         if not task.is_regression:
             raise ArgumentError(f"tasks: {name} has classes, not scores, expected some of {', '.join(known)}")
         examples = datasets.read_dataset(name, split)

@@ -62,15 +62,11 @@ def compare_calibrations(
       on_row: called with each row's dict as soon as it is complete.
 
     Raises:
-      UserError: an unknown method or none, no seed for the flow, embeddings that are not finite or do not fit a method,
+      UserError: an unknown method, no seed for the flow, embeddings that are not finite or do not fit a method,
         or scores that are undefined.
     """
-    methods = tuple(dict.fromkeys(methods))
-    for method in methods:
-        check_name(method)
     for name, split in splits.items():
-        for start, side in enumerate(("first", "second")):
-            check_finite(split.embeddings[start::2], f"embeddings of the {side} sentences of {name}", UserError)
+        check_finite(split.embeddings, f"embeddings of {name}", UserError)
     fit_rows = np.concatenate([splits[name].embeddings for name in FIT_ON[fit_on]])
     (n, width), rows = fit_rows.shape, list[dict[str, Any]]()
     # scikit-learn takes a second to load.

@@ -34,7 +34,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import absl.flags
@@ -45,7 +45,6 @@ from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
 from bert_flow_tf.data.tasks import get_task
 from bert_flow_tf.errors import UserError, exit_status, quiet_libraries
 from bert_flow_tf.evaluation.predicted import score_predictions_of
-from bert_flow_tf.evaluation.protocols import METRICS
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import refuse_address
 from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
@@ -287,27 +286,17 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     return Table(columns, [*rows, total], notes=notes, has_total=True)
 
 
-def reproduced_task(
-    task: SimilarityTask, rows: Mapping[str, Sequence[Stage]], outcomes: Mapping[Stage, Outcome]
-) -> records.ReproducedTask:
-    """Return the results of one task; `rows` are the stages, for each seed, that score a row."""
-    # The paper's protocol for a task of several sets.
-    protocol, found = "wmean" if len(task.subsets) > 1 else None, {}
-    for row, stages in rows.items():
-        runs: list[records.SeedRun] = []
-        for stage in stages:
-            if (scores := outcomes[stage].scores) is not None:
-                seed, of_task = stage.settings.seed, scores.tasks[task.name]
-                # Plots show one seed; the pairs of all of them would be most of the file.
-                of_task = msgspec.structs.replace(of_task, agreement=None) if runs else of_task
-                directory = str(stage.settings.output_dir)
-                runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=of_task))
-        summaries = {}
-        for name in METRICS[task.metric]:
-            summaries[name] = records.summarize([getattr(one.scores, name)[protocol or "all"] for one in runs])
-        found[row] = records.ReproducedRow(runs=runs, **summaries)
-    fields = {field: getattr(runs[0].scores, field) for field in ("title", "metric", "split", "source", "pairs")}
-    return records.ReproducedTask(**fields, protocol=protocol, rows=found)
+def seed_runs(outcomes: Iterable[Outcome]) -> list[records.SeedRun]:
+    """Return the results of one row on one task, from the outcomes of each seed's stage that scores it."""
+    runs: list[records.SeedRun] = []
+    for stage, _, scores in outcomes:
+        assert scores is not None, "a row's stage predicts"
+        (of_task,) = scores.tasks.values()
+        # Plots show one seed; the pairs of all of them would be most of the file.
+        of_task = msgspec.structs.replace(of_task, agreement=None) if runs else of_task
+        seed, directory = stage.settings.seed, str(stage.settings.output_dir)
+        runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=of_task))
+    return runs
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:

@@ -52,11 +52,11 @@ def calibration_table(result: Calibrations) -> Table:
     The change is to the row "none". Table 5's figures stand beside a whole task, fitted on all of its splits, with a
     note unless encoder, pooling and length are the paper's.
     """
-    model, task = result.model, task_title(result.data.task)
+    model, task = result.model, task_title(result.task)
     of_model = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
     note = "" if of_model == ("base", None, "avg", 64) else NOT_COMPARABLE
     scores = {row.method: 100 * (getattr(row, result.metric) or 0) for row in result.rows}
-    is_whole_task = is_whole(task, "test", result.data.pairs.get("test")) and result.fit_on == "all"
+    is_whole_task = is_whole(task, "test", result.pairs.get("test")) and result.fit_on == "all"
     rows = []
     for row in result.rows:
         their_row, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)

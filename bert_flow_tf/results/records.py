@@ -3,7 +3,7 @@
 import pathlib
 import statistics
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -88,19 +88,18 @@ class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
     pairs: Count
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class Summary(NamedTuple):
     """A score over seeds; the deviation is over n - 1, None for one seed."""
 
-    mean: Score
-    std: Deviation | None
-    median: Score
-    values: list[Score]
+    mean: float
+    std: float | None
+    median: float
 
 
 def summarize(values: Sequence[float]) -> Summary:
     """Return the summary of a score over seeds, as in Table 8."""
     std = statistics.stdev(values) if len(values) > 1 else None
-    return Summary(mean=statistics.fmean(values), std=std, median=statistics.median(values), values=list(values))
+    return Summary(statistics.fmean(values), std, statistics.median(values))
 
 
 class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,35 +111,14 @@ class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
     scores: TaskScores
 
 
-class ReproducedRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row on one task: every seed's run, and scores over seeds by metric."""
-
-    runs: Annotated[list[SeedRun], msgspec.Meta(min_length=1)]
-    spearman: Summary | None = None
-    pearson: Summary | None = None
-    auc: Summary | None = None
-
-
-class ReproducedTask(msgspec.Struct, frozen=True, kw_only=True):
-    """One task: its protocol (None for a task of one set), and its rows by name."""
-
-    title: str
-    metric: Metric
-    protocol: str | None
-    split: str
-    source: str
-    pairs: Count
-    rows: dict[str, ReproducedRow]
-
-
 class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
-    """Rows of the paper's tables with several seeds, of `bert-flow reproduce`."""
+    """Rows of the paper's tables with several seeds, of `bert-flow reproduce`; runs are by task and by row."""
 
     encoder: str
     encoder_flags: dict[str, str]
     with_nli: bool
     seeds: list[Count]
-    tasks: dict[str, ReproducedTask]
+    tasks: dict[str, dict[str, Annotated[list[SeedRun], msgspec.Meta(min_length=1)]]]
 
 
 class SeedScores(PairScores, frozen=True, kw_only=True, omit_defaults=True):
@@ -169,20 +147,14 @@ class CalibrationRow(PairScores, frozen=True, kw_only=True, omit_defaults=True):
     seconds: Seconds
 
 
-class CalibrationData(msgspec.Struct, frozen=True, kw_only=True):
-    """The calibrated task, its folder, its pairs, and the digest of its sentences."""
-
-    task: str
-    glue_dir: str
-    pairs: dict[Literal["train", "dev", "test"], Count]
-    sentences_sha256: str
-
-
 class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
     """Results of `bert-flow calibrate`."""
 
     model: Model
-    data: CalibrationData
+    task: str
+    glue_dir: str
+    pairs: dict[Literal["train", "dev", "test"], Count]
+    sentences_sha256: str
     flow_model_config: str
     metric: Literal["spearman", "auc"]
     fit_on: Literal["all", "train"]

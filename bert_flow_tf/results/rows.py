@@ -55,10 +55,10 @@ def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
 
 def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
     if isinstance(result, Reproduction):
-        for key, reproduced in result.tasks.items():
-            for name, one in reproduced.rows.items():
-                runs = [(run.model, run.scores) for run in one.runs]
-                yield from _task_rows(key, runs, f"{label}, {name}" if label else name)
+        for key, rows in result.tasks.items():
+            for name, runs in rows.items():
+                scored = [(run.model, run.scores) for run in runs]
+                yield from _task_rows(key, scored, f"{label}, {name}" if label else name)
     elif isinstance(result, Scores):
         plain, before = msgspec.structs.replace(result.model, flow=None), f"{label}, before the flow"
         pooled = (result.without_flow or {}).items()

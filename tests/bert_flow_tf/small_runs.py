@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import logging as python_logging
 import os
 import socket
 import subprocess
@@ -12,10 +13,11 @@ from contextlib import redirect_stderr
 
 import numpy as np
 import tensorflow as tf
-from absl import flags
+from absl import flags, logging
 
 from bert_flow_tf import run_siamese
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
+from bert_flow_tf.errors import exit_status
 from bert_flow_tf.files.checkpoints import checkpoint_files
 from bert_flow_tf.runs.settings import Settings
 
@@ -161,6 +163,21 @@ def main(*arguments):
     with redirect_stderr(stderr):
         status = run_siamese.main(flag_values(["run_siamese", *arguments]), flag_values)
     return status, stderr.getvalue()
+
+
+def run_command(arguments):
+    """Status of the command line in this process; its flags and its logging are its own."""
+    values = flags.FlagValues()
+    run_siamese.define_flags(values)
+    # Else absl warns that it logs before flags are parsed.
+    flags.FLAGS.mark_as_parsed()
+    verbosity = logging.get_verbosity()
+    logging.use_absl_handler()
+    try:
+        return exit_status(lambda: run_siamese.main(run_siamese.parse(["run_siamese", *arguments], values), values))
+    finally:
+        python_logging.getLogger().removeHandler(logging.get_absl_handler())
+        logging.set_verbosity(verbosity)
 
 
 def as_flags(settings, **changes):

@@ -53,7 +53,7 @@ def test_mteb_scores_a_local_sts_task(require, model):
             self.dataset = datasets.DatasetDict({"test": datasets.Dataset.from_dict(columns)})
             self.data_loaded = True
 
-    wrapped = MtebModel(model, name="tests/tiny", batch_size=2)
+    wrapped = MtebModel(model, name="tests/tiny")
     results = mteb.evaluate(wrapped, SmallSTS(), cache=None, show_progress_bar=False)
     (scores,) = results.task_results[0].scores["test"]
     cosines = np.diag(model.similarity(FIRST, SECOND))

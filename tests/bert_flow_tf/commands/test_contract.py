@@ -159,13 +159,21 @@ MISTAKES = {
 _RUN_MISTAKES = """
 import contextlib, io, json, sys, traceback
 sys.modules["tensorflow"] = sys.modules["sklearn"] = None
+from absl import flags
 from bert_flow_tf import cli, run_siamese
+from bert_flow_tf.errors import exit_status
+
+def run(arguments):
+    values = flags.FlagValues()
+    run_siamese.define_flags(values)
+    return run_siamese.main(run_siamese.parse(arguments, values), values)
+
 for command in json.load(sys.stdin):
     status, said = None, io.StringIO()
     with contextlib.redirect_stderr(said):
         try:
             if command[0] == "run_siamese":
-                status = run_siamese.run_command(command[1:])
+                status = exit_status(run, command)
             else:
                 cli.main(command, prog_name="bert-flow")
         except SystemExit as end:

@@ -29,13 +29,12 @@ def test_what_is_trained_is_trained_with_every_seed_and_the_rest_once(workplace)
     flow = [f"base_{seed}_STS-B_avg-last-2_flow_train" for seed in (1, 2)]
     assert workplace.names() == ["base_1_STS-B_avg", flow[0], flow[0], flow[1], flow[1]]
     record = record_of(workplace)
-    rows = record["tasks"]["stsb"]["rows"]
-    assert rows["avg"]["spearman"]["values"] == [pytest.approx(0.8)]
-    assert rows["flow-train"]["spearman"]["values"] == [pytest.approx(0.8)] * 2
-    assert ["agreement" in run["scores"] for run in rows["flow-train"]["runs"]] == [True, False]
-    assert [run["model"]["flow"]["training"]["seed"] for run in rows["flow-train"]["runs"]] == [1, 2]
-    assert rows["flow-train"]["spearman"]["std"] == 0
-    assert (record["seeds"], record["encoder"], record["tasks"]["stsb"]["pairs"]) == ([1, 2], "base", 4)
+    plain, flows = record["tasks"]["stsb"]["avg"], record["tasks"]["stsb"]["flow-train"]
+    assert [run["scores"]["spearman"]["all"] for run in plain] == [pytest.approx(0.8)]
+    assert [run["scores"]["spearman"]["all"] for run in flows] == [pytest.approx(0.8)] * 2
+    assert ["agreement" in run["scores"] for run in flows] == [True, False]
+    assert [run["model"]["flow"]["training"]["seed"] for run in flows] == [run["seed"] for run in flows] == [1, 2]
+    assert (record["seeds"], record["encoder"], plain[0]["scores"]["pairs"]) == ([1, 2], "base", 4)
     lines = outcome.output.splitlines()
     assert [line.split()[0] for line in lines if " STS-B " in line and " 80.00 " in f"{line} "] == ["avg", "flow-train"]
     assert "80.00 ± 0.00 (median 80.00, n = 2)" in outcome.output
@@ -50,11 +49,9 @@ def test_sts_12_is_scored_set_by_set_and_learned_from_what_is_scored(workplace):
     assert {(values["task_name"], values["data_dir"]) for values in calls} == {("STS-12", str(folder))}
     lines = (folder / "full.txt").read_text().splitlines()
     assert (lines[0], len(lines)) == ("MSRpar Boat 0.\tBoat 0.", 20)
-    task = record_of(workplace)["tasks"]["sts12"]
-    assert (task["title"], task["protocol"], task["pairs"]) == ("STS-12", "wmean", 20)
-    row = task["rows"]["flow-target"]
-    scores = row["runs"][0]["scores"]
-    assert row["spearman"]["values"] == [scores["spearman"]["wmean"]] == [pytest.approx(0.8)]
+    (run,) = record_of(workplace)["tasks"]["sts12"]["flow-target"]
+    scores = run["scores"]
+    assert (scores["title"], scores["pairs"], scores["spearman"]["wmean"]) == ("STS-12", 20, pytest.approx(0.8))
     assert scores["subsets"]["MSRvid"]["pairs"] == 4
     assert scores["subsets"]["MSRvid"]["pearson"] == pytest.approx(np.corrcoef(COSINES, GOLD)[0, 1])
     assert "Spearman wmean" in outcome.output
@@ -73,8 +70,8 @@ def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):
     begun = str(workplace.root / "out" / learned)
     assert [call["init_checkpoint"] for call in calls] == [None, begun, begun]
     tasks = record_of(workplace)["tasks"]
-    assert tasks["qnli"]["rows"]["flow-nli"]["auc"]["values"] == [1.0]
-    assert (tasks["qnli"]["metric"], tasks["qnli"]["split"]) == ("auc", "dev")
+    (run,) = tasks["qnli"]["flow-nli"]
+    assert (run["scores"]["metric"], run["scores"]["split"], run["scores"]["auc"]) == ("auc", "dev", {"all": 1.0})
 
 
 def test_an_interrupted_overwrite_does_every_seed_again(workplace):
@@ -156,4 +153,4 @@ def test_results_of_other_rows_seeds_or_tasks_are_not_lost(workplace):
     assert f"{path}: " in reproduce(workplace, "--rows=avg").stderr
     assert path.read_text() == "mine"
     assert reproduce(workplace, "--rows=avg", "--overwrite").exit_code == 0
-    assert set(record_of(workplace)["tasks"]["stsb"]["rows"]) == {"avg"}
+    assert set(record_of(workplace)["tasks"]["stsb"]) == {"avg"}

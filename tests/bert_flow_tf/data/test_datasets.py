@@ -93,8 +93,6 @@ def test_split_without_labels_is_good_for_its_sentences_only(serve):
 def test_unknown_names_are_refused_with_the_known_ones():
     with user_error("unknown dataset 'tfds:glue/cola', expected one of tfds:glue/stsb, tfds:glue/mrpc"):
         datasets.read_dataset("tfds:glue/cola", "train")
-    with user_error("split: tfds:snli has no split 'holdout', expected train, validation, test"):
-        datasets.read_dataset("tfds:snli", "holdout")
     with user_error("tasks: tfds:snli has classes"):
         read_task("tfds:snli")
 
@@ -104,13 +102,13 @@ def test_task_from_a_dataset_is_scored_on_its_validation_split(serve):
     with serve(pairs("question", "sentence", [0, 1, 0]), asked):
         task = read_task("tfds:glue/qnli")
     assert (task.name, task.title, task.metric) == ("tfds:glue/qnli", "QNLI", "auc")
-    assert (task.split, task.source) == ("validation", "tfds:glue/qnli")
+    assert (task.split, task.source) == ("dev", "tfds:glue/qnli")
     assert task.subsets[0].gold.dtype == np.float64
     np.testing.assert_array_equal(task.subsets[0].gold, [1, 0, 1])
     with serve(pairs("premise", "hypothesis", [0, 1]), asked):
-        for split in ("dev", "test_mismatched"):
+        for split in ("train", "dev", "test"):
             datasets.read_dataset("tfds:glue/mnli", split)
-    assert asked == ["validation", "validation_matched", "test_mismatched"]
+    assert asked == ["validation", "train", "validation_matched", "test_matched"]
 
 
 @pytest.mark.parametrize(

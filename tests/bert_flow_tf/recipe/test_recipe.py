@@ -94,6 +94,6 @@ def test_reproduce_reports_the_rows_of_the_runs_that_are_there(root, environment
     outcome = CliRunner().invoke(bert_flow, ["reproduce", *arguments, "--nli", "--rows=last2avg,flow-target"])
     assert outcome.exit_code == 0, outcome.output
     assert outcome.output.count("\n  done before\n") == 3
-    rows = json.loads((root / "exp" / "reproduction.json").read_text())["tasks"]["stsb"]["rows"]
+    rows = json.loads((root / "exp" / "reproduction.json").read_text())["tasks"]["stsb"]
     for name, row in zip(("last2avg", "flow-target"), (ROWS[1], ROWS[3]), strict=True):
-        assert f"{100 * rows[name]['spearman']['mean']:.2f}" == table_of(printed)[row][1]
+        assert f"{100 * rows[name][0]['scores']['spearman']['all']:.2f}" == table_of(printed)[row][1]

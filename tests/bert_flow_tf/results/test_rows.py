@@ -123,5 +123,5 @@ def test_seeds_are_summarised_as_in_table_8():
     summary = summarize([0.1, 0.4, 0.2])
     assert summary.mean == pytest.approx(0.7 / 3)
     assert summary.std == pytest.approx(0.152752523)
-    assert (summary.median, summary.values) == (0.2, [0.1, 0.4, 0.2])
+    assert summary.median == 0.2
     assert summarize([0.5]).std is None

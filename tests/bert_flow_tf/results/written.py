@@ -7,7 +7,6 @@ from bert_flow_tf.evaluation.isotropy import isotropic_reference, measure_isotro
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.results import records as results
-from bert_flow_tf.results.records import summarize
 from bert_flow_tf.runs.record import StageCost, TrainingResults
 from tests.bert_flow_tf import records
 from tests.bert_flow_tf.records import MADE_BY
@@ -95,17 +94,14 @@ def reproduction(rows, models, title="STS-B", **task):
             )
             for seed, value in enumerate(values, start=1)
         ]
-        made[name] = results.ReproducedRow(runs=runs, spearman=summarize(values))
-    one = results.ReproducedTask(
-        title=title, metric="spearman", protocol=None, split="test", source=f"glue/{title}", pairs=1379, rows=made
-    )
+        made[name] = runs
     return results.Reproduction(
         made_by=MADE_BY,
         encoder="demo",
         encoder_flags={"bert_hub": "demo"},
         with_nli=False,
         seeds=[1, 2, 3],
-        tasks={"stsb": one},
+        tasks={"stsb": made},
     )
 
 
@@ -120,12 +116,10 @@ def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pai
     return results.Calibrations(
         made_by=MADE_BY,
         model=model,
-        data=results.CalibrationData(
-            task=task,
-            glue_dir="glue",
-            pairs={"train": 5749, "dev": 1500, "test": test_pairs},
-            sentences_sha256="c" * 64,
-        ),
+        task=task,
+        glue_dir="glue",
+        pairs={"train": 5749, "dev": 1500, "test": test_pairs},
+        sentences_sha256="c" * 64,
         flow_model_config=config,
         metric=metric or "spearman",
         fit_on=fit_on,

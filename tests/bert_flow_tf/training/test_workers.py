@@ -38,15 +38,14 @@ def test_a_mistake_in_tf_config_is_named(text, monkeypatch):
 
 
 _WRITES_NO_CHECKPOINT = """
-import sys
+import runpy
 import tensorflow as tf
-from bert_flow_tf import run_siamese
 
 def save(*arguments, **options):
     raise AssertionError("a checkpoint is written")
 
 tf.train.CheckpointManager.save = save
-sys.exit(run_siamese.run_command(sys.argv[1:]))
+runpy.run_module("bert_flow_tf.run_siamese", run_name="__main__")
 """
 
 
