@@ -48,7 +48,7 @@ class SimilarityTask:
     """A task that cosine similarity is scored on.
 
     Attributes:
-      name: one of `scored_names`.
+      name: as `bert-flow evaluate --tasks` takes it, in lower case.
       title: the name as the paper prints it.
       metric: "spearman" (with Pearson's correlation beside it) or "auc".
       split, source: the split's name in the folder, or the dataset of that name, where the pairs were read.
@@ -82,7 +82,7 @@ def read_task(
     """Read a task with its gold scores.
 
     Args:
-      name: one of `scored_names`, also as the paper or `bert_flow_tf.data.tasks` spells it: `STS-12`, `STS-B`.
+      name: `sts12` to `sts16`, a scored one of `tasks.TASKS` or of TensorFlow Datasets; `STS-B` is `stsb`, and so on.
       glue_dir: folder of the folders `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression`, `QQP`.
       senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
       split: "train", "dev" or "test"; None for test, or for dev where the test labels are not public (QNLI, QQP, and
@@ -91,7 +91,9 @@ def read_task(
     Raises:
       UserError: an unknown task, a missing folder or file, a split without gold scores, or an invalid line.
     """
-    key, known = task_key(name), scored_names()
+    scored = (task for task in tasks.TASKS.values() if task.is_regression and task.dev.label_column is not None)
+    key, of_glue = task_key(name), {task_key(task.name): task for task in scored}
+    known = (*SENTEVAL_SUBSETS, *of_glue, *datasets.SCORED_NAMES)
     if key in SENTEVAL_SUBSETS:
         if split not in (None, "test"):
             raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
@@ -110,9 +112,9 @@ def read_task(
             raise ArgumentError(f"split: {name} has no gold scores for its split {split}, expected another split")
         pairs = ScoredPairs(name, examples.sentences_a, examples.sentences_b, examples.labels.astype(np.float64))
         return SimilarityTask(name, task_title(task.name), task.metric, split, name, [pairs])
-    if key not in _glue_tasks():
+    if key not in of_glue:
         raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{nearest(name, known)}")
-    task = _glue_tasks()[key]
+    task = of_glue[key]
     if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")
     split, source = split or ("test" if task.gold_test else "dev"), str(pathlib.Path(glue_dir) / task.directory)
@@ -120,18 +122,8 @@ def read_task(
     return SimilarityTask(key, task_title(key), task.metric, split, source, [pairs])
 
 
-def scored_names() -> tuple[str, ...]:
-    """Names of the tasks that have gold scores: STS-12 to STS-16, those of `tasks.TASKS`, and TensorFlow Datasets'."""
-    return *SENTEVAL_SUBSETS, *_glue_tasks(), *datasets.SCORED_NAMES
-
-
-def _glue_tasks() -> dict[str, tasks.Task]:
-    scored = (task for task in tasks.TASKS.values() if task.is_regression and task.dev.label_column is not None)
-    return {task_key(task.name): task for task in scored}
-
-
 def task_key(name: str) -> str:
-    """A task's name as in `scored_names` from the paper's or the original's spelling; any other in lower case."""
+    """A task's name as in `SimilarityTask` from the paper's or the original's spelling; any other in lower case."""
     return name.lower().replace("-", "").removesuffix("regression")
 
 

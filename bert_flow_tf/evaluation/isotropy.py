@@ -93,11 +93,6 @@ def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
     return float(np.mean(0.5 * np.log2(2 * np.pi * np.e * variance)))
 
 
-def isotropic_reference(n: int, channels: int) -> Isotropy:
-    """Return the `Isotropy` of n draws from a standard normal, whose spectrum is not flat, in `channels` channels."""
-    return measure_isotropy(np.random.default_rng(0).normal(size=(n, channels)))
-
-
 @dataclasses.dataclass(frozen=True)
 class Change:
     """Measures of the same n embeddings, which the flow has not learned, before and after it.

@@ -19,7 +19,7 @@ def lexical_figure():
 
 def spectrum_figure():
     x = np.random.default_rng(0).normal(size=(40, 6)) * [3, 2, 1, 1, 1, 0] + 1
-    reference = isotropy.isotropic_reference(40, 6)
+    reference = isotropy.measure_isotropy(np.random.default_rng(0).normal(size=(40, 6)))
     return plots.spectrum_figure(
         {"without flow": isotropy.measure_isotropy(x)}, reference, title="A <title>"
     ), reference
