@@ -298,7 +298,7 @@ def test_export_is_a_layer_of_tensorflow_hub_in_keras_and_in_tf_data(loaded, sts
 
 
 def test_what_is_no_finished_run_of_its_encoder_is_named(sts_run, tmp_path):
-    with pytest.raises(UserError, match="found no checkpoint"):
+    with pytest.raises(UserError, match="holds neither"):
         BertFlow.load(tmp_path)
     run = shutil.copytree(sts_run, tmp_path / "copy")
     config = json.loads((run / "config.json").read_text())
