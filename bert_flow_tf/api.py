@@ -64,7 +64,6 @@ class BertFlow:
       embedding_size: length of an embedding, as `encode` gives it.
       encoder, pooled: `SentenceEncoder` in float32, and in `dtype`.
       flow: `glow.flow.Glow`, or None.
-      prompts: texts by name, for `encode`'s `prompt_name`.
       history_: `History` of the last `fit` or `fit_dataset`; None before.
     """
 
@@ -89,7 +88,7 @@ class BertFlow:
         self.dtype = dtype
         self.pooled = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
         self.history_: fitting.History | None = None
-        self.prompts: dict[str, str] = {}
+        self._prompts: dict[str, str] = {}
         self.similarity_fn_name = "cosine"
         self._use(model, record)
 
@@ -161,7 +160,7 @@ class BertFlow:
         if saved_model.is_saved_model(run):
             model, source, saved = saved_model.load(run)
             loaded = cls(model, source, record=saved.model, dtype=dtype)
-            loaded.prompts, loaded.similarity_fn_name = dict(saved.prompts), saved.similarity_fn_name
+            loaded.prompts, loaded.similarity_fn_name = saved.prompts, saved.similarity_fn_name
             return loaded
         checkpoint, config = run_checkpoint(run)
         if not (checkpoint.parent / TRAIN_RESULTS_FILE).is_file():
@@ -413,6 +412,17 @@ class BertFlow:
         if a.shape[1] != b.shape[1]:
             raise UserError(f"similarity: found {a.shape[1]} and {b.shape[1]} channels, expected the same number")
         return a, b
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """Texts by name, for `encode`'s `prompt_name`; raises `ArgumentError` for others."""
+        return self._prompts
+
+    @prompts.setter
+    def prompts(self, prompts: dict[str, str]) -> None:
+        if not all(isinstance(one, str) for pair in prompts.items() for one in pair):
+            raise ArgumentError(f"prompts: found {prompts}, expected texts by name")
+        self._prompts = dict(prompts)
 
     @property
     def similarity_fn_name(self) -> str:

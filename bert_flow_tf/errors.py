@@ -60,6 +60,10 @@ def command_line_message(error: UserError) -> str:
 
 def quiet_libraries() -> None:
     """Keep remarks of libraries off stderr, and the start and end of this process short."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        # Where cron or a daemon has closed one, the next file to be opened would get its number.
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Keras 3, which TensorFlow would import, takes an eighth of the start of a process.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
@@ -108,7 +112,8 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     except OSError as error:
         if error.errno is None:
             raise
-        line = f"error: {error.filename or 'standard output'}: {error.strerror}"
+        unnamed = "working directory" if error.errno == errno.ENOENT else "standard output"
+        line = f"error: {error.filename or unnamed}: {error.strerror}"
         if error.filename is None:
             # Python would fail once more at its end on what a closed pipe or a full disk cannot take.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -21,15 +21,17 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
 # Files with long tests run first: at the end, one process would be busy while the other waits.
 _FIRST = (
-    *("test_faults.py", "test_readme.py", "test_train.py", "test_original_commands.py", "test_recipe.py"),
-    *(
-        "test_run_siamese.py",
-        "test_notebook.py",
-        "test_evaluate.py",
-        "test_extend.py",
-        "test_export.py",
-        "test_docs.py",
-    ),
+    "test_faults.py",
+    "test_readme.py",
+    "test_train.py",
+    "test_original_commands.py",
+    "test_recipe.py",
+    "test_run_siamese.py",
+    "test_notebook.py",
+    "test_evaluate.py",
+    "test_extend.py",
+    "test_export.py",
+    "test_docs.py",
 )
 
 

@@ -17,7 +17,7 @@ HUB_HANDLES = {short: f"https://tfhub.dev/tensorflow/bert_en_{name}/4" for short
 UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"
 ENCODER_NAMES = (*HUB_HANDLES, DEMO)
 # Names without an organisation are as old as BERT's: nearly all of them begin so.
-_MODEL_NAME = re.compile(r"([\w.-]+/[\w.-]+|(distil)?bert-[\w.-]+)(@[\w./-]+)?")
+_MODEL_NAME = re.compile(r"(\w[\w.-]*/[\w.-]+|(distil)?bert-[\w.-]+)(@[\w./-]+)?")
 # The files of an encoder, without the weights for other libraries.
 _ENCODER_FILES = ("*.json", "vocab.txt", "*/vocab.txt", "model*.safetensors", "*/model*.safetensors")
 

@@ -83,7 +83,9 @@ class Settings(LossSettings):
     task_name: str = flag(None, f"One of {_TASKS}.", required=True)
     data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
     use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
-    dupe_factor: int = flag(1, "Copies of each example, all but the first with a random token masked.", least=1)
+    dupe_factor: int = flag(
+        1, "Copies of each example, all but the first with a random token masked.", least=1, below=1001
+    )
     label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
     label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
 
@@ -119,7 +121,9 @@ class Settings(LossSettings):
     throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
 
     use_xla: bool = flag(False, "Compile with XLA.")
-    num_logical_cpus: int = _neutral(0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0)
+    num_logical_cpus: int = _neutral(
+        0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0, below=1025
+    )
 
     eval_batch_size: int = _neutral(8, "Batch over which the estimator's mean loss is taken.", least=1)
     auc: bool = _neutral(False, "Evaluate the area under the ROC curve as well, for tasks with two labels.")

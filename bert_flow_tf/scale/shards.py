@@ -22,6 +22,7 @@ from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.reading import is_remote, reading, refuse_address
 from bert_flow_tf.files.sentence_files import input_format, matching, read_tables
 from bert_flow_tf.model.saved_model import EmbeddingModel
+from bert_flow_tf.runs.record import Count
 
 if TYPE_CHECKING:
     import pyarrow
@@ -56,10 +57,10 @@ class Manifest(msgspec.Struct, kw_only=True):
 
     format_version: int = FORMAT_VERSION
     model: str
-    embedding_size: int
+    embedding_size: Count
     settings: PartSettings
     is_complete: bool = False
-    parts: dict[str, int] = msgspec.field(default_factory=dict)
+    parts: dict[str, Count] = msgspec.field(default_factory=dict)
 
 
 class Parts:

@@ -77,6 +77,14 @@ def test_closed_or_full_streams_give_no_traceback(closed):
     assert done.returncode == (2 if closed == ">/dev/full" else 0)
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_results_are_written_without_standard_streams(closed, tmp_path):
+    code = "from bert_flow_tf import errors; errors.quiet_libraries(); print(1); open('out', 'w').write('whole')"
+    done = subprocess.run(f'{sys.executable} -c "{code}" {closed}', shell=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0
+    assert (tmp_path / "out").read_text() == "whole"
+
+
 def test_a_name_that_no_file_can_have_is_one_line_and_status_2(capsys):
     assert exit_status(os.stat, "a" * 300) == 2
     assert capsys.readouterr().err == f"error: {'a' * 300}: File name too long\n"

@@ -118,6 +118,8 @@ def test_arguments_that_do_not_fit_are_named(model, options, message):
 
 
 def test_a_similarity_that_is_not_there_and_pairs_that_are_none_are_named(model):
+    with user_error("prompts: found {'a': 1}"):
+        model.prompts = {"a": 1}
     with user_error("similarity_fn_name: found 'cos', expected cosine, dot"):
         model.similarity_fn_name = "cos"
     with user_error("similarity_pairwise: found 2 and 1 rows"):

@@ -60,6 +60,10 @@ def test_the_state_at_cls_and_the_least_of_tokenizer_and_positions(tmp_path):
             files() | {"0_Transformer/sentence_bert_config.json": {"do_lower_case": True}},
             "do_lower_case: found true",
         ),
+        (
+            files() | {"0_Transformer/sentence_bert_config.json": {"max_seq_length": -1}},
+            "0_Transformer/sentence_bert_config.json: max_seq_length: found -1",
+        ),
     ],
 )
 def test_what_this_model_cannot_do_is_refused(tmp_path, content, message):
