@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.commands.encode import encode
 from bert_flow_tf.encoder import source
-from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -38,11 +36,6 @@ def test_it_is_a_six_layer_uncased_bert_of_sentences(demo_source):
     cosines = tf.matmul(unit, unit, transpose_b=True).numpy()
     assert cosines[0, 1] > 0.7
     assert cosines[0, 2] < 0.2
-
-
-def test_the_commands_help_has_its_length(demo_dir):
-    (option,) = (one for one in encode.params if one.name == "max_seq_length")
-    assert f"(demo: {read_encoder_record(demo_dir).max_seq_length})" in option.help
 
 
 def test_it_is_downloaded_once_and_says_so(small_hugging_face_dir, tmp_path, monkeypatch, capfd):
