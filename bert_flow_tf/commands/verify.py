@@ -66,6 +66,8 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
     sources = find_sources([*runs, *more]) if runs else []
     verification = _verification(runs)
     claims = verdict([verification], score_rows(sources))
+    if not claims:
+        raise UserError("--runs: found no score that the original or the paper has, expected some, or a clone's tests")
     click.echo(verdict_table(claims).to_text())
     if path is not None:
         write_results(path, verification)

@@ -94,6 +94,8 @@ def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> Encod
     given: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
     if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
         given = config.encoder_flags
+    if not given:
+        raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
     return resolve_encoder(**given, cache_dir=cache_dir, recorded=recorded)
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from scipy.spatial.distance import cdist
 
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.reading import reading
 from bert_flow_tf.files.sentence_files import sentence_list
 
 
@@ -38,7 +39,8 @@ def embeddings_of(values: Any, name: str, encode: Callable[[list[str]], np.ndarr
     if isinstance(values, str):
         return encode([values])
     values = list(values) if isinstance(values, Iterator) else values
-    rows = np.atleast_2d(np.asarray(values))
+    with reading(name, "sentences or embeddings [n, D]"):
+        rows = np.atleast_2d(np.asarray(values))
     if rows.dtype.kind in "OSU":
         return encode(sentence_list(np.asarray(values).tolist() if hasattr(values, "dtype") else values, name))
     rows = rows.astype(np.float32)

@@ -85,7 +85,8 @@ def matching(pattern: str) -> list[str]:
     import fsspec
 
     with reading(pattern, "addresses of files"):
-        return [file.full_name for file in fsspec.open_files(pattern)]
+        system, name = fsspec.url_to_fs(pattern)
+        return sorted(system.unstrip_protocol(found) for found in system.glob(name))
 
 
 def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
@@ -127,13 +128,14 @@ def _tables(path: Path, file_format: str, columns: Sequence[str], kept: Sequence
 
 
 def _open(path: Path) -> Any:
-    import fsspec
-
     if str(path) == STDIN:
         return sys.stdin.buffer
-    if is_remote(path):
-        return fsspec.open(str(path), compression="infer").open()
-    return fsspec.filesystem("file").open(os.path.abspath(path), compression="infer")
+    if not (is_remote(path) or str(path).endswith(_COMPRESSED)):
+        # fsspec looks for a file's end, which a pipe does not have.
+        return open(path, "rb", buffering=0)
+    import fsspec
+
+    return fsspec.open(str(path) if is_remote(path) else os.path.abspath(path), compression="infer").open()
 
 
 def _arrays(

@@ -10,7 +10,7 @@ import msgspec
 from bert_flow_tf.evaluation import isotropy
 from bert_flow_tf.evaluation.words import RankBin
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Seconds
+from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Seconds, TrainingResults
 
 SCORES_FILE = "recipe_scores.json"
 RESULTS_FILE = "results.json"
@@ -228,7 +228,9 @@ class Verification(Result, frozen=True, kw_only=True, tag="verification"):
     not_run: list[str]
 
 
-_KINDS = {kind.__struct_config__.tag: kind for kind in Result.__subclasses__()}
+# A run's configuration is no result.
+_KINDS = {kind.__struct_config__.tag: kind for kind in Result.__subclasses__() if kind.__module__ == __name__}
+_KINDS[TrainingResults.__struct_config__.tag] = TrainingResults
 
 
 def kind_of(path: pathlib.Path) -> type[Result] | None:

@@ -97,7 +97,7 @@ def _baseline(row: ScoreRow, rows: Iterable[ScoreRow]) -> ScoreRow | None:
     def embedding(one: ScoreRow) -> tuple:
         # An encoder that a run fine-tuned differs by seed.
         seeds = () if one.model.encoder.fine_tuning is None or len(one.seeds) == 1 else tuple(one.seeds)
-        return one.place, one.model.pooling, one.model.max_seq_length, one.model.low_dim, seeds
+        return one.place, one.model.pooling, one.model.max_seq_length, max(one.model.low_dim, 0), seeds
 
     def digests(one: ScoreRow) -> set:
         # An encoder that a run trained has no fingerprint before it is converted.

@@ -88,15 +88,13 @@ def _random(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
 
     Rows with a flow have all their seeds; rows of encoders that were fine-tuned on NLI have one each.
     """
-    groups: dict[str, list[ScoreRow]] = {}
-    for row in rows:
-        if row.model.flow is not None:
-            groups[f"scores with flow, {row.model.pooling}"] = [row]
-        elif _is_tuned(row):
-            groups.setdefault(f"scores after NLI, {row.model.pooling}", []).append(row)
+    groups = [(f"scores with flow, {row.model.pooling}", [row]) for row in rows if row.model.flow is not None]
+    for pooling in dict.fromkeys(row.model.pooling for row in rows):
+        tuned = [row for row in rows if row.model.pooling == pooling and not row.model.flow and _is_tuned(row)]
+        groups += [(f"scores after NLI, {pooling}", tuned)] if tuned else []
     if not groups:
         yield Claim("scores with flow", NOT_RUN, "", "", _REPRODUCE)
-    for name, found in groups.items():
+    for name, found in groups:
         ours, theirs = [value for row in found for value in row.values_x100], found[0].published.original
         evidence = f"{_spread(ours)} over {len(ours)} seeds for {_spread(theirs)} over {len(theirs)} runs"
         evidence = f"{found[0].task}: {evidence}"

@@ -5,7 +5,7 @@
     train_results.json              of a finished run: steps, seconds, memory
     early_stopping.json             dev score at each epoch's step, with `--early_stopping`
     events.out.tfevents.*           losses and gradient norms, for TensorBoard
-    embeddings-KEY.npy              a frozen encoder's embeddings, unless `--cached_dir` names a place for them
+    embeddings-KEY.npz              a frozen encoder's embeddings, unless `--cached_dir` names a place for them
     eval_results.txt                metrics on dev
     SPLIT_results.tsv, .json        a cosine per pair, and what they are of
     SPLIT_pooled.tsv, .json         the same of both embeddings per pair, with `--predict_pool`
@@ -37,7 +37,7 @@ KEEP_CHECKPOINT_MAX = 3
 # Evaluation, prediction and the cache write these, a checkpoint's name before them or not.
 _RESULT = re.compile(
     r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
-    r"|evaluation\.json|embeddings-[0-9a-f]+\.npy)"
+    r"|evaluation\.json|embeddings-[0-9a-f]+\.npz)"
 )
 # A killed process leaves these, TensorFlow of a checkpoint and `files.atomic` of a file.
 _UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*", ".*.tmp")

@@ -178,6 +178,8 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
     model = config.model
     found = {"sentence_embedding_type": model.pooling, "max_seq_length": model.max_seq_length, "low_dim": model.low_dim}
     given = {name: getattr(settings, name) for name in found}
+    # No number below 1 reduces the dimension.
+    found["low_dim"], given["low_dim"] = max(model.low_dim, 0), max(settings.low_dim, 0)
     found["flow_model_config"] = model.flow.config if model.flow else None
     given["flow_model_config"] = flow_config(settings.flow_model_config) if settings.flow else None
     if not task.is_regression:

@@ -17,7 +17,7 @@ ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_F
 CONVERTED_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "converted_from.json"
 
 ENCODER_FOLDER = FolderKind("an encoder folder", SOURCE_FILE, ENCODER_PARTS)
-_RUN_FILES = ("*.json", "checkpoint", "model.ckpt-*", "*_results.t*", "*_pooled.tsv", "embeddings-*.npy")
+_RUN_FILES = ("*.json", "checkpoint", "model.ckpt-*", "*_results.t*", "*_pooled.tsv", "embeddings-*.npz")
 CONVERTED_RUN = FolderKind(
     "a converted run", "config.json", _RUN_FILES, lambda path: f'"{CONVERTED_KEY}": '.encode() in path.read_bytes()
 )

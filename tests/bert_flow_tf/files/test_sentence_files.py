@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import threading
 import time
 import types
 
@@ -234,3 +235,12 @@ def test_the_command_says_what_it_cannot_read(tmp_path):
     for out in ("s3://bucket/out", "s3://bucket/e.npy"):
         assert f"{out}: found an address" in said(missing, out)
     assert not os.path.exists("s3:")
+
+
+def test_a_pipe_is_read(tmp_path):
+    pipe = tmp_path / "pipe.txt"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("one\ntwo\n",))
+    writer.start()
+    assert list(read_sentences(pipe)) == ["one", "two"]
+    writer.join()

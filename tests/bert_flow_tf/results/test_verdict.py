@@ -105,6 +105,12 @@ def test_seeds_after_fine_tuning_are_compared_together(ours, mark, limit):
     assert [(one.mark, one.limit) for one in claims if one.name == "scores after NLI, avg"] == [(mark, limit)]
 
 
+def test_every_row_with_a_flow_is_judged():
+    theirs, flow = (80.3, 80.1, 80.5), records.flow()
+    rows = [row([ours, ours + 0.2, ours + 0.1, ours - 0.1, ours], theirs, flow=flow) for ours in (90.0, 80.2)]
+    assert [one.mark for one in verdict([], rows) if one.name == "scores with flow, avg"] == ["✗", "≈"]
+
+
 def test_the_interval_of_a_difference_is_welchs():
     ours, theirs = [80.0, 80.2, 80.4, 80.1, 80.3], [80.3, 80.1, 80.5]
     claim = next(

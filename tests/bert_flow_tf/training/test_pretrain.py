@@ -133,7 +133,7 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
     shutil.copytree(run_folder(out), run_folder(copy))
     with user_error("found a run with other settings (seed is 1234 there and 5 here)", "another folder"):
         run(small_source, copy, seed=5)
-    with user_error("found a finished run without its checkpoint", "use --overwrite"):
+    with user_error("found a finished run without its checkpoint", "or --overwrite"):
         run(small_source, copy)
     assert run(small_source, copy, overwrite=True).steps == 10
     shutil.rmtree(copy)
