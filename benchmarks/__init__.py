@@ -1,1 +1,1 @@
-"""Side-by-side measurements of this project and of what people would use instead: `python -m benchmarks.run`."""
+"""Speed of this project beside its alternatives: `python -m benchmarks.run`."""

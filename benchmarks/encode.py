@@ -16,12 +16,11 @@ from benchmarks import peers
 from benchmarks.processes import seconds_of, serve
 from benchmarks.run import Options
 
-# Largest difference between an embedding here and there, of values up to about 1.
+# Embeddings have values up to about 1 and may differ by this much.
 LARGEST_DIFFERENCE = 1e-4
 
 
 def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
-    """Return what `run` times in turn."""
     sentences = [s for split in ("train", "dev", "test") for pair in options.pairs("STS-B", split) for s in pair[:2]]
     path = options.folder / "sentences.json"
     path.write_text(json.dumps(sentences))

@@ -1,4 +1,4 @@
-"""The flow learned on STS-B, all splits, one epoch with dropout, and its test set scored: whole processes.
+"""The flow's training and scores on STS-B, as whole processes.
 
 Beside it a PyTorch loop: transformers' BERT, padded to the longest of the batch, with dropout while the flow learns.
 Each repeat has a seed of its own. Spearman is each side's on the test set.
@@ -21,7 +21,6 @@ LEARNING_RATE = 1e-3
 
 
 def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
-    """Return what `run` times in turn."""
     found = {name: _counted(_run, options, side) for name, side in options.ours.items()}
     if options.with_peers:
         weights = peers.write_weights(options.bert_hub, options.folder / "weights")

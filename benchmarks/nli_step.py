@@ -1,4 +1,4 @@
-"""Ten steps of siamese training on NLI, 16 pairs each, beside a plain PyTorch loop with its default AdamW.
+"""Ten steps of siamese training beside a plain PyTorch loop.
 
 Ours is `run_siamese` with one more Keras callback, which waits between blocks of steps while another side takes its
 turn.
@@ -20,7 +20,6 @@ STEPS = 10
 
 
 def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
-    """Return what `run` times in turn."""
     flags = {
         "task_name": "ALLNLI",
         "data_dir": f"{options.glue_dir}/MNLI",
@@ -50,7 +49,7 @@ def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[]
 
 
 def main(arguments: list[str]) -> None:
-    """Run `run_siamese` with these flags, as many steps at a time as a request says."""
+    """Run `run_siamese`, as many steps at a time as a request says."""
     from bert_flow_tf import run_siamese  # isort: skip (it chooses the Keras)
     import tf_keras
     from absl import flags

@@ -1,4 +1,4 @@
-"""The environment of PyTorch and sentence-transformers, and the encoder's weights as these libraries read them."""
+"""The environment of PyTorch and sentence-transformers."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ _MARKER = "installed"
 
 
 def environment_dir() -> pathlib.Path:
-    """Return the environment's path for the requirements and this Python, in BERT_FLOW_CACHE or the user's cache."""
+    """Return the environment's path for these requirements and this Python."""
     cache = os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf")
     digest = hashlib.sha256(repr((tuple(sys.version_info[:3]), sys.executable)).encode())
     digest.update(REQUIREMENTS.read_bytes())
@@ -26,7 +26,7 @@ def environment_dir() -> pathlib.Path:
 
 
 def peers_python() -> pathlib.Path:
-    """Return the Python of the peers' environment; the first call installs it from the package index in some minutes.
+    """Return the peers' Python; the first call installs it.
 
     Raises:
       RuntimeError: the packages cannot be installed.
@@ -75,7 +75,7 @@ def peer() -> Side:
 
 
 def write_weights(bert_hub: str, out: pathlib.Path) -> pathlib.Path:
-    """Write an encoder for sentence-transformers, with the mean of the last layer; return the folder."""
+    """Write an encoder for sentence-transformers; return the folder."""
     ours = Side(sys.executable, os.environ | {"PYTHONPATH": str(ROOT)})
     made = f"BertFlow.from_hub({bert_hub!r}, pooling='avg', max_seq_length=64)"
     ours.run("-c", f"from bert_flow_tf import BertFlow; {made}.export({str(out)!r}, format='sentence-transformers')")

@@ -1,4 +1,4 @@
-"""Measured processes: timed in turn, whole or as workers that answer requests. Only the standard library is needed."""
+"""Time processes in turn, whole or as workers that answer requests."""
 
 import contextlib
 import json
@@ -16,14 +16,14 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 class Side(NamedTuple):
-    """A Python and the variables that let it import a checkout's package, and always these benchmarks."""
+    """A Python and the variables to import a checkout and these benchmarks."""
 
     python: str
     environment: dict[str, str]
 
     @classmethod
     def of(cls, checkout: pathlib.Path, modules: pathlib.Path) -> "Side":
-        """Return the side of a checkout, with its own `.venv` if it has one; `modules` links to these benchmarks."""
+        """Return the side of a checkout, with its `.venv` if any."""
         python = checkout / ".venv" / "bin" / "python"
         paths = {"PYTHONPATH": f"{modules}:{checkout}", "TF_CPP_MIN_LOG_LEVEL": "3"}
         return cls(str(python) if python.exists() else sys.executable, os.environ | paths)
@@ -62,7 +62,7 @@ class Side(NamedTuple):
 
     @contextlib.contextmanager
     def worker(self, module: str, *arguments: object) -> Iterator[Callable[..., Any]]:
-        """Yield a function that asks a process of the module: name and arguments of a request -> its answer.
+        """Yield a function that sends requests to a worker process.
 
         Raises:
           RuntimeError: the process died; the line ends as its messages end.
@@ -91,7 +91,7 @@ class Side(NamedTuple):
 
 
 def requests() -> Iterator[tuple[str, dict[str, Any], Callable[[Any], None]]]:
-    """Yield name, arguments and a function for the answer of each request to this worker."""
+    """Yield name, arguments and an answering function of each request."""
     # Other prints must not get between the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -102,20 +102,18 @@ def requests() -> Iterator[tuple[str, dict[str, Any], Callable[[Any], None]]]:
 
 
 def serve(functions: Mapping[str, Callable]) -> None:
-    """Answer requests by these functions until there are no more."""
     for name, arguments, answer in requests():
         answer(functions[name](**arguments))
 
 
 def seconds_of(function: Callable[[], Any]) -> float:
-    """Return the seconds of a call of `function`."""
     started = time.perf_counter()
     function()
     return time.perf_counter() - started
 
 
 def in_turn(ways: Mapping[str, Callable[[], dict]], repeats: int) -> dict[str, list[dict]]:
-    """Call each way `repeats` times, one after the other; return dict of name -> list of results.
+    """Call each function `repeats` times in turn; return its results.
 
     The order turns round every time, A B, B A, A B: a machine that slows down, or warms up, does so to both.
     """
@@ -127,6 +125,6 @@ def in_turn(ways: Mapping[str, Callable[[], dict]], repeats: int) -> dict[str, l
 
 
 def ratios(theirs: Sequence[dict], ours: Sequence[dict]) -> tuple[float, float, float]:
-    """Return median, least and greatest of the ratios of the seconds of pairs."""
+    """Return the median, least and greatest ratio of seconds."""
     found = [a["seconds"] / b["seconds"] for a, b in zip(theirs, ours, strict=True)]
     return statistics.median(found), min(found), max(found)

@@ -1,4 +1,4 @@
-"""The recipe of `siamese_then_flow.sh` on the sample data, after its set-up, as a whole process.
+"""The recipe of `siamese_then_flow.sh` as a whole process.
 
 The scores of all sides must be the same, to the last digit.
 """
@@ -17,7 +17,6 @@ _ROW = re.compile(r"^(\S.*?)  +(-?\d+\.\d\d)  +(-?\d+\.\d\d)  +\d+\.\d", re.MULT
 
 
 def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
-    """Return what `run` times in turn."""
     tables: list[list[tuple]] = []
 
     def run(side: Side) -> dict:

@@ -1,4 +1,4 @@
-"""Measure this checkout beside its peers, print a table and write it as JSON.
+"""Measure this checkout beside its peers; print and write a table.
 
     python -m benchmarks.run --glue_dir GLUE --summary
     python -m benchmarks.run --only encode,flow_run --beside ../another_checkout --repeats 5
@@ -29,7 +29,7 @@ from bert_flow_tf.sample_data import sample_glue_dir
 
 
 class Row(NamedTuple):
-    """A benchmark: what it does, and the least ratio of each side's seconds to ours."""
+    """A benchmark, and the least accepted ratio of each side."""
 
     what: str
     targets: Mapping[str, float]
@@ -67,14 +67,13 @@ class Options:
     with_peers: bool
 
     def pairs(self, task: str, split: str) -> list[tuple[str, str, float]]:
-        """Read sentences and label of each pair of a task's split."""
         found = read_split(task, os.path.join(self.glue_dir, get_task(task).directory.replace("ALLNLI", "MNLI")), split)
         labels = found.labels.tolist() if found.has_labels else [0] * len(found)
         return list(zip(found.sentences_a, found.sentences_b, labels, strict=True))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 0; 1 for a missed target under --summary; 2 after one `error:` line."""
+    """Return 0, 1 for a missed target, or 2 after an error."""
     return exit_status(lambda: _run(_parse(arguments)))
 
 
@@ -139,7 +138,7 @@ def _measured(name: str, arguments: argparse.Namespace, checkouts: Mapping[str, 
 
 
 def _table(name: str, runs: Mapping[str, list[dict]]) -> list[tuple[str, bool]]:
-    """Print a line per side; return a line of each ratio that has a target, and True where it is met."""
+    """Print a line per side; return ratios and whether they are met."""
     judged = []
     for side, each in runs.items():
         line = f"  {side:22} {statistics.median(run['seconds'] for run in each):9.2f} s"

@@ -1,4 +1,4 @@
-"""`bert-flow encode-folder` of 20,000 sentences: by one process, beside `encode` to a file and two of Ray's workers.
+"""`bert-flow encode-folder` of 20,000 sentences, by one and two workers.
 
 The seconds are those of whole processes, starts included. Ray's two workers are left out where Ray is not installed,
 and another checkout is not measured.
@@ -16,7 +16,6 @@ ROWS = 20_000
 
 
 def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
-    """Return what `run` times in turn."""
     words = sorted({word for pair in options.pairs("STS-B", "train") for s in pair[:2] for word in s.split()})
     rng = random.Random(0)
     path = options.folder / "sentences.txt"

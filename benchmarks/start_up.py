@@ -18,7 +18,6 @@ print(*BertFlow.from_hub(sys.argv[1]).encode("A boat lies in the harbour."), flu
 
 
 def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
-    """Return what `run` times in turn."""
 
     def start(side: Side) -> dict:
         used = side.run("-c", PROGRAM, options.bert_hub)

@@ -1,4 +1,4 @@
-"""STS Benchmark with and without flow: Spearman on its test set by embedding type and seed.
+"""Spearman on STS Benchmark with and without flow, over seeds.
 
     python -m benchmarks.sts_benchmark --glue_dir GLUE --seeds 1 2 3 4 5 --cached false
 

@@ -1,4 +1,4 @@
-"""The same work in PyTorch and sentence-transformers, as their users write it. Run by the peers' Python.
+"""The same work in PyTorch and sentence-transformers, for the peers' Python.
 
     python -m benchmarks.torch_peers
     python -m benchmarks.torch_peers flow_run WEIGHTS STS-B predictions.tsv FLOW LEARNING_RATE SEED
@@ -24,7 +24,7 @@ from transformers import AutoModel, AutoTokenizer, BertForMaskedLM
 from benchmarks.processes import seconds_of, serve
 
 PAIRS_PER_STEP, MAX_SEQ_LENGTH = 32, 64
-# Name of a head's array in a recorded file -> its parameter in transformers.
+# The recorded file has the head's arrays under these names; the values are transformers' parameters.
 HEAD = {
     "head_kernel": "cls.predictions.transform.dense.weight",
     "head_bias": "cls.predictions.transform.dense.bias",
@@ -36,20 +36,18 @@ state: dict = {}
 
 
 def load_encoder(weights: str, path: str) -> None:
-    """Load a sentence-transformers folder and the sentences of the file `path`."""
     state["model"] = SentenceTransformer(weights, device="cpu")
     state["sentences"] = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
 
 def warm_up(out: str) -> None:
-    """Encode some sentences into the file `out`, and choose the fastest batch size."""
+    """Encode some sentences to `out`, and choose the fastest batch size."""
     some = state["sentences"][:1024]
     np.save(out, _encode(some, 32))
     state["batch_size"] = min((16, 32, 64), key=lambda size: seconds_of(lambda: _encode(some, size)))
 
 
 def encode() -> dict:
-    """Return the seconds of one `encode` of all sentences."""
     return {"seconds": seconds_of(lambda: _encode(state["sentences"], state["batch_size"]))}
 
 
@@ -58,7 +56,7 @@ def _encode(sentences: list[str], batch_size: int) -> np.ndarray:
 
 
 class Siamese(nn.Module):
-    """Logits [n, 3] of n pairs: [a, b, |a - b|] Wᵀ of their sentences' mean last states."""
+    """Logits `[a, b, |a - b|] Wᵀ` of mean last states."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -73,7 +71,7 @@ class Siamese(nn.Module):
 
 
 def load_nli(weights: str, pairs: str, seed: int = 1234) -> None:
-    """Make the model of a folder and its AdamW, without weight decay on biases and norms; shuffle the pairs."""
+    """Make a folder's model and its AdamW; shuffle the pairs."""
     torch.manual_seed(seed)
     model = Siamese(weights)
     groups: dict[float, list] = {0.01: [], 0.0: []}
@@ -86,7 +84,7 @@ def load_nli(weights: str, pairs: str, seed: int = 1234) -> None:
 
 
 def train(steps: int, rows_per_step: int = 16) -> dict:
-    """Return the seconds of so many steps, each on its next pairs, padded to the longest sentence."""
+    """Return the seconds of some steps on the next pairs."""
     model, optimizer, tokenizer = state["nli"]
     started = time.perf_counter()
     for _ in range(steps):
@@ -102,7 +100,7 @@ def train(steps: int, rows_per_step: int = 16) -> dict:
 
 
 def mlm_gradients(weights: str, recorded: str, out: str) -> dict:
-    """Return the loss of the batch in `recorded` without dropout; gradients go to `out`, by transformers' names.
+    """Return a batch's loss without dropout; write the gradients to `out`.
 
     Labels below 0 are of positions that are not predicted.
     """
@@ -122,8 +120,6 @@ def mlm_gradients(weights: str, recorded: str, out: str) -> dict:
 
 
 class ActNorm(nn.Module):
-    """`(x + b) * exp(3 * logs)`, and its log-determinant."""
-
     def __init__(self, size: int) -> None:
         super().__init__()
         bound = math.sqrt(6.0 / (size + 1))
@@ -157,7 +153,7 @@ class Step(nn.Module):
 
 
 class Flow(nn.Module):
-    """From embeddings u [n, size] to latents z [n, size] and bits per dimension [n]; the model of `glow.flow.Glow`."""
+    """The model of `glow.flow.Glow`: latents and bits per dimension."""
 
     def __init__(self, size: int, *, levels: int, depth: int, width: int) -> None:
         super().__init__()
@@ -180,7 +176,7 @@ class Flow(nn.Module):
 
 
 class Tf1Adam:
-    """TF1 BERT's optimiser: no bias correction, epsilon outside the root, weight decay beside the moments.
+    """TF1 BERT's optimiser, with gradients clipped to global norm 1.
 
     Gradients are clipped to global norm 1 before. Each operation is one call for all parameters.
     """
@@ -192,7 +188,6 @@ class Tf1Adam:
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move the parameters by their gradients, and forget these."""
         nn.utils.clip_grad_norm_(self.parameters, 1.0, foreach=True)
         gradients = [parameter.grad for parameter in self.parameters]
         torch._foreach_lerp_(self.m, gradients, 0.1)
@@ -207,7 +202,7 @@ class Tf1Adam:
 
 
 class Embedder:
-    """The original's `avg-last-2` of pairs: the mean over the words of the first and of the last layer, averaged."""
+    """The original's `avg-last-2`: the mean of the first and last layer."""
 
     def __init__(self, folder: str) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -215,7 +210,7 @@ class Embedder:
 
     @torch.no_grad()
     def __call__(self, pairs: list[tuple[str, str]]) -> torch.Tensor:
-        """Return embeddings [2n, D] of n pairs, the two of a pair next to each other."""
+        """Return embeddings [2n, D]; a pair's rows are neighbours."""
         sentences = [sentence for pair in pairs for sentence in pair]
         options = {"padding": True, "truncation": True, "max_length": MAX_SEQ_LENGTH, "return_tensors": "pt"}
         tokens = self.tokenizer(sentences, **options)
@@ -225,7 +220,7 @@ class Embedder:
 
 
 def flow_run(weights: str, data_dir: str, out: str, config: str, learning_rate: str, seed: str) -> None:
-    """Learn the flow with dropout, without gradients in BERT; write the test set's cosines, one a line."""
+    """Learn the flow with dropout; write the test set's cosines."""
     torch.manual_seed(int(seed))
     splits = {}
     for split in ("train", "dev", "test"):

@@ -12,7 +12,7 @@ from bert_flow_tf.errors import quiet_import
 
 __version__ = "0.1.0"
 
-# Name -> the module that defines it.
+# A name's module is imported at its first use.
 _MODULES = {"BertFlow": "bert_flow_tf.api", "FlowCalibrator": "glow.calibrator", "UserError": "bert_flow_tf.errors"}
 __all__ = ["BertFlow", "FlowCalibrator", "UserError", "__version__"]
 

@@ -1,4 +1,4 @@
-"""BertFlow: sentence embeddings from Python, of a trained run or with a flow learned on one's own sentences."""
+"""The Python interface: encode, fit, compare, save and export."""
 
 import functools
 import hashlib
@@ -16,12 +16,15 @@ from absl import logging
 from bert_flow_tf.encoder import stream
 from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint
+from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import EncoderSource, recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.stream import ENCODE_PRECISIONS, SentenceBatcher, quantized
 from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError, UserError
+from bert_flow_tf.evaluation.compare import check_method
 from bert_flow_tf.evaluation.isotropy import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
+from bert_flow_tf.evaluation.witness import judge, witness
 from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
@@ -32,12 +35,10 @@ from bert_flow_tf.runs.record import Flow, Model, Training, model_at
 from bert_flow_tf.scale.shards import Engine, Job, Manifest, Parts, PartSettings, input_files
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.training import fitting
+from glow.affine import AffineMap
 from glow.config import DEFAULT_CONFIG
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
-
-# Poolings by sentence-transformers' names; its cls is the last state at [CLS], the original's BERT's pooled output.
-_POOLING_NAMES = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
 
 
 class BertFlow:
@@ -55,7 +56,7 @@ class BertFlow:
     Args:
       model: encoder and flow.
       source: the encoder's files.
-      record: pooling, length, and what the model learned on; also an attribute, of the model as it is now.
+      record: pooling, length and training; also an attribute.
       encoder_trained: True if the encoder has other weights than `source`.
       dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of compute
         capability 8.0 or more and on CPUs with AMX. `save` and `export` write float32.
@@ -76,7 +77,7 @@ class BertFlow:
         encoder_trained: bool = False,
         dtype: str = DTYPES[0],
     ) -> None:
-        # A library's number type may equal its name, but cannot be written as JSON.
+        # A number type such as numpy's may equal its name, but is not JSON.
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
         self.source = source
@@ -104,9 +105,9 @@ class BertFlow:
         folded = FoldedFlow(flow) if flow is not None and can_fold(flow) else None
         batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
         self._embeddings = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
-        if flow is not None:
+        if isinstance(flow, Glow):
             self._log_prob = batcher(lambda tokens: flow.log_prob(self.pooled.embed(tokens)), shape=[])
-        # Another thread that finds this one current must find the embeddings that go with it.
+        # Set this last, because another thread that finds it current must find the matching batchers.
         self._folded = folded
 
     def _current_embeddings(self) -> SentenceBatcher:
@@ -126,7 +127,7 @@ class BertFlow:
         sentence_embedding_type: str | None = None,
         dtype: str = DTYPES[0],
     ) -> "BertFlow":
-        """`BertFlow` of an encoder as it is, without a flow; `fit` learns one.
+        """Return a `BertFlow` of an encoder, without a flow.
 
         Args:
           bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub (`ORGANISATION/MODEL`), or
@@ -140,8 +141,7 @@ class BertFlow:
             logging.warning("%s is a saved model: bert_hub takes its encoder alone", bert_hub)
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         recorded = read_encoder_record(source.encoder_dir.parent)
-        pooling = sentence_embedding_type or pooling or (recorded and recorded.pooling) or "avg"
-        pooling = _POOLING_NAMES.get(pooling, pooling)
+        pooling = pooling_name(sentence_embedding_type or pooling or (recorded and recorded.pooling) or "avg")
         if max_seq_length is None:
             max_seq_length = (recorded and recorded.max_seq_length) or 64
         described = encoder_record(source)
@@ -150,12 +150,12 @@ class BertFlow:
 
     @classmethod
     def demo(cls, **options: Any) -> "BertFlow":
-        """`BertFlow` of the demo encoder, all-MiniLM-L6-v2, downloaded once; options as of `from_hub`."""
+        """Return a `BertFlow` of all-MiniLM-L6-v2, which is downloaded once."""
         return cls.from_hub("demo", **options)
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """`BertFlow` of a saved model, here or on the Hugging Face Hub, a finished run, or one of its checkpoints."""
+        """Return the `BertFlow` of a saved model, a run or a checkpoint."""
         run = saved_model.model_folder(path)
         if saved_model.is_saved_model(run):
             model, source, saved = saved_model.load(run)
@@ -175,7 +175,7 @@ class BertFlow:
 
     @property
     def max_seq_length(self) -> int:
-        """Word pieces that a sentence is cut to, [CLS] and [SEP] included; may be set."""
+        """The longest sentence in word pieces; may be set."""
         return self._max_seq_length
 
     @max_seq_length.setter
@@ -196,29 +196,30 @@ class BertFlow:
     get_sentence_embedding_dimension = get_embedding_dimension
 
     def tokenize(self, sentences: Sequence[str]) -> dict[str, tf.Tensor]:
-        """dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t], for `embed_tokens`."""
+        """Return `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t]."""
         return self.tokenizer(tf.constant(sentence_list(sentences), tf.string), self.max_seq_length)
 
     def __repr__(self) -> str:
         config = None if self.flow is None else self.flow.config
         flow = "no flow" if config is None else f"a flow of {config.n_levels} levels of {config.depth} steps"
+        flow = self.record.flow.method if self.record.flow and isinstance(self.flow, AffineMap) else flow
         given = f"pooling={self.sentence_embedding_type!r}, max_seq_length={self.max_seq_length}, dtype={self.dtype!r}"
         return f"BertFlow({self.source.bert_hub!r}, {given}): {self.embedding_size} channels, {flow}"
 
     def __copy__(self) -> "BertFlow":
-        """Another model of the same encoder, flow and settings, which are not copied."""
+        """Return another model that shares encoder and flow."""
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
-        # The batchers of this one ask it for its flow, which a later `fit` replaces.
+        # The old batchers would use the old model's flow, which a later `fit` replaces.
         copied._make_batchers()
         return copied
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256, in hex, of what the embeddings depend on: weights, vocabulary, flow, pooling, length and dtype."""
+        """The SHA-256 of everything that the embeddings depend on."""
         return self._fingerprint(self.flow, self.low_dim)
 
-    def _fingerprint(self, flow: Glow | None, low_dim: int) -> str:
+    def _fingerprint(self, flow: Glow | AffineMap | None, low_dim: int) -> str:
         described = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
         digest = hashlib.sha256(msgspec.json.encode([*described, None if flow is None else flow.config]))
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
@@ -227,13 +228,13 @@ class BertFlow:
         return digest.hexdigest()
 
     def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
-        """Embeddings [n, embedding_size] of `Tokenizer.pack`'s dict of int32 [n, t]; `folded` replaces the flow."""
+        """Return embeddings, float32 [n, embedding_size], of `Tokenizer.pack`'s dict."""
         u = self.pooled.embed(tokens)
         z = u if self.flow is None else (folded or self.flow.forward)(u)
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Embeddings, float32 [n, embedding_size], of a string tensor [n], in a graph: a `tf.data` map function."""
+        """Return embeddings of strings [n] in a graph, as in `tf.data`."""
         embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
         return tf.ensure_shape(embeddings, [None, self.embedding_size])
 
@@ -252,7 +253,7 @@ class BertFlow:
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
     ) -> Any:
-        """Embeddings of the sentences, float32 [n, embedding_size]; [embedding_size] of a single string.
+        """Return embeddings, float32 [n, embedding_size], or of a single string.
 
         The arguments are those of sentence-transformers, in its order; see docs/sentence_transformers.md.
 
@@ -299,11 +300,11 @@ class BertFlow:
         return result if convert_to_numpy else [tf.constant(one) for one in found]
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
-        """`encode` with the prompt "query", where `prompts` has one and no other is named."""
+        """Call `encode` with the prompt "query", if `prompts` has it."""
         return self._encode_with(("query",), sentences, options)
 
     def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
-        """`encode` with the first prompt of "document", "passage" and "corpus", where none is named."""
+        """Call `encode` with the prompt "document", "passage" or "corpus"."""
         return self._encode_with(("document", "passage", "corpus"), sentences, options)
 
     def _encode_with(self, names: Sequence[str], sentences: str | Iterable[str], options: dict[str, Any]) -> Any:
@@ -318,7 +319,7 @@ class BertFlow:
         show_progress_bar: bool | None = None,
         normalize_embeddings: bool = False,
     ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yield pairs of a list of sentences and their embeddings, float32 [k, embedding_size], in order.
+        """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
         It keeps nothing, so a stream may have more embeddings than fit into memory. Raises as `encode`.
         """
@@ -338,21 +339,21 @@ class BertFlow:
         overwrite: bool = False,
         **settings: Any,
     ) -> Manifest:
-        """Write the embeddings of files into a folder, `part-FILE-SHARD.parquet` for each shard, and its manifest.
+        """Write the embeddings of files as a folder of Parquet files.
 
         The same call resumes after an interruption. The rows are in the input's order. One shard is in memory.
 
         Args:
           inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
-          input_format: where the files' endings do not say it; see `files.sentence_files.INPUT_FORMATS`.
+          input_format: one of `files.sentence_files.INPUT_FORMATS`, by default by the files' endings.
           column: the sentences' column, by default `sentence`.
           keep: the columns to write beside the embeddings, by default the sentences' own.
-          overwrite: replace what another model, other input or other settings gave.
+          overwrite: True to replace parts of another model, input or settings.
           **settings: of `scale.shards.PartSettings`: `shard_rows`, `precision`, `normalize_embeddings`, `batch_size`.
 
         Raises:
-          scale.shards.ShardsError: files cannot be read, and all others are done.
-          UserError: an argument is invalid, or the folder holds something else and is not to be overwritten.
+          scale.shards.ShardsError: files are unreadable; all others are done.
+          UserError: an argument is invalid, or the folder holds anything else.
         """
         files = input_files(inputs, file_format=input_format, column=column, keep=keep)
         part_settings = PartSettings(**{"shard_rows": PART, **settings})
@@ -360,22 +361,23 @@ class BertFlow:
         return job.run(Engine(self, out, part_settings), show_progress_bar=show_progress_bar)
 
     def log_prob(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Log-density, float32 [n], in nats, of embeddings before the flow; `batch_size` … are as of `encode`."""
+        """Return the log-density, in nats, of embeddings before the flow."""
         self._needed_flow("log_prob")
         found = self._log_prob.encode([sentences] if isinstance(sentences, str) else sentences, **options)
         return found[0] if isinstance(sentences, str) else found
 
     def bits_per_dim(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """The flow's loss of each sentence, float32 [n]: -log2 of its density per dimension; see `log_prob`."""
+        """Return each sentence's flow loss, in bits per dimension; see `log_prob`."""
         flow = self._needed_flow("bits_per_dim")
         return self.log_prob(sentences, **options) / (-flow.event_size * np.log(2.0))
 
     def after_flow(self, u: np.ndarray) -> np.ndarray:
-        """Embeddings, float32 [n, embedding_size], of those before the flow, float32 [n, D]; see `encode_pooled`."""
-        return reduce_dimension(self._needed_flow("after_flow").forward(u), self.low_dim).numpy()
+        """Apply the flow to embeddings of `encode_pooled`, float32 [n, D]."""
+        flow = self.flow if isinstance(self.flow, AffineMap) else self._needed_flow("after_flow")
+        return reduce_dimension(flow.forward(u), self.low_dim).numpy()
 
     def inverse(self, z: Any) -> np.ndarray:
-        """Embeddings before the flow, float32 [n, D] or [D], of embeddings `z` after it; not for `low_dim`."""
+        """Return the embeddings before the flow, float32 [n, D] or [D]."""
         flow = self._needed_flow("inverse")
         if self.low_dim > 0:
             raise UserError(f"inverse: found low_dim {self.low_dim}, which averages latents, expected none")
@@ -385,23 +387,23 @@ class BertFlow:
         return flow.inverse(z).numpy()
 
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
-        """Embeddings before the flow, float32 [n, D], drawn from its density; the same for the same int `seed`."""
+        """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
         return self._needed_flow("sample").sample(n, seed).numpy()
 
     def _needed_flow(self, what: str) -> Glow:
-        if self.flow is None:
+        if not isinstance(self.flow, Glow):
             raise UserError(f"{what}: found a model without a flow, expected one (fit() learns it)")
         return self.flow
 
     def similarity(self, a: Any, b: Any) -> np.ndarray:
-        """Cosines float32 [n, m] of `a` and `b`, each embeddings [n, D] or [D], a string, or strings.
+        """Return the cosines, float32 [n, m], of sentences or embeddings.
 
-        `similarity_fn_name` names another function than the cosine. Raises `UserError` where widths differ.
+        `similarity_fn_name` selects another function than the cosine. Raises `UserError` if widths differ.
         """
         return similarities(self.similarity_fn_name, *self._both(a, b))
 
     def similarity_pairwise(self, a: Any, b: Any) -> np.ndarray:
-        """float32 [n]: as `similarity`, of the first of `a` with the first of `b`, and so on."""
+        """Return the similarity of each pair of rows, float32 [n]."""
         a, b = self._both(a, b)
         if len(a) != len(b):
             raise UserError(f"similarity_pairwise: found {len(a)} and {len(b)} rows, expected the same number")
@@ -415,7 +417,7 @@ class BertFlow:
 
     @property
     def prompts(self) -> dict[str, str]:
-        """Texts by name, for `encode`'s `prompt_name`; raises `ArgumentError` for others."""
+        """The texts by name for `encode`'s `prompt_name`."""
         return self._prompts
 
     @prompts.setter
@@ -426,7 +428,7 @@ class BertFlow:
 
     @property
     def similarity_fn_name(self) -> str:
-        """Name of `similarity`'s function: "cosine", "dot", or the negative distance "euclidean" or "manhattan"."""
+        """The similarity function: "cosine", "dot", "euclidean" or "manhattan"."""
         return self._similarity_fn_name
 
     @similarity_fn_name.setter
@@ -436,35 +438,41 @@ class BertFlow:
         self._similarity_fn_name = name
 
     def fit(self, sentences: Iterable[str], **settings: Any) -> "BertFlow":
-        """Learn a new flow on the sentences, without labels; return the model itself.
+        """Learn a new flow on sentences without labels; return the model.
 
         `glow.FlowCalibrator` learns on their embeddings, computed once, without dropout, as `run_siamese --flow=1
-        --flow_loss=1 --num_examples=0 --cache_embeddings` does from pairs. On an exception the model stays as it was.
+        --flow_loss=1 --num_examples=0 --cache_embeddings` does from pairs. An exception does not change the model.
 
         Args:
           sentences: each counts as often as it occurs.
-          **settings: `flow_model_config`, name of a shipped configuration or a JSON file, default `config_l3_d3_w32`;
-            `epochs`, default one, or as many as give 300 steps; `batch_size`, sentences per step, default 64;
-            `learning_rate`, constant, default 1e-3; `seed` of the sentences' order and of the flow's initial values,
-            default 1234; `dev_fraction` of the different sentences, held out to measure `history_.change`, default .05,
-            but none for fewer than 10 and at most 1,000; `show_progress_bar`, default on a terminal only.
+          **settings: `method`, "flow" by default, or "whitening", "sn", "natsv-K" or "sn+natsv-K", see
+            `evaluation.calibration`; of the flow: `flow_model_config`, name of a shipped configuration or a JSON file,
+            default `config_l3_d3_w32`; `epochs`, default one, or as many as give 300 steps; `batch_size`, sentences per
+            step, default 64; `learning_rate`, constant, default 1e-3; `seed` of the sentences' order and of the flow's
+            initial values, default 1234; `dev_fraction` of the different sentences, held out to measure
+            `history_.change`, default .05, but none for fewer than 10 and at most 1,000; `show_progress_bar`, default
+            on a terminal only.
 
         Raises:
           UserError: too few sentences for a step, an invalid argument, or a loss that is not finite.
         """
         return self._learn(sentence_list(sentences), **settings)
 
-    def encode_pooled(self, sentences: Sequence[str]) -> np.ndarray:
-        """Embeddings of the sentences before the flow, float32 [n, D]."""
+    def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
+        """Return embeddings before the flow, float32 [n, D], perhaps with dropout."""
         pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
-        return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
+        if dropout_seed is None:
+            return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
+        self.pooled.dropout_seed = dropout_seed
+        batcher = stream.dropout_batcher(self.pooled, self.tokenizer, self.max_seq_length)
+        return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 
     def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":
-        """`fit` on embeddings that `encode_dataset` of this encoder wrote, a block of them in memory."""
+        """Call `fit` on embeddings of `encode_dataset`, block by block."""
         return self._learn(self.parts(folder), **settings)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
-        """The embeddings in a folder that `encode_dataset` wrote without a flow; raises `UserError` for other ones."""
+        """Return the embeddings that `encode_dataset` wrote without a flow."""
         parts = Parts(folder)
         if parts.manifest.model != self._fingerprint(None, -1):
             expected = "this encoder with this pooling, length and dtype, without a flow"
@@ -477,6 +485,8 @@ class BertFlow:
         self,
         source: list[str] | Parts,
         *,
+        method: str = "flow",
+        pairs: tuple[Sequence[str], Sequence[str], Sequence[float]] | None = None,
         flow_model_config: str | os.PathLike = DEFAULT_CONFIG,
         epochs: float | None = None,
         batch_size: int = 64,
@@ -485,29 +495,43 @@ class BertFlow:
         dev_fraction: float = 0.05,
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
+        check_method(method)
         settings: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate}
         shows = False if isinstance(source, Parts) else show_progress_bar
         calibrator = fitting.new_calibrator(flow_model_config, epochs, **settings, seed=seed, show_progress_bar=shows)
         embeddings: Any
         held_out: list[str] = []
         if isinstance(source, Parts):
+            if method != "flow":
+                raise UserError(f"method: found {method} with embeddings in a folder, expected flow, which takes parts")
             rows, embeddings = source.rows, source.blocks
         elif len(source) < batch_size:
             raise UserError(f"fit: found {len(source)} sentences, expected at least the {batch_size} of one step")
         else:
             sentences, held_out = fitting.hold_out(source, dev_fraction, batch_size, seed)
             rows, embeddings = len(sentences), self.encode_pooled(sentences)
-        if epochs is None:
-            calibrator.epochs = fitting.default_epochs(batch_size, rows)
-        settings = {"epochs": calibrator.epochs, **settings}
-        fitting.learn(calibrator, embeddings, rows, show_progress_bar)
-        flow = calibrator.flow_
+        sizes: dict[str, Any] = {"sentences": rows, "held_out": len(held_out)}
+        flow: Glow | AffineMap
+        if method == "flow":
+            if epochs is None:
+                calibrator.epochs = fitting.default_epochs(batch_size, rows)
+            fitting.learn(calibrator, embeddings, rows, show_progress_bar)
+            flow, losses = calibrator.flow_, calibrator.losses_
+            settings = {"steps": calibrator.n_steps_, "dtype": self.dtype, "epochs": calibrator.epochs, **settings}
+        else:
+            flow, losses = fitting.affine_map(method, embeddings), np.empty(0, np.float32)
+            settings = {"method": method, "dtype": self.dtype}
+
+        def calibrate(u: np.ndarray) -> np.ndarray:
+            return reduce_dimension(flow.forward(u), self.low_dim).numpy()
+
+        judged = None if pairs is None else judge(self.encode_pooled, calibrate, *pairs)
+        witnessed = witness(self.encode_pooled, calibrate, held_out, seed) if held_out else None
         change = change_by(flow, self.encode_pooled(held_out)) if held_out else None
-        sizes = {"sentences": rows, "held_out": len(held_out), "steps": calibrator.n_steps_}
-        training = Training(settings={**sizes, "dtype": self.dtype, **settings}, seed=seed)
+        training = Training(settings={**sizes, **settings}, seed=seed)
         record = msgspec.structs.replace(self.record, flow=Flow(config=flow.config, training=training))
         self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
-        self.history_ = fitting.History(calibrator.losses_, change)
+        self.history_ = fitting.History(losses, judged, witnessed, change)
         return self
 
     def pretrain(
@@ -519,17 +543,17 @@ class BertFlow:
         show_progress_bar: bool | None = None,
         **settings: Any,
     ) -> "BertFlow":
-        """Train this encoder further by masked language modelling; return its model without a flow.
+        """Train the encoder by masked language modelling; return a new model.
 
-        This model stays as it is. The same call resumes after an interruption. See `training.pretrain`.
+        This model does not change. The same call resumes after an interruption. See `training.pretrain`.
 
         Args:
-          sentences: of the text, or paragraphs.
+          sentences: sentences or paragraphs.
           out_dir: the new encoder folder; `overwrite` replaces it, and a run of other settings beside it.
-          **settings: of `runs.settings.PretrainingSettings`, such as `steps` or `learning_rate`.
+          **settings: settings of `runs.settings.PretrainingSettings`, such as `steps` or `learning_rate`.
 
         Raises:
-          UserError: the text or a setting does not fit, or a run trained the encoder.
+          UserError: the text or a setting is invalid, or a run trained the encoder.
         """
         if self.encoder_trained:
             raise UserError("pretrain: found an encoder that a run trained; write it with bert-flow convert --run")
@@ -539,11 +563,11 @@ class BertFlow:
         shows = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
         values = PretrainingSettings(**{"max_seq_length": self.max_seq_length, **settings})
         pretrain(sentences, self.source, out_dir, values, overwrite=overwrite, show_progress_bar=shows)
-        own: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}
-        return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **own)
+        options: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}
+        return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **options)
 
     def save(self, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
-        """pathlib.Path of the folder written: the whole model, for `from_pretrained`; see `saved_model.save`."""
+        """Write the whole model for `from_pretrained`; return the folder's path."""
         return saved_model.save(self, path, overwrite=overwrite)
 
     save_pretrained = save
@@ -551,12 +575,12 @@ class BertFlow:
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload what `save` writes, for `from_pretrained(repo_id)`; return the address of the commit.
 
-        Options are those of `huggingface_hub.ModelHubMixin.push_to_hub`. Raises `UserError` if the hub refuses.
+        Options are those of `huggingface_hub.ModelHubMixin.push_to_hub`. Raises `UserError` if the hub rejects it.
         """
         return saved_model.push_to_hub(self, repo_id, **options)
 
     def export(self, out_dir: str | os.PathLike, *, format: str = "savedmodel", **options: Any) -> Any:
-        """Write the model for other programs, whole or not at all; return an `Exported`.
+        """Write the model for other programs; return an `Exported`.
 
         `format` is "savedmodel" for TensorFlow Serving, "sentence-transformers" or "onnx"; options and errors are those
         of `serving.export.export_model`.

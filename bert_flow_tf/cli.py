@@ -7,17 +7,17 @@ from typing import Any
 import click
 
 from bert_flow_tf import __version__
-from bert_flow_tf.errors import UserError, exit_status, nearest, quiet_libraries
+from bert_flow_tf.errors import UserError, exit_status, log_progress, nearest, quiet_libraries
 
-# Each command is the function of its name, in the module of its name or this one; its line in `--help`.
-_MODULES = {"encode-folder": "encode", "similarity": "encode", "project": "encode", "report": "verify"}
+# Commands are functions in the module of their name, or in this one.
+_MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}
 _GROUPS = {
     "Use": {
         "fit": "Learn a flow on your sentences.",
         "encode": "Write the embeddings of sentences.",
         "encode-folder": "Write the embeddings of many files.",
         "similarity": "Print the cosine of two sentences, or of pairs.",
-        "project": "Show sentences in TensorBoard's projector.",
+        "search": "Find the sentences of a corpus nearest to queries.",
     },
     "Evaluate": {
         "evaluate": "Score embeddings on similarity tasks.",
@@ -37,11 +37,12 @@ _GROUPS = {
         "export": "Write a SavedModel, ONNX or a sentence-transformers folder.",
     },
 }
+_EXAMPLE = "\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model"
 _COMMANDS = [name for group in _GROUPS.values() for name in group]
 
 
 class _Commands(click.Group):
-    """Group that imports a command when it is used; a mistake ends it with one line `error: …` and status 2."""
+    """Import a command when it is used; report mistakes as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -66,7 +67,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # click would print "Aborted!".
+            # click would print "Aborted!" instead.
             click.echo("interrupted", err=True)
             sys.exit(130)
         except click.UsageError as error:
@@ -76,11 +77,17 @@ class _Commands(click.Group):
             raise UserError(f"{(error.ctx or ctx).command_path}: {error.format_message()}") from error
 
 
-@click.group("bert-flow", cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+# The original's name of an option is accepted too.
+_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "show_default": True}
+_SETTINGS["token_normalize_func"] = lambda name: "pooling" if name == "sentence_embedding_type" else name
+
+
+@click.group("bert-flow", cls=_Commands, epilog=_EXAMPLE, context_settings=_SETTINGS)
 @click.version_option(__version__, prog_name="bert-flow")
 def main() -> None:
     """BERT-flow: calibrated sentence embeddings from a frozen or fine-tuned BERT."""
     quiet_libraries()
+    log_progress()
 
 
 if __name__ == "__main__":

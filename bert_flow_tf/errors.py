@@ -1,10 +1,11 @@
-"""The exceptions that mean "the user can correct this", and how a command line ends with one."""
+"""Errors that a user can correct, and a command's exit status."""
 
 import atexit
 import contextlib
 import difflib
 import errno
 import gc
+import logging
 import os
 import re
 import signal
@@ -14,13 +15,15 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-# What ends a line, moves a terminal's cursor, or is no text.
+# The modules that log what is being done; other records of INFO are remarks.
+_PROGRESS_MODULES = ("atomic", "calibrator", "callbacks", "compare", "evaluate", "export", "stream", "verify")
+# These characters end a line, move a terminal's cursor, or are not text.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 
 
 class UserError(Exception):
-    """A mistake in a flag, a file or its contents: one line, in which control characters are escaped.
+    """A user's mistake as one line, with control characters escaped.
 
     Command lines print it after ``error: `` on stderr and exit with status 2.
     """
@@ -34,12 +37,12 @@ class ArgumentError(UserError):
 
 
 def pip_install(extra: str) -> str:
-    """Return the end of a message about a missing library that an extra of the package installs."""
+    """Return the hint that installs the libraries of an extra."""
     return f"pip install 'bert-flow-tf[{extra}]', or '.[{extra}]' in a clone"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: a known one that may be meant; "" without one."""
+    """Return "; did you mean NAME?" for a similar name, else ""."""
     by_letters = {one.lower(): one for one in known if one != name}
     found = difflib.get_close_matches(name.lower(), by_letters, n=1)
     return f"; did you mean {by_letters[found[0]]}?" if found else ""
@@ -53,30 +56,55 @@ def nearest_file(path: str | os.PathLike) -> str:
 
 
 def command_line_message(error: UserError) -> str:
-    """Return an error's message with the flag in place of an `ArgumentError`'s argument."""
-    line = f"--{error}" if isinstance(error, ArgumentError) else str(error)
-    return re.sub("^--pooling", "--sentence_embedding_type", line)
+    """Return an error's message, with a flag for an argument."""
+    return f"--{error}" if isinstance(error, ArgumentError) else str(error)
 
 
 def quiet_libraries() -> None:
-    """Keep remarks of libraries off stderr, and the start and end of this process short."""
+    """Keep libraries off stderr, and the process's start and end short."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        # Where cron or a daemon has closed one, the next file to be opened would get its number.
+        # Cron or a daemon may have closed a stream; the next opened file would get its number.
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Keras 3, which TensorFlow would import, takes an eighth of the start of a process.
+    # Without this, TensorFlow would import Keras 3, which takes an eighth of the start of a process.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     warnings.simplefilter("ignore", FutureWarning)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
     # Skip garbage collection during the imports and at the end; it would take half a second.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
+    if "tensorflow" not in sys.modules:
+        sys.meta_path.insert(0, _Loading)
+
+
+class _Loading:
+    """An import hook that says when TensorFlow is loaded, which takes seconds."""
+
+    @classmethod
+    def find_spec(cls, name: str, *_: object) -> None:
+        if name == "tensorflow":
+            sys.meta_path.remove(cls)
+            print("loading TensorFlow", file=sys.stderr, flush=True)
+
+
+def log_progress() -> None:
+    """Log warnings and progress on stderr."""
+    import absl.flags
+    import absl.logging
+
+    # Without this, absl would report that flags are not parsed.
+    absl.flags.FLAGS.mark_as_parsed()
+    absl.logging.use_absl_handler()
+    absl.logging.set_verbosity(absl.logging.INFO)
+    handler = absl.logging.get_absl_handler()
+    handler.filters = [lambda one: one.levelno >= logging.WARNING or one.module in _PROGRESS_MODULES]
+    handler.setFormatter(logging.Formatter("%(message)s"))
 
 
 @contextlib.contextmanager
 def quiet_import() -> Iterator[None]:
-    """Hold back what is written to stderr, by native code too, while TensorFlow loads; write it if that raises."""
+    """Hold back stderr while TensorFlow loads; write it after an exception."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if sys.stderr is None:
         yield
@@ -94,11 +122,11 @@ def quiet_import() -> Iterator[None]:
 
 
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
-    """Return what `run(*arguments)` returns, 0 for None; after one line 2 for a mistake, 130 for an interruption.
+    """Call `run(*arguments)` and return the command's exit status.
 
     SIGTERM interrupts as Ctrl-C does, so that what is half written is removed.
     """
-    # Only the main thread may set it.
+    # Only the main thread may set a signal's handler.
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     status = 2
@@ -115,7 +143,7 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
         unnamed = "working directory" if error.errno == errno.ENOENT else "standard output"
         line = f"error: {error.filename or unnamed}: {error.strerror}"
         if error.filename is None:
-            # Python would fail once more at its end on what a closed pipe or a full disk cannot take.
+            # A closed pipe or a full disk would fail again when Python flushes its output at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except KeyboardInterrupt:
         line, status = "interrupted", 130

@@ -1,4 +1,4 @@
-"""Scores a file of predicted similarities against a task's gold scores, as the original's `scripts/eval_stsb.py`.
+"""Score predicted similarities, as the original's `scripts/eval_stsb.py`.
 
     python -m bert_flow_tf.eval_stsb --glue_path glue_data --task_name STS-B --pred_path test_results.tsv --is_test 1
 
@@ -15,7 +15,7 @@ from bert_flow_tf.evaluation.predicted import read_predictions, score_prediction
 
 _SPLIT_OF_IS_TEST = {"1": "test", "0": "dev", "-1": "train"}
 
-# The original scores these on their test split whatever --is_test says.
+# The original scores these on their test split regardless of --is_test.
 _TEST_ONLY = ("sick-r", "mrpc-regression")
 
 
@@ -36,7 +36,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status of the command line: 0, or 2 after one `error:` line."""
+    """Return 0, or 2 after one `error:` line."""
     return exit_status(_run, arguments)
 
 

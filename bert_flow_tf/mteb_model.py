@@ -1,4 +1,4 @@
-"""A BertFlow as a model that MTEB, the Massive Text Embedding Benchmark, evaluates (extra `mteb`)."""
+"""BertFlow as a model for MTEB, the Massive Text Embedding Benchmark."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ class MtebModel:
         model = MtebModel(BertFlow.from_pretrained("my_model"), name="me/my_model")
         results = mteb.evaluate(model, mteb.get_tasks(["STSBenchmark"]))
 
-    Prompts that a task has for models with instructions are ignored: the encoder takes none.
+    Instructions of a task are ignored, because the encoder does not take them.
 
     Args:
       name: `organisation/model`, under which MTEB keeps results.
@@ -52,6 +52,6 @@ class MtebModel:
     def encode(
         self, inputs: Iterable[dict[str, Any]], *, batch_size: int = 32, show_progress_bar: bool = False, **task: Any
     ) -> np.ndarray:
-        """Return embeddings, float32 [n, D], of the texts in MTEB's batches, whose `text` is a list of strings."""
+        """Return embeddings, float32 [n, D], of the texts in MTEB's batches."""
         sentences = (sentence for batch in inputs for sentence in batch["text"])
         return self.bert_flow.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)

@@ -14,21 +14,22 @@ from bert_flow_tf.errors import ArgumentError, UserError, exit_status, nearest, 
 
 quiet_libraries()
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
-    # Clustering on CPUs is off unless asked for before TensorFlow loads; on GPUs the optimiser's setting is enough.
+    # Clustering on CPUs must be enabled before TensorFlow loads; on GPUs the optimiser's setting is enough.
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} --tf_xla_cpu_global_jit".strip()
 
 import msgspec  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
-from bert_flow_tf.commands.evaluate import evaluation_table, read_all, scores_of  # noqa: E402
+from bert_flow_tf.commands.evaluate import read_all, scores_of  # noqa: E402
 from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES  # noqa: E402
+from bert_flow_tf.encoder.pooling import pooling_name  # noqa: E402
 from bert_flow_tf.files.atomic import output_file  # noqa: E402
 from bert_flow_tf.files.json_files import write_json  # noqa: E402
+from bert_flow_tf.report.tables import scores_table  # noqa: E402
 from bert_flow_tf.runs.folder import EVALUATION_FILE  # noqa: E402
 from bert_flow_tf.runs.record import made_by  # noqa: E402
 from bert_flow_tf.runs.settings import Settings  # noqa: E402
-from bert_flow_tf.training.run import check  # noqa: E402
-from bert_flow_tf.training.run import run as train_and_score  # noqa: E402
+from bert_flow_tf.training.run import check, train_and_score  # noqa: E402
 
 if TYPE_CHECKING:
     from bert_flow_tf.commands.evaluate import AnyTask
@@ -40,15 +41,14 @@ _SOURCES = os.path.dirname(os.path.abspath(__file__))
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
-    """Define the flags of `Settings`."""
     for field in dataclasses.fields(Settings):
-        # The first type of `str | None` is that of the flag's text.
+        # The first type of `str | None` is the flag's.
         kind = (*typing.get_args(field.type), field.type)[0]
         _DEFINE[kind](field.name, field.default, field.metadata["help"], flag_values=flag_values)
 
 
 def run(settings: Settings) -> None:
-    """Train, evaluate and predict, as the settings say; a mistake in flags or files is a `UserError`.
+    """Train, evaluate and predict, as the settings say.
 
     Where TF_CONFIG names several workers, they train together, and the chief evaluates and predicts.
     """
@@ -57,7 +57,7 @@ def run(settings: Settings) -> None:
         train_and_score(settings)
         return
     tasks, path = _senteval_tasks(settings), None
-    if settings.exp_name or settings.exp_name_prefix or not settings.scores_checkpoint_alone:
+    if not settings.scores_checkpoint_alone:
         path = settings.output_dir / EVALUATION_FILE
         output_file(path, overwrite=settings.overwrite, flag=str(path))
     original = settings.original_protocol
@@ -65,7 +65,6 @@ def run(settings: Settings) -> None:
 
 
 def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
-    """Return the tasks that `senteval_tasks` names; an unknown name or a missing file is a `UserError`."""
     names = [name.strip() for name in settings.senteval_tasks.split(",")]
     if unknown := [name for name in names if name not in SENTEVAL_NAMES]:
         known = f"{', '.join(SENTEVAL_NAMES)}{nearest(unknown[0], SENTEVAL_NAMES)}"
@@ -76,29 +75,28 @@ def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
 def _write_senteval(
     path: pathlib.Path | None, scorer: "Scorer", tasks: "Sequence[AnyTask]", original_protocol: bool
 ) -> None:
-    """Print the scores of the tasks; write them, if there is a path, as `bert-flow evaluate` does."""
+    """Print the tasks' scores; write them as `bert-flow evaluate` does."""
     from bert_flow_tf.api import BertFlow
 
     assert scorer.record is not None, "a scorer without a record evaluates alone"
     model = BertFlow(scorer.model, scorer.model.encoder.source, record=scorer.record)
     results = scores_of(model, tasks, original_protocol)
-    print(evaluation_table(results.tasks, results.without_flow).to_text())
+    print(scores_table(results).to_text())
     if path:
         write_json(path, msgspec.structs.replace(results, made_by=made_by("run_siamese")))
 
 
 def _is_ours(record: python_logging.LogRecord) -> bool:
-    """True unless it is a library's mere remark."""
+    """True for our records and for libraries' warnings."""
     return record.levelno >= python_logging.WARNING or record.pathname.startswith(_SOURCES)
 
 
 def settings_of(flag_values: flags.FlagValues) -> Settings:
-    """Return the settings that parsed flags give."""
-    return Settings(**{field.name: getattr(flag_values, field.name) for field in dataclasses.fields(Settings)})
+    values = {field.name: getattr(flag_values, field.name) for field in dataclasses.fields(Settings)}
+    return Settings(**{**values, "sentence_embedding_type": pooling_name(values["sentence_embedding_type"])})
 
 
 def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[str]:
-    """Give the flags their values; return the other arguments. An unknown flag or value is a `UserError`."""
     try:
         return flag_values(argv)
     except (flags.Error, UnicodeDecodeError) as error:
@@ -106,14 +104,16 @@ def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[
 
 
 def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
-    """Run with the parsed flags; return the exit status, 2 after one line for a mistake."""
     logging.set_verbosity(logging.INFO)
     logging.get_absl_handler().addFilter(_is_ours)
 
     def run_with_flags() -> None:
         if len(argv) > 1:
             raise UserError(f"found the argument {argv[1]}, expected flags only (--name=value)")
-        run(settings_of(flag_values))
+        try:
+            run(settings_of(flag_values))
+        except ArgumentError as error:
+            raise ArgumentError(re.sub("^pooling", "sentence_embedding_type", str(error))) from error
 
     return exit_status(run_with_flags)
 

@@ -1,11 +1,8 @@
-"""Glow with additive or affine coupling over vectors, as a chain of TensorFlow Probability bijectors.
-
-The package knows nothing of text. It loads TensorFlow when one of its names is first used.
-"""
+"""Glow over vectors as a chain of TensorFlow Probability bijectors."""
 
 import importlib
 
-# Name -> the module that defines it.
+# A name's module is imported at its first use, because TensorFlow takes seconds to load.
 _MODULES = {"FlowCalibrator": "calibrator", "Glow": "flow", "GlowConfig": "config"}
 __all__ = ["FlowCalibrator", "Glow", "GlowConfig"]
 

@@ -1,4 +1,4 @@
-"""Actnorm and permutations, and the class that all bijectors of a flow derive from."""
+"""The base class of a flow's bijectors, actnorm and permutations."""
 
 import numpy as np
 import tensorflow as tf
@@ -9,9 +9,9 @@ from glow.parameters import Parameters
 
 
 class VectorBijector(tfp.bijectors.Bijector):
-    """Bijector of vectors [..., D], equal only to itself.
+    """A bijector of vectors [..., D] that is equal only to itself.
 
-    TFP looks up cached values by hash, by default of all parameters: two thirds of an eager pass through a flow.
+    TFP hashes all parameters to look up cached values, which takes two thirds of an eager pass through a flow.
     """
 
     def __init__(self, dtype: tf.DType | None = None, *, is_constant_jacobian: bool = True) -> None:
@@ -26,7 +26,7 @@ class VectorBijector(tfp.bijectors.Bijector):
         return {}
 
     def forward_and_log_det(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return `(forward(x), forward_log_det_jacobian(x))` without TFP's cache and checks of shapes."""
+        """Return both values without TFP's cache and its checks of shapes."""
         return self._forward(x), self._forward_log_det_jacobian(x)
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
@@ -36,7 +36,7 @@ class VectorBijector(tfp.bijectors.Bijector):
 
 
 class ActNorm(VectorBijector):
-    """Shift, then scale, each channel: `y = (x + b) * exp(3 * logs)`.
+    """Shift and scale each channel: `y = (x + b) * exp(3 * logs)`.
 
     The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as fast. b and logs,
     both [size], start Glorot uniform, because the original never runs its data-dependent initialisation.
@@ -50,7 +50,7 @@ class ActNorm(VectorBijector):
         super().__init__(self.b.dtype)
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float = 0.0) -> tf.Tensor:
-        """Return `forward(x)` after giving each of its channels mean 0 and deviation 1.
+        """Give each output channel mean 0 and deviation 1; return `forward(x)`.
 
         A channel whose deviation is negligible (see `embeddings.negligible_deviation`) keeps scale 1. The typical
         deviation is at least the root mean square over the channels of `x`, an eager tensor [n, size].
@@ -81,9 +81,10 @@ class ActNorm(VectorBijector):
 
 
 class Reversal(VectorBijector):
-    """Reverse the channels: `y[..., i] = x[..., D - 1 - i]`; log-determinant 0.
+    """Reverse the channels: `y[..., i] = x[..., D - 1 - i]`.
 
-    The paper writes of a random permutation, the original's code reverses. `tfb.Permute`'s gradient is a slow scatter.
+    The log-determinant is 0. The paper describes a random permutation, but the original's code reverses.
+    `tfb.Permute` is not used because its gradient is a slow scatter.
     """
 
     def _forward(self, x: tf.Tensor) -> tf.Tensor:
@@ -96,12 +97,12 @@ class Reversal(VectorBijector):
 
 
 class LearnedPermutation(VectorBijector):
-    """Glow's invertible 1x1 convolution: `y = x @ W` with `W = P @ L @ (U + diag(sign_S * exp(log_S)))`.
+    """Glow's invertible 1x1 convolution: `y = x @ W`.
 
-    P is a permutation matrix, L lower triangular with ones on the diagonal, U strictly upper triangular; other values
-    in the variables of L and U are masked. The log-determinant is `sum(log_S)`. P and sign_S are fixed, and W starts
-    orthogonal. `tfb.ScaleMatvecLU` multiplies from the other side, and has one variable for TF1's five.
-
+    `W = P @ L @ (U + diag(sign_S * exp(log_S)))`, where P is a permutation matrix, L is lower triangular with ones on
+    the diagonal, and U is strictly upper triangular; other values in the variables of L and U are masked. The
+    log-determinant is `sum(log_S)`. P and sign_S are fixed, and W starts orthogonal. `tfb.ScaleMatvecLU` is not used
+    because it multiplies from the other side and has one variable where TF1's checkpoints have five.
     Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.2, <https://arxiv.org/abs/1807.03039>.
     """
 

@@ -1,4 +1,4 @@
-"""The flow as a scikit-learn transformer, and its training by maximum likelihood with TF1's Adam."""
+"""The flow as a scikit-learn transformer, and its training."""
 
 import dataclasses
 import itertools
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import Tags, check_array
@@ -20,15 +21,15 @@ from glow.embeddings import check_finite
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay, apply_clipped
 
-# Per call: enough steps to make its own cost negligible, few enough rows to keep the gathered copy small.
+# More steps per call would only enlarge the gathered copy of the rows; fewer would make the call's own cost matter.
 _STEPS_PER_CALL, _ROWS_PER_CALL = 32, 4096
 
 
 class FlowTrainer:
-    """Take steps of the original's optimiser on a flow's loss, with a constant learning rate.
+    """Train a flow by maximum likelihood with the original's optimiser.
 
-    A step's loss is that of pairs of sentences, as in the original: the mean loss of the first ones plus that of the
-    second ones, so twice the mean over the batch. Li et al. 2020, sections 3 and 4.
+    The learning rate is constant. As in the original (Li et al. 2020, sections 3 and 4), the loss of a step is the mean
+    over the pairs' first sentences plus the mean over their second ones, so twice the mean over the batch.
     """
 
     def __init__(self, flow: Glow, learning_rate: float) -> None:
@@ -36,7 +37,7 @@ class FlowTrainer:
         self._trained = list(flow.trainable_variables)
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
-        # Batches [k, rows, D] to losses [k]. A loop in Python would cost as much as the operations, which are small.
+        # Map losses over batches [k, rows, D] in the graph: a loop in Python would double the time of such small steps.
         self._steps = tf.function(
             lambda u: tf.map_fn(self._take_step, u, parallel_iterations=1, fn_output_signature=u.dtype),
             input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
@@ -53,7 +54,7 @@ class FlowTrainer:
     def train(
         self, X: np.ndarray, batches: Iterable[np.ndarray], steps: int, show_progress_bar: bool | None = None
     ) -> np.ndarray:
-        """Take a step on the rows of `X` [n, D] that each batch names; return the losses before, in bits per dimension.
+        """Take one step per batch of row numbers; return the losses before.
 
         A failure, such as a loss or a weight that is not finite, restores flow and optimiser.
         """
@@ -62,6 +63,8 @@ class FlowTrainer:
         hidden = None if show_progress_bar is None else not show_progress_bar
         try:
             with tqdm(total=steps, desc="flow", unit="step", disable=hidden) as progress:
+                if progress.disable and hidden is None:
+                    logging.info("learning the flow, %s steps", f"{steps:,}")
                 for stack in _stacked(batches):
                     new = self._steps(tf.constant(X[stack])).numpy()
                     if not (finite := np.isfinite(new)).all():
@@ -78,7 +81,6 @@ class FlowTrainer:
         return np.asarray(losses, np.float32)
 
     def state(self) -> list[np.ndarray]:
-        """Return the values of the flow's and the optimiser's variables, for `restore`."""
         return [variable.numpy() for variable in (*self.flow.variables, *self.optimizer.variables)]
 
     def restore(self, state: Sequence[np.ndarray]) -> None:
@@ -87,7 +89,7 @@ class FlowTrainer:
 
 
 class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Map embeddings u [n, D] to latents z [n, D] of a flow that is learned on them without labels.
+    """Learn a flow on embeddings without labels, and map them to latents.
 
         calibrator = FlowCalibrator(seed=1).fit(embeddings)
         z = calibrator.transform(embeddings)
@@ -98,8 +100,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Embeddings of fewer than
         2 ** n_levels channels get fewer levels, with a warning.
       epochs: passes over the rows, may be a fraction.
-      batch_size: rows per step; 64 are the 32 pairs of the original. With fewer rows a step takes all, with a warning.
-      seed: of the order of the rows and of the flow's initial values; 0 or more.
+      batch_size: rows per step; 64 are the 32 pairs of the original. Fewer rows are one batch, with a warning.
+      seed: seed of the order of the rows and of the flow's initial values; 0 or more.
       data_dependent_init: set every actnorm by the first batch before training, see `glow.bijectors.ActNorm`. The
         original defines this and never runs it.
       show_progress_bar: None shows it on a terminal only.
@@ -149,10 +151,10 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def partial_fit(self, X: ArrayLike, y: None = None) -> "FlowCalibrator":
-        """Learn from the next part `X` [n, D] of a stream, every row once; a failure changes nothing.
+        """Learn from the next part `X` [n, D] of a stream.
 
-        The first call makes a new flow, later ones continue with flow and optimiser, also after `fit`. A step takes
-        `batch_size` rows or a few more, so that none is left over. Raises as `fit`, and for a part of another width.
+        The first call makes a new flow; later ones continue with it, also after `fit`. Each row is used once; a batch
+        may have a few rows more. A failure changes nothing. Raises as `fit`, and for a part of another width.
         """
         new = not hasattr(self, "flow_")
         u = self._checked(X, new=new)
@@ -166,7 +168,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def check_settings(self) -> None:
-        """Raise `ValueError` for the first argument whose value makes no sense, as `fit` does."""
+        """Raise `ValueError` for the first invalid argument, as `fit` does."""
         if not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1:
             raise ValueError(f"batch_size: found {self.batch_size}, expected a whole number of 1 or more")
         if self.seed < 0:
@@ -193,7 +195,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return FlowTrainer(flow, self.learning_rate)
 
     def _batches(self, n: int, rows: int) -> Iterator[np.ndarray]:
-        """Yield row numbers, int64 [rows], without end; batches reach across epochs, which are drawn as they begin."""
+        """Yield row numbers, int64 [rows], without end; batches may span epochs."""
         generator = np.random.default_rng([self.seed, 0])
         left = generator.permutation(n)
         while True:
@@ -215,15 +217,15 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._in_parts("inverse", X)
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
-        """Return the log-density of each row of `X` [n, D] under the flow, float32 [n], in nats."""
+        """Return the log-density of each row, float32 [n], in nats."""
         return self._in_parts("log_prob", X)
 
     def score(self, X: ArrayLike, y: None = None) -> float:
-        """Return the mean log-density of the rows of `X` [n, D], in nats."""
+        """Return the mean log-density of the rows, in nats."""
         return float(np.mean(self.score_samples(X), dtype=np.float64))
 
     def sample(self, n_samples: int = 1, seed: int = 0) -> np.ndarray:
-        """Draw embeddings, float32 [n_samples, D], from the flow's density, the same for the same int `seed`."""
+        """Draw embeddings, float32 [n_samples, D]; the seed determines them."""
         check_is_fitted(self, "flow_")
         return self.flow_.sample(n_samples, seed).numpy()
 
@@ -233,7 +235,6 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return np.concatenate([function(rows[i : i + _ROWS_PER_CALL]) for i in range(0, len(rows), _ROWS_PER_CALL)])
 
     def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
-        """Return `X` as a finite float32 array [n, D], of the flow's width unless `new`."""
         self.check_settings()
         options: dict[str, Any] = {"dtype": (np.float64, np.float32), "ensure_all_finite": False}
         checked = check_array(X, estimator=self, **options) if new else validate_data(self, X, reset=False, **options)
@@ -243,7 +244,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return values
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return arrays in place of the variables, which TensorFlow does not copy or pickle."""
+        """Return arrays for the variables, which TensorFlow does not pickle."""
         state = dict(super().__getstate__())
         if trainer := state.pop("_trainer", None):
             del state["flow_"]
@@ -261,7 +262,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def _stacked(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield int64 arrays [k, rows] of consecutive batches of one size, one array per call."""
+    """Yield row numbers, int64 [k, rows], for one call each."""
     for rows, same_size in itertools.groupby(batches, key=len):
         count = min(_STEPS_PER_CALL, max(1, _ROWS_PER_CALL // rows))
         while alike := list(itertools.islice(same_size, count)):

@@ -7,11 +7,11 @@ import pathlib
 from collections.abc import Collection
 from typing import Any
 
-# 3 levels of 3 steps, networks 32 wide: the default of the original's flag. The paper's Table 7 is config_l2_d3_w32.
+# The original's flag has this default: 3 levels of 3 steps, networks 32 wide. The paper's Table 7 is config_l2_d3_w32.
 DEFAULT_CONFIG = "config_l3_d3_w32"
 _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
-# Name of a coupling -> module and class. A flow imports it when it is built: TensorFlow takes seconds to load.
+# A flow imports its coupling's class when it is built, because TensorFlow takes seconds to load.
 COUPLINGS = {"additive": "glow.coupling:AdditiveCoupling", "affine": "glow.coupling:AffineCoupling"}
 _CHOICES: dict[str, Collection[object]] = {
     "latent_architecture": ("glow_resnet",),
@@ -20,13 +20,13 @@ _CHOICES: dict[str, Collection[object]] = {
     "top_prior": ("normal",),
     "use_fp16": (False,),
 }
-# Far above what was published: larger numbers are slips.
+# Larger numbers are typing errors: these are far above what was published.
 _MOST = {"coupling_width": 8192, "n_levels": 16, "depth": 256}
 
 
 @dataclasses.dataclass(frozen=True)
 class GlowConfig:
-    """Architecture of a `glow.flow.Glow`; the keys are those of the original's config files, plus `coupling_residual`.
+    """Architecture of a flow, with the keys of the original's config files.
 
     Attributes:
       latent_architecture, top_prior, use_fp16: the values that all published configurations have.
@@ -37,7 +37,7 @@ class GlowConfig:
       n_levels: levels, 1 to 16; after each but the last, half of the channels leave.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True reverses the channels, False learns an invertible 1x1 convolution.
-      coupling_residual: add a skip connection over the coupling network's second layer.
+      coupling_residual: add a skip connection over the coupling network's second layer; not in the original.
 
     Raises:
       ValueError: a value of the wrong type or out of its range; the line names the key.
@@ -73,7 +73,7 @@ class GlowConfig:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "GlowConfig":
-        """Return the config in a JSON file, which has all keys; `coupling_residual` may be missing.
+        """Read a JSON file that has all keys but perhaps `coupling_residual`.
 
         Raises:
           ValueError: no such file, not JSON, an unknown or missing key, or as the class; names the file.
@@ -94,20 +94,19 @@ class GlowConfig:
 
     @classmethod
     def from_name(cls, name: str) -> "GlowConfig":
-        """Return the shipped config of that name; a `ValueError` for an unknown one lists them."""
+        """Return a shipped config; a `ValueError` lists their names."""
         if name not in cls.names():
             raise ValueError(f"unknown flow config {name!r}, expected one of {', '.join(cls.names())}")
         return cls.from_file(_CONFIG_DIR / f"{name}.json")
 
     @classmethod
     def load(cls, name_or_path: str | os.PathLike) -> "GlowConfig":
-        """Return the shipped config of that name, or the config in that file if it ends in `.json`."""
+        """Return a shipped config by name, or a `.json` file's."""
         name = os.fspath(name_or_path)
         return cls.from_file(name) if name.endswith(".json") else cls.from_name(name)
 
     @staticmethod
     def names() -> list[str]:
-        """Return the names of the shipped configs, sorted."""
         return sorted(path.stem for path in _CONFIG_DIR.glob("*.json"))
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Couplings: a small network of one half of the channels says how the other half moves."""
+"""Coupling layers: one half of the channels moves the other half."""
 
 from collections.abc import Callable
 
@@ -10,18 +10,17 @@ from glow.parameters import Parameters
 
 
 def halves(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Split `x` [..., D] into its first D // 2 channels and the others."""
+    """Return the first D // 2 channels and the others."""
     size = x.shape[-1]
     return tf.split(x, [size // 2, size - size // 2], axis=-1)
 
 
 def _convolve(x: tf.Tensor, kernel: tf.Variable) -> tf.Tensor:
-    """Return the 1x1 convolution of `x` [..., in] with `kernel` [in, out]."""
     return x @ kernel if x.shape.rank == 2 else tf.tensordot(x, kernel, axes=1)
 
 
 class ConvBlock(tf.Module):
-    """A 1x1 convolution without bias, then an actnorm whose log-determinant is not used."""
+    """A 1x1 convolution without bias, followed by an actnorm."""
 
     def __init__(self, parameters: Parameters, in_size: int, out_size: int) -> None:
         super().__init__(name="conv_block")
@@ -32,13 +31,14 @@ class ConvBlock(tf.Module):
         return self.actnorm.forward(_convolve(x, self.kernel))
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
-        # What the convolution makes of independent channels of that deviation, in root mean square over its outputs.
+        # The convolution changes the typical deviation by this factor if its inputs are independent.
         gain = np.sqrt(np.mean(np.sum(np.square(self.kernel.numpy()), axis=0)))
         return self.actnorm.initialize_from_data(_convolve(x, self.kernel), gain * typical_deviation)
 
 
 class ConvStack(tf.Module):
-    """The coupling's network of three 1x1 convolutions, [..., in_size] to [..., out_size].
+    """The coupling's network of three 1x1 convolutions.
+
 
         h1 = relu(actnorm(x @ W1))
         h2 = relu(actnorm(h1 @ W2))                                           activation "relu"
@@ -66,7 +66,6 @@ class ConvStack(tf.Module):
         self._gated = activation == "gatu"
         blocks = parameters.scope("conv_block")
         self.first = ConvBlock(blocks.scope("1_1"), in_size, width)
-        # W2 alone, or W_tanh and W_sigm.
         second = ("1_tanh", "1_sigm") if self._gated else ("1_2",)
         self.second = [ConvBlock(blocks.scope(name), width, width) for name in second]
         last = parameters.scope("zeros")
@@ -80,7 +79,7 @@ class ConvStack(tf.Module):
         return (_convolve(h, self.kernel) + self.b) * tf.exp(3.0 * self.logs)
 
     def activate(self, h1: tf.Tensor, second: list[tf.Tensor]) -> tf.Tensor:
-        """Return h from h1 and the outputs of the `second` blocks, all [..., width]."""
+        """Return h from h1 and the second layer's outputs, all [..., width]."""
         h = tf.tanh(second[0]) * tf.sigmoid(second[1]) if self._gated else tf.nn.relu(second[0])
         return h1 + h if self._residual else h
 
@@ -92,12 +91,11 @@ class ConvStack(tf.Module):
 
 
 class Coupling(VectorBijector):
-    """A bijector that moves the second half of the channels by a `network` of the first half.
+    """Move the second half by a network of the first.
 
     The network maps [..., D // 2] to [..., outputs_per_channel * (D - D // 2)].
     """
 
-    # The network's channels for each channel that it moves.
     outputs_per_channel = 1
 
     def __init__(self, network: ConvStack, dtype: tf.DType = tf.float32) -> None:
@@ -110,10 +108,10 @@ class Coupling(VectorBijector):
 
 
 class AdditiveCoupling(Coupling):
-    """Bijector of vectors that shifts the second half by a function of the first; log-determinant 0.
+    """Shift the second half by a function of the first.
 
         y[..., :D/2] = x[..., :D/2]
-        y[..., D/2:] = x[..., D/2:] + network(x[..., :D/2])
+        y[..., D/2:] = x[..., D/2:] + network(x[..., :D/2])       log-determinant 0
 
     Source: Dinh, Krueger and Bengio, NICE, ICLR 2015, <https://arxiv.org/abs/1410.8516>.
     """
@@ -131,7 +129,7 @@ class AdditiveCoupling(Coupling):
 
 
 class AffineCoupling(Coupling):
-    """Bijector of vectors that shifts and scales the second half by functions of the first.
+    """Shift and scale the second half by functions of the first.
 
         shift, s = network(x[..., :D/2])[..., 0::2], network(x[..., :D/2])[..., 1::2]
         y[..., :D/2] = x[..., :D/2]

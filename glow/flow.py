@@ -1,4 +1,4 @@
-"""The multi-level flow: one bijection between embeddings u and latents z, under a standard normal."""
+"""The multi-level flow: a bijection of embeddings and Gaussian latents."""
 
 import functools
 import itertools
@@ -20,17 +20,17 @@ tfd = tfp.distributions
 
 
 class Glow(tf.Module):
-    """Normalizing flow over embeddings: `u [..., D]` to `z [..., D]` and back, and the density of u.
+    """Normalizing flow over embeddings: the map to latents and the density.
 
-    A level is `config.depth` steps of {actnorm, permutation, coupling}. After each level but the last the channels are
-    split in halves [x1, x2]: x1 goes on, x2 is done. `z = concat(x2 of level 0, x2 of level 1, ..., last level's
-    output)`.
+    `z = f(u)` for u and z [..., D] with `log p(u) = log N(f(u); 0, I) + log |det ∂f/∂u|`. A level is `config.depth`
+    steps of {actnorm, permutation, coupling}. After each level but the last the channels are split in halves [x1, x2]:
+    x1 goes to the next level, x2 leaves. `z = concat(x2 of level 0, x2 of level 1, ..., last level's output)`.
 
         flow = Glow(GlowConfig.load(DEFAULT_CONFIG), event_size=384, seed=0)
         loss = tf.reduce_mean(flow.bits_per_dim(u))
 
     Attributes:
-      levels: list of each level's bijectors, in the order in which u meets them.
+      levels: the bijectors of each level, in the order of the forward pass.
       bijector: `tfb.Chain` of these, from u to z.
       distribution: `tfd.TransformedDistribution` over u. TFP caches values by tensor object: after a change of the
         variables, `bijector` and `distribution` may answer from the cache for a tensor from before; the methods do not.
@@ -40,9 +40,10 @@ class Glow(tf.Module):
     """
 
     def __init__(self, config: GlowConfig, event_size: int, *, seed: int, dtype: tf.DType = tf.float32) -> None:
-        """Create the flow's variables, named `flow/…`, with the original's initial values; same seed, same bits.
+        """Create the variables with the original's initial values.
 
-        The original accepts only multiples of 2 ** n_levels; here an odd number of channels leaves x2 one more than x1.
+        Their names begin with `flow/`; the same seed gives the same bits. The original accepts only multiples of
+        2 ** n_levels; here x2 has one channel more than x1 if the number is odd.
 
         Raises:
           ValueError: `event_size` is below 2 ** n_levels, or `seed` is negative.
@@ -58,25 +59,25 @@ class Glow(tf.Module):
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(seed=seed, dtype=dtype)
         self._build(parameters)
-        # Checkpoints reach the variables by this path alone, which does not change with the bijectors' inner workings.
+        # Checkpoints find the variables by these paths alone, which do not depend on how bijectors keep them.
         self._parameters = dict(parameters.variables)
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
     def _build(self, parameters: Parameters) -> None:
         sizes = [self.event_size // 2**level for level in range(self.config.n_levels)]
         self.levels = [self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)]
-        met: list[tuple[int, VectorBijector]] = []
+        visited: list[tuple[int, VectorBijector]] = []
 
         def note(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
-            met.append((channels.shape[0], bijector))
+            visited.append((channels.shape[0], bijector))
             return channels
 
         with tf.init_scope():
             latent_order = self.walk(tf.range(self.event_size), note).numpy()
         chain: list[tfp.bijectors.Bijector] = []
-        for size, steps in itertools.groupby(met, key=lambda one: one[0]):
+        for size, steps in itertools.groupby(visited, key=lambda one: one[0]):
             level, left = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
-            # Channels that have left stand to the right of those that go on.
+            # Blockwise expects the channels that have left to the right of those that stay.
             sides = tfb.Blockwise([level, tfb.Identity()], [size, left], maybe_changes_size=False) if left else level
             chain.append(sides)
         if left:
@@ -118,13 +119,13 @@ class Glow(tf.Module):
 
     @property
     def variables_by_path(self) -> dict[str, tf.Variable]:
-        """dict from path, `revnet_0/revnet_step_0/actnorm/actnorm_center/b` say, to variable."""
+        """The variables by path, such as `revnet_0/revnet_step_0/actnorm/actnorm_center/b`."""
         return dict(self._parameters)
 
     def walk(self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """Return the latents [..., D], where `x` [..., D] becomes `advance(bijector, x)` at each bijector in turn.
+        """Return the latents; `advance(bijector, x)` is the value after each bijector.
 
-        The chain, the likelihood, the initialisation and `glow.folded`, which follows channel numbers, all walk here.
+        The chain, the likelihood, the initialisation and `glow.folded` (on channel numbers) share this walk.
         """
         done = []
         for i, bijectors in enumerate(self.levels):
@@ -148,9 +149,9 @@ class Glow(tf.Module):
         return self._forward_and_log_prob(u)[1]
 
     def bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tf.Tensor:
-        """Return the flow loss [...] of `u` [..., D]: -log p(u) / (D ln 2) of each, as in the original.
+        """Return the flow loss of each row: `-log p(u) / (D ln 2)`.
 
-        In training, `step` is the step's number, which `coupling_dropout` and the flow's seed make random masks of.
+        In training, `step` is the step's number; with the flow's seed it seeds the masks of `coupling_dropout`.
         """
         return self.forward_and_bits_per_dim(u, step)[1]
 
@@ -182,11 +183,11 @@ class Glow(tf.Module):
         return z, self.distribution.distribution.log_prob(z) + log_det
 
     def sample(self, n: int, seed: int) -> tf.Tensor:
-        """Draw `n` embeddings [n, D] from the flow's density, the same ones for the same int `seed`."""
+        """Draw `n` embeddings [n, D]; the seed determines them."""
         return self.distribution.sample(n, seed=tf.constant([seed, 0], tf.int32))
 
     def initialize_from_data(self, u: tf.Tensor) -> None:
-        """Set every actnorm, in networks too, so that each channel of its output over `u` has mean 0 and deviation 1.
+        """Set every actnorm from `u`, in the networks too.
 
         See `ActNorm.initialize_from_data`. The original defines this data-dependent initialisation but never runs it.
         """
@@ -202,8 +203,8 @@ class Glow(tf.Module):
         self.walk(tf.reshape(self._event(u), [-1, self.event_size]), advance)
 
     def _event(self, x: tf.Tensor) -> tf.Tensor:
-        """Convert `x` to a new tensor object of this flow's dtype, and check its last axis."""
-        # TFP's cache goes by object: a known one would meet values from before a training step, or without a tape.
+        """Convert `x` to a new tensor of this dtype; check its width."""
+        # TFP caches by tensor object: a tensor seen before would get values from before a training step.
         x = tf.identity(tf.convert_to_tensor(x, self.dtype))
         if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
             raise ValueError(f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]")

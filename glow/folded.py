@@ -1,23 +1,21 @@
-"""A flow's forward pass with its actnorms and permutations multiplied into the matrices beside them."""
+"""A flow's forward pass with actnorms and permutations folded into matrices."""
 
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from glow.affine import AffineMap
 from glow.bijectors import ActNorm, LearnedPermutation, VectorBijector
 from glow.coupling import ConvBlock, Coupling, halves
 from glow.flow import Glow
 
-# The slopes of the dense layers of a step. Powers of two, so that what passes both is the same number again.
+# A step's dense layers have these slopes: powers of two, so that a number that passes both is exactly the same again.
 _SLOPE, _INVERSE = 0.5, 2.0
 
 
 class DenseLayer(NamedTuple):
-    """`prelu(x @ kernel + bias)`, where `prelu(y)` is y for y > 0, else `slope * y`.
-
-    The kernel is float64 [in, out], the bias float64 [out]; a slope of 1 is no activation.
-    """
+    """`prelu(x @ kernel + bias)`, with `prelu(y) = y if y > 0 else slope * y`."""
 
     kernel: np.ndarray
     bias: np.ndarray
@@ -25,11 +23,11 @@ class DenseLayer(NamedTuple):
 
 
 class FoldedFlow:
-    """Map embeddings `u [n, D]` to the `z [n, D]` of `flow.forward`, in six operations per step or fewer.
+    """Compute `flow.forward` in at most six operations per step.
 
-    Between two additive couplings every step is an affine map. So z is `(u + mean) @ W + shift` and the additions of
-    the couplings, mapped likewise; without learned permutations W scales and reorders. With `x [n, D]` in the space of
-    z from the beginning, a step is
+    Between two additive couplings every step is an affine map. So z is `(u + mean) @ W + shift` plus the outputs of the
+    couplings, mapped likewise; without learned permutations W scales and reorders. With `x [n, D]` in the space of z
+    from the beginning, a step is
 
         h1 = relu(x @ K1 + b1)
         h2 = relu(h1 @ K2 + b2)
@@ -45,7 +43,7 @@ class FoldedFlow:
         if not can_fold(flow):
             raise ValueError(f"found a flow of {flow.config}, expected additive couplings and reversals")
         self._folded_values = np.concatenate([variable.numpy().reshape(-1) for variable in flow.variables])
-        # One read of all variables for `is_current`: a hundred of them take milliseconds.
+        # `is_current` reads all variables in one call: a hundred single reads take milliseconds.
         self._values = tf.function(
             lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables], axis=0), autograph=False
         )
@@ -58,7 +56,6 @@ class FoldedFlow:
         self._activate = flow.levels[0][-1].network.activate
 
     def __call__(self, u: tf.Tensor) -> tf.Tensor:
-        """Return the latents z [n, D] of the embeddings `u` [n, D]."""
         x = (tf.gather(u, self._order, axis=1) + self._mean) * self._scale + self._shift
         for first, second, last in self._steps:
             h1 = tf.nn.relu(_layer(x, first))
@@ -66,17 +63,16 @@ class FoldedFlow:
         return x
 
     def is_current(self) -> bool:
-        """True if the flow's variables still have the folded values."""
         return np.array_equal(self._values().numpy(), self._folded_values, equal_nan=True)
 
 
-def can_fold(flow: Glow) -> bool:
+def can_fold(flow: Glow | AffineMap) -> bool:
     """True for additive couplings and reversals, as in every shipped configuration."""
-    return flow.config.coupling == "additive" and flow.config.permutation
+    return isinstance(flow, Glow) and flow.config.coupling == "additive" and flow.config.permutation
 
 
-def dense_layers(flow: Glow) -> list[DenseLayer]:
-    """Return dense layers, two per step and two, that map `u` [n, D] to the `z` [n, D] of `flow.forward`.
+def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
+    """Return `flow.forward` as dense layers, two per step and two more.
 
     The two rectified layers of a network must carry all channels unchanged. A slope s below 0 is undone by the next
     layer's 1/s. So a layer has D units for the channels x, and two for each hidden unit y of the network, as
@@ -88,12 +84,15 @@ def dense_layers(flow: Glow) -> list[DenseLayer]:
     Raises:
       ValueError: the flow has other couplings than additive ones with rectified units, see `has_dense_layers`.
     """
+    if isinstance(flow, AffineMap):
+        mean, matrix = (_float64(flow.variables_by_path[name]) for name in ("mean", "matrix"))
+        return [DenseLayer(np.eye(len(mean)), -mean), DenseLayer(matrix, np.zeros(len(mean)))]
     if not has_dense_layers(flow):
         raise ValueError(f"found a flow of {flow.config}, expected additive couplings with relu")
     size, width = flow.event_size, flow.config.coupling_width
     mean, matrix, shift, steps = _fold(flow)
     layers = [DenseLayer(np.eye(size), mean)]
-    # Each channel of x as a sum of the last layer's units; the last row is the bias.
+    # Each column is a channel of x as a sum of the last layer's units; the last row is the bias.
     state = np.vstack([matrix, shift])
 
     def add_layer(columns: list[np.ndarray], slope: float = 1.0) -> None:
@@ -101,7 +100,7 @@ def dense_layers(flow: Glow) -> list[DenseLayer]:
         layers.append(DenseLayer(matrix[:-1], matrix[-1], slope))
 
     def rectified(slope: float) -> np.ndarray:
-        """Return relu(y) as a sum of the units of a layer of this slope: [D + 2 * width + 1, width]."""
+        """Return relu(y) as sums of a layer's units, [units, width]."""
         one = np.eye(width) / (1.0 - slope**2)
         return np.vstack([np.zeros([size, width]), one, slope * one, np.zeros([1, width])])
 
@@ -125,7 +124,7 @@ def has_dense_layers(flow: Glow) -> bool:
 
 
 def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
-    """Return mean [D], W [D, D], shift [D] and, for each coupling, ((K1, b1), [(K2, b2), ...], K3), all float64."""
+    """Return mean, W, shift and `((K1, b1), [(K2, b2), ...], K3)` per coupling."""
     size = flow.event_size
     # A step's input is x @ matrix + shift, for an x [n, D] that is u and the couplings' additions, mapped back to u.
     matrix, inverse, shift = np.eye(size), np.eye(size), np.zeros(size)
@@ -168,28 +167,25 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
 
 
 def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:
-    # In this form TensorFlow makes one kernel of it and of the relu that follows.
+    # TensorFlow fuses this form and the relu that follows into one kernel.
     return tf.nn.bias_add(x @ layer[0], layer[1])
 
 
 def _affine(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    """Return `x @ kernel + bias` of rows `x` that are sums of units, the last row their bias."""
     product = x @ kernel
     product[-1] += bias
     return product
 
 
 def _float64(variable: tf.Variable) -> np.ndarray:
-    # Products are rounded once, at the end.
+    # The matrices are multiplied in float64 so that only the products are rounded.
     return np.asarray(variable.numpy(), np.float64)
 
 
 def _shift_and_factor(actnorm: ActNorm) -> tuple[np.ndarray, np.ndarray]:
-    """Return float64 [D], [D] of an actnorm: (x + b) * factor."""
     return _float64(actnorm.b), np.exp(3.0 * _float64(actnorm.logs))
 
 
 def _kernel_and_bias(block: ConvBlock) -> tuple[np.ndarray, np.ndarray]:
-    """Return float64 [in, out], [out] of a convolution and its actnorm, whose (x @ W + b) * factor they give."""
     b, factor = _shift_and_factor(block.actnorm)
     return _float64(block.kernel) * factor, b * factor

@@ -1,4 +1,4 @@
-"""TF1 BERT's optimiser: Adam without bias correction, decoupled weight decay, gradients clipped to global norm 1."""
+"""TF1 BERT's optimiser, with gradients clipped to global norm 1."""
 
 import functools
 import math
@@ -17,11 +17,13 @@ _EXCLUDED_FROM_DECAY = re.compile("LayerNorm|layer_norm|bias")
 
 
 class AdamWeightDecay(tf_keras.optimizers.Optimizer):
-    """TF1 BERT's Adam: no bias correction, epsilon outside the root, weight decay beside the moments.
+    """Adam without bias correction and with decoupled weight decay.
+
+    The epsilon is outside the root:
 
     ``m = β1 m + (1 - β1) g``, ``v = β2 v + (1 - β2) g²``, ``w = w - lr (m / (sqrt(v) + ε) + decay w)``.
 
-    Norms and biases do not decay. Gradients are applied as given: clip them, and sum them over replicas, before.
+    Norms and biases do not decay. Clip gradients, and sum them over replicas, before you apply them.
     """
 
     def __init__(
@@ -31,31 +33,32 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         super().__init__(name=name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
         # Values of a step for all variables of a type, in an object that no checkpoint follows.
-        self._of_step = types.SimpleNamespace()
+        self._step_values = types.SimpleNamespace()
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
-        super().build(var_list)
+        # Keras builds again in each step, from only those variables that have a gradient. The first list is full.
         if hasattr(self, "_moments"):
             return
+        super().build(var_list)
         self._moments = [self.add_variable_from_reference(variable, "adam_m") for variable in var_list]
         self._velocities = [self.add_variable_from_reference(variable, "adam_v") for variable in var_list]
 
     def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        self._of_step.scalars = functools.cache(self._scalars)
+        self._step_values.scalars = functools.cache(self._scalars)
         return super().apply_gradients(*args, **kwargs)
 
     def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
-        rate, decay, epsilon = self._of_step.scalars(variable.dtype)
+        rate, decay, epsilon = self._step_values.scalars(variable.dtype)
         index = self._index_dict[self._var_key(variable)]
         m, v = self._moments[index], self._velocities[index]
-        # TF1 turns slices of an embedding's gradient into a dense one, so m and v of absent words decay as well.
+        # TF1 makes an embedding's sparse gradient dense, so m and v of absent words decay as well.
         gradient = tf.convert_to_tensor(gradient)
         if decays(variable.name):
-            # Before Adam's kernel, so that the decay is a part of the variable before the step.
+            # The decay must use the value before the step, so it comes before Adam's kernel.
             tf.raw_ops.ResourceApplyGradientDescent(
                 var=variable.handle, alpha=decay, delta=tf.convert_to_tensor(variable), use_locking=True
             )
-        # One kernel in place of a dozen operations. Powers of beta that are 0 leave out the bias correction.
+        # One kernel replaces a dozen operations. Powers of beta that are 0 leave out the bias correction.
         zero = tf.zeros([], variable.dtype)
         kept = {"var": variable.handle, "m": m.handle, "v": v.handle, "use_locking": True}
         powers = {"beta1_power": zero, "beta2_power": zero}
@@ -76,7 +79,6 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
 
 def decays(variable_name: str) -> bool:
-    """True if a variable of this name decays: norms and biases do not."""
     return not _EXCLUDED_FROM_DECAY.search(variable_name)
 
 

@@ -1,4 +1,4 @@
-"""Variables under TF1's names, whose initial values depend on the seed and their own name alone."""
+"""A flow's variables under TF1's names, with reproducible initial values."""
 
 import copy
 import zlib
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 class Parameters:
-    """Create a flow's variables, named `flow/` and their path, and keep them by path.
+    """Create a flow's variables and keep them by path.
 
     A variable's random numbers come from (seed, path), so they are the same bits whatever else was created or drawn
     before, and the same draws in float32 and float64. All scopes share `variables`, in order of creation.
@@ -21,7 +21,6 @@ class Parameters:
         self._seed, self._dtype, self._path = seed, dtype, ""
 
     def scope(self, name: str) -> "Parameters":
-        """Return the same collection, one name further down."""
         below = copy.copy(self)
         below._path = f"{self._path}{name}/"
         return below
@@ -33,14 +32,14 @@ class Parameters:
         return self._add(name, self._generator(name).normal(0.0, stddev, shape))
 
     def glorot_uniform(self, name: str, size: int) -> tf.Variable:
-        """Create a variable [size], uniform within TF1's ±sqrt(6 / (size + 1)) for the shape (1, 1, 1, size)."""
+        """Create a variable [size] with TF1's bound for (1, 1, 1, size)."""
         bound = np.sqrt(6.0 / (size + 1))
         return self._add(name, self._generator(name).uniform(-bound, bound, size))
 
     def orthogonal_plu(self, size: int) -> tuple[tf.Variable, ...]:
-        """Create P, L, U, sign_S, log_S of a random orthogonal matrix, see `LearnedPermutation`.
+        """Create P, L, U, sign_S and log_S of a random orthogonal matrix.
 
-        The matrix is the Q of uniform numbers from 0 to 1, as in the original: its first column is near the mean.
+        The matrix is the Q of uniform numbers from 0 to 1, as in the original, so its first column is near the mean.
         """
         uniform = self._generator("orthogonal").uniform(size=(size, size))
         p, lower, upper = scipy.linalg.lu(np.linalg.qr(uniform)[0])
@@ -59,7 +58,7 @@ class Parameters:
     def _add(self, name: str, value: np.ndarray, trainable: bool = True) -> tf.Variable:
         path = f"{self._path}{name}"
         scope, _, leaf = f"flow/{path}".rpartition("/")
-        # The closing slash makes the name absolute: a caller's own name scope must not end up in it.
+        # The closing slash makes the name absolute, so that a caller's name scope is not part of it.
         with tf.init_scope(), tf.name_scope(f"{scope}/"):
             variable = tf.Variable(value, trainable=trainable, dtype=self._dtype, name=leaf)
         self.variables[path] = variable

@@ -1,4 +1,4 @@
-"""A flow's variables under the names and shapes of the original's TF1 checkpoints."""
+"""Conversion of a flow's variables from and to TF1 checkpoints."""
 
 import re
 from collections.abc import Mapping
@@ -11,17 +11,16 @@ from glow.flow import Glow
 FLOW_SCOPE = "bert/flow/"
 _SLOT_SUFFIXES = ("/adam_m", "/adam_v")
 
-# Leading axes of size 1 in TF1 alone: its tensors are [batch, 1, 1, channels], its kernels [1, 1, in, out].
+# TF1's tensors are [batch, 1, 1, channels] and its kernels [1, 1, in, out], so these have leading axes of size 1.
 _LEADING_AXES = {"b": 3, "logs": 3, "W": 2}
 
 
 def is_flow_name(name: str) -> bool:
-    """True if a TF1 name is a flow's variable, and not one of its moments in the optimiser."""
+    """True for a flow's variable, but not for its moments."""
     return name.startswith(FLOW_SCOPE) and not name.endswith(_SLOT_SUFFIXES)
 
 
 def _tf1_shapes(flow: Glow) -> dict[str, tuple[int, ...]]:
-    """Return dict from path to TF1's shape, for all variables of the flow."""
     shapes = {}
     for path, variable in flow.variables_by_path.items():
         axes = 1 if path.endswith("zeros/logs") else _LEADING_AXES.get(path.rpartition("/")[2], 0)
@@ -30,7 +29,6 @@ def _tf1_shapes(flow: Glow) -> dict[str, tuple[int, ...]]:
 
 
 def _reversals(flow: Glow) -> dict[str, np.ndarray]:
-    """Return dict from path to the matrices that TF1 stores for fixed reversals."""
     if not flow.config.permutation:
         return {}
     return {
@@ -41,7 +39,7 @@ def _reversals(flow: Glow) -> dict[str, np.ndarray]:
 
 
 def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
-    """Set every variable of `flow` from TF1's, after checking that names and shapes agree exactly.
+    """Set every variable of `flow` from TF1's values.
 
     Names that do not start with `FLOW_SCOPE` and the optimiser's moments are ignored. The constant matrix
     `invertible/w` of a fixed reversal may be missing; if present it must be the reversal.
@@ -73,7 +71,7 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
 
 
 def _fitting(stored: Mapping[str, np.ndarray]) -> str:
-    """Return the end of a message: the shipped configuration whose flow has variables of these shapes, if any."""
+    """Return "; NAME fits" if a shipped config has these shapes."""
     levels, steps = (len(set(re.findall(rf"{name}\d+", " ".join(stored)))) for name in ("revnet_", "revnet_step_"))
     widths = {value.shape[-1] for path, value in stored.items() if path.endswith("additive/nn/conv_block/1_2/W")}
     is_learned = any(path.endswith("invertible/P") for path in stored)
@@ -85,7 +83,7 @@ def _fitting(stored: Mapping[str, np.ndarray]) -> str:
 
 
 def tf1_variables(flow: Glow) -> dict[str, np.ndarray]:
-    """Return dict from TF1 name to array in TF1's shape, with fixed reversals, for `assign_tf1_variables`."""
+    """Return TF1's names and arrays, with fixed reversals."""
     shapes = _tf1_shapes(flow)
     arrays = {path: variable.numpy().reshape(shapes[path]) for path, variable in flow.variables_by_path.items()}
     arrays |= {path: matrix.astype(flow.dtype.as_numpy_dtype) for path, matrix in _reversals(flow).items()}

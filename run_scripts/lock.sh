@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes requirements.txt, the lock, from requirements.in and constraints.in; what it pins already stays where it fits.
+# Makes the lock, requirements.txt, from requirements.in and constraints.in; existing pins stay if they fit.
 # Needs uv (pip install uv). Arguments go to it: bash run_scripts/lock.sh --upgrade
 set -euo pipefail
 _here=${BASH_SOURCE[0]}

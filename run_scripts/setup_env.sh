@@ -63,7 +63,7 @@ fail_without_venv() {
   fail "$1 (Python $2) has no venv and ensurepip modules; on Debian and Ubuntu: apt install python$2-venv"
 }
 
-# Everything that decides what .venv holds. The repository's path is part of it because the installed command names it.
+# .venv depends on all of this; the repository's path is included because the installed command contains it.
 setup_digest() {
   "$VENV_PYTHON" -I -S -c '
 import hashlib, sys
@@ -100,14 +100,14 @@ make_venv() {
   fi
   find_python
   say "Making $VENV with $BASE_PYTHON (Python $BASE_VERSION)"
-  # --clear: whatever is there is an environment without a running Python or without pip, left by an interrupted set-up.
+  # --clear removes the rest of an interrupted set-up, such as an environment without pip.
   "$BASE_PYTHON" -m venv --clear "$VENV" >/dev/null || fail "$BASE_PYTHON -m venv could not make $VENV"
 }
 
 index_url() {
   local url=${PIP_INDEX_URL:-}
   [[ -n $url ]] || url=$("$VENV_PYTHON" -m pip config get global.index-url 2>/dev/null) || url=https://pypi.org/simple
-  # A user name and password in the address are not to be shown.
+  # Do not show a user name and password in the address.
   [[ $url == *://*@* ]] && url=${url%%://*}://${url#*@}
   printf '%s' "$url"
 }
@@ -115,8 +115,8 @@ index_url() {
 pip_install() {
   local what=$1 last
   shift
-  # Old pip builds the lock's source distributions inside .venv unless it is set to isolate them, and seqeval's fails there. As a variable
-  # and not a flag, since pip does without the flag as soon as it knows no other way.
+  # Old pip builds the lock's source distributions inside .venv unless it is set to isolate them, and seqeval's fails there. Use a variable
+  # and not a flag, because pip ignores the flag once isolation is its only way.
   if ! PIP_USE_PEP517=1 "$VENV_PYTHON" -m pip install --quiet --progress-bar off --no-input --disable-pip-version-check "$@" >"$_log" 2>&1 </dev/null; then
     # pip says "from versions: none" both for an index that does not answer and for one without the package.
     if grep -qE 'Retrying \(|ConnectionError|ConnectTimeout|Read timed out|ProxyError|SSLError|from versions: none' "$_log"; then
@@ -136,12 +136,12 @@ set_up() {
   local started=$SECONDS digest
   make_venv
   say "Installing requirements.txt into $VENV (some minutes the first time)"
-  # Python compiles what is imported when it is; compiling all of it takes longer than the rest of the installation.
+  # Python compiles a module at its first import; compiling all takes longer than the rest of the installation.
   pip_install requirements.txt --no-compile --require-hashes -r "$REPOSITORY_ROOT/requirements.txt"
   # setuptools is in the lock; building with it needs no second copy from the index. By a path, not a finder: in the folder that
   # holds the repository, Python takes the repository's own folder for the package before it asks a finder.
   pip_install "bert-flow-tf itself" --no-deps --no-build-isolation --config-settings editable_mode=compat -e "$REPOSITORY_ROOT"
-  # Last, and renamed into place: an interrupted installation leaves no stamp and is done again.
+  # The stamp is renamed into place last, so that an interrupted installation is repeated.
   digest=$(setup_digest) || fail "$VENV_PYTHON does not run after the installation"
   printf '%s\n' "$digest" >"$_stamp.new"
   mv -f "$_stamp.new" "$_stamp"
@@ -150,7 +150,7 @@ set_up() {
 
 if ! is_set_up; then
   [[ -r $REPOSITORY_ROOT/requirements.txt ]] || fail "$REPOSITORY_ROOT/requirements.txt is missing"
-  # Two scripts started at once: the second waits, then finds the work done.
+  # If two scripts start at once, the second waits and then finds the work done.
   if command -v flock >/dev/null; then
     exec 9>"$REPOSITORY_ROOT/.venv.lock"
     if ! flock -n 9; then
@@ -166,5 +166,5 @@ fi
 
 # Container images often set it. pip compiled nothing, so without bytecode every process would compile TensorFlow again: 5 s.
 unset PYTHONDONTWRITEBYTECODE
-# What the libraries of the lock say about each other's age is nothing a user of the scripts can act on.
+# Users cannot act on the libraries' deprecation warnings.
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore::DeprecationWarning,ignore::FutureWarning,ignore:pkg_resources is deprecated:UserWarning}

@@ -5,7 +5,7 @@ set -euo pipefail
 _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
-  # The text of the Python module's own --help, which needs no environment that way.
+  # Read the Python module's help text from its file, which needs no environment.
   sed -e '1s/^"""//' -e '/^"""$/Q' "${_here%/*}/../bert_flow_tf/recipe/run.py"
   exit 0
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets itself up, then checks style, layers and types, and runs the tests. Arguments go to pytest, with paths from the repository root:
+# Sets itself up, checks style, plain English, layers and types, and runs the tests. Arguments go to pytest:
 #   bash run_scripts/test.sh
 #   bash run_scripts/test.sh tests/glow -k inverse
 set -euo pipefail
@@ -18,15 +18,17 @@ if ((style)); then
 fi
 
 checks=$style
+say "plain English"
+"$VENV_PYTHON" -m tools.english || checks=1
 say "lint-imports"
 "$VENV_PYTHON" -c 'from importlinter.cli import lint_imports_command as main; main()' --no-logo || checks=1
 say "mypy"
 "$VENV_PYTHON" -m mypy || checks=1
 
-# The tests run even if a check failed: their result is wanted either way, and their closing line is the last.
+# The tests run even if a check failed, because both results are useful.
 say "pytest${*:+ $*}"
 tests=0
-# Two processes: much of a test's time is TensorFlow tracing on one core. A file's tests stay together, for its fixtures;
-# tests/conftest.py says which files come first.
+# TensorFlow traces on one core, so two processes save time. A file's tests share fixtures, so they stay together;
+# tests/conftest.py orders the files.
 "$VENV_PYTHON" -m pytest -rs -n 2 --dist loadfile --no-loadscope-reorder "$@" || tests=$?
 exit $((tests ? tests : checks))

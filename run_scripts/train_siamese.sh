@@ -4,11 +4,11 @@
 #   bash run_scripts/train_siamese.sh train|eval|predict|predict_pool|predict_dev|predict_full|do_senteval "FLAGS"
 #
 #   BERT_PREMODELS     folder of TF1 BERT checkpoints; BERT_NAME picks base (default), large or large-wwm in it
-#   INIT_CKPT          checkpoint to begin with (default: the bert_model.ckpt there)
+#   INIT_CKPT          checkpoint to start from (default: the bert_model.ckpt there)
 #   GLUE_DIR           folder of the tasks; TASK_NAME picks one (default: STS-B)
-#   OUTPUT_PARENT_DIR  where runs are written
+#   OUTPUT_PARENT_DIR  folder for runs
 #   EXP_NAME           the run that `predict` scores, as in --exp_name
-#   BERT_HUB           not the original's: TF-Hub handle, SavedModel folder or demo, instead of BERT_PREMODELS; PREPROCESS_HUB goes with it
+#   BERT_HUB           TF-Hub handle, SavedModel folder or demo, instead of BERT_PREMODELS (new here, like PREPROCESS_HUB)
 set -euo pipefail
 _here=${BASH_SOURCE[0]}
 [[ $_here == */* ]] || _here=./$_here
@@ -42,9 +42,9 @@ case $command in
 esac
 [[ -n ${BERT_HUB:-} ]] || needed=(BERT_PREMODELS "${needed[@]}")
 require "${needed[@]}"
-# Before .venv is made, which takes a minute.
+# Check this before .venv is made, which takes a minute.
 if [[ $command == predict ]]; then
-  # The last one, as the flags are read: --exp_name=NAME or --exp_name NAME.
+  # The last --exp_name=NAME or --exp_name NAME counts, as for the flags.
   name=".*[[:space:]]--?exp_name(=|[[:space:]]+)([^[:space:]]+)"
   [[ ! " ${*:2}" =~ $name || ${BASH_REMATCH[2]} == "$EXP_NAME" ]] ||
     stop "EXP_NAME is $EXP_NAME, and --exp_name is ${BASH_REMATCH[2]}: expected the same"

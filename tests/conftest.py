@@ -1,4 +1,4 @@
-"""Quiet TensorFlow before anything imports it, where the golden data is, and encoders that all tests share.
+"""Quiet TensorFlow, and fixtures that all tests share.
 
 TensorFlow is imported by the fixtures that need it: the tests of the scripts do without.
 """
@@ -22,15 +22,13 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 # Files with long tests run first: at the end, one process would be busy while the other waits.
 _FIRST = (
     "test_faults.py",
-    "test_readme.py",
+    "test_on_ray.py",
     "test_train.py",
-    "test_original_commands.py",
-    "test_recipe.py",
     "test_run_siamese.py",
+    "test_readme.py",
     "test_notebook.py",
-    "test_evaluate.py",
-    "test_extend.py",
-    "test_export.py",
+    "test_api.py",
+    "test_recipe.py",
     "test_docs.py",
 )
 
@@ -51,13 +49,12 @@ def _find_python_with(name):
 _OPTIONAL = {
     "sentence-transformers": "python -c 'from benchmarks import peers; peers.peers_python()'",
     "mteb": "pip install 'bert-flow-tf[mteb]'",
-    "tokenizers": "pip install tokenizers",
 }
 
 
 @pytest.fixture(scope="session")
 def require():
-    """Function (name of a module) that returns where it is; where it is missing, the test is skipped."""
+    """A function that finds a module, or skips the test."""
 
     def find(name):
         found = _find_python_with(name) if name == "sentence-transformers" else importlib.util.find_spec(name)
@@ -76,24 +73,20 @@ def golden_dir():
 
 @pytest.fixture(scope="session")
 def reference_data():
-    """Folder of real data sets and of what the original gave on them, which is not part of this repository.
+    """The folder of real data sets, which the repository lacks.
 
     The variable BERT_FLOW_REFERENCE_DATA names it; `shared` beside the repository is the default.
     """
     named = os.environ.get("BERT_FLOW_REFERENCE_DATA")
     folder = pathlib.Path(named or pathlib.Path(__file__).parents[2] / "shared")
     if not (folder / "golden").is_dir():
-        found = f" (found none in {named})" if named else ""
-        pytest.skip(
-            "some golden values are not in the repository: BERT_FLOW_REFERENCE_DATA names their folder, which holds "
-            f"golden and data{found}"
-        )
+        pytest.skip(f"{named or 'the repository'} lacks the golden values of the whole STS Benchmark")
     return folder
 
 
 @pytest.fixture(scope="session")
 def built_once(tmp_path_factory):
-    """Function (name, build) that gives this process its own copy of a folder.
+    """A function that builds a folder once and copies it.
 
     `build(path)` makes the folder once for all the processes that test: converting an encoder takes ten seconds.
     """
@@ -106,10 +99,10 @@ def built_once(tmp_path_factory):
         with (base / f"shared_{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not shared.exists():
-                begun = shared.with_suffix(".begun")
-                shutil.rmtree(begun, ignore_errors=True)
-                build(begun)
-                begun.rename(shared)
+                started = shared.with_suffix(".started")
+                shutil.rmtree(started, ignore_errors=True)
+                build(started)
+                started.rename(shared)
         return pathlib.Path(shutil.copytree(shared, tmp_path_factory.mktemp(name) / name))
 
     return copy
@@ -117,7 +110,7 @@ def built_once(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_trio(golden_dir, built_once):
-    """dict of the original's three flags for the golden data's 3-layer, 32-wide BERT without dropout, and a cache.
+    """The original's three flags for the golden BERT, and a cache.
 
     The cache holds that encoder converted.
     """
@@ -157,7 +150,7 @@ def _documented_source(folder):
 
 @pytest.fixture(scope="session")
 def documented_bert(golden_dir, built_once):
-    """Folder to run what is documented in: a small BERT in the folder `bert`, and in `cache` that BERT converted."""
+    """A folder with a small BERT in `bert`, and converted in `cache`."""
     from tests.small_bert import write_small_bert
 
     def build(folder):
@@ -169,7 +162,7 @@ def documented_bert(golden_dir, built_once):
 
 @pytest.fixture(scope="session")
 def documented_encoder_dir(documented_bert):
-    """Encoder folder of the small BERT that stands for those of the documentation."""
+    """The encoder folder of a small BERT for documentation."""
     # By its contents: what other tests convert lies beside it.
     return _documented_source(documented_bert).encoder_dir.parent
 
@@ -184,7 +177,7 @@ def demo_dir():
 
 @pytest.fixture(scope="session")
 def write_tf1_checkpoint():
-    """Function (prefix, dict of name -> array) that writes a checkpoint as TF1's Saver does."""
+    """A function that writes a checkpoint as TF1's Saver."""
     import tensorflow as tf
 
     def write(prefix, arrays):

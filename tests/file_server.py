@@ -1,4 +1,4 @@
-"""A folder's files over HTTP on this machine, as TF-Hub, or a package index without any pages, serves them."""
+"""A local HTTP server like TF-Hub or a package index."""
 
 import contextlib
 import functools
@@ -15,7 +15,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @contextlib.contextmanager
 def served(folder: str | os.PathLike, port: int = 0) -> Iterator[str]:
-    """The URL of the folder, as long as the block lasts; port 0 is any that is free."""
+    """Serve the folder during the block; yield its URL."""
     handler = functools.partial(_Quiet, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         thread = threading.Thread(target=server.serve_forever)

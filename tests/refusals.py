@@ -1,4 +1,4 @@
-"""What a user's mistake must look like: one line that begins with `error: `, exit status 2, and nothing written.
+"""Checks of mistakes: one line, exit status 2, nothing written.
 
 assert "--input" in refused("encode", "--out", path)                # bert-flow, in this process
 refused("fit", *arguments, "--out", folder, unchanged=folder)       # … and the folder keeps every byte
@@ -10,6 +10,7 @@ with user_error("pooling: found 'max'"): from_hub("demo", pooling="max")
 import contextlib
 import io
 import pathlib
+import resource
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,12 +22,12 @@ from bert_flow_tf.errors import UserError
 
 
 def bert_flow(*arguments: object, **options: Any) -> Result:
-    """Outcome of `bert-flow` with these arguments; options as of click's `CliRunner.invoke`, such as `input`."""
+    """Return the outcome of `bert-flow` with these arguments."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments], **options)
 
 
 def succeeds(*arguments: object, **options: Any) -> str:
-    """What the command prints; it must succeed."""
+    """Return the output of a command that must succeed."""
     outcome = bert_flow(*arguments, **options)
     assert outcome.exit_code == 0, (outcome.output, outcome.exception)
     return outcome.stdout
@@ -58,7 +59,7 @@ def refused_by(
 
 
 def refusal(status: int, stderr: str, *parts: str, after_log: bool = False) -> str:
-    """The line, without `error: `, of a command that ended with this status and wrote this to stderr.
+    """Return the error line of a command without `error: `.
 
     Args:
       status: must be 2.
@@ -78,7 +79,7 @@ def refusal(status: int, stderr: str, *parts: str, after_log: bool = False) -> s
 
 @contextlib.contextmanager
 def user_error(*parts: str) -> Iterator[None]:
-    """The body must raise a `UserError` of one line that holds these parts."""
+    """Expect a `UserError` of one line with these parts."""
     with pytest.raises(UserError) as error:
         yield
     line = str(error.value)
@@ -87,8 +88,19 @@ def user_error(*parts: str) -> Iterator[None]:
         assert part in line, (part, line)
 
 
+@contextlib.contextmanager
+def small_disk(most_bytes: int) -> Iterator[None]:
+    """Limit the size of files, like a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def files_below(folder: pathlib.Path) -> dict[pathlib.Path, bytes | None]:
-    """Every file below the folder with its bytes, and every folder with None."""
+    """Return all files' bytes below a folder; None for folders."""
     return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 

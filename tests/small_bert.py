@@ -1,4 +1,4 @@
-"""A BERT checkpoint small enough to run every documented command on, with as many positions as they ask for."""
+"""A BERT checkpoint small enough for every documented command."""
 
 import json
 import re
@@ -11,7 +11,7 @@ LAYERS, POSITIONS = 2, 64
 
 
 def write_small_bert(tiny, folder, layers=LAYERS, pieces=None):
-    """Writes the golden data's BERT with fewer layers and 64 positions, not its 3 and 24, as BERT's authors do.
+    """Write the golden BERT with fewer layers and 64 positions.
 
     Args:
       tiny: folder of the golden data's BERT.

@@ -1,4 +1,4 @@
-"""One trial of each fault for every command that writes; `python -m tests.faults` runs more."""
+"""Each command that writes survives a kill and one other fault."""
 
 import json
 import os
@@ -8,21 +8,21 @@ import sys
 
 import pytest
 
-from tests.faults import COMMANDS, FAULTS
+from tests.faults import COMMANDS
 
 
 @pytest.fixture(scope="module")
-def violations():
-    """dict of (command, fault) -> violation."""
+def trials():
+    """Command, fault and violation of each trial."""
     root = pathlib.Path(__file__).parents[1]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    command = [sys.executable, "-m", "tests.faults", "--trials", "1"]
+    command = [sys.executable, "-m", "tests.faults", "--quick"]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr[-2000:]
-    return {(name, fault): violation for name, fault, violation in map(json.loads, done.stdout.splitlines())}
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_command_survives(violations, name, fault):
-    assert violations[name, fault] == ""
+def test_command_survives(trials, name):
+    found = [(fault, violation) for command, fault, violation in trials if command == name]
+    assert len(found) == 2 and {violation for _, violation in found} == {""}, found

@@ -47,7 +47,7 @@ def test_the_reference_has_the_public_names_and_every_command(site):
         assert f'{name}"' in page
     for name in (*_COMMANDS, "analyze isotropy"):
         assert f"Usage: bert-flow {name} [OPTIONS]" in commands
-    # Environment variables of the scripts, which reproduce.md refers to.
+    # The page must list the scripts' environment variables.
     assert "BERT_PREMODELS" in commands and "TEXT_FILES" in commands
-    # Two names before one colon.
+    # A parameter list must not have two names before one colon.
     assert not re.findall(r"<code>\w+,</code>", python + flow)

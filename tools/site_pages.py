@@ -1,4 +1,4 @@
-"""Add to docs/*.md the notebook, pages of other folders, and what the commands and scripts print for `--help`.
+"""Generate the site's pages that are not in docs/.
 
 mkdocs calls the functions at the bottom, see mkdocs.yml.
 """
@@ -19,7 +19,7 @@ from bert_flow_tf.cli import main
 from bert_flow_tf.recipe import effect, run
 
 _ROOT = pathlib.Path(__file__).parents[1]
-# File of the repository -> its name on the site. Those of docs/ have their own there.
+# These files of the repository become pages of this name; files of docs/ keep theirs.
 _ELSEWHERE = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -32,7 +32,7 @@ _HELP = "reference/commands.md"
 
 
 def _help(command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
-    """Yield a heading and the help of a command and of each of its sub-commands."""
+    """Yield a heading and the help of each command, sub-commands included."""
     with click.Context(command, parent=parent, info_name=command.name, **command.context_settings) as context:
         depth = "##" if parent is None or parent.parent is None else "###"
         yield f"{depth} {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
@@ -42,7 +42,7 @@ def _help(command: click.Command, parent: click.Context | None = None) -> Iterat
 
 
 def _linked(markdown: str, source: str, name: str) -> str:
-    """Return a page of the repository, called `name` on the site, with the site's links."""
+    """Replace a page's links to the repository's files by the site's."""
 
     def link(match: re.Match) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))

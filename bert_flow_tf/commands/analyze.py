@@ -1,4 +1,4 @@
-"""`bert-flow analyze`: why an encoder's space is as it is, and what the flow makes of it."""
+"""`bert-flow analyze`: the paper's analyses of an embedding space."""
 
 import dataclasses
 import functools
@@ -10,30 +10,29 @@ import click
 import numpy as np
 
 from bert_flow_tf.commands.options import ModelOptions, model_options, task_option
-from bert_flow_tf.commands.outputs import made_result, own_folder
+from bert_flow_tf.commands.outputs import locked_folder, new_result
 from bert_flow_tf.data.sts_sets import read_scored_split
 from bert_flow_tf.data.tasks import SPLITS, Task, read_split
 from bert_flow_tf.files.atomic import FolderKind, new_folder
 from bert_flow_tf.files.json_files import write_json
+from bert_flow_tf.report.tables import TABLES, encoder_in_words, model_in_words
 from bert_flow_tf.results.records import RESULTS_FILE, IsotropyResults, Lexical, Words, kind_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bert_flow_tf.api import BertFlow
-
     Analysis = tuple[str, Figure, dict[str, Any]]
 
 
-@click.group()
+@click.group(epilog="\b\nbert-flow analyze isotropy --bert_hub demo --glue_dir glue_data --out isotropy")
 def analyze() -> None:
-    """Analyze the space of embeddings; each analysis writes a table, results.json and plots."""
+    """Analyze the space of embeddings, with tables, plots and results.json."""
 
 
 def _analysis(
     kind: type[Lexical | Words | IsotropyResults], plot: str, example: str
 ) -> "Callable[[Callable[..., Analysis]], Any]":
-    """Return a decorator that makes a sub-command of a function to headline, figure and the result's values."""
+    """Return a decorator that makes an analysis a sub-command."""
 
     def decorate(function: "Callable[..., Analysis]") -> Any:
         name = function.__name__
@@ -45,11 +44,10 @@ def _analysis(
         @click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there.")
         @functools.wraps(function)
         def command(out: str, overwrite: bool, **options: Any) -> None:
-            folder = own_folder(out, of_kind, overwrite=overwrite)
+            folder = locked_folder(out, of_kind, overwrite=overwrite)
             headline, figure, values = function(**options)
-            result = made_result(kind, f"analyze {name}", **values)
+            result = new_result(kind, f"analyze {name}", **values)
             from bert_flow_tf.evaluation.plots import write_figure
-            from bert_flow_tf.report.tables import TABLES
 
             click.echo(f"{headline}\n{TABLES[kind](result).to_text()}")
             with new_folder(folder) as new:
@@ -63,7 +61,7 @@ def _analysis(
 
 
 @_analysis(Lexical, "lexical", "lexical --model runs/stsb_flow --glue_dir glue_data --out lexical")
-@model_options()
+@model_options(length=64)
 @task_option("A task with gold scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
 @click.option("--split", type=click.Choice(SPLITS), default="dev")
@@ -92,12 +90,12 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
         similarities[FLOW] = similarities_of(loaded.after_flow(u), "with flow")
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
     correlations = lexical_correlations(distances, similarities)
-    place = f"{task.directory}, {split}"
+    source = f"{task.directory}, {split}"
     of_distances = {name: row["edit distance"] for name, row in correlations["rows"].items()}
-    title = f"{_name(model, loaded)}, {loaded.sentence_embedding_type} on {place}"
-    figure = plots.lexical_figure(distances, similarities, of_distances, title=title)
+    words = model_in_words(loaded.record)
+    figure = plots.lexical_figure(distances, similarities, of_distances, title=f"{words}; {source}")
     values = {"model": loaded.record, "task": task.name, "split": split, **correlations}
-    return f"Spearman x100 on {place}: {len(pairs):,} pairs", figure, values
+    return f"Spearman x100 on {source}: {len(pairs):,} pairs; {words}", figure, values
 
 
 @_analysis(Words, "words", "words --bert_hub demo --out words")
@@ -107,7 +105,7 @@ def words(model: ModelOptions) -> "Analysis":
 
     It prints norms and nearest neighbours from frequent to rare words, as the paper's Table 1 and Figure 1.
     """
-    # No sentence is embedded, and every encoder allows three word pieces.
+    # No sentence is embedded, so use a length that every encoder allows.
     loaded = dataclasses.replace(model, max_seq_length=3).load()
     from bert_flow_tf.encoder.tokenizer import read_vocabulary, vocabulary_asset
     from bert_flow_tf.evaluation import plots
@@ -120,7 +118,7 @@ def words(model: ModelOptions) -> "Analysis":
     embeddings = found[: len(vocabulary)]
     ranks = frequency.frequency_ranks(vocabulary, frequency.english_frequencies())
     shown = np.flatnonzero((ranks > 0) & (ranks < frequency.RANK_BINS[-1][1]))
-    title = f"Embeddings of the {len(shown):,} most frequent words, {_name(model, loaded)}"
+    title = f"Embeddings of the {len(shown):,} most frequent words, {encoder_in_words(loaded.record.encoder)}"
     figure = plots.word_frequency_figure(frequency.svd_projection(embeddings[shown]), ranks[shown], title=title)
     values = {"encoder": loaded.record.encoder, "pieces": len(vocabulary), "ranked_words": int((ranks > 0).sum())}
     values |= {"frequencies": "wordfreq, English", "bins": frequency.rank_statistics(embeddings, ranks)}
@@ -129,10 +127,10 @@ def words(model: ModelOptions) -> "Analysis":
 
 
 @_analysis(IsotropyResults, "spectrum", "isotropy --model runs/stsb_flow --glue_dir glue_data --out isotropy")
-@model_options()
+@model_options(length=64)
 @task_option("Task of the sentences.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
-@click.option("--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Of the task.")
+@click.option("--split", type=click.Choice((*SPLITS, "all")), default="dev", help="Split of the task.")
 def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Analysis":
     """Measure how evenly embeddings fill their space.
 
@@ -144,27 +142,25 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Ana
     u = loaded.encode_pooled(list(dict.fromkeys(s for part in pairs for s in part.sentences_a + part.sentences_b)))
     from bert_flow_tf.evaluation import isotropy as measure
     from bert_flow_tf.evaluation import plots
+    from glow.affine import AffineMap
 
     measures = {"without flow": measure.measure_isotropy(u)}
     constant = measures["without flow"].constant_channels
     # Constant channels have no density; the flow's bits are over all of them.
     over = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
     bits = {f"diagonal Gaussian{over}": measure.gaussian_bits_per_dim(u)}
-    if loaded.flow is not None:
+    if isinstance(loaded.flow, AffineMap):
+        measures["with flow"] = measure.measure_isotropy(loaded.after_flow(u))
+    elif loaded.flow is not None:
         parts = [loaded.flow.forward_and_bits_per_dim(u[i : i + 1024]) for i in range(0, len(u), 1024)]
         z, flow_bits = map(np.concatenate, zip(*parts, strict=True))
         measures["with flow"] = measure.measure_isotropy(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))
-    # The spectrum of draws from a standard normal is not flat either.
+    # Compare with draws, because the spectrum of a sample is not flat either.
     reference = measure.measure_isotropy(np.random.default_rng(0).normal(size=u.shape))
-    place = f"{len(u):,} different sentences of {task.directory}, {split}"
-    title = f"{_name(model, loaded)}, {loaded.sentence_embedding_type}, {place}"
-    figure = plots.spectrum_figure(measures, reference, title=title)
+    source = f"{len(u):,} different sentences of {task.directory}, {split}"
+    words = model_in_words(loaded.record)
+    figure = plots.spectrum_figure(measures, reference, title=f"{words}; {source}")
     values = {"model": loaded.record, "task": task.name, "split": split, "sentences": len(u), "measures": measures}
     values |= {"reference": reference, "bits_per_dim": bits}
-    return f"{place}; {u.shape[1]} channels", figure, values
-
-
-def _name(model: ModelOptions, loaded: "BertFlow") -> str:
-    """Return a run's or encoder's name without the folders above it, for a title."""
-    return os.path.basename((model.model or loaded.source.bert_hub).rstrip("/"))
+    return f"{source}; {u.shape[1]} channels; {words}", figure, values

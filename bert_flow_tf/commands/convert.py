@@ -6,14 +6,14 @@ from typing import Any
 import click
 
 from bert_flow_tf.commands.options import LENGTH, WHOLE, check_one_of, options_of
-from bert_flow_tf.commands.outputs import own_folder
+from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import CONVERTED_RUN, ENCODER_FOLDER, TF1_CHECKPOINT
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from glow.config import DEFAULT_CONFIG
 
 _OF_TF1_FLOW: dict[str, tuple[str, click.ParamType, str]] = {
-    "sentence_embedding_type": ("NAME", click.STRING, "Pooling of --tf1_flow."),
+    "pooling": ("NAME", click.STRING, "Pooling of --tf1_flow."),
     "flow_model_config": ("NAME|FILE", click.STRING, f"Flow.  [default: {DEFAULT_CONFIG}]"),
     "max_seq_length": ("N", LENGTH, "Word pieces.  [default: 64]"),
     "low_dim": ("N", WHOLE, "Reduced width.  [default: -1, all]"),
@@ -35,24 +35,27 @@ _OF_TF1_FLOW: dict[str, tuple[str, click.ParamType, str]] = {
 @options_of(_OF_TF1_FLOW)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
 def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given: Any) -> None:
-    """Convert a BERT to an encoder folder, or a run from or to the original's checkpoint."""
+    """Convert a BERT to an encoder folder, or runs and TF1 checkpoints."""
     sources = {name: given.pop(name) for name in ("tf1_checkpoint", "huggingface", "run", "tf1_flow")}
     check_one_of(sources)
     tf1_checkpoint, huggingface, run, tf1_flow = sources.values()
     of_the_flow = {flag: value for flag, value in given.items() if value is not None}
     if of_the_flow and not tf1_flow:
         raise UserError(f"--{next(iter(of_the_flow))}: missing --tf1_flow, the only source that it applies to")
-    if tf1_flow and "sentence_embedding_type" not in of_the_flow:
-        raise UserError("--sentence_embedding_type: missing, expected that of the run which wrote --tf1_flow")
+    if tf1_flow and "pooling" not in of_the_flow:
+        raise UserError("--pooling: missing, expected that of the run which wrote --tf1_flow")
     if to_tf1 and not run:
         raise UserError("--to_tf1: missing --run, the only source that it applies to")
+    if cased is not None and not (tf1_checkpoint or tf1_flow):
+        raise UserError("--cased and --uncased: missing --tf1_checkpoint or --tf1_flow, which alone need them")
     if checkpoint := tf1_checkpoint or run or tf1_flow:
         checkpoint_prefix(checkpoint)
-    own_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)
+    locked_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)
     do_lower_case = None if cased is None else not cased
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run
 
+        of_the_flow["sentence_embedding_type"] = of_the_flow.pop("pooling")
         made = convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **of_the_flow)
     elif run and to_tf1:
         from bert_flow_tf.model.tf1_run import write_tf1_run
@@ -69,7 +72,9 @@ def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given
         from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
         from bert_flow_tf.encoder.convert.hugging_face import read_hugging_face
 
-        read: Any = read_tf1 if tf1_checkpoint else read_hugging_face
-        bert = read(pathlib.Path(tf1_checkpoint or huggingface), do_lower_case=do_lower_case)
+        if tf1_checkpoint:
+            bert = read_tf1(pathlib.Path(tf1_checkpoint), do_lower_case=do_lower_case)
+        else:
+            bert = read_hugging_face(pathlib.Path(huggingface))
         made = write_encoder_folder(out, bert, overwrite=overwrite)
     click.echo(f"written: {made}")

@@ -1,45 +1,41 @@
 """`bert-flow evaluate`: a model on similarity tasks, by every protocol."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, Given, ModelOptions, model_options, name_list
-from bert_flow_tf.commands.outputs import made_result, own_file, write_results
+from bert_flow_tf.commands.outputs import locked_file, new_result, write_results
 from bert_flow_tf.data.tasks import SPLITS
-from bert_flow_tf.evaluation.protocols import PROTOCOLS
-from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
+from bert_flow_tf.report.tables import scores_table
 from bert_flow_tf.runs.folder import EVALUATION_FILE, locked_run
 
 if TYPE_CHECKING:
     from bert_flow_tf.api import BertFlow
     from bert_flow_tf.data.sts_sets import SimilarityTask
     from bert_flow_tf.data.transfer_sets import TransferTask
-    from bert_flow_tf.results.records import Scores, TaskScores
+    from bert_flow_tf.results.records import Scores
 
     AnyTask = SimilarityTask | TransferTask
-    ByTask = Mapping[str, TaskScores]
-
-_NOTE = "Spearman and AUC x100 of the cosine, accuracy x100 of a logistic regression."
 
 
 @click.command(
     epilog="\b\nbert-flow evaluate --model runs/stsb_flow --tasks stsb,sts12 --glue_dir glue_data --senteval_dir data"
 )
-@model_options()
+@model_options(length=64)
 @click.option("--tasks", "names", callback=name_list(), required=True, metavar="LIST", help="Tasks, see above.")
 @click.option("--glue_dir", metavar="DIR", help="Folder of STS-B, SICK-R, …")
 @SENTEVAL_OPTION
 @click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]")
 @click.option("--original_protocol", is_flag=True, help="Classify embeddings of norm 1, in 5 folds.")
 @click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
-@click.option("--overwrite", is_flag=True, help="Replace the results that are there.")
+@click.option("--overwrite", is_flag=True, help="Replace existing results.")
 def evaluate(
     model: ModelOptions, names: list[str], out: Given, overwrite: bool, original_protocol: bool, **where: Given
 ) -> None:
-    """Score sentence embeddings on tasks: Spearman, AUC for two labels, or accuracy, times 100.
+    """Score embeddings on tasks by Spearman, AUC or accuracy, times 100.
 
     Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp; tfds:glue/stsb, mrpc, qnli and qqp of TensorFlow
     Datasets; senteval:mr, cr, subj, mpqa, sst2, trec, mrpc and sicke, by a logistic regression in 10 folds.
@@ -51,10 +47,10 @@ def evaluate(
         # The scores are of the run as it is loaded.
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
-    path = own_file(out, overwrite=overwrite) if out else None
+    path = locked_file(out, overwrite=overwrite) if out else None
     tasks = read_all(names, **where)
     results = scores_of(model.load(), tasks, original_protocol)
-    click.echo(evaluation_table(results.tasks, results.without_flow).to_text())
+    click.echo(scores_table(results).to_text())
     if path:
         write_results(path, results)
 
@@ -73,13 +69,13 @@ def read_all(names: list[str], *, senteval_dir: Given, split: Given = None, glue
 
 
 def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol: bool = False) -> "Scores":
-    """Return the record of a model's scores, and of those without its flow."""
+    """Return the record of a model's scores with and without flow."""
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 
     if loaded.flow is None:
         scored = score_tasks(loaded.encode, tasks, original_protocol)
-        return made_result(Scores, "evaluate", model=loaded.record, tasks=scored)
+        return new_result(Scores, "evaluate", model=loaded.record, tasks=scored)
     pooled: list[np.ndarray] = []
 
     def encode(sentences: list[str]) -> np.ndarray:
@@ -88,22 +84,4 @@ def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol:
 
     after = score_tasks(encode, tasks, original_protocol)
     before = score_tasks(lambda sentences: pooled[0], tasks, original_protocol)
-    return made_result(Scores, "evaluate", model=loaded.record, tasks=after, without_flow=before)
-
-
-def evaluation_table(tasks: "ByTask", without_flow: "ByTask | None" = None) -> Table:
-    """Return a row per task: the score times 100 by each protocol, and that without the flow, where there is one."""
-    rows, falls = [], False
-    for name, task in tasks.items():
-        cells: list[Entry] = [name if ":" in name else task.title, task.split, METRIC_NAMES[task.metric]]
-        cells += [number(task.pairs, 0), *(x100(task.by_protocol.get(protocol)) for protocol in PROTOCOLS)]
-        if without_flow and name in without_flow:
-            (protocol, score), *_ = task.by_protocol.items()
-            baseline = 100 * without_flow[name].by_protocol[protocol]
-            mark = fall(100 * score - baseline)
-            falls = falls or bool(mark)
-            cells.append(number(baseline, note=mark))
-        rows.append(cells)
-    protocols = "; ".join(f"{name}: {words}" for name, words in PROTOCOLS.items())
-    columns = ("task", "split", "metric", "pairs", *PROTOCOLS, *(["without flow"] if without_flow else []))
-    return Table(columns, rows, notes=(_NOTE, protocols, *(WHY_FLOW if falls else ())))
+    return new_result(Scores, "evaluate", model=loaded.record, tasks=after, without_flow=before)

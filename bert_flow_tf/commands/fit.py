@@ -1,4 +1,4 @@
-"""`bert-flow fit`: a flow learned on one's own sentences, saved with its encoder."""
+"""`bert-flow fit`: learn a flow on your sentences."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,17 +6,22 @@ from typing import Any
 import click
 
 from bert_flow_tf.commands import options as opt
-from bert_flow_tf.commands.outputs import own_folder
+from bert_flow_tf.commands.outputs import locked_folder
+from bert_flow_tf.encoder.convert.folders import read_encoder_record
 from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.compare import check_method
+from bert_flow_tf.files.sentence_files import read_pairs
 from bert_flow_tf.model.saved_model import SAVED_MODEL
 from bert_flow_tf.scale.shards import Parts
 
 
-@click.command(epilog="\b\nbert-flow fit --bert_hub demo --input sentences.txt --out my_model")
+@click.command(epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model")
 @opt.model_options("bert_hub")
 @opt.sentence_options(required=False)
 @click.option("--embeddings", metavar="DIR", help="Folder of encode-folder, instead of --input.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
+@click.option("--method", default="flow", metavar="NAME", help="flow, whitening, sn, natsv-K or sn+natsv-K.")
+@click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score a line.")
 @opt.FLOW_OPTION
 @click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, or for 300 steps]")
 @click.option("--train_batch_size", "batch_size", type=opt.COUNT, default=64, metavar="N", help="Sentences per step.")
@@ -26,27 +31,38 @@ from bert_flow_tf.scale.shards import Parts
 def fit(
     model: opt.ModelOptions, sentences: Iterator[str] | None, embeddings: str | None, out: str, **settings: Any
 ) -> None:
-    """Learn a flow on sentences, without labels, and save it with its encoder.
+    """Learn a flow on sentences and save it with its encoder.
 
     The encoder does not change. More sentences than memory holds come from --embeddings, which `bert-flow encode-folder
     --bert_hub …` wrote.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
+    check_method(settings["method"])
     overwrite = settings.pop("overwrite")
-    path = own_folder(out, SAVED_MODEL, overwrite=overwrite)
-    texts = list(sentences or ())
+    path = locked_folder(out, SAVED_MODEL, overwrite=overwrite)
+    given = list(sentences or ())
+    texts = [sentence for sentence in given if sentence.strip()]
+    if settings["pairs"]:
+        settings["pairs"] = read_pairs(settings["pairs"])
     count = Parts(embeddings).rows if embeddings else len(texts)
     if count < settings["batch_size"]:
         raise UserError(f"--train_batch_size: found {settings['batch_size']}, expected at most the {count} sentences")
+    if empty := len(given) - len(texts):
+        click.echo(f"empty sentences, skipped: {empty:,}", err=True)
     loaded = model.load()
+    record = read_encoder_record(loaded.source.encoder_dir.parent)
+    if record and record.pooling and not record.training:
+        # Only a sentence-transformers folder has its own pooling.
+        click.echo(
+            "this encoder was trained for cosine similarity; a flow often costs accuracy (docs/witness.md)", err=True
+        )
     loaded.fit_dataset(embeddings, **settings) if embeddings else loaded.fit(texts, **settings)
     loaded.save(path, overwrite=overwrite)
     assert loaded.record.flow is not None and loaded.history_ is not None  # `fit` has just learned it
+    if measures := str(loaded.history_):
+        click.echo(measures)
     learned = loaded.record.flow.training.settings
-    if settings["epochs"] is None and learned["epochs"] != 1:
+    if settings["epochs"] is None and learned.get("epochs", 1) != 1:
         click.echo(f"{learned['epochs']:g} epochs, as one would be fewer than 300 steps (--num_train_epochs)")
-    if change := loaded.history_.change:
-        click.echo(str(change))
-        if not change.is_worth_it:
-            click.echo("These embeddings lie in no cone: a flow has little to undo; cosines may be better without it.")
-    click.echo(f"model written: {out} ({count} sentences, {learned['steps']} steps)")
+    how = f"{learned['steps']} steps" if "steps" in learned else settings["method"]
+    click.echo(f"model written: {out} ({count} sentences, {how})")

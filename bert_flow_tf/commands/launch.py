@@ -1,4 +1,4 @@
-"""`bert-flow launch`: one training in several processes, of this machine or of a Ray cluster."""
+"""`bert-flow launch`: one training in several processes."""
 
 import functools
 import importlib
@@ -21,8 +21,10 @@ from bert_flow_tf.training.run import LostWorker, check
 )
 @click.option("--workers", type=COUNT, required=True, metavar="N", help="Processes that train together.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster whose machines train.  [default: this machine]")
-@click.option("--worker_threads", type=COUNT, metavar="N", help="Of each.  [default: all processors; 1 with --ray]")
-@click.option("--max_restarts", type=WHOLE, default=3, metavar="N", help="How often all start again when one has died.")
+@click.option(
+    "--worker_threads", type=COUNT, metavar="N", help="Threads each.  [default: all processors; 1 with --ray]"
+)
+@click.option("--max_restarts", type=WHOLE, default=3, metavar="N", help="Restarts of all processes when one dies.")
 @click.argument("run_flags", metavar="FLAGS...", nargs=-1, required=True, type=click.UNPROCESSED)
 def launch(
     workers: int, ray: str | None, worker_threads: int | None, max_restarts: int, run_flags: Sequence[str]
@@ -31,17 +33,17 @@ def launch(
 
     Each process takes its part of every batch. When one dies, Ray starts all again from the last checkpoint.
     """
-    # A door above this room: it reads the flags, and the workers run it.
-    door = importlib.import_module("bert_flow_tf.run_siamese")
+    # This module is above this room, so it is imported by name; the workers run it as well.
+    module = importlib.import_module("bert_flow_tf.run_siamese")
     values = flags.FlagValues()
-    door.define_flags(values)
-    if extra := door.parse(["run_siamese", *run_flags], values)[1:]:
+    module.define_flags(values)
+    if extra := module.parse(["run_siamese", *run_flags], values)[1:]:
         raise UserError(f"found the argument {extra[0]}, expected flags only (--name=value)")
-    settings: Settings = door.settings_of(values)
+    settings: Settings = module.settings_of(values)
     if settings.overwrite:
         raise UserError("--overwrite: found it in a launch, where a restart would begin again; remove the run")
     check(settings)
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
     click.echo(f"Starting {workers} workers with Ray", err=True)
-    run = functools.partial(door.run, settings)
+    run = functools.partial(module.run, settings)
     train_on_ray(run, LostWorker, workers=workers, threads=threads, address=ray, restarts=max_restarts)

@@ -34,21 +34,23 @@ POSITIVE = click.FloatRange(0, _LARGEST, min_open=True)
 HELP_OF_MODEL = "Run, checkpoint, saved model or Hub model."
 SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…")
 _FORMATS = click.Choice(sorted(set(INPUT_FORMATS.values())))
+_HELP_OF_COLUMN = "Name, or number; single words in row 1 are names, not data.  [default: sentence]"
 FORMAT_OPTIONS = [
-    click.option("--input_format", type=_FORMATS, help="If the file's ending does not say it."),
-    click.option("--column", metavar="NAME|N", help="Name or number.  [default: sentence]"),
+    click.option("--input_format", type=_FORMATS, help="Format, if the ending is another."),
+    click.option("--column", metavar="NAME|N", help=_HELP_OF_COLUMN),
+    click.option("--no_header", is_flag=True, help="Row 1 of TSV or CSV holds a sentence."),
 ]
 _flow: dict[str, Any] = {"default": DEFAULT_CONFIG, "callback": lambda ctx, option, text: flow_config(text) and text}
 FLOW_OPTION = click.option("--flow_model_config", metavar="NAME|FILE", help="Configuration of the flow.", **_flow)
-# Name -> metavar, type and help.
+# Each row has metavar, type and help.
 _MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "model": ("RUN", click.STRING, HELP_OF_MODEL),
     "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder: demo, base, a handle or a folder."),
     "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
-    "sentence_embedding_type": ("NAME", click.STRING, "Pooling: avg, cls, avg-last-2, …  [default: its own, or avg]"),
+    "pooling": ("NAME", click.STRING, "avg (or mean), cls, avg-last-2, …  [default: its own, or avg]"),
     "max_seq_length": ("N", LENGTH, "Word pieces.  [default: its own, or 64]"),
 }
-_OF_ENCODERS = ("preprocess_hub", "sentence_embedding_type", "max_seq_length")
+_OF_ENCODERS = ("preprocess_hub", "pooling", "max_seq_length")
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:
@@ -57,7 +59,7 @@ def with_options(options: Sequence[Decorator]) -> Decorator:
 
 
 def options_of(table: Mapping[str, tuple[str, click.ParamType, str]], **defaults: object) -> Decorator:
-    """Return a decorator that adds an option for each name, from its metavar, type and help."""
+    """Return a decorator that adds an option per row of a table."""
     options = []
     for name, (metavar, kind, text) in table.items():
         options.append(click.option(f"--{name}", metavar=metavar, type=kind, help=text, default=defaults.get(name)))
@@ -66,22 +68,22 @@ def options_of(table: Mapping[str, tuple[str, click.ParamType, str]], **defaults
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions:
-    """The model that a command line names: a run, a checkpoint or a saved model, or an encoder."""
+    """The model that a command line names."""
 
     model: str | None = None
     bert_hub: str | None = None
     preprocess_hub: str | None = None
-    sentence_embedding_type: str | None = None
+    pooling: str | None = None
     max_seq_length: int | None = None
 
     @property
     def run_dir(self) -> pathlib.Path | None:
-        """Folder of the run; None for an encoder, and for a model of the Hugging Face Hub."""
+        """The run's folder; None for an encoder or a Hub model."""
         path = pathlib.Path(self.model or os.devnull)
         return path if path.is_dir() else path.parent if os.path.isfile(f"{path}.index") else None
 
     def load(self, dtype: str = DTYPES[0]) -> "BertFlow":
-        """Return the model; a run that has not finished, or an encoder that does not fit, is a `UserError`."""
+        """Load the model."""
         from bert_flow_tf.api import BertFlow
 
         if self.model:
@@ -91,12 +93,13 @@ class ModelOptions:
         return BertFlow.from_hub(self.bert_hub, **options, dtype=dtype)
 
 
-def model_options(*sources: str, pooling: bool = True) -> Decorator:
-    """Return a decorator for the options of a model; the command's function gets one `model`, a `ModelOptions`.
+def model_options(*sources: str, pooling: bool = True, length: int | None = None) -> Decorator:
+    """Return a decorator that gives a command its `model`, a `ModelOptions`.
 
     Args:
-      *sources: names of the options of which one must be given, by default `model` and `bert_hub`.
-      pooling: whether the command embeds sentences, and so has `--sentence_embedding_type` and `--max_seq_length`.
+      *sources: options; exactly one must be given, by default `model` or `bert_hub`.
+      pooling: True for a command that embeds sentences, with `--pooling` and `--max_seq_length`.
+      length: default of `--max_seq_length`, such as the original's 64; None for the model's own.
     """
     sources = sources or ("model", "bert_hub")
     names = [name for name in _MODEL_OPTIONS if name in (*sources, *_OF_ENCODERS[: None if pooling else 1])]
@@ -107,19 +110,24 @@ def model_options(*sources: str, pooling: bool = True) -> Decorator:
         for name in _OF_ENCODERS:
             if given.get(name) is not None and not given["bert_hub"]:
                 raise UserError(f"--{name}: missing --bert_hub, the only option that it applies to")
+        if length and given["bert_hub"]:
+            given["max_seq_length"] = given["max_seq_length"] or length
         for name in ("bert_hub", "preprocess_hub"):
             check_handle(given[name], name)
-        if given.get("sentence_embedding_type") is not None:
-            check_pooling(given["sentence_embedding_type"])
+        if given.get("pooling") is not None:
+            check_pooling(given["pooling"])
         if given.get("model"):
             check_model(given["model"])
         return {"model": ModelOptions(**given), **values}
 
-    return _converted(options_of({name: _MODEL_OPTIONS[name] for name in names}), chosen)
+    table = {name: _MODEL_OPTIONS[name] for name in names}
+    if length:
+        table["max_seq_length"] = ("N", LENGTH, f"Word pieces.  [default: {length}]")
+    return _converted(options_of(table), chosen)
 
 
 def _converted(options: Decorator, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> Decorator:
-    """Return a decorator that adds options, and converts what the command's function gets."""
+    """Return a decorator that adds options and converts their values."""
     return lambda function: options(functools.wraps(function)(lambda **values: function(**convert(values))))
 
 
@@ -131,7 +139,7 @@ def check_one_of(options: Mapping[str, Any]) -> None:
 
 
 def check_model(model: str) -> None:
-    """Raise `UserError` unless `--model` is a model's folder or checkpoint; download one of the Hugging Face Hub."""
+    """Raise `UserError` unless `--model` is a model; download Hub models."""
     try:
         path = model_folder(model)
         if not path.is_dir():
@@ -142,22 +150,22 @@ def check_model(model: str) -> None:
 
 
 def sentence_options(*, required: bool = True) -> Decorator:
-    """Return a decorator for a file of sentences; the command's function gets an iterator, `sentences`, or None."""
+    """Return a decorator that gives a command its `sentences`, an iterator."""
     text = "Text, TSV, CSV, JSON lines or Parquet; -: stdin"
     options = [click.option("--input", "path", required=required, metavar="FILE", help=text), *FORMAT_OPTIONS]
 
     def opened(values: dict[str, Any]) -> dict[str, Any]:
         path, file_format, column = (values.pop(name) for name in ("path", "input_format", "column"))
-        if path is None and (file_format or column):
+        how = {"columns": column and [column], "no_header": values.pop("no_header")}
+        if path is None and (file_format or any(how.values())):
             raise click.UsageError("--input_format and --column: missing --input, the only option they apply to")
-        columns = column and [column]
-        return {"sentences": path and read_sentences(path, file_format=file_format, columns=columns), **values}
+        return {"sentences": path and read_sentences(path, file_format=file_format, **how), **values}
 
     return _converted(with_options(options), opened)
 
 
 def name_list(known: Collection[str] = ()) -> Function:
-    """Return a callback for comma-separated names, each taken once; an unknown one is a `click.BadParameter`."""
+    """Return a callback for comma-separated names, each used once."""
 
     def convert(ctx: click.Context, option: click.Option, text: str | None) -> list[str] | None:
         names = list(dict.fromkeys(filter(None, map(str.strip, (text or "").split(",")))))
@@ -172,7 +180,7 @@ def name_list(known: Collection[str] = ()) -> Function:
 
 
 def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
-    """Return the seeds 1 to N for a number, the numbers themselves for a list (`7,` for one)."""
+    """Return the seeds of a number, `5`, or a list, `7,8,9`."""
     try:
         seeds = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -196,5 +204,5 @@ def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
 
 
 def task_option(help_of_task: str) -> Decorator:
-    """Return a decorator that adds `--task`, a `tasks.Task` by any of its names: STS-B, stsb, QNLI-Regression, …"""
+    """Return a decorator that adds `--task`, by any of its names."""
     return click.option("--task", default="STS-B", callback=_task, metavar="NAME", help=help_of_task)

@@ -12,34 +12,34 @@ from bert_flow_tf.files.atomic import FolderKind, locked, output_file, output_fo
 from bert_flow_tf.files.json_files import T, write_json
 
 
-def own(path: str | os.PathLike, flag: str) -> None:
-    """Lock a file or folder until the command ends; `flag`, such as `--out=DIR`, begins the error."""
+def lock_output(path: str | os.PathLike, flag: str) -> None:
+    """Lock an output until the command ends; errors begin with `flag`."""
     try:
         click.get_current_context().with_resource(locked(path))
     except UserError as error:
         raise UserError(f"{flag}: {error}") from error
 
 
-def own_file(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
-    """Return the path of a file that may be written, and lock it; see `own` and `files.atomic.output_file`."""
-    own(path, f"--out={path}")
+def locked_file(path: str | os.PathLike, *, overwrite: bool) -> pathlib.Path:
+    """Lock and return the path of a file that may be written."""
+    lock_output(path, f"--out={path}")
     return output_file(path, overwrite=overwrite, flag=f"--out={path}")
 
 
-def own_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> pathlib.Path:
-    """Return the path of a folder that may be written, and lock it; see `own` and `files.atomic.output_folder`."""
-    own(path, f"--out={path}")
+def locked_folder(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> pathlib.Path:
+    """Lock and return the path of a folder that may be written."""
+    lock_output(path, f"--out={path}")
     return output_folder(path, kind, overwrite=overwrite, flag=f"--out={path}")
 
 
 def write_results(path: pathlib.Path, record: Any) -> None:
-    """Write the record as JSON, whole or not at all, and say so; make the folders above it."""
+    """Write a record as JSON and print its path."""
     write_json(path, record)
     click.echo(f"results written: {path}")
 
 
-def made_result(kind: type[T], command: str, **measured: Any) -> T:
-    """Return a result of this kind, its parts from dicts, made by `bert-flow` with this command."""
+def new_result(kind: type[T], command: str, **measured: Any) -> T:
+    """Return a result record of this command."""
     from bert_flow_tf.runs.record import made_by
 
     tag: str = kind.__struct_config__.tag  # type: ignore[attr-defined]

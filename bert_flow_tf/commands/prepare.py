@@ -1,11 +1,11 @@
-"""`bert-flow prepare`: data of SentEval and TensorFlow Datasets in the layout that training reads."""
+"""`bert-flow prepare`: data sets in the layout that training reads."""
 
 import pathlib
 
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, name_list
-from bert_flow_tf.commands.outputs import own
+from bert_flow_tf.commands.outputs import lock_output
 from bert_flow_tf.errors import UserError
 
 
@@ -34,7 +34,7 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
             raise UserError(f"--data: found {name}, expected some of sts12 to sts16, sts12-16, {known}")
         directory = "STS-12-16" if len(keys) > 1 else f"STS-{keys[0][3:]}" if keys else glue.layout_of(name).directory
         folders[name] = pathlib.Path(out) / directory
-        own(folders[name], f"--out={out}")
+        lock_output(folders[name], f"--out={out}")
         glue.check_folder(folders[name], f"--out={out}", overwrite)
         tasks[name] = [read_task(key, senteval_dir=senteval_dir) for key in keys]
     for name, folder in folders.items():

@@ -1,11 +1,11 @@
-"""`bert-flow pretrain`: a BERT continued by masked language modelling on one's own text."""
+"""`bert-flow pretrain`: masked language modelling on your text."""
 
 from typing import Any
 
 import click
 
 from bert_flow_tf.commands.options import COUNT, LENGTH, POSITIVE, WHOLE, ModelOptions, model_options, options_of
-from bert_flow_tf.commands.outputs import own_folder
+from bert_flow_tf.commands.outputs import locked_folder
 from bert_flow_tf.encoder.convert.folders import ENCODER_FOLDER
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.sentence_files import read_sentences
@@ -14,7 +14,7 @@ from bert_flow_tf.runs.settings import PretrainingSettings
 _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
     "steps": ("N", COUNT, "Number of steps."),
     "train_batch_size": ("N", COUNT, "Sentences per step."),
-    "learning_rate": ("X", POSITIVE, "Its peak."),
+    "learning_rate": ("X", POSITIVE, "Peak learning rate."),
     "num_warmup_steps": ("N", WHOLE, "Steps until the peak rate."),
     "max_seq_length": ("N", LENGTH, "Word pieces of a sentence."),
     "masked_lm_prob": ("X", click.FloatRange(0, 1, min_open=True), "Share of word pieces to predict."),
@@ -34,14 +34,14 @@ _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
 def pretrain(
     model: ModelOptions, text: tuple[str, ...], texts: tuple[str, ...], out: str, overwrite: bool, **values: Any
 ) -> None:
-    """Continue a BERT by masked language modelling on text; write an encoder folder.
+    """Continue a BERT by masked language modelling on your text.
 
     A line of text is a sentence or a paragraph; longer ones are cut at --max_seq_length. Checkpoints and TensorBoard's
     events are in DIR.pretraining: the same command resumes.
     """
     settings = PretrainingSettings(**values)
     settings.check()
-    own_folder(out, ENCODER_FOLDER, overwrite=overwrite)
+    locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):
         raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph a line")

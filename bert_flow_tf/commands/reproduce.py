@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bert_flow_tf.commands.options import SENTEVAL_OPTION, check_one_of, name_list, seed_list
-from bert_flow_tf.commands.outputs import made_result, own, write_results
+from bert_flow_tf.commands.outputs import lock_output, new_result, write_results
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.paper.figures import PRESETS
@@ -22,18 +22,17 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 
 @click.command(epilog="\b\nbert-flow reproduce --bert_hub demo --glue_dir glue_data --seeds 5 --out five_seeds")
 @click.option("--rows", callback=name_list(PRESETS), default=_ROWS, metavar="LIST", help="Rows, see above.")
-@click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="1 to N, or a list.")
+@click.option("--seeds", callback=seed_list, default="1", metavar="N|LIST", help="Seeds 1 to N, or a list.")
 @click.option("--nli", is_flag=True, help="Fine-tune on NLI first (Table 3).")
 @click.option("--bert_hub", metavar="HANDLE|DIR", help="Encoder: demo, base, a handle or a folder.")
 @click.option("--preprocess_hub", metavar="HANDLE|DIR", help="Preprocess model of --bert_hub.")
-@click.option("--bert_premodels", metavar="DIR", help="TF1 BERT checkpoints, not --bert_hub.")
+@click.option("--bert_premodels", metavar="DIR", help="TF1 BERT checkpoints instead of --bert_hub.")
 @click.option("--bert_name", type=click.Choice(["base", "large", "large-wwm"]), help="Checkpoint in --bert_premodels.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder of STS-B, MNLI, SNLI, …")
 @SENTEVAL_OPTION
 @click.option("--tasks", "names", callback=name_list(_TASKS), default="stsb", metavar="LIST", help="Tasks, see above.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of runs and results.")
 @click.option("--overwrite", is_flag=True, help="Do everything again.")
-@click.option("--verbose", is_flag=True, help="Show all that the stages log.")
 def reproduce(
     rows: list[str],
     seeds: list[int],
@@ -43,10 +42,9 @@ def reproduce(
     names: list[str],
     out: str,
     overwrite: bool,
-    verbose: bool,
     **encoder: str | None,
 ) -> None:
-    """Train and score rows of Tables 2, 3, 4 and 8, each with several seeds.
+    """Train and score rows of Tables 2 to 4 and 8.
 
     \b
     avg          mean of the last layer
@@ -62,18 +60,16 @@ def reproduce(
     for name in ("bert_hub", "preprocess_hub"):
         check_handle(encoder[name], name)
     path = pathlib.Path(out, REPRODUCTION_FILE)
-    own(path, f"--out={out}")
+    lock_output(path, f"--out={out}")
     from bert_flow_tf.data.folders import check_folder, write_full_text
     from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_task
     from bert_flow_tf.files.json_files import read_json
-    from bert_flow_tf.recipe.run import read_environment, run, seed_runs
-    from bert_flow_tf.report.tables import rows_table
-    from bert_flow_tf.results.rows import score_rows
-    from bert_flow_tf.results.sources import Source
+    from bert_flow_tf.recipe.run import read_environment, run_stages, seed_runs
+    from bert_flow_tf.report.tables import scores_table
 
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
-    # The gold scores are read first, because they are used after hours.
+    # Read the gold scores first, because a mistake would show up after hours.
     tasks = [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
     recipe = read_environment(environ, tasks[0])
     folders = {task.name: pathlib.Path(task.source) for task in tasks}
@@ -90,7 +86,7 @@ def reproduce(
         recipe = recipe._replace(seed=seed, folder=folders[task.name], task=task)
         stages += recipe.nli()
         for row in rows:
-            # Where nothing is trained, no seed plays a part.
+            # Without training the seed has no effect.
             if nli or PRESETS[row].flow is not None or seed == min(seeds):
                 stages += recipe.preset(PRESETS[row])
                 scored[task.name].setdefault(row, []).append(stages[-1])
@@ -101,14 +97,13 @@ def reproduce(
         is_lost = any(runs > len(scored.get(name, {}).get(row, ())) for runs, name, row in found)
         if is_lost or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
             raise UserError(f"--out={out}: found results of other options, expected the same (or use --overwrite)")
-    # NLI fine-tuning and the flow on NLI are those of every task.
-    outcomes = {one.stage: one for one in run([*dict.fromkeys(stages)], overwrite=overwrite, verbose=verbose)}
+    # All tasks share NLI fine-tuning and the flow on NLI, so each stage runs once.
+    outcomes = {one.stage: one for one in run_stages([*dict.fromkeys(stages)], overwrite=overwrite)}
     made = {
         name: {row: seed_runs(outcomes[stage] for stage in of) for row, of in rows.items()}
         for name, rows in scored.items()
     }
     about = {"encoder": recipe.encoder_name, "encoder_flags": flags, "with_nli": nli, "seeds": sorted(seeds)}
-    record = made_result(Reproduction, "reproduce", **about, tasks=made)
-    table = rows_table(score_rows([Source("", path, record)]))
-    click.echo(f"\n{table.to_text()}")
+    record = new_result(Reproduction, "reproduce", **about, tasks=made)
+    click.echo(f"\n{scores_table(record).to_text()}")
     write_results(path, record)

@@ -1,4 +1,4 @@
-"""`bert-flow report` and `bert-flow verify`: results beside the paper's, and the check of the original's numbers."""
+"""`bert-flow report` and `bert-flow verify`."""
 
 import importlib.util
 import json
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from absl import logging
 
 import bert_flow_tf
-from bert_flow_tf.commands.outputs import own_file, own_folder, write_results
+from bert_flow_tf.commands.outputs import locked_file, locked_folder, write_results
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.results.sources import find_sources
 
@@ -29,7 +30,7 @@ _GOLDEN = pathlib.Path("tests", "golden")
 @click.option("--runs", "first", required=True, multiple=True, metavar="PATH…", help="Results, see above.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--out", required=True, metavar="FOLDER", help="Folder to make.")
-@click.option("--title", default="BERT-flow: results compared", metavar="TEXT", help="Of the page.")
+@click.option("--title", default="BERT-flow: results compared", metavar="TEXT", help="Title of the page.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier report.")
 def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, overwrite: bool) -> None:
     """Compare results with their baselines, the paper's figures and the original code's.
@@ -40,16 +41,19 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
     """
     from bert_flow_tf.report.page import PAGE_FILE, REPORT_FOLDER, write_report
 
-    folder = own_folder(out, REPORT_FOLDER, overwrite=overwrite)
+    folder = locked_folder(out, REPORT_FOLDER, overwrite=overwrite)
     sources = find_sources([*first, *more])
+    logging.info("writing a page of %d results", len(sources))
     write_report(folder, title, sources)
     click.echo(f"report written: {folder / PAGE_FILE}, of {len(sources)} results")
 
 
 @click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
-@click.option("--runs", "runs", multiple=True, metavar="PATH…", help="Results to judge too, as of bert-flow report.")
+@click.option(
+    "--runs", "runs", multiple=True, metavar="PATH…", help="Results to judge as well; as in bert-flow report."
+)
 @click.argument("more", nargs=-1, metavar="")
-@click.option("--out", metavar="FILE", help="JSON file of what was checked, for bert-flow report.")
+@click.option("--out", metavar="FILE", help="JSON file of the checks, for bert-flow report.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwrite: bool) -> None:
     """Check that this code gives the original's numbers, and print the verdict.
@@ -62,7 +66,7 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
     from bert_flow_tf.results.rows import score_rows
     from bert_flow_tf.results.verdict import DIFFERENT, verdict, verdict_table
 
-    path = None if out is None else own_file(out, overwrite=overwrite)
+    path = None if out is None else locked_file(out, overwrite=overwrite)
     sources = find_sources([*runs, *more]) if runs else []
     verification = _verification(runs)
     claims = verdict([verification], score_rows(sources))
@@ -92,7 +96,8 @@ def _verification(runs: Sequence[str]) -> "Verification":
 
 
 def _golden() -> dict:
-    """Run the golden tests, a line for each as it ends; return `deviations`, `failed` and `not_run`."""
+    """Run the golden tests; return `deviations`, `failed` and `not_run`."""
+    logging.info("running the tests in %s", _GOLDEN)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "deviations.json")
         environment = os.environ | {"BERT_FLOW_DEVIATIONS": str(path), "PYTHONUNBUFFERED": "1"}
@@ -105,7 +110,7 @@ def _golden() -> dict:
                 if "::" in line:
                     click.echo(line.rstrip(), err=True)
         found = json.loads(path.read_text()) if path.exists() else {"failed": []}
-    # Without a failure, another status means that the tests did not run to their end.
+    # A status without a failed test means that the tests did not run to their end.
     if process.returncode and not found["failed"]:
         raise UserError(f"{_ROOT / _GOLDEN}: found no outcome of its tests: {''.join(lines)[-2000:]}")
     return found

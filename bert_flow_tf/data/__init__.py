@@ -1,1 +1,1 @@
-"""Sentence pairs with gold scores or labels: tasks, readers, data sets, folders."""
+"""Sentence pairs with scores or classes: tasks, readers, data sets."""

@@ -1,7 +1,7 @@
-"""Sentence pairs from TensorFlow Datasets, under names such as `tfds:glue/stsb`.
+"""Sentence pairs from TensorFlow Datasets, with names such as `tfds:glue/stsb`.
 
-TensorFlow Datasets is needed only here: `pip install 'bert-flow-tf[datasets]'`. It downloads a data set at its first
-use and keeps it in its own folder (variable TFDS_DATA_DIR).
+`pip install 'bert-flow-tf[datasets]'` installs the library, which downloads a data set at its first use into
+TFDS_DATA_DIR.
 """
 
 import dataclasses
@@ -18,11 +18,10 @@ _PREFIX = "tfds:"
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """Places where a TensorFlow dataset keeps what a task of `bert_flow_tf.data.tasks` holds.
+    """The columns and labels of a TensorFlow dataset that equals a task.
 
-    `task` has the same labels; `label_values` is its label for each id of TensorFlow Datasets' classes, None where the
-    label is the score. `matched` ends the names of its dev and test splits. Names are as TensorFlow Datasets spells
-    them.
+    `label_values` is the task's label for each class id; None if the label is the score. `matched` ends the names of
+    the dev and test splits.
     """
 
     name: str
@@ -32,14 +31,14 @@ class Dataset:
     matched: str = ""
 
 
-# Classes of NLI: entailment, neutral, contradiction there; contradiction, entailment, neutral here.
+# TensorFlow Datasets counts entailment, neutral, contradiction; the tasks count contradiction, entailment, neutral.
 _NLI: tuple[Any, Any, Any] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
 _DATASETS = {
     _PREFIX + dataset.name: dataset
     for dataset in (
         Dataset("glue/stsb", "sts-b"),
         Dataset("glue/mrpc", "mrpc-regression", label_values=(0.0, 1.0)),
-        # Entailment comes first there.
+        # TensorFlow Datasets counts entailment first.
         Dataset("glue/qnli", "qnli-regression", ("question", "sentence"), (1.0, 0.0)),
         Dataset("glue/qqp", "qqp", ("question1", "question2"), (0.0, 1.0)),
         Dataset("glue/mnli", *_NLI, "_matched"),
@@ -52,26 +51,21 @@ SCORED_NAMES = tuple(name for name, dataset in _DATASETS.items() if tasks.get_ta
 
 
 def is_dataset_name(name: str) -> bool:
-    """True for a name of TensorFlow Datasets, known or not."""
     return name.lower().startswith(_PREFIX)
 
 
 def get_dataset(name: str) -> Dataset:
-    """Return the dataset of that name; an unknown one is a `UserError`."""
     if name.lower() not in _DATASETS:
         raise UserError(f"unknown dataset {name!r}, expected one of {', '.join(DATASET_NAMES)}")
     return _DATASETS[name.lower()]
 
 
 def read_dataset(name: str, split: str) -> tasks.Examples:
-    """Read the pairs of one split with labels as those of `bert_flow_tf.data.tasks`, in the order of GLUE's file.
+    """Read a split's pairs with the task's labels.
 
-    SNLI has the order of TensorFlow Datasets. Pairs without a label, such as SNLI's on which the annotators did not
-    agree, are left out; a split without any label keeps them all, with the stand-in labels of `tasks.read_split`.
-    `split` is "train", "dev" or "test".
-
-    Raises:
-      UserError: unknown name, no usable TensorFlow Datasets, a download that fails, or no example.
+    They have the order of GLUE's file; SNLI has that of TensorFlow Datasets. Pairs without a label (SNLI has some
+    without a majority) are left out; a split without any label keeps all, with `tasks.read_split`'s stand-ins. `split`
+    is "train", "dev" or "test".
     """
     dataset = get_dataset(name)
     split = {"dev": "validation"}.get(split, split) + (dataset.matched if split != "train" else "")
@@ -82,7 +76,7 @@ def read_dataset(name: str, split: str) -> tasks.Examples:
     with reading(name, "a data set, from the network or in TFDS_DATA_DIR"):
         rows = list(tfds.as_numpy(tfds.load(dataset.name, split=split)))
     if rows and "idx" in rows[0]:
-        # The order of GLUE's files; TensorFlow Datasets' is that of a hash.
+        # GLUE's files have this order; TensorFlow Datasets sorts by a hash.
         rows.sort(key=lambda row: row["idx"])
     has_labels = any(row["label"] != -1 for row in rows)
     rows = [row for row in rows if row["label"] != -1 or not has_labels]

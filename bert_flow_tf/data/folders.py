@@ -1,7 +1,7 @@
-"""Sentence pairs of other layouts as the folders of files that training reads (see `bert_flow_tf.data.tasks`).
+"""Write sentence pairs of other layouts as files that training reads.
 
-STS-12 to STS-16 become a `full.txt` of two columns, which the original's processors of that name read; TensorFlow
-Datasets' sets become GLUE's files. A folder is there whole or not at all.
+STS-12 to STS-16 become a `full.txt` of two columns, as the original's processors expect; TensorFlow Datasets' sets
+become GLUE's files.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
 from bert_flow_tf.files.atomic import FolderKind, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json, write_json
 
-# Names what the folder was made of, and marks it as one that may be replaced.
+# The marker names the source, and marks a folder that `--overwrite` may replace.
 MARKER_FILE = "prepared.json"
 
 
@@ -24,7 +24,7 @@ class _Marker(msgspec.Struct):
 
 
 def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
-    """Raise `UserError`, beginning with `flag`, unless the folder is new, or `overwrite` and made by this module."""
+    """Raise `UserError` if the folder exists and may not be replaced."""
     marker, names = folder / MARKER_FILE, [MARKER_FILE]
     if marker.is_file():
         names += read_json(marker, _Marker, expected="a prepared folder's", versioned=False).files
@@ -33,23 +33,21 @@ def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
 
 
 def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source: str) -> int:
-    """Write `full.txt`, both sentences of every pair, sub-set after sub-set; return the number of pairs."""
     rows = [[a, b] for subset in subsets for a, b in zip(subset.sentences_a, subset.sentences_b, strict=True)]
     _write(folder, {"full.txt": rows}, source)
     return len(rows)
 
 
 def layout_of(name: str) -> tasks.Task:
-    """Return the task in whose GLUE files a dataset of TensorFlow Datasets is written."""
+    """Return the task whose GLUE files have a dataset's layout."""
     dataset = datasets.get_dataset(name)
     return tasks.SNLI if dataset.name == "snli" else tasks.get_task(dataset.task)
 
 
 def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
-    """Write a dataset of TensorFlow Datasets as GLUE's files; return the number of pairs by split.
+    """Write a TensorFlow dataset as GLUE's files; return the pairs by split.
 
-    Test labels are written where the dataset has them and the layout has a file for them. MNLI's label is the gold
-    one; GLUE's file has the first annotator's in the column that the original reads.
+    MNLI's label is the gold one, where GLUE's file has the first annotator's in the column that the original reads.
     """
     task = layout_of(name)
     parts = {split: datasets.read_dataset(name, split) for split in tasks.SPLITS}
@@ -61,27 +59,26 @@ def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
 
 
 def senteval_names(name: str) -> list[str]:
-    """The tasks that a name of STS-12 to STS-16, or STS-12-16 for all of them, stands for; empty for any other."""
+    """Return the tasks of STS-12 to STS-16 or STS-12-16, else []."""
     key = task_key(name)
     return list(SENTEVAL_SUBSETS) if key == "sts1216" else [key] * (key in SENTEVAL_SUBSETS)
 
 
 def _rows(task: tasks.Task, layout: tasks.FileLayout, examples: tasks.Examples) -> list[list[str]]:
-    """Return lists of cells, the header's first; other columns hold a dash."""
+    """Return rows of cells, the header first; unused columns hold a dash."""
     last = layout.label_column is not None and layout.label_column < 0
     width = layout.min_columns - last
     names = task.label_names
     labels = [names[int(label)] if names else f"{label:g}" for label in examples.labels]
     rows = [] if layout.header is None else [layout.header]
     rows += zip(examples.sentences_a, examples.sentences_b, labels, strict=True)
-    # A layout without labels leaves those of the examples out.
+    # Zip drops the examples' labels if the layout has none.
     columns = [column if column >= 0 else width for column in layout.columns]
     cells = [dict(zip(columns, row, strict=False)) for row in rows]
     return [[row.get(column, "-") for column in range(width + last)] for row in cells]
 
 
 def _write(folder: pathlib.Path, files: dict[str, list[list[str]]], source: str) -> None:
-    """Write the rows as TSV, with tabs and line ends of sentences as spaces, and the marker."""
     with new_folder(folder) as new:
         for name, rows in files.items():
             lines = ("\t".join(re.sub(r"[\t\r\n]+", " ", cell) for cell in row) + "\n" for row in rows)

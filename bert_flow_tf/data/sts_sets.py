@@ -1,9 +1,8 @@
-"""Similarity tasks with gold scores, as lists of named sub-sets of sentence pairs.
+"""Similarity tasks with gold scores, as named sub-sets of sentence pairs.
 
-STS-12 to STS-16 come in SentEval's folders: `STS/STS12-en-test/STS.input.NAME.txt` with two sentences per line,
-separated by a tab, and `STS.gs.NAME.txt` with one gold score per line. A pair whose gold line is empty was not
-annotated and is left out; SentEval has STS-13 without its SMT part. Other tasks are those of `bert_flow_tf.data.tasks`
-and TensorFlow Datasets.
+STS-12 to STS-16 are in SentEval's folders: `STS/STS12-en-test/STS.input.NAME.txt` has two sentences per line, separated
+by a tab, and `STS.gs.NAME.txt` a gold score per line, empty for pairs without annotation, which are skipped. SentEval's
+STS-13 has no SMT part. Other tasks are those of `bert_flow_tf.data.tasks` and TensorFlow Datasets.
 
 Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>; Li et al. 2020, section 4.1 (STS, SICK-R)
 and section 4.3 (QNLI by AUC on its dev set, which is why that is QNLI's split here; its test labels are not public).
@@ -32,7 +31,7 @@ _TITLES = {"stsb": "STS-B", "sickr": "SICK-R"} | {name: f"STS-{name[3:]}" for na
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScoredPairs:
-    """n sentence pairs with gold scores, float64 [n]; named as their files are, or as a task that is one set only."""
+    """A set of n sentence pairs with gold scores, float64 [n]."""
 
     name: str
     sentences_a: list[str]
@@ -45,14 +44,14 @@ class ScoredPairs:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SimilarityTask:
-    """A task that cosine similarity is scored on.
+    """A task scored by cosine similarity.
 
     Attributes:
-      name: as `bert-flow evaluate --tasks` takes it, in lower case.
-      title: the name as the paper prints it.
-      metric: "spearman" (with Pearson's correlation beside it) or "auc".
-      split, source: the split's name in the folder, or the dataset of that name, where the pairs were read.
-      subsets: its sub-sets, or the one set that it is.
+      name: lower case, as in `bert-flow evaluate --tasks`.
+      title: the paper's name.
+      metric: "spearman" (with Pearson's correlation) or "auc".
+      split, source: the split, and the folder or dataset that it was read from.
+      subsets: the sub-sets, or the single set.
     """
 
     name: str
@@ -64,11 +63,10 @@ class SimilarityTask:
 
     @property
     def sentences(self) -> list[str]:
-        """Every sentence of every pair."""
         return [sentence for subset in self.subsets for sentence in subset.sentences_a + subset.sentences_b]
 
-    def place(self, subset: ScoredPairs) -> str:
-        """Return task and sub-set in words, to begin an error with."""
+    def label(self, subset: ScoredPairs) -> str:
+        """Return task and sub-set, to begin an error with."""
         return self.name if subset.name == self.name else f"{self.name}, {subset.name}"
 
 
@@ -82,14 +80,11 @@ def read_task(
     """Read a task with its gold scores.
 
     Args:
-      name: `sts12` to `sts16`, a scored one of `tasks.TASKS` or of TensorFlow Datasets; `STS-B` is `stsb`, and so on.
+      name: `sts12` to `sts16`, or a scored task of `tasks.TASKS` or of TensorFlow Datasets, spelled `STS-B` or `stsb`.
       glue_dir: folder of the folders `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression`, `QQP`.
       senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
-      split: "train", "dev" or "test"; None for test, or for dev where the test labels are not public (QNLI, QQP, and
-        all of GLUE in TensorFlow Datasets).
-
-    Raises:
-      UserError: an unknown task, a missing folder or file, a split without gold scores, or an invalid line.
+      split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public (QNLI, QQP, GLUE in
+        TensorFlow Datasets).
     """
     scored = (task for task in tasks.TASKS.values() if task.is_regression and task.dev.label_column is not None)
     key, of_glue = task_key(name), {task_key(task.name): task for task in scored}
@@ -123,17 +118,16 @@ def read_task(
 
 
 def task_key(name: str) -> str:
-    """A task's name as in `SimilarityTask` from the paper's or the original's spelling; any other in lower case."""
+    """Return `SimilarityTask.name` for the paper's or the original's spelling."""
     return name.lower().replace("-", "").removesuffix("regression")
 
 
 def task_title(name: str) -> str:
-    """A task's name as the paper prints it, from any way to spell it: STS-B, SICK-R, STS-12, QNLI, …"""
     return _TITLES.get(task_key(name), name.upper().removesuffix("-REGRESSION"))
 
 
 def senteval_folder(senteval_dir: str | os.PathLike | None, folder: str, name: str) -> pathlib.Path:
-    """Return the folder of a task in SentEval's data folder or its `downstream`; `UserError` if there is none."""
+    """Return a task's folder in SentEval's data or its `downstream`."""
     if senteval_dir is None:
         raise ArgumentError(f"senteval_dir: missing, expected the folder of {folder}, to score {name}")
     folders = [pathlib.Path(senteval_dir, part, folder) for part in ("downstream", "")]
@@ -144,16 +138,11 @@ def senteval_folder(senteval_dir: str | os.PathLike | None, folder: str, name: s
 
 
 def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLike, name: str) -> ScoredPairs:
-    """Read the pairs of one file that have a gold score in the other.
-
-    Raises:
-      UserError: a file is missing, a line is not as expected, or there is no scored pair.
-    """
     pairs = [line.split("\t") for line in tasks.read_lines(input_path)]
     for number, columns in enumerate(pairs, start=1):
         if len(columns) != 2:
             raise UserError(f"{input_path}, line {number}: found {len(columns)} columns, expected two sentences")
-    # The gold lines of the last pairs may be empty, and count.
+    # Empty gold lines at the end count, because the last pairs may have no score.
     gold = tasks.read_lines(gold_path, keeps_empty_end=True)
     scored = [number for number, line in enumerate(gold) if line.strip()]
     if not scored or len(gold) < len(pairs) or scored[-1] >= len(pairs):
@@ -164,7 +153,6 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
 
 
 def read_scored_split(task: tasks.Task, glue_dir: str | os.PathLike, split: str, name: str) -> ScoredPairs:
-    """Read one split's pairs with their gold scores, in file order; errors as of `tasks.gold_scores`."""
     gold = tasks.gold_scores(task, glue_dir, split)
     folder = pathlib.Path(glue_dir) / task.directory
     examples = tasks.read_split(task, folder, split)

@@ -1,15 +1,15 @@
-"""The tasks: one table of where their sentences and labels are, and one reader.
+"""The table of tasks and the reader of their files.
 
 Source: the original's data processors (`siamese_utils.py`), its choice of label ranges (`run_siamese.py`) and its
 scoring script (`scripts/eval_stsb.py`).
 
-Quirks that are kept, since the published numbers came from them:
+Some quirks of the original are kept, because the published numbers depend on them:
 
-- MNLI's label is column 10. In `train.tsv` (12 columns) and in `dev_matched.tsv` (16) that is `label1`, the first
-  annotator's; the gold label is the last column.
-- A test split has no labels, even where its file holds some: its examples get label 0, or the first class. So the SNLI
+- MNLI's label is column 10, which is `label1`, the first annotator's, in `train.tsv` (12 columns) and `dev_matched.tsv`
+  (16); the gold label is the last column.
+- A test split has no labels, even if its file has some: its examples get label 0, or the first class. So the SNLI
   test pairs that ALLNLI trains on all count as contradictions.
-- STS-12 to STS-16 read the same `full.txt` for every split, so "all splits" holds every pair three times.
+- STS-12 to STS-16 read the same `full.txt` for every split, so "all splits" has every pair three times.
 """
 
 import dataclasses
@@ -26,8 +26,7 @@ from bert_flow_tf.files.reading import read_text, reading
 
 SPLITS = ("train", "dev", "test")
 
-# The number of a line, from 1, and its columns.
-_Row = tuple[int, list[str]]
+_Row = tuple[int, list[str]]  # the line's number, from 1, and its columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +36,8 @@ class FileLayout:
     Attributes:
       name: the file's name in its task's folder.
       sentence_columns: the two sentences' columns, from 0.
-      label_column: the label's column, from 0; -1 is a row's last; None where the file has no label.
-      header: names of these columns in the file's first line, or common ones; None where the first line is data.
+      label_column: the label's column, from 0; -1 for the last; None if the file has no label.
+      header: these columns' names in the first line, or common ones; None if the first line is data.
     """
 
     name: str
@@ -48,12 +47,12 @@ class FileLayout:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """The sentences' columns and, where there is one, the label's."""
+        """The columns of the sentences and of the label, if any."""
         return self.sentence_columns if self.label_column is None else (*self.sentence_columns, self.label_column)
 
     @property
     def min_columns(self) -> int:
-        """The fewest columns that a row can have; a label in the last column comes after the sentences."""
+        """The fewest columns of a valid row."""
         return max(self.columns) + 1 + (min(self.columns) < 0)
 
 
@@ -65,13 +64,13 @@ class Task:
       name: lower case, as in the original's `--task_name`.
       directory: its folder's name in the GLUE folder.
       train, dev, test: layout of each split's file.
-      is_regression: True where the label is a score for the cosine, False where it is a class.
-      label_names: the words for the labels 0, 1, …: a class's id, or a score; empty where labels are numbers.
+      is_regression: True if the label is a score for the cosine, False if it is a class.
+      label_names: words for the labels 0, 1, …; empty if the file has numbers.
       label_max: the highest score, 0 is the lowest; label / label_max is the cosine's target.
       metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
-      gold_test: file with the test split's gold scores; None where none are public.
-      sibling: the folder beside the given data folder to read instead; None to read the given one.
-      skips_incomplete_rows: True to leave out, with a warning, the broken rows that the published files hold.
+      gold_test: the file with the test split's gold scores; None if they are not public.
+      sibling: a folder to read beside the given one; None to read the given one.
+      skips_incomplete_rows: True to skip, with a warning, the broken rows of the published files.
     """
 
     name: str
@@ -88,7 +87,6 @@ class Task:
     skips_incomplete_rows: bool = False
 
     def layout(self, split: str) -> FileLayout:
-        """Layout of the split's file; a `UserError` for an unknown split."""
         if split not in SPLITS:
             raise UserError(f"unknown split {split!r}, expected one of {', '.join(SPLITS)}")
         return getattr(self, split)
@@ -100,7 +98,7 @@ class Examples:
 
     Attributes:
       labels: [n], float32 scores as in the file (regression) or int32 class ids.
-      has_labels: False where the labels, or some of them, only stand in for missing ones.
+      has_labels: False if some labels are stand-ins for missing ones.
     """
 
     sentences_a: list[str]
@@ -112,7 +110,7 @@ class Examples:
         return len(self.sentences_a)
 
 
-# Names of Hugging Face's exports, which stand for any other: of the first sentence, the second, and the label.
+# Hugging Face's exports use these names for the first sentence, the second, and the label.
 _COMMON_NAMES = (
     ("sentence1", "premise", "question1", "question", "text1", "sentence_a"),
     ("sentence2", "hypothesis", "question2", "sentence", "text2", "sentence_b"),
@@ -143,13 +141,13 @@ def tsv_task(
     test_sentences: tuple[int, int] | None = None,
     **options: Any,
 ) -> Task:
-    """A task whose train and dev files have the same columns, and whose test file is read without labels."""
+    """Return a task whose train and dev files have the same columns."""
     train, dev = (FileLayout(file, sentences, label, header) for file in files[:2])
     test = FileLayout(files[2], test_sentences or sentences, None, header[:2])
     return Task(name, directory or name.upper(), train, dev, test, **options)
 
 
-# Not in TASKS: the original reads SNLI only as a part of ALLNLI.
+# SNLI is not in TASKS because the original reads it only as a part of ALLNLI.
 SNLI = tsv_task("snli", (7, 8), -1, ("sentence1", "sentence2", "gold_label"), sibling="SNLI", **_NLI)
 
 _FULL_TEXT = FileLayout("full.txt", (0, 1))
@@ -161,19 +159,17 @@ _TASKS = (
         for name in ("sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")
     ),
     tsv_task("mnli", (8, 9), 10, _MNLI_HEADER, **_MNLI),
-    # The original replaces the last part of ALLNLI's data folder by MNLI.
+    # The original reads ALLNLI from the folder MNLI beside the given one.
     tsv_task("allnli", (8, 9), 10, _MNLI_HEADER, sibling="MNLI", **_MNLI),
     tsv_task("qqp", (3, 4), 5, _QQP_HEADER, test_sentences=(1, 2), skips_incomplete_rows=True, **_BINARY),
     tsv_task("mrpc-regression", (3, 4), 0, _MRPC_HEADER, directory="MRPC-Regression", gold_test=_MRPC_GOLD, **_BINARY),
     tsv_task("qnli-regression", (1, 2), -1, ("question", "sentence", "label"), directory="QNLI-Regression", **_QNLI),
 )
 
-# By name. A task with gold scores is one of `bert-flow evaluate`'s, too.
 TASKS = {task.name: task for task in _TASKS}
 
 
 def get_task(name: Task | str) -> Task:
-    """Return the task of that name, in any case, or the `Task` given; an unknown name is a `UserError`."""
     if isinstance(name, Task):
         return name
     if name.lower() not in TASKS:
@@ -183,15 +179,11 @@ def get_task(name: Task | str) -> Task:
 
 
 def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Examples:
-    """The pairs of one split, in file order.
+    """Read the pairs of a split in file order.
 
     Args:
-      data_dir: the task's folder. For ALLNLI any folder beside `MNLI` (and `SNLI`), whose dev and test splits are
-        ALLNLI's too.
+      data_dir: the task's folder; for ALLNLI, any folder beside `MNLI` and `SNLI`.
       split: one of `SPLITS`. The test split has no labels (see the module's quirks).
-
-    Raises:
-      UserError: a task, split, folder, file or column is missing, a row has too few columns, or a label is invalid.
     """
     task = get_task(task)
     layout = task.layout(split)
@@ -202,10 +194,10 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
 
 
 def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_training: bool = False) -> Examples:
-    """The pairs to train on, in the original's order before its shuffle.
+    """Read the training pairs in the original's order before its shuffle.
 
-    That is the train split; for ALLNLI then SNLI's train, dev and test splits; with `use_full_for_training` then the
-    task's own dev and test splits (the paper's "target").
+    ALLNLI's train split is followed by all of SNLI; `use_full_for_training` adds the task's dev and test splits (the
+    paper's "target").
     """
     task = get_task(task)
     parts = [read_split(task, data_dir, "train")]
@@ -217,7 +209,6 @@ def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_train
 
 
 def concatenate(parts: Sequence[Examples]) -> Examples:
-    """All examples of `parts`, one after the other; labelled only if every part is."""
     return Examples(
         [sentence for part in parts for sentence in part.sentences_a],
         [sentence for part in parts for sentence in part.sentences_b],
@@ -227,11 +218,7 @@ def concatenate(parts: Sequence[Examples]) -> Examples:
 
 
 def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np.ndarray:
-    """Read the gold scores [n] of one split, float64, in file order; STS-B's test scores are in `sts-test.csv`.
-
-    Raises:
-      UserError: as `read_split`; or there are none.
-    """
+    """Read the gold scores of a split, float64 [n], in file order."""
     task = get_task(task)
     layout = task.gold_test if split == "test" else task.layout(split)
     if not task.is_regression or layout is None or layout.label_column is None:
@@ -240,10 +227,7 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
 
 
 def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keeps_empty_end: bool = False) -> list[str]:
-    """Return the lines of a text file in UTF-8, without line ends, byte order mark and empty lines at the end.
-
-    With `keeps_empty_end` empty lines at the end stay. A file that cannot be read is a `UserError`.
-    """
+    """Return a UTF-8 file's lines, without empty ones at the end."""
     text = read_text(path, expected)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
     while lines and not lines[-1] and not keeps_empty_end:
@@ -251,20 +235,19 @@ def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keeps_
     return lines
 
 
-def parse_number(text: str, place: str) -> float:
-    """Return the finite number that `text` spells; anything else is a `UserError` that begins with `place`."""
-    with reading(place, "a number"):
+def parse_number(text: str, source: str) -> float:
+    """Return a finite number; the `UserError` otherwise begins with `source`."""
+    with reading(source, "a number"):
         number = float(text)
     if not math.isfinite(number):
-        raise UserError(f"{place}: found {text!r}, expected a finite number")
+        raise UserError(f"{source}: found {text!r}, expected a finite number")
     return number
 
 
 def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
-    """Path of the folder with the task's files, given what `read_split` takes; a `UserError` where it is not there."""
     folder = os.fspath(data_dir)
     if task.sibling is not None:
-        # dirname would take what is before a trailing slash for the last part.
+        # dirname would return the whole path if it ended in a slash.
         folder = os.path.join(os.path.dirname(folder.rstrip("/")), task.sibling)
     if not os.path.isdir(folder):
         raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
@@ -272,7 +255,7 @@ def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
 
 
 def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[list[_Row], list[float]]:
-    """Read the rows below the header and their labels, zeros without any; a quote is an ordinary character."""
+    """Read the rows and their labels, or zeros; quotes are ordinary characters."""
     path = os.path.join(task_folder(task, data_dir), layout.name)
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
@@ -290,12 +273,12 @@ def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[
         logging.getLogger(__name__).warning("%s; skipped %d such lines", message, len(rows) - len(complete))
     if not complete:
         raise UserError(f"{path}: no examples found, expected at least one row")
-    place, labels = layout.label_column, list[float]()
-    if place is None:
+    label_column, labels = layout.label_column, list[float]()
+    if label_column is None:
         return complete, [0.0] * len(complete)
     by_name = {name: float(number) for number, name in enumerate(task.label_names)}
     for line, row in complete:
-        text, where = row[place], f"{path}, line {line}, column {place % len(row) + 1}"
+        text, where = row[label_column], f"{path}, line {line}, column {label_column % len(row) + 1}"
         if by_name and text not in by_name:
             raise UserError(f"{where}: label {text!r}, expected one of {', '.join(by_name)}")
         labels.append(by_name[text] if by_name else parse_number(text, where))

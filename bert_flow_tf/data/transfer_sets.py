@@ -1,8 +1,8 @@
-"""SentEval's classification tasks: sentences, or pairs, with classes, in its folders and its order.
+"""SentEval's classification tasks, in its folders and its order.
 
 `MR/rt-polarity.pos`, `CR/custrev.pos`, `SUBJ/subj.objective`, `MPQA/mpqa.pos`, `SST/binary/sentiment-train`,
-`TREC/train_5500.label`, `MRPC/msr_paraphrase_train.txt` and `SICK/SICK_train.txt`, in SentEval's `downstream` or a
-folder of one's own.
+`TREC/train_5500.label`, `MRPC/msr_paraphrase_train.txt` and `SICK/SICK_train.txt` are in SentEval's `downstream` or in
+a folder of your own.
 
 Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, section 3.1, Tables 1 and 2.
 """
@@ -21,7 +21,7 @@ PREFIX = "senteval:"
 
 
 class Example(NamedTuple):
-    """A sentence, or two, and the number of its class."""
+    """One or two sentences and the number of their class."""
 
     sentences: tuple[str, ...]
     label: int
@@ -33,11 +33,11 @@ class TransferTask:
 
     Attributes:
       name: `senteval:mr` and so on.
-      title: as SentEval calls it.
+      title: SentEval's name.
       source: the folder that it was read from.
-      parts: lists of `Example` by name, sorted as SentEval does, by numbers of words and classes: `all` of a task
-        that is cross-validated whole, else `train`, perhaps `dev`, and `test`.
-      reports_f1: True if SentEval also has F1 of class 1 on `test`.
+      parts: lists of `Example` by name, sorted by numbers of words and classes as in SentEval: `all` for a task with
+        cross-validation, else `train`, perhaps `dev`, and `test`.
+      reports_f1: True if SentEval also reports F1 of class 1 on `test`.
     """
 
     name: str
@@ -48,15 +48,14 @@ class TransferTask:
 
     @property
     def sentences(self) -> list[str]:
-        """Every sentence."""
         return [sentence for part in self.parts.values() for example in part for sentence in example.sentences]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
-    """Files of a task; without `classes` each of the two files holds one class's sentences, that of class 1 first.
+    """A task's files: tab-separated columns, or one class per file.
 
-    Columns are separated by tabs. TREC's lines are `CLASS:class question`, as two columns.
+    Without `classes`, the first file has the sentences of class 1. TREC's lines are `CLASS:class question`.
     """
 
     title: str
@@ -89,7 +88,6 @@ _LAYOUTS = {
     "sicke": _Layout("SICK-E", "SICK", _SICK, ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"), (1, 2), 4, has_header=True),
 }
 NAMES = tuple(f"{PREFIX}{name}" for name in _LAYOUTS)
-# SentEval's own names of what can be scored -> those here.
 SENTEVAL_NAMES = {
     **{name.upper(): name for name in SENTEVAL_SUBSETS},
     **{name.upper(): f"{PREFIX}{name}" for name in _LAYOUTS if name != "sicke"},
@@ -98,9 +96,8 @@ SENTEVAL_NAMES = {
 
 
 def _read_file(path: pathlib.Path, layout: _Layout, position: int) -> list[Example]:
-    """Read the examples of a file at this position among those of its part."""
     with reading(path, "SentEval's data"):
-        # SentEval ends a line wherever Python does.
+        # SentEval's reader also splits lines at Python's other line ends.
         lines = path.read_bytes().decode(layout.encoding).splitlines()
     examples = []
     for number, line in list(enumerate(lines, start=1))[layout.has_header :]:
@@ -123,11 +120,7 @@ def _read_file(path: pathlib.Path, layout: _Layout, position: int) -> list[Examp
 def read_transfer_task(
     name: str, senteval_dir: str | os.PathLike | None = None, split: str | None = None
 ) -> TransferTask:
-    """Read the task of one of `NAMES`; `senteval_dir` holds SentEval's `downstream`, or what that holds.
-
-    Raises:
-      UserError: there is no such task, a file is missing, a line is invalid, or a part has fewer than two classes.
-    """
+    """Read one of `NAMES` from SentEval's `downstream` or the folder above."""
     if name not in NAMES:
         raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{nearest(name, NAMES)}")
     if split is not None:
@@ -136,7 +129,7 @@ def read_transfer_task(
     folder, parts = senteval_folder(senteval_dir, layout.folder, name), {}
     for part, files in layout.parts.items():
         examples = [one for i, file in enumerate(files) for one in _read_file(folder / file, layout, i)]
-        # The classifier is fitted, or chosen, on the other parts.
+        # A classifier needs two classes in each part that it is fitted or chosen on.
         if len({example.label for example in examples}) < (1 if part == "test" else 2):
             raise UserError(f"{folder / files[0]}: found too few classes, expected sentences of two or more")
         parts[part] = sorted(examples, key=lambda one: (*(len(text.split()) for text in one.sentences), one.label))

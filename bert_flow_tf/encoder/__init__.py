@@ -1,1 +1,1 @@
-"""From sentences to pooled embeddings: tokenizer, encoder, batches, cache."""
+"""Sentence encoders: tokenizer, BERT, pooling, batches, cache."""

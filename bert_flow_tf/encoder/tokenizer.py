@@ -1,9 +1,9 @@
-"""BERT's WordPiece in the TensorFlow graph: sentences to the ids that the original's Python tokenizer gives.
+"""BERT's WordPiece in the TensorFlow graph, with the original's ids.
 
-The steps are those of the BERT authors' tokenizer: clean the text, put spaces around CJK characters, split on white
-space, and, for uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off punctuation and
-match the longest piece first. `text.BertTokenizer` folds with NFKC and case folding, which gives other ids for ß, ﬁ, ½
-or full-width letters, so only its matcher is used here.
+The steps are the BERT authors': clean the text, put spaces around CJK characters, split on white space, and, for
+uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off punctuation and match the longest
+piece first. Only the matcher of tensorflow-text is used, because its `BertTokenizer` folds with NFKC and case folding,
+which gives other ids for ß, ﬁ, ½ or full-width letters.
 """
 
 import hashlib
@@ -20,27 +20,27 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import reading
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MAX_WORD_CHARS = 200  # A longer word is unknown.
-# Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning leaves in place.
+MAX_WORD_CHARS = 200  # longer words are unknown
+# Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning keeps.
 _WHITE_SPACE = r"[\s\p{Z}]"
-# Control and format characters that are not white space, and the mark of a decoding error.
+# The original removes control and format characters that are not white space, and the mark of a decoding error.
 _REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _CJK = (
     r"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
     r"\x{f900}-\x{faff}\x{2f800}-\x{2fa1f}])"
 )
-# All ASCII that is neither letter, digit nor space counts as punctuation, as "$" and "^", which Unicode calls symbols.
+# All ASCII except letters, digits and space counts as punctuation, also "$" and "^", which Unicode calls symbols.
 _PUNCTUATION = r"([!-/:-@\[-`{-~\p{P}])"
-# An encoder's inputs as TF-Hub calls them, each int32 [n, t].
+# TF-Hub gives an encoder's inputs these names; each is int32 [n, t].
 TOKEN_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 TOKEN_SPECS = dict.fromkeys(TOKEN_INPUTS, tf.TensorSpec([None, None], tf.int32))
 
 
 class Tokenizer(tf.Module):
-    """Convert sentences to BERT's ids, in eager code, in `tf.data` and inside a SavedModel.
+    """Convert sentences to BERT's ids, eagerly or in a graph.
 
     Args:
-      vocab: word pieces, in the order of their ids, as `read_vocabulary` returns them.
+      vocab: word pieces in the order of their ids.
       do_lower_case: True if the vocabulary is uncased: lower-case and drop accents.
     """
 
@@ -50,18 +50,17 @@ class Tokenizer(tf.Module):
         self.vocab_size = len(vocab)
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
-        # The limit is in characters, below; a character has at most four bytes.
+        # The limit below is in characters, which have at most four bytes.
         options = {"unknown_token": "[UNK]", "max_bytes_per_word": 4 * MAX_WORD_CHARS, "token_out_type": tf.int32}
         with reading("vocabulary", "word pieces"):
             self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
 
     @classmethod
     def from_source(cls, source: EncoderSource) -> "Tokenizer":
-        """Return the tokenizer of an encoder, with the vocabulary of its preprocess SavedModel."""
         return cls(read_vocabulary(vocabulary_asset(source.preprocess_dir)), source.do_lower_case)
 
     def tokenize_words(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        """Return ids of each word's pieces, without special ones: string [n] -> ragged int32 [n, (words), (pieces)]."""
+        """Return ids of each word's pieces: ragged int32 [n, (words), (pieces)]."""
         cleaned = tf.strings.unicode_transcode(sentences, "UTF-8", "UTF-8", errors="ignore")
         cleaned = tf.strings.regex_replace(cleaned, _REMOVED, "")
         cleaned = tf.strings.regex_replace(cleaned, _CJK, r" \1 ")
@@ -74,18 +73,15 @@ class Tokenizer(tf.Module):
         return self._matcher.tokenize(words.with_flat_values(tf.where(too_long, "[UNK]", words.flat_values)))
 
     def tokenize(self, sentences: tf.Tensor) -> tf.RaggedTensor:
-        """Return ids of each sentence's pieces: string [n] -> ragged int32 [n, (t)], without special tokens."""
         return self.tokenize_words(sentences).merge_dims(-2, -1)
 
     def pack(self, pieces: tf.RaggedTensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
-        """Return encoder inputs, `[CLS] pieces[:max_seq_length - 2] [SEP]`, for the rows of ragged int32 [n, (t)].
+        """Return encoder inputs, `[CLS] pieces[:max_seq_length - 2] [SEP]`, for ragged rows.
 
         The dict has int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
-        They are padded to the longest row, or to `max_seq_length`, 3 or more, if `pad_to_max`.
+        They are padded to the longest row, or to `max_seq_length` (3 or more) if `pad_to_max`.
         """
-        if max_seq_length < 3:
-            raise ArgumentError(f"max_seq_length: found {max_seq_length}, expected 3 or more")
-        # Dense from here on: an operation on ragged rows is many, and a server runs them for a single sentence.
+        # Dense tensors need fewer operations than ragged ones, which matters for a server's single sentences.
         most = max_seq_length - 2
         lengths = tf.minimum(pieces.row_lengths(), most)
         ids = pieces.to_tensor(default_value=self.pad_id, shape=[None, most])
@@ -101,12 +97,10 @@ class Tokenizer(tf.Module):
         }
 
     def __call__(self, sentences: tf.Tensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
-        """Return encoder inputs of the sentences, a string tensor [n]: `pack` of `tokenize`."""
         return self.pack(self.tokenize(sentences), max_seq_length, pad_to_max)
 
 
 def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
-    """Return the path of the vocabulary in a preprocess SavedModel; a `UserError` if it is not the only asset."""
     files = sorted(path for path in (pathlib.Path(preprocess_dir) / "assets").glob("*") if path.is_file())
     if len(files) != 1:
         raise UserError(f"{preprocess_dir}: found {len(files)} assets, expected only the vocabulary file")
@@ -114,7 +108,7 @@ def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
-    """Return the word pieces in a file, one per line; the line's number, from 0, is the piece's id."""
+    """Return a file's word pieces; the line, from 0, is the id."""
     vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keeps_empty_end=True)]
     if "" in vocab or len(set(vocab)) < len(vocab):
         line, piece = next((i, piece) for i, piece in enumerate(vocab, 1) if not piece or piece in vocab[: i - 1])
@@ -125,10 +119,9 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
 
 
 def lower_cases(given: bool | None, vocab: list[str], folder: str) -> bool:
-    """Return True if an encoder's text is to be lower-cased.
+    """Return True if an encoder's text must be lower-cased.
 
-    The folder's name says it as in `uncased_L-12_H-768_A-12`, else `given`, else the vocabulary.
-
+    A folder's name such as `uncased_L-12_H-768_A-12` decides, else `given`, else the vocabulary.
     Raises:
       ArgumentError: `given` contradicts the name, or is True with capitals in the vocabulary.
     """
@@ -141,5 +134,5 @@ def lower_cases(given: bool | None, vocab: list[str], folder: str) -> bool:
 
 
 def has_capitals(vocab: list[str]) -> bool:
-    """True if pieces other than special tokens in brackets have capitals: then the vocabulary is cased."""
+    """True if a piece has capitals, so that the vocabulary is cased."""
     return any(piece != piece.lower() for piece in vocab if not (piece.startswith("[") and piece.endswith("]")))

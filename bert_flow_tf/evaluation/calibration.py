@@ -1,4 +1,4 @@
-"""Calibrations of an embedding matrix [n, D], all with scikit-learn's `fit` and `transform`.
+"""Calibrations of embeddings [n, D], with scikit-learn's methods.
 
 A *negligible* deviation carries rounding, not information: see `glow.embeddings`, which has the rule for the flow's
 data-dependent initialisation, too.
@@ -18,7 +18,7 @@ from glow.embeddings import negligible_channels, negligible_deviation
 
 
 class StandardNormalization(StandardScaler):
-    """SN: `(x - mean) / deviation`, channel by channel. Li et al. 2020, section 4.3 and Table 5.
+    """SN: `(x - mean) / deviation` by channel (Li et al. 2020, Table 5).
 
     A channel whose deviation is negligible is divided by 1, so that it stays near zero.
     """
@@ -30,10 +30,10 @@ class StandardNormalization(StandardScaler):
 
 
 class NullTopSingularVectors(TransformerMixin, BaseEstimator):
-    """NATSV(k): `x - V Vᵀ x` removes the first k right singular vectors V [D, k]. Li et al. 2020, section 4.3, Table 5.
+    """NATSV(k): remove the first k right singular vectors, `x - V Vᵀ x`.
 
     The paper cites Mu and Viswanath 2018, who subtract the mean first, but it describes only the projection, and
-    subtracts a mean in a row of its own, SN + NATSV. So the embeddings are not centred here.
+    subtracts a mean only in the row SN + NATSV. So the embeddings are not centred here.
     """
 
     def __init__(self, k: int = 1):
@@ -50,7 +50,7 @@ class NullTopSingularVectors(TransformerMixin, BaseEstimator):
         return X - X @ self.components_.T @ self.components_
 
     def truncated(self, k: int) -> "NullTopSingularVectors":
-        """Return a fitted copy that removes only the first `k` of these directions."""
+        """Return a fitted copy that removes only `k` directions."""
         fewer = copy.copy(self)
         fewer.k, fewer.components_ = k, self.components_[:k]
         return fewer

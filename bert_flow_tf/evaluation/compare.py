@@ -1,4 +1,4 @@
-"""Compare calibrations on the same embeddings of one task: the experiment of the paper's Table 5."""
+"""Compare calibrations on the same embeddings, as the paper's Table 5."""
 
 import re
 import statistics
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from absl import logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
 from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 METHODS = ("none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "whitening-256", "flow")
 FIT_ON = {"all": ("train", "dev", "test"), "train": ("train",)}
-# Calibrations whose k is chosen on dev among 1 to _MOST_K (Table 5).
+# These choose k on dev among 1 to _MOST_K (Table 5).
 TUNED, _MOST_K = ("natsv", "sn+natsv"), 20
 _NAMES = ("none", "sn", *TUNED, "whitening", "flow")
 _NUMBERED = re.compile(r"(natsv|sn\+natsv|whitening)-([1-9][0-9]*)")
@@ -28,6 +29,17 @@ def check_name(name: str) -> None:
     if name not in _NAMES and not _NUMBERED.fullmatch(name):
         known = ", ".join((*_NAMES, "natsv-K", "sn+natsv-K", "whitening-D"))
         raise ArgumentError(f"methods: unknown calibration {name!r}, expected some of {known}{nearest(name, _NAMES)}")
+
+
+def is_method(name: str) -> bool:
+    """True for a calibration that `BertFlow.fit` learns: it keeps the embeddings' width."""
+    return name in ("flow", "whitening", "sn") or re.fullmatch(r"(sn\+)?natsv-[1-9][0-9]*", name) is not None
+
+
+def check_method(method: str) -> None:
+    """Raise `ArgumentError` for a method that `BertFlow.fit` does not learn."""
+    if not is_method(method):
+        raise ArgumentError(f"method: found {method!r}, expected flow, whitening, sn, natsv-K or sn+natsv-K")
 
 
 class Split(NamedTuple):
@@ -48,9 +60,9 @@ def compare_calibrations(
     fit_on: str = "all",
     seeds: Sequence[int] = (1, 2, 3),
     flow_options: dict[str, Any] | None = None,
-    on_row: Callable[[dict], None] = lambda row: None,
+    flow_rows: Callable[[int], np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """Return dict of each calibration's scores on the test split, the fields of `results.records.Calibrations`.
+    """Return each calibration's scores on test, as fields of `Calibrations`.
 
     A tuned method (`natsv`, `sn+natsv`) has the k that is the best on dev among 1 to 20; `flow` has means over the
     seeds. Every sentence counts as often as it occurs, as in the original's training.
@@ -59,7 +71,7 @@ def compare_calibrations(
       splits: `train`, `dev` and `test`; `test` needs gold scores, and so does `dev` for tuned methods.
       fit_on: key of `FIT_ON`: "all" splits, the paper's "target", or "train".
       flow_options: arguments of `glow.calibrator.FlowCalibrator`.
-      on_row: called with each row's dict as soon as it is complete.
+      flow_rows: function from a seed to embeddings to learn the flow on; None takes those of `splits`.
 
     Raises:
       UserError: an unknown method, no seed for the flow, embeddings that are not finite or do not fit a method,
@@ -69,31 +81,31 @@ def compare_calibrations(
         check_finite(split.embeddings, f"embeddings of {name}", UserError)
     fit_rows = np.concatenate([splits[name].embeddings for name in FIT_ON[fit_on]])
     (n, width), rows = fit_rows.shape, list[dict[str, Any]]()
-    # scikit-learn takes a second to load.
+    # Import it here, because scikit-learn takes a second to load.
     from bert_flow_tf.evaluation.calibration import calibration
 
     for method in methods:
+        logging.info("calibration: %s", method)
         started = time.monotonic()
         try:
             if method in TUNED:
                 row = _tuned(method, fit_rows, splits, metric)
             elif method == "flow":
-                row = _flow(fit_rows, splits["test"], metric, seeds, flow_options or {})
+                row = _flow(flow_rows or (lambda seed: fit_rows), splits["test"], metric, seeds, flow_options or {})
             else:
                 row = _scores(calibration(method).fit(fit_rows), splits["test"], metric, f"{method}, test")
         except ValueError as error:
             raise UserError(f"{method}: {error}") from error
         rows.append({"method": method, **row, "seconds": time.monotonic() - started})
-        on_row(rows[-1])
     constant = np.flatnonzero(negligible_channels(fit_rows)).tolist()
     fitted = {"metric": metric, "fit_on": fit_on, "fit_rows": n, "width": width, "constant_channels": constant}
     return {**fitted, "seeds": list(seeds) if "flow" in methods else [], "rows": rows}
 
 
-def _scores(fitted: "BaseEstimator", split: Split, metric: str, place: str) -> dict[str, float]:
+def _scores(fitted: "BaseEstimator", split: Split, metric: str, label: str) -> dict[str, float]:
     assert split.gold is not None, "only splits with gold scores are scored"
     a, b = (fitted.transform(rows) for rows in (split.embeddings[::2], split.embeddings[1::2]))
-    return score_pairs(cosines(a, b, place), split.gold, metric, place)
+    return score_pairs(cosines(a, b, label), split.gold, metric, label)
 
 
 def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metric: str) -> dict[str, Any]:
@@ -102,7 +114,7 @@ def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metri
     from bert_flow_tf.evaluation.calibration import NullTopSingularVectors, calibration
 
     first = calibration("sn" if method == "sn+natsv" else "none").fit(fit_rows)
-    # The top k directions are the first k of the largest set.
+    # Fit once: the top k directions are the first k of the largest set.
     most = NullTopSingularVectors(min(_MOST_K, fit_rows.shape[1] - 1)).fit(first.transform(fit_rows))
     nulled = {k: make_pipeline(first, most.truncated(k)) for k in range(1, most.k + 1)}
     dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in nulled.items()}
@@ -111,13 +123,15 @@ def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metri
     return {"k": k, "dev": dev_by_k[k], **scores, "dev_by_k": {str(k): score for k, score in dev_by_k.items()}}
 
 
-def _flow(fit_rows: np.ndarray, test: Split, metric: str, seeds: Sequence[int], how: dict[str, Any]) -> dict[str, Any]:
+def _flow(
+    rows: Callable[[int], np.ndarray], test: Split, metric: str, seeds: Sequence[int], how: dict[str, Any]
+) -> dict[str, Any]:
     from glow import FlowCalibrator
 
     by_seed = []
     for seed in seeds:
         started = time.monotonic()
-        fitted = FlowCalibrator(seed=seed, **how).fit(fit_rows)
+        fitted = FlowCalibrator(seed=seed, **how).fit(rows(seed))
         seconds = {"fit_seconds": time.monotonic() - started}
         by_seed.append({"seed": seed, **_scores(fitted, test, metric, f"flow of seed {seed}, test"), **seconds})
     means = {name: statistics.fmean(run[name] for run in by_seed) for name in METRICS[metric]}

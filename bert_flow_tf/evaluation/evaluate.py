@@ -1,4 +1,4 @@
-"""Score any encoder on any number of tasks: by cosines, or as features of a logistic regression.
+"""Score encoders by cosines, or as features of a logistic regression.
 
 Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, section 3.1: a logistic regression on
 frozen embeddings, its regularisation chosen by cross-validation or on the dev split; of a pair, the features are
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from absl import logging
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
@@ -23,9 +24,9 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, score_task
 
 SEED, FOLDS = 1111, 10
-# The TF1 code's, whose classifier is SentEval's in PyTorch.
+# The TF1 code has this protocol; its classifier is SentEval's in PyTorch.
 ORIGINAL_FOLDS, ORIGINAL_PROTOCOL = 5, "norm 1, 5 folds"
-# Inverse strengths of the regularisation.
+# The inverse strength of the regularisation is chosen from these.
 _GRID = tuple(2.0**t for t in range(-2, 4))
 _GRID_OF_TWO_PARTS = tuple(2.0**t for t in range(-1, 6))
 
@@ -38,7 +39,7 @@ def score_tasks(
     """Return each task's result by name, from `protocols.score_task` or `score_transfer`.
 
     `encode` maps the n different sentences of all tasks, in one call, to an array [n, D], as `BertFlow.encode` does.
-    With `original_protocol` classes are told from embeddings of norm 1, in 5 folds, as in Li et al.'s code.
+    With `original_protocol`, the classifier gets embeddings of norm 1 and 5 folds, as in Li et al.'s code.
 
     Raises:
       UserError: `encode` returns another shape or values that are not finite, or a score is undefined.
@@ -53,13 +54,14 @@ def score_tasks(
 
     results = {}
     for task in tasks:
+        logging.info("scoring %s", task.title)
         if isinstance(task, TransferTask) and original_protocol:
             name = f"{task.name} ({ORIGINAL_PROTOCOL})"
             results[name] = score_transfer(task, lambda part: normalize(embeddings_of(part)), folds=ORIGINAL_FOLDS)
         elif isinstance(task, TransferTask):
             results[task.name] = score_transfer(task, embeddings_of)
         else:
-            sides = ((embeddings_of(s.sentences_a), embeddings_of(s.sentences_b), task.place(s)) for s in task.subsets)
+            sides = ((embeddings_of(s.sentences_a), embeddings_of(s.sentences_b), task.label(s)) for s in task.subsets)
             results[task.name] = score_task(task, [cosines(*side) for side in sides])
     return results
 
@@ -114,18 +116,18 @@ def _model(c: float) -> LogisticRegression:
 
 
 def _best(grid: Sequence[float], accuracy: Callable[[float], float]) -> tuple[float, float]:
-    """Return the best accuracy x100, to two digits, and the first value of the grid that has it."""
+    """Return the best accuracy x100 and the first value that has it."""
     scores = [round(100 * float(accuracy(c)), 2) for c in grid]
     return max(scores), grid[int(np.argmax(scores))]
 
 
 def _chosen(x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: StratifiedKFold) -> tuple[float, float]:
-    """Return the best mean accuracy x100 over the folds, and its value of the grid."""
+    """Return the best mean accuracy x100 over folds, and its value."""
     return _best(grid, lambda c: cross_val_score(_model(c), x, y, cv=folds).mean())
 
 
 def _nested(x: np.ndarray, y: np.ndarray, folds: StratifiedKFold) -> tuple[float, float]:
-    """Return means over the folds x100: of the best inner accuracy, and of the accuracy on the rest."""
+    """Return the mean inner and outer accuracy x100 over the folds."""
     found = []
     for a, b in folds.split(x, y):
         best, c = _chosen(x[a], y[a], _GRID, folds)

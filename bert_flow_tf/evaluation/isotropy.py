@@ -15,15 +15,13 @@ from bert_flow_tf.errors import UserError
 from glow.embeddings import negligible_channels
 
 if TYPE_CHECKING:
+    from glow.affine import AffineMap
     from glow.flow import Glow
-
-# Mean cosine of random pairs below which there is no cone to undo.
-_NO_CONE = 0.2
 
 
 @dataclasses.dataclass(frozen=True)
 class Isotropy:
-    """Measures of n embeddings in D channels; "isotropic" means that no direction stands out.
+    """Measures of n embeddings in D channels.
 
     Attributes:
       embeddings, channels: n, D.
@@ -53,12 +51,12 @@ class Isotropy:
 
 
 def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
-    """Return the `Isotropy` of embeddings [n, D]; `UserError` for fewer than 2, zero, not finite or equal ones."""
+    """Return the `Isotropy` of two or more embeddings [n, D]."""
     from scipy import stats
 
     x = _checked(embeddings)
     n, mean = len(x), x.mean(axis=0)
-    # Of R, which is as small as D allows: the left singular vectors of tall embeddings cost most and are not needed.
+    # R has the same right singular vectors, and the left ones of tall embeddings would cost most.
     _, singular, directions = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
     spectrum = singular / np.sqrt(n)
     centred_spectrum = np.linalg.svd(np.linalg.qr(x - mean, mode="r"), compute_uv=False) / np.sqrt(n)
@@ -84,7 +82,7 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 
 
 def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
-    """Return the bits per dimension of embeddings [n, D] under a diagonal Gaussian fitted to them.
+    """Return the bits per dimension under a fitted diagonal Gaussian.
 
     This is the mean of log2(2 pi e variance) / 2 over the channels that vary. Raises as `measure_isotropy`.
     """
@@ -95,33 +93,19 @@ def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """Measures of the same n embeddings, which the flow has not learned, before and after it.
-
-    Bits per dimension are the embeddings', under a diagonal Gaussian fitted to them, and under the flow.
-    """
+    """Measures of held-out embeddings before and after the flow."""
 
     before: Isotropy
     after: Isotropy
-    gaussian_bits_per_dim: float
-    flow_bits_per_dim: float
 
     def __str__(self) -> str:
-        cosines = f"{self.before.mean_cosine:.3f} before the flow, {self.after.mean_cosine:.3f} with it"
-        bits = f"{self.gaussian_bits_per_dim:.3f} by a diagonal Gaussian, {self.flow_bits_per_dim:.3f} by the flow"
-        sentences = f"{self.before.embeddings:,} held-out sentences"
-        return f"{sentences}: mean cosine of random pairs {cosines}; bits per dimension {bits}"
-
-    @property
-    def is_worth_it(self) -> bool:
-        """True if the embeddings lie in a cone, which a flow can undo (Li et al. 2020, section 3)."""
-        return self.before.mean_cosine >= _NO_CONE
+        cosines = f"{self.before.mean_cosine:.3f} before, {self.after.mean_cosine:.3f} after"
+        return f"{self.before.embeddings:,} held-out sentences: mean cosine of random pairs {cosines}"
 
 
-def change_by(flow: "Glow", embeddings: np.ndarray) -> Change:
-    """Return the `Change` of the embeddings [n, D] of different sentences by a flow; raises as `measure_isotropy`."""
-    latents, bits = flow.forward_and_bits_per_dim(np.asarray(embeddings, np.float32))
-    before, after = measure_isotropy(embeddings), measure_isotropy(latents.numpy())
-    return Change(before, after, gaussian_bits_per_dim(embeddings), float(np.mean(bits.numpy())))
+def change_by(flow: "Glow | AffineMap", embeddings: np.ndarray) -> Change:
+    """Return the `Change` of distinct sentences' embeddings by a flow."""
+    return Change(measure_isotropy(embeddings), measure_isotropy(flow.forward(embeddings).numpy()))
 
 
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:

@@ -15,13 +15,12 @@ import numpy.typing as npt
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import spearman
 
-# The paper's Figure 2 highlights the pairs up to this distance.
-CLOSE_DISTANCE = 4
+CLOSE_DISTANCE = 4  # as in the paper's Figure 2
 GOLD, BERT, FLOW = "Gold similarity", "BERT-induced similarity", "Flow-induced similarity"
 
 
 def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np.ndarray:
-    """Count the words to insert, delete or replace to turn each sentence into its partner: int64 [n]."""
+    """Count inserted, deleted and replaced words of each pair: int64 [n]."""
     from rapidfuzz.distance import Levenshtein
 
     pairs = zip(sentences_a, sentences_b, strict=True)
@@ -29,7 +28,7 @@ def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np
 
 
 def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, npt.ArrayLike]) -> dict:
-    """Return Spearman's correlations x100 of each similarity with edit distance and with gold, as in Table 6.
+    """Return Spearman's correlations x100 of each similarity, as in Table 6.
 
     These are `pairs`, `rows` and `close` of `results.records.Lexical`; `close` pairs have a distance of at most
     `CLOSE_DISTANCE`.

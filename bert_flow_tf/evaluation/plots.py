@@ -1,6 +1,6 @@
 """Figures of the analyses, and their files.
 
-Figures do without pyplot's state and a display. Okabe and Ito's colours can be told apart by colour-blind readers.
+Figures need neither pyplot's state nor a display. Colour-blind readers can distinguish Okabe and Ito's colours.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PNG_DPI = 150
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
-# Without a fixed salt every SVG holds other random names.
+# Without a fixed salt every SVG would have other random names.
 _STYLE = {"axes.grid": True, "grid.color": "#E6E6E6", "axes.axisbelow": True, "svg.hashsalt": "bert-flow"}
 _STYLE |= {"axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
 
@@ -28,7 +28,7 @@ _STYLE |= {"axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.
 def lexical_figure(
     distances: np.ndarray, similarities: Mapping[str, np.ndarray], correlations: Mapping[str, float], *, title: str = ""
 ) -> "Figure":
-    """Draw Figure 2 of Li et al. 2020: a panel per similarity, edit distance over it, close pairs highlighted.
+    """Draw edit distance over each similarity (Li et al. 2020, Figure 2).
 
     `correlations` are Spearman's x100 with edit distance. Points are spread by up to 0.35 around their distance.
     """
@@ -52,10 +52,10 @@ def lexical_figure(
 
 
 def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str = "") -> "Figure":
-    """Draw Figure 1 of Li et al. 2020: points [n, 2] of words, coloured by frequency rank [n], from 1."""
+    """Draw words coloured by frequency rank (Li et al. 2020, Figure 1)."""
     from matplotlib.colors import LogNorm
 
-    # The frequent words are few: they are drawn last and large, or the rare ones would hide them.
+    # The few frequent words are drawn last and large, because the rare ones would hide them.
     order = np.argsort(-ranks, kind="stable")
     ranks, (x, y) = ranks[order], points[order].T
     sizes, norm = np.interp(np.log10(ranks), [0, 2, 4], [34, 20, 4]), LogNorm(1, max(int(ranks.max()), 10))
@@ -71,7 +71,7 @@ def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str =
 
 
 def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, title: str = "") -> "Figure":
-    """Draw singular spectra, uncentred and centred, by name, and those of an isotropic sample."""
+    """Draw singular spectra, uncentred and centred, with an isotropic sample's."""
     spectra = {**measures, "standard normal, same number of draws": reference}
     colours = (*(BLUE, VERMILION)[: len(measures)], GREY)
     lowest = []
@@ -81,7 +81,7 @@ def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, ti
             for (name, measure), colour in zip(spectra.items(), colours, strict=True):
                 power = np.square(getattr(measure, spectrum))
                 power = power / power.mean()
-                # A logarithmic axis has no place for directions without variance.
+                # A logarithmic axis cannot show directions without variance.
                 power = power[power > 1e-9 * power[0]]
                 lowest.append(power[-1])
                 style = (0, (4, 2)) if measure is reference else "-"
@@ -97,7 +97,7 @@ def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, ti
 
 
 def cone_figure(sides: Mapping[str, np.ndarray], *, title: str = "") -> "Figure":
-    """Draw embeddings [n, D] of norm 1 in a panel for each name: their first two singular directions, not centred.
+    """Draw embeddings' first two singular directions, a panel per name.
 
     A narrow cone is a cloud far from the centre; directions that fill the space surround the centre.
     """
@@ -119,7 +119,7 @@ def cone_figure(sides: Mapping[str, np.ndarray], *, title: str = "") -> "Figure"
 def styled_figure(
     width: float, height: float, *, columns: int = 1, sharey: bool = False, title: str = ""
 ) -> Iterator[tuple["Figure", "list[Axes]"]]:
-    """Yield an empty figure of `width` by `height` inches and its row of panels, to draw in within the block."""
+    """Yield an empty figure, in inches, and its row of panels."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -131,7 +131,7 @@ def styled_figure(
 
 
 def legend_below(figure: "Figure", panel: "Axes", *, columns: int | None = None) -> None:
-    """Put the legend of a panel, each label once, below the figure: in one row, or in so many columns."""
+    """Put a panel's legend below the figure."""
     handles, labels = panel.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     figure.legend(once.values(), once.keys(), loc="outside lower center", ncols=columns or len(once))

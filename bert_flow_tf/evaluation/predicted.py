@@ -1,4 +1,4 @@
-"""Scores of a file of predicted similarities, as `run_siamese --do_predict` writes it, against gold scores."""
+"""Scores of `run_siamese --do_predict`'s files against gold scores."""
 
 import dataclasses
 import os
@@ -15,8 +15,6 @@ from bert_flow_tf.evaluation.protocols import auc, pearson, score_task, spearman
 
 @dataclasses.dataclass(frozen=True)
 class PredictionScores:
-    """Agreement of predictions with gold scores; `auc` is None for tasks it does not suit."""
-
     pearson: float
     spearman: float
     auc: float | None = None
@@ -28,7 +26,7 @@ class PredictionScores:
 
 
 def read_predictions(path: str | os.PathLike) -> np.ndarray:
-    """Read the numbers [n], float64, of a file with one per line; `UserError` for another file."""
+    """Read a file with one number per line, float64 [n]."""
     lines = tasks.read_lines(path, "a file of predictions")
     return np.asarray([tasks.parse_number(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)])
 
@@ -36,7 +34,7 @@ def read_predictions(path: str | os.PathLike) -> np.ndarray:
 def score_predictions(
     predictions: npt.ArrayLike, task: tasks.Task | str, glue_dir: str | os.PathLike, split: str
 ) -> PredictionScores:
-    """Score predictions [n] against the gold scores of one split of a task, in the order of the split's file.
+    """Score predictions [n] against a split's gold scores.
 
     Raises:
       UserError: as `tasks.gold_scores` and the functions of `evaluation.protocols`.
@@ -52,7 +50,6 @@ def score_predictions(
 
 
 def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:
-    """Return `protocols.score_task` for a file with a cosine per line; `UserError` for another number of lines."""
     cosines, sizes = read_predictions(path), [len(subset) for subset in task.subsets]
     if len(cosines) != sum(sizes):
         raise UserError(f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, as {task.source} has pairs")

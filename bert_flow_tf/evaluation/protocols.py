@@ -1,7 +1,7 @@
-"""A task's figures from the cosines of its pairs: per sub-set, and combined over the sub-sets.
+"""A task's scores by sub-set and over all sub-sets.
 
 SentEval and the paper give the mean over sub-sets weighted by size (`wmean`); later work, from SimCSE on, correlates
-all pairs of a task together (`all`). The two differ by several points, so a figure never stands without its protocol.
+all pairs of a task together (`all`). The two differ by several points, so every figure names its protocol.
 
 Source: Li et al. 2020, section 4.1; Gao et al., SimCSE, 2021, appendix B, on the difference between the protocols.
 """
@@ -15,13 +15,7 @@ import numpy.typing as npt
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
 
-PROTOCOLS = {
-    "wmean": "mean over sub-sets, weighted by their pairs (SentEval, the paper)",
-    "mean": "plain mean over sub-sets",
-    "all": "all pairs together",
-}
-
-# Pairs that a plot shows, and its bins of cosines.
+# A plot shows so many pairs, and its histogram has so many bins.
 _SHOWN_PAIRS, _BINS = 500, 40
 
 # Cosines that differ by less differ by rounding: embeddings are float32, of spacing 1.2e-7 at 1.
@@ -40,14 +34,14 @@ def pearson(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
 
 
 def spearman(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
-    """Return Spearman's rank correlation of two vectors [n]; ties share their mean rank. Raises as `pearson`."""
+    """Return Spearman's rank correlation; ties share their mean rank."""
     from scipy import stats
 
     return float(stats.spearmanr(*_checked(predictions, gold, "Spearman's correlation")).statistic)
 
 
 def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
-    """Return the area under the ROC curve of scores [n] against labels [n] of 0 and 1.
+    """Return the area under the ROC curve for labels 0 and 1.
 
     Raises:
       UserError: as `pearson`, or there are other labels than 0 and 1, or not both.
@@ -60,34 +54,34 @@ def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     return float(metrics.roc_auc_score(gold, predictions))
 
 
-# Metric of a task -> its figures, that metric first.
+# A task's own metric comes first.
 METRICS = {"spearman": {"spearman": spearman, "pearson": pearson}, "auc": {"auc": auc}}
 
 
-def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, place: str) -> np.ndarray:
-    """Return the cosine [n], float64, of each pair of rows of two matrices [n, D].
+def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str) -> np.ndarray:
+    """Return the cosine of each pair of rows, float64 [n].
 
     Raises:
-      UserError: an embedding holds NaN or infinite values, or is zero; the line begins with `place`.
+      UserError: an embedding holds NaN or infinite values, or is zero; the line begins with `label`.
     """
     a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
     for side, u in (("first", a), ("second", b)):
         for found, bad in (("with NaN or infinite values", ~np.isfinite(u).all(axis=1)), ("of norm 0", ~u.any(axis=1))):
             if bad.any():
                 those = f"{bad.sum()} of the {len(u)} {side} sentences have embeddings {found}"
-                raise UserError(f"{place}: {those}, pair {np.argmax(bad) + 1} first, expected others")
-    # One root of the product: the cosine of an embedding with itself is 1 to the bit, so that such pairs are ties.
+                raise UserError(f"{label}: {those}, pair {np.argmax(bad) + 1} first, expected others")
+    # With one root of the product, the cosine of an embedding with itself is exactly 1, so such pairs are ties.
     ab, aa, bb = (np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b)))
     return ab / np.sqrt(aa * bb)
 
 
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
-    """Return the fields of a task's `results.records.TaskScores` from the similarities [n] of each sub-set.
+    """Return a task's `TaskScores` fields from its sub-sets' similarities.
 
     Raises as `score_pairs`.
     """
     subsets = {
-        subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.place(subset))}
+        subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.label(subset))}
         for subset, values in zip(task.subsets, similarities, strict=True)
     }
     of_all, gold = np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets])
@@ -111,20 +105,20 @@ def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
     return {name: array.round(4).tolist() for name, array in plotted.items()} | of_all
 
 
-def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, place: str) -> dict[str, float]:
-    """Return the figures of one set of pairs by name; `UserError`, beginning with `place`, if one is undefined."""
-    check_spread(similarities, place)
+def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: str) -> dict[str, float]:
+    """Return the scores of one set of pairs by metric."""
+    check_spread(similarities, label)
     try:
         return {name: function(similarities, gold) for name, function in METRICS[metric].items()}
     except UserError as error:
-        raise UserError(f"{place}: {error}") from error
+        raise UserError(f"{label}: {error}") from error
 
 
-def check_spread(similarities: np.ndarray, place: str) -> None:
-    """Raise `UserError`, beginning with `place`, for cosines that are all the same up to rounding."""
+def check_spread(similarities: np.ndarray, label: str) -> None:
+    """Raise `UserError` if all cosines are equal up to rounding."""
     if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
         found = f"{len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding"
-        raise UserError(f"{place}: found {found}, expected similarities that differ, or a correlation is undefined")
+        raise UserError(f"{label}: found {found}, expected similarities that differ, or a correlation is undefined")
 
 
 def _checked(predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:

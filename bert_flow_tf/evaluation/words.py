@@ -16,14 +16,14 @@ import numpy as np
 
 from bert_flow_tf.errors import UserError, pip_install
 
-# The paper's (0,100), [100,500), [500,5K), [5K,10K): the first rank of each, and of the next.
+# These are the paper's (0,100), [100,500), [500,5K) and [5K,10K).
 RANK_BINS = ((1, 100), (100, 500), (500, 5_000), (5_000, 10_000))
 NEIGHBORS = (3, 5, 7)
 
 
 @dataclasses.dataclass(frozen=True)
 class RankBin:
-    """Number of words of ranks first, ..., stop - 1, and means over them; None where there is no such word.
+    """Means over words of ranks `first` to `stop - 1`; None without words.
 
     Attributes:
       mean_knn_l2_distance, mean_knn_dot_product: dict of k -> mean over words of the mean over the k neighbours.
@@ -38,7 +38,7 @@ class RankBin:
 
 
 def english_frequencies() -> dict[str, float]:
-    """Return dict of lower-case word -> its share of all words in English text, from the package `wordfreq`."""
+    """Return each lower-case word's share of English text, by `wordfreq`."""
     try:
         import wordfreq
     except ModuleNotFoundError as error:
@@ -47,7 +47,7 @@ def english_frequencies() -> dict[str, float]:
 
 
 def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float]) -> np.ndarray:
-    """Return each word piece's frequency rank, from 1; 0 for a piece without one: int64 [V]."""
+    """Return each piece's frequency rank from 1, or 0: int64 [V]."""
     ids = [i for i, piece in enumerate(vocabulary) if piece.isalpha() and frequencies.get(piece.lower(), 0) > 0]
     if not ids:
         raise UserError(f"vocabulary: none of its {len(vocabulary)} pieces is a word with a known frequency")
@@ -58,7 +58,7 @@ def frequency_ranks(vocabulary: Sequence[str], frequencies: Mapping[str, float])
 
 
 def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
-    """Return a `RankBin` for each of `RANK_BINS` from finite embeddings [V, D] and ranks [V], as in Table 1."""
+    """Return a `RankBin` for each of `RANK_BINS`, as in Table 1."""
     from sklearn.neighbors import NearestNeighbors
 
     def mean(values: np.ndarray) -> float | None:
@@ -69,7 +69,7 @@ def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
     found = []
     for first, stop in RANK_BINS:
         ids = np.flatnonzero((first <= ranks) & (ranks < stop))
-        # The nearest of all is the word itself.
+        # Drop the nearest one, which is the word itself.
         distances = search.kneighbors(embeddings[ids])[0][:, 1:] if len(ids) else np.empty((0, most))
         products = _largest_products(embeddings, ids, most)
         means = ({k: mean(values[:, :k]) for k in NEIGHBORS} for values in (distances, products))
@@ -78,20 +78,20 @@ def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
 
 
 def svd_projection(embeddings: np.ndarray) -> np.ndarray:
-    """Return coordinates [n, 2] of the rows of `embeddings` [n, D], not centred, on their first two singular vectors.
+    """Return coordinates [n, 2] on the first two singular vectors.
 
     The mean coordinate along each is positive.
     """
     embeddings = np.asarray(embeddings, np.float64)
-    # Eigenvectors of the Gram matrix: the two largest are well apart from the rest, and it is far smaller than n x D.
+    # The Gram matrix is far smaller than n x D, and its two largest eigenvalues are well separated from the rest.
     _, vectors = np.linalg.eigh(embeddings.T @ embeddings)
     points = embeddings @ vectors[:, :-3:-1]
-    # A singular vector's sign is arbitrary: without a rule the figure would be mirrored on another machine.
+    # A singular vector's sign is arbitrary, so without a rule the figure could be mirrored on another machine.
     return points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)
 
 
 def _largest_products(embeddings: np.ndarray, ids: np.ndarray, k: int) -> np.ndarray:
-    """Return the k largest dot products, descending, of the rows `ids` with other rows: [n, k]."""
+    """Return the rows' k largest dot products with other rows, descending."""
     products = np.empty((len(ids), k))
     for start in range(0, len(ids), 512):
         block = ids[start : start + 512]

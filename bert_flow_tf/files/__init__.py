@@ -1,1 +1,1 @@
-"""Files that are whole or not there: writing, digests, and the files of sentences and embeddings."""
+"""Atomic writing, locks, digests, and files of sentences and embeddings."""

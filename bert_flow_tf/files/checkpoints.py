@@ -1,4 +1,4 @@
-"""TensorFlow's checkpoints: found by their folder or prefix, opened, and read by name."""
+"""Find and read TensorFlow's checkpoints."""
 
 import os
 import pathlib
@@ -14,17 +14,13 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import full_disk_as_error
 from bert_flow_tf.files.reading import read_text, reading
 
-# TensorFlow takes seconds to load: not for a mistake in a prefix.
+# A mistake in a prefix must not load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
     import tensorflow as tf
 
 
 class Checkpoint:
-    """The variables of a checkpoint, of TF1 or TF2, by name; `prefix` is the path of its files without their endings.
-
-    Raises:
-      UserError: the checkpoint cannot be read.
-    """
+    """The variables of a TF1 or TF2 checkpoint, by name."""
 
     def __init__(self, prefix: str | os.PathLike) -> None:
         import tensorflow as tf
@@ -35,26 +31,23 @@ class Checkpoint:
         self.shapes: dict[str, list[int]] = self._reader.get_variable_to_shape_map()
         self.dtypes: dict[str, tf.DType] = self._reader.get_variable_to_dtype_map()
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.shapes
-
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return the value of a variable; a `UserError` where the checkpoint's files do not belong together."""
+        """Return a variable's value; raise `UserError` for damaged files."""
         with reading(self.prefix, "a checkpoint"):
             return self._reader.get_tensor(name)
 
     def read(self, names: Iterable[str] | None = None) -> dict[str, np.ndarray]:
-        """dict of name -> value of these variables; None for all."""
+        """Return values by name, by default all."""
         return {name: self[name] for name in (self.shapes if names is None else names)}
 
 
 def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
-    """Return the checkpoint's prefix, given the prefix itself or a folder that holds a checkpoint.
+    """Return the prefix of a checkpoint, given the prefix or its folder.
 
-    Of several in a folder it is `bert_model.ckpt`, else the one that the folder's file `checkpoint` names.
+    If a folder has several, `bert_model.ckpt` goes before the one that the file `checkpoint` names.
 
     Raises:
-      UserError: there is no checkpoint, or several and none is named.
+      UserError: the folder has no checkpoint, or several and no choice.
     """
     path = pathlib.Path(checkpoint)
     if not path.is_dir():
@@ -71,7 +64,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
 
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
-    """Return the prefix that TensorFlow's file `checkpoint` in the folder names; None without that file."""
+    """Return the prefix in a folder's file `checkpoint`; None without that file."""
     path, expected = folder / "checkpoint", "TensorFlow's list of checkpoints"
     if not path.exists():
         return None
@@ -82,23 +75,23 @@ def named_checkpoint(folder: pathlib.Path) -> str | None:
 
 
 def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
-    """dict of name -> path of the files of the checkpoint with this prefix, its data before its index."""
+    """Return a checkpoint's files by name, its data before its index."""
     prefix = pathlib.Path(prefix)
     name = re.compile(rf"{re.escape(prefix.name)}\.(data-\d+-of-\d+|index)")
     return {path.name: path for path in sorted(prefix.parent.iterdir()) if name.fullmatch(path.name)}
 
 
 def whole_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
-    """Prefix of the last checkpoint `name-STEP` in the folder, if it can be read, else None.
+    """Return the prefix of the last checkpoint `name-STEP`, or None.
 
-    With `remove` it is the last one that can be read; damaged ones after it are skipped with a warning, to be replaced
-    by training. All but the last `kept` are removed, and TensorFlow's file `checkpoint` lists them.
+    If it is damaged, the result is None; with `remove`, it is skipped with a warning and replaced by training. `remove`
+    also deletes all but the last `kept`, which TensorFlow's file `checkpoint` then lists.
     """
     steps = sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{name}-*.index"))
     prefixes = [folder / f"{name}-{step}" for step in steps]
     while prefixes:
         try:
-            # TensorFlow compares the checksums that it wrote.
+            # Reading compares TensorFlow's checksums.
             Checkpoint(prefixes[-1]).read()
             break
         except UserError as error:
@@ -111,18 +104,17 @@ def whole_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool
         from tensorflow.compat.v1 import train
 
         paths = [str(prefix) for prefix in prefixes[-kept:]]
-        # Without times TensorFlow forgets all but the last.
+        # Without times, TensorFlow would forget all but the last checkpoint.
         times = [os.stat(f"{path}.index").st_mtime for path in paths]
         train.update_checkpoint_state(str(folder), paths[-1], paths, all_model_checkpoint_timestamps=times)
     return str(prefixes[-1]) if prefixes else None
 
 
 def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
-    """Save a checkpoint, whole or not at all; a `UserError` if the disk is full."""
     folder = pathlib.Path(manager.directory)
     try:
         with full_disk_as_error(folder / f"checkpoint {number}"):
-            # It would count how often the run was interrupted: a resumed run's checkpoint has the same bytes.
+            # A resumed run's checkpoint must have the same bytes, so the number of saves must not count interruptions.
             manager.checkpoint.save_counter.assign(0)
             manager.save(checkpoint_number=number)
     finally:

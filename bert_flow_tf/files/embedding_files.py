@@ -1,4 +1,4 @@
-"""Embeddings to files, part by part: NPY, Parquet or TFRecord."""
+"""Write embeddings in parts as NPY, Parquet or TFRecord."""
 
 import contextlib
 import os
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 STDOUT = "-"
-# The column of Parquet.
 EMBEDDING = "embedding"
 OUTPUT_FORMATS = {".npy": "npy", ".parquet": "parquet", ".tfrecord": "tfrecord"}
 
@@ -26,16 +25,13 @@ Write = Callable[[Sequence[str], np.ndarray], object]
 
 @contextlib.contextmanager
 def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: int) -> Iterator[Write]:
-    """Give a function that appends a list of sentences and their embeddings [k, width].
+    """Give a function that appends sentences and embeddings [k, width].
 
-    The file appears when the block succeeds; standard output, `-`, gets it at the end.
+    The file appears when the block succeeds; standard output, `-`, is written at the end.
 
     - `npy`: one float32 array [n, width]; no sentences.
     - `parquet`: columns `sentence`, string, and `embedding`, a list of `width` float32.
     - `tfrecord`: `tf.train.Example` of `sentence`, UTF-8, and `embedding`, floats.
-
-    Raises:
-      UserError: the path cannot be written, or the disk is full.
     """
     if str(path) != STDOUT:
         with new_file(path) as temporary, _WRITERS[file_format](temporary, width) as write:
@@ -59,7 +55,7 @@ def _npy(name: pathlib.Path, width: int) -> Iterator[Write]:
         yield lambda sentences, embeddings: stream.write(np.asarray(embeddings, "<f4").tobytes())
         header["shape"] = ((stream.tell() - begin) // (4 * width), width)
         stream.seek(0)
-        # numpy leaves room in the header for any number of rows.
+        # numpy's header has room for any number of rows.
         np.lib.format.write_array_header_1_0(stream, header)
 
 

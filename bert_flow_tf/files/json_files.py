@@ -1,4 +1,4 @@
-"""JSON files: written whole, and read back by type."""
+"""Write JSON files whole, and read them by type."""
 
 import json
 import os
@@ -11,16 +11,16 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.reading import reading
 
-# Of every JSON file that this version writes and reads back, and part of the cache keys of converted encoders: to be
-# raised when a file, or what an encoder that is made of the same weights computes, changes.
+# Raise this when the format of a file changes, or when the same weights convert to another encoder: the cache's keys of
+# converted encoders include it.
 FORMAT_VERSION = 2
 T = TypeVar("T")
 
 
 def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versioned: bool = True) -> T:
-    """Return the contents of a JSON file as `kind`, a `msgspec.Struct` or any other type that msgspec decodes.
+    """Return a JSON file as `kind`, any type that msgspec decodes.
 
-    Keys that a Struct does not name are ignored. `expected` is for errors: "a run's configuration".
+    Unknown keys are ignored. `expected` is for errors: "a run's configuration".
 
     Raises:
       UserError: the file is not JSON of this type, or, if `versioned`, its `format_version` is not `FORMAT_VERSION`.
@@ -34,10 +34,10 @@ def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versione
 
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Write a value that msgspec encodes as JSON, indented by 2, whole or not at all.
+    """Write a value as JSON, whole or not at all.
 
     Raises:
-      ValueError: a number in the value is not finite, which msgspec would write as null.
+      ValueError: a number is not finite, which msgspec would write as null.
     """
     text = json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(path, f"{text}\n")

@@ -1,4 +1,4 @@
-"""Read files that others may have written: whatever is wrong with one is a line that names it."""
+"""Read files; errors are one line that names the file."""
 
 import contextlib
 import hashlib
@@ -13,17 +13,18 @@ from bert_flow_tf.errors import UserError
 if TYPE_CHECKING:
     import numpy as np
 
+AnyPath = str | os.PathLike[str]
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
-    """Turn whatever a reader raises into one line: `PATH: cannot be read as EXPECTED: REASON`.
+    """Turn any exception into `PATH: cannot be read as EXPECTED: REASON`.
 
-    `path` is the file, or what errors call it; `expected` has an article: "a run's settings".
+    `path` is the file, or its name in errors; `expected` has an article: "a run's settings".
 
     Raises:
-      UserError: the block raised an exception; a `UserError` stays as it is.
+      UserError: the block raised an exception.
     """
     try:
         yield
@@ -37,24 +38,23 @@ def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
 
 
 def read_text(path: str | os.PathLike, expected: str) -> str:
-    """Return the text of a file in UTF-8, without a byte order mark; errors as of `reading`."""
     with reading(path, expected):
         return pathlib.Path(path).read_bytes().decode("utf-8-sig")
 
 
 def is_remote(path: str | os.PathLike) -> bool:
-    """True for an address, which fsspec opens: `s3://bucket/name`, `gs://…`, `hdfs://…`, `https://…`."""
+    """True for an address that fsspec opens: `s3://bucket/name`, `https://…`."""
     return _ADDRESS.match(os.fspath(path)) is not None
 
 
-def refuse_address(path: str | os.PathLike, name: str) -> None:
-    """Raise `UserError`, beginning with the name, for an address, where something is to be written."""
+def check_local(path: str | os.PathLike, name: str) -> None:
+    """Raise `UserError`, which begins with `name`, for an address."""
     if is_remote(path):
         raise UserError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
 
 
 def file_digest(path: str | os.PathLike) -> str:
-    """Return the SHA-256 of a file's bytes, in hex; errors as of `reading`."""
+    """Return the SHA-256 of a file, in hex."""
     digest = hashlib.sha256()
     with reading(path, "a file"), open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -63,7 +63,7 @@ def file_digest(path: str | os.PathLike) -> str:
 
 
 def update_with_arrays(digest: "hashlib._Hash", arrays: "Iterable[tuple[str, np.ndarray]]") -> None:
-    """Feed names, types, shapes and numbers of (name, array) pairs to a hashlib digest, in the order given."""
+    """Update a digest with names, types, shapes and values of arrays."""
     for name, array in arrays:
         digest.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
         digest.update(array.tobytes())

@@ -1,63 +1,72 @@
-"""Sentences in files of text, TSV, CSV, JSON lines or Parquet, read in batches, or in an iterable."""
+"""Read sentences from files or iterables in batches."""
 
+import csv
 import io
 import itertools
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from bert_flow_tf.errors import UserError, nearest
-from bert_flow_tf.files.reading import is_remote, reading
+from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.files.reading import AnyPath, is_remote, reading
 
 if TYPE_CHECKING:
     import pyarrow
 
-Path = str | os.PathLike[str]
-
 STDIN = "-"
 INPUT_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 SENTENCE = "sentence"
-# Sentences of a stream that are sorted by length together, and the most of it that is in memory at a time.
+# So many sentences of a stream are in memory and sorted by length together.
 PART = 16384
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-# Bytes that are read at once; a row of CSV or JSON has at most so many.
+# So many bytes are read at once, which limits a row of CSV or JSON.
 _BLOCK = 1 << 22
 
 
 def read_sentences(
-    path: Path, *, file_format: str | None = None, columns: Sequence[str] | None = None
+    path: AnyPath, *, file_format: str | None = None, columns: Sequence[str] | None = None, no_header: bool = False
 ) -> Iterator[Any]:
-    """Iterate over the sentences of a file, in its order: strings, or lists of strings for several columns.
+    """Iterate over the sentences of a file, as strings or lists.
 
-    Text holds one sentence per line. TSV and CSV begin with a line of column names, unless columns are numbers, from 1.
-    A line of JSON holds an object. Nothing is quoted in text and TSV; CSV is that of `pyarrow.csv`.
+    Text holds one sentence per line. TSV and CSV begin with a row of column names; if columns are numbers, only where
+    all of its fields are single, different words. A line of JSON holds an object. Nothing is quoted in text and TSV;
+    CSV is that of `pyarrow.csv`.
 
     Args:
       path: the file, also packed as `.gz`, or an address that fsspec opens; `-` is standard input.
       file_format: a value of `INPUT_FORMATS`; None for what the file's ending says, and text for standard input.
-      columns: column names, keys, or numbers in TSV and CSV; None for `sentence`, the only one of text.
+      columns: column names, keys, or numbers from 1; None for `sentence`, the only one of text.
+      no_header: True if the first row of TSV or CSV holds no names, whatever it looks like.
 
     Raises:
       UserError: the file cannot be read, or a row or a column is invalid: by the call for the first batch, for later
         ones when they are reached.
     """
     names, file_format = columns or [SENTENCE], file_format or ("text" if str(path) == STDIN else input_format(path))
-    tables = _tables(path, file_format, names, [])
+    tables = _tables(path, file_format, names, [], no_header)
     rows = (row for table in tables for row in zip(*(table[name].to_pylist() for name in names), strict=True))
     values = map(list, rows) if len(names) > 1 else (row[0] for row in rows)
     return itertools.chain(list(itertools.islice(values, 1)), values)
 
 
+def read_pairs(path: AnyPath) -> tuple[list[str], list[str], list[float]]:
+    """Return first sentences, second sentences and scores of a TSV file."""
+    rows = list(read_sentences(path, file_format="tsv", columns=["1", "2", "3"]))
+    with reading(path, "two sentences and a number in each line"):
+        return [row[0] for row in rows], [row[1] for row in rows], [float(row[2]) for row in rows]
+
+
 def read_tables(
-    path: Path, *, file_format: str, column: str | None, kept: Sequence[str], rows: int
+    path: AnyPath, *, file_format: str, column: str | None, kept: Sequence[str], rows: int, no_header: bool = False
 ) -> "Iterator[tuple[list[str], pyarrow.Table]]":
-    """Read sentences with kept columns, strings but in JSON and Parquet, of so many rows at a time."""
+    """Yield so many rows at a time: sentences, and kept columns."""
     import pyarrow
 
     left = None
-    for table in _tables(path, file_format, [column or SENTENCE], kept):
+    for table in _tables(path, file_format, [column or SENTENCE], kept, no_header):
         left = table if left is None else pyarrow.concat_tables([left, table])
         while len(left) >= rows:
             yield left.column(0)[:rows].to_pylist(), left[:rows].select(list(kept))
@@ -66,14 +75,14 @@ def read_tables(
         yield left.column(0).to_pylist(), left.select(list(kept))
 
 
-def input_format(path: Path) -> str:
-    """Return the format of a file of sentences by its ending; a packed file has two endings."""
+def input_format(path: AnyPath) -> str:
+    """Return the format of a file by its ending, perhaps compressed."""
     path = pathlib.Path(path)
     return format_of_ending(path.with_suffix("") if path.suffix in _COMPRESSED else path, INPUT_FORMATS, "input_format")
 
 
-def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
-    """Return the format of a file's ending, else raise a `UserError`; `option` is what a command takes instead."""
+def format_of_ending(path: AnyPath, formats: dict[str, str], option: str) -> str:
+    """Return the format of an ending; errors name the `option` instead."""
     ending = pathlib.Path(path).suffix
     if ending not in formats:
         raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or --{option}")
@@ -81,7 +90,7 @@ def format_of_ending(path: Path, formats: dict[str, str], option: str) -> str:
 
 
 def matching(pattern: str) -> list[str]:
-    """Return the sorted addresses of the files that fit a pattern; errors as of `reading`."""
+    """Return the sorted addresses of files that match a pattern."""
     import fsspec
 
     with reading(pattern, "addresses of files"):
@@ -95,7 +104,7 @@ def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str
 
 
 def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[str]]:
-    """Yield lists of up to `PART` strings of an ordered iterable; a `UserError` names an element that is no text."""
+    """Yield lists of up to `PART` strings; raise `UserError` for others."""
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
         found = f"{type(sentences).__name__} {sentences!r:.60}"
         raise UserError(f"{name}: found {found}, expected strings in a list or another ordered iterable")
@@ -107,15 +116,17 @@ def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[st
         yield [sentence for _, sentence in part]
 
 
-def _tables(path: Path, file_format: str, columns: Sequence[str], kept: Sequence[str]) -> "Iterator[pyarrow.Table]":
-    """Yield some rows at a time of the columns, which hold strings, and of other kept ones."""
+def _tables(
+    path: AnyPath, file_format: str, columns: Sequence[str], kept: Sequence[str], no_header: bool
+) -> "Iterator[pyarrow.Table]":
+    """Yield tables of string columns and kept columns."""
     import pyarrow
 
     name, wanted, before = "standard input" if str(path) == STDIN else str(path), [*dict.fromkeys([*columns, *kept])], 0
     with reading(name, f"sentences in {file_format}"), io.BufferedReader(_open(path), _BLOCK) as stream:
-        for arrays in _arrays(stream, file_format, columns, wanted):
+        for arrays in _arrays(stream, name, file_format, columns, wanted, no_header):
             table = pyarrow.table(arrays, wanted)
-            # Parquet may hold bytes that are no UTF-8.
+            # Parquet may hold bytes that are not UTF-8.
             table.validate(full=True)
             for column in columns:
                 if str(table[column].type) not in ("string", "large_string"):
@@ -127,50 +138,80 @@ def _tables(path: Path, file_format: str, columns: Sequence[str], kept: Sequence
             yield table
 
 
-def _open(path: Path) -> Any:
+def _open(path: AnyPath) -> Any:
     if str(path) == STDIN:
         return sys.stdin.buffer
     if not (is_remote(path) or str(path).endswith(_COMPRESSED)):
-        # fsspec looks for a file's end, which a pipe does not have.
-        return open(path, "rb", buffering=0)
+        # fsspec would look for the file's end, which a pipe does not have.
+        return open(path, "rb")
     import fsspec
 
     return fsspec.open(str(path) if is_remote(path) else os.path.abspath(path), compression="infer").open()
 
 
+def _first_row(stream: io.BufferedReader, file_format: str) -> list[str]:
+    """Return the fields of the first row of TSV or CSV."""
+    text = stream.peek().decode("utf-8-sig", "replace")
+    if file_format == "csv":
+        return next(csv.reader(io.StringIO(text, newline="")), [])
+    return text.partition("\n")[0].rstrip("\r").split("\t")
+
+
+def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """Return the wanted columns' names in the first row."""
+    numbered = {str(i): one for i, one in enumerate(first, 1)}
+    names = [column if column in first else numbered.get(column, column) for column in wanted]
+    if missing := [column for column in names if column not in first]:
+        found = ", ".join(first) + ("" if missing[0] == SENTENCE else f", not {missing[0]}")
+        likely = next((one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME")
+        near = nearest(missing[0], first)
+        raise UserError(f"{path} has the columns {found}: choose one with --column {likely}{near}")
+    return names
+
+
 def _arrays(
-    stream: io.BufferedReader, file_format: str, columns: Sequence[str], wanted: Sequence[str]
+    stream: io.BufferedReader, path: str, file_format: str, columns: Sequence[str], wanted: Sequence[str], bare: bool
 ) -> Iterator[list["pyarrow.Array"]]:
-    """Yield the wanted columns, of which the first ones are strings."""
+    """Yield the wanted columns; `bare` files have no names."""
     import pyarrow.csv
     import pyarrow.json
     import pyarrow.parquet
 
-    numbers = all(column.isdecimal() and int(column) > 0 for column in wanted)
-    names = list(wanted)
+    names, numbers = list(wanted), all(column.isdecimal() and int(column) > 0 for column in wanted)
+    if bare and not numbers:
+        raise ArgumentError(f"no_header: {path}: found the column {wanted[0]}, expected a number")
+    first = [SENTENCE] if file_format == "text" else []
+    if file_format == "parquet":
+        # Parquet is read from its end, so a pipe must be read whole.
+        file = pyarrow.parquet.ParquetFile(stream if stream.seekable() else io.BytesIO(stream.read()))
+        first = file.schema_arrow.names
+    elif file_format in ("tsv", "csv"):
+        first = _first_row(stream, file_format)
+        looks_bare = len(set(first)) < len(first) or not all(one.replace("-", "_").isidentifier() for one in first)
+        bare = bare or (numbers and looks_bare)
+    if first and not bare:
+        names = _names(path, first, wanted)
     if file_format in ("text", "tsv"):
         lines = io.TextIOWrapper(stream, "utf-8-sig", newline="\n")
         rows = (line.rstrip("\r\n").split("\t" if file_format == "tsv" else "\n") for line in lines)
-        found = [] if numbers else [SENTENCE] if file_format == "text" else next(rows, [])
-        if missing := [column for column in names if column not in found and not numbers]:
-            raise ValueError(f"no column {missing[0]}, expected one of {', '.join(found)}{nearest(missing[0], found)}")
-        positions = [int(column) - 1 if numbers else found.index(column) for column in names]
+        if file_format == "tsv" and not bare:
+            next(rows, None)
+        positions = [int(column) - 1 if bare else first.index(column) for column in names]
         while some := list(itertools.islice(rows, PART)):
             if short := [row for row in some if len(row) <= max(positions)]:
                 raise ValueError(f"found the line {short[0]}, expected {max(positions) + 1} or more fields")
             yield [pyarrow.array([row[position] for row in some], pyarrow.string()) for position in positions]
         return
     if file_format == "parquet":
-        # Parquet is read from its end: a pipe is taken whole.
-        file = pyarrow.parquet.ParquetFile(stream if stream.seekable() else io.BytesIO(stream.read()))
         batches: Iterable = file.iter_batches(PART, columns=names)
     elif file_format == "csv":
-        names = [f"f{int(column) - 1}" for column in wanted] if numbers else names
+        names = [f"f{int(column) - 1}" for column in wanted] if bare else names
+        texts = dict.fromkeys(names, pyarrow.string())
         batches = pyarrow.csv.open_csv(
             stream,
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=numbers),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=bare),
             pyarrow.csv.ParseOptions(newlines_in_values=True),
-            pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string()), include_columns=names),
+            pyarrow.csv.ConvertOptions(column_types=texts, include_columns=list(texts)),
         )
     else:
         schema = pyarrow.schema([(column, pyarrow.string()) for column in columns])

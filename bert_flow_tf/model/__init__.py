@@ -1,1 +1,1 @@
-"""The encoder with a flow: building, saving, loading and learning it."""
+"""The model of encoder and flow: build, train, save, load."""

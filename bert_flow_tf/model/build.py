@@ -1,4 +1,4 @@
-"""Build the model of a run: its configuration, the Keras model, and the weights of a checkpoint."""
+"""Build a run's model: configuration, Keras model, weights of a checkpoint."""
 
 import os
 import pathlib
@@ -21,15 +21,16 @@ from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import Encoder, Flow, Model, RunConfig, Setting, Training
 from bert_flow_tf.runs.settings import LossSettings, Settings, flow_config
+from glow.affine import AffineMap
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 
-# The name of the classifier in the original's checkpoints.
+# The original's checkpoints have the classifier under this name.
 TF1_OUTPUT_WEIGHTS = "loss/output_weights"
 
 
 def absolute_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments of `resolve_encoder` with absolute paths, which hold in any working directory."""
+    """Return `resolve_encoder`'s arguments with absolute paths."""
 
     def is_path(value: Setting) -> bool:
         return isinstance(value, str) and (os.path.exists(value) or os.path.exists(f"{value}.index"))
@@ -38,23 +39,22 @@ def absolute_flags(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
-    """Return the record of an encoder; `flags` are `resolve_encoder`'s arguments, None for a handle alone."""
+    """Return an encoder's record; `flags` are `resolve_encoder`'s arguments."""
     checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
     if (initialised := _model_in(checkpoint)) is not None:
         return msgspec.structs.replace(initialised.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
-    # A checkpoint beside its configuration is a published one; nothing is known of the training of others.
+    # A checkpoint beside its configuration is a published one; the training of others is unknown.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
     fine_tuning, made = None if published else Training(), read_encoder_record(source.encoder_dir.parent)
     if published and made is not None and made.started_from is not None:
-        # `convert --run` or `pretrain` wrote it.
+        # The folder was written by `convert --run` or `pretrain`.
         fine_tuning = made.training or Training()
     name, digest = record.encoder_name(handle, source.preprocess_hub), source.fingerprint
     return Encoder(name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning)
 
 
 def _model_in(checkpoint: str | None) -> Model | None:
-    """Return the model in a checkpoint of a bert_flow_tf run; None for any other checkpoint, and for none."""
     prefix = checkpoint_prefix(checkpoint) if checkpoint else None
     config = config_of_checkpoint(prefix) if prefix else None
     return record.model_at(config, prefix) if config and prefix else None
@@ -66,10 +66,10 @@ def run_config(
     """Return the `config.json` of a run.
 
     Args:
-      pairs: number of pairs that it learns on; None if nothing is trained.
-      data: their digest.
+      pairs: number of training pairs; None if nothing is trained.
+      data: digest of the pairs.
     """
-    arguments, depends_on = settings.encoder_arguments(), settings.what_training_depends_on()
+    arguments, depends_on = settings.encoder_arguments(), settings.training_flags()
     begins_with = settings.init_checkpoint
 
     def learned(earlier: Training | None) -> Training:
@@ -100,14 +100,14 @@ def run_config(
         encoder_trained=encoder_trained,
         num_labels=None if task.is_regression else len(task.label_names),
         data=data,
-        # The index holds every tensor's checksum.
+        # A checkpoint's index holds the checksum of every tensor.
         begins_with=file_digest(f"{checkpoint_prefix(begins_with)}.index") if begins_with else None,
         flags=depends_on,
     )
 
 
 def _flow_training_in(checkpoint: str | None) -> Training | None:
-    """Return the training of the flow in a run's first checkpoint; None if it holds no flow."""
+    """Return the flow's training in an initial checkpoint; None without a flow."""
     if (initialised := _model_in(checkpoint)) is not None:
         return None if initialised.flow is None else initialised.flow.training
     held = Checkpoint(checkpoint_prefix(checkpoint)).shapes if checkpoint else ()
@@ -123,54 +123,54 @@ def build_model(
     seed: int = 0,
     trainable: bool = False,
 ) -> SiameseBertFlow:
-    """Return the Keras model of a record on the encoder of `source`, before its own weights are loaded.
+    """Return a record's Keras model before its own weights are loaded.
 
     Args:
       num_labels: classes of the classifier; None for no classifier.
-      losses: None for a model that is only applied.
-      trainable: True if the encoder is to be trained.
-
-    Raises:
-      UserError: flow, `low_dim` or `max_seq_length` do not fit the encoder.
+      losses: losses of training; None for a model that is only applied.
+      trainable: True if the encoder will be trained.
     """
     if not trainable and model.encoder.fingerprint == source.fingerprint:
         encoder = frozen_encoder(source, model.pooling)
     else:
-        # Training, or a checkpoint, changes its variables.
+        # The variables must not be shared, because training or a checkpoint changes them.
         encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
     length, most = model.max_seq_length, encoder.max_seq_length or model.max_seq_length
     if not 3 <= length <= most:
         raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {most}, the positions of {source.bert_hub}")
     encoder.dropout_seed = seed
     try:
-        flow = None if model.flow is None else Glow(model.flow.config, encoder.embedding_size, seed=seed)
+        flow: Glow | AffineMap | None = None
+        if model.flow is not None:
+            config, size = model.flow.config, encoder.embedding_size
+            flow = AffineMap(size) if config is None else Glow(config, size, seed=seed)
     except ValueError as error:
         raise ArgumentError(f"flow_model_config: {error}") from error
     return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=model.low_dim, losses=losses, seed=seed)
 
 
 def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
-    """Return keywords of a `tf.train.Checkpoint` of the flow, the classifier and, if trained, the encoder."""
+    """Return a `tf.train.Checkpoint`'s keywords for the trained parts."""
     encoder = model.encoder.variables_by_name if with_encoder else None
     parts = {"flow": model.flow, "output_weights": model.output_weights, "encoder": encoder}
     return {name: part for name, part in parts.items() if part is not None}
 
 
 def restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
-    """Restore what `checkpoint_of` names from a run's checkpoint; raise `UserError` if that lacks one of them."""
+    """Restore the parts of `checkpoint_of` from a run's checkpoint."""
     if parts:
         with reading(checkpoint, "a checkpoint of the run that config.json describes"):
             status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
             status.expect_partial().assert_existing_objects_matched()
 
 
-def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]:
-    """Initialise flow and classifier from a checkpoint, and return the names of the parts that it held.
+def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]:
+    """Initialise flow and classifier from a checkpoint; return the parts' names.
 
-    The checkpoint may be of a bert_flow_tf run or of the original; `resolve_encoder` handles its encoder.
+    The checkpoint is a run's or the original's; `resolve_encoder` handles its encoder.
 
     Raises:
-      UserError: the checkpoint's flow or classifier is of another kind or shape.
+      UserError: the checkpoint's flow or classifier has another kind or shape.
     """
     if not init_checkpoint:
         return []
@@ -182,8 +182,8 @@ def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]
     if held is None:
         parts.pop("flow", None)
     elif model.flow is not None and model.flow.config != held.config:
-        wanted = model.flow.config.to_dict()
-        raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {held.config.to_dict()}, expected {wanted}")
+        found, wanted = (config and config.to_dict() for config in (held.config, model.flow.config))
+        raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected {wanted}")
     if not run.num_labels:
         parts.pop("output_weights", None)
     restore(parts, prefix)
@@ -192,18 +192,14 @@ def begin_with(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]
 
 
 def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> list[str]:
-    """Assign flow and classifier of the original's checkpoint, and return the names of the parts that it held.
-
-    Raises:
-      UserError: a variable is missing, unexpected, of another shape, or not finite; the message names the variable.
-    """
+    """Assign flow and classifier from the original's checkpoint; return the parts' names."""
     held, assigned = Checkpoint(checkpoint), []
     flow_names = [name for name in held.shapes if is_flow_name(name)]
     if model.flow is not None and flow_names:
         with reading(checkpoint, "a checkpoint with the flow of flow_model_config"):
             assign_tf1_variables(model.flow, held.read(flow_names))
         assigned.append("flow")
-    if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in held:
+    if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in held.shapes:
         arrays = held.read([TF1_OUTPUT_WEIGHTS])
         check_arrays(arrays, {TF1_OUTPUT_WEIGHTS: model.output_weights.shape}, checkpoint, "the classifier")
         model.output_weights.assign(arrays[TF1_OUTPUT_WEIGHTS])

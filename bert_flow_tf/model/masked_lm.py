@@ -1,4 +1,4 @@
-"""MaskedLanguageModel: an encoder with BERT's head of masked language modelling, and the training step."""
+"""An encoder with BERT's head for masked language modelling."""
 
 from typing import Any
 
@@ -11,42 +11,38 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.siamese import summed
 from glow.optimizer import apply_clipped
 
-# The label of a position that is not predicted.
-NOT_PREDICTED = -1
+NOT_PREDICTED = -1  # the label of other positions
 
 
 class MaskedLanguageModel(tf_keras.Model):
-    """Predict the word pieces at masked positions (Devlin et al. 2019, section 3.1, task 1).
+    """Predict the word pieces at masked positions (Devlin et al. 2019).
 
-    The head is tf-models' `MaskedLM` on the last layer's states at the predicted positions alone: dense, activation,
-    layer norm, and the product with the encoder's own word embeddings, plus a bias.
+    The head is tf-models' `MaskedLM` on the last layer's states at the predicted positions: dense, activation, layer
+    norm, and the product with the encoder's word embeddings, plus a bias.
 
     Inputs are the dictionary of `SentenceEncoder`; labels are int32 [n, t], `NOT_PREDICTED` where nothing is predicted.
 
     Args:
-      activation: the head's activation, as Keras takes it.
-      initializer_range, seed: standard deviation of the head's kernel before training, and its seed.
-
-    Raises:
-      UserError: the encoder has no word embeddings of float32.
+      activation: the head's activation, for Keras.
+      initializer_range, seed: standard deviation and seed of the kernel's initial values.
     """
 
     def __init__(
         self, encoder: SentenceEncoder, *, activation: Any, initializer_range: float = 0.02, seed: int = 1234
     ) -> None:
         super().__init__(name="masked_language_model")
-        # The step's logs are of the global batch on every replica: Keras would add them up.
+        # Every replica logs the global batch, which Keras must not sum again.
         self.distribute_reduction_method = "first"
         table = encoder.variables_by_name.get("word_embeddings/embeddings")
-        # Half precision would round most steps away.
+        # Half precision would lose most updates to rounding.
         if table is None or table.dtype != tf.float32:
             raise UserError(f"{encoder.source.bert_hub}: found no word_embeddings of float32, expected a BERT's")
         self.encoder: Any = encoder
         width = encoder.hidden_size
         initial = tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed)
         self.head: Any = masked_lm.MaskedLM(table, activation, initial, name="cls/predictions")
-        # Built here, not in the first step: its variables are restored and optimised like the encoder's. Their names
-        # are TF1's, which decide about weight decay.
+        # Build the head now, because its variables are restored and optimised. They have TF1's names, on which weight
+        # decay depends.
         with tf.name_scope(self.head.name):
             self.head.build([None, None, width])
             # The word embeddings may be narrower than the states.
@@ -58,32 +54,32 @@ class MaskedLanguageModel(tf_keras.Model):
 
     @property
     def learned_variables(self) -> list[tf.Variable]:
-        """The variables that training changes: the head's, and the encoder's without its pooler."""
+        """The variables that training changes; the pooler does not."""
         return [*self.encoder.pooled_variables, *self.head_variables.values()]
 
     def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
-        """Set the optimiser and build it, so that it can be restored; `kwargs` are `tf_keras.Model.compile`'s."""
+        """Set the optimiser and build it, so that it can be restored."""
         super().compile(optimizer=optimizer, **kwargs)
         optimizer.build(self.learned_variables)
 
     def token_losses(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Return the cross-entropy at each predicted position, float32 [m], in nats; `training` turns dropout on."""
+        """Return the cross-entropy of each predicted position, float32 [m], in nats."""
         states = self.encoder.token_states(inputs, training=training)
         labels = tf.reshape(labels, [-1])
         positions = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
-        # One long sentence needs no padding to the largest number of predictions.
+        # As one long sentence, the batch needs no padding to the largest number of predictions.
         logits = self.head(tf.reshape(states, [1, -1, self.encoder.hidden_size]), positions[tf.newaxis])[0]
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(labels, positions), logits)
 
     @tf.autograph.experimental.do_not_convert
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Take a step on the mean loss of the global batch's predicted positions; clip gradients to norm 1."""
+        """Take a step on the mean loss; clip gradients to norm 1."""
         loss, gradients = self.loss_and_gradients(*data)
         norm = apply_clipped(self.optimizer, gradients, self.learned_variables)
         return {"loss": summed(loss), "grad_norm": norm}
 
     def loss_and_gradients(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return this replica's share of the global batch's mean loss, and the gradients of `learned_variables`."""
+        """Return this replica's share of the mean loss, and its gradients."""
         predicted = summed(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(self.token_losses(inputs, labels, training=True)) / tf.maximum(predicted, 1.0)

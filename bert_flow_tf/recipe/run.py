@@ -1,33 +1,31 @@
-"""The whole method as one command: siamese NLI fine-tuning, the flow on the target sentences, scores, an export.
+"""Run the whole method: NLI fine-tuning, the flow, scores, an export.
 
-usage: python -m bert_flow_tf.recipe [--help] [--overwrite] [--verbose]
+usage: python -m bert_flow_tf.recipe [--help] [--overwrite]
 
-  --overwrite   delete what an earlier run left in the directories this one uses, and run every stage again
-  --verbose     show all that the stages log
+  --overwrite   delete the results of an earlier run, and run every stage again
 
-Environment variables; without any, the demo encoder learns from the sample data in ./exp:
+Environment variables; by default, the demo encoder learns from the sample data in ./exp:
   BERT_NAME          base, large or large-wwm; from BERT_PREMODELS if that is set, else base and large from TF-Hub
   BERT_PREMODELS     folder of TF1 BERT checkpoints, such as uncased_L-12_H-768_A-12 (base)
   BERT_HUB           TF-Hub handle, folder of a SavedModel, base, large or demo; overrides BERT_NAME
-  PREPROCESS_HUB     preprocess model that belongs to BERT_HUB, where BERT_HUB does not say it
-  INIT_CKPT          checkpoint to begin with (default: the weights that the encoder comes with)
-  GLUE_DIR           folder with STS-B (its sts-test.csv too), MNLI, SNLI in GLUE's layout (default: the sample data)
+  PREPROCESS_HUB     preprocess model of BERT_HUB, if BERT_HUB does not name one
+  INIT_CKPT          checkpoint to start from (default: the encoder's weights)
+  GLUE_DIR           folder with STS-B (with its sts-test.csv), MNLI, SNLI in GLUE's layout (default: the sample data)
   TASK_NAME          task to learn the flow on and to score (default: STS-B)
-  OUTPUT_PARENT_DIR  where everything is written (default: ./exp)
+  OUTPUT_PARENT_DIR  folder for all results (default: ./exp)
   CACHED_DIR         cache of embeddings (default: OUTPUT_PARENT_DIR/cached_data)
   RANDOM_SEED        seed of every stage (default: 1234)
   SKIP_NLI           1: no NLI fine-tuning
-  BERT_FLOW_CACHE    folder of what is downloaded and converted once (default: ~/.cache/bert_flow_tf)
+  BERT_FLOW_CACHE    folder for downloads and conversions (default: ~/.cache/bert_flow_tf)
   TFHUB_CACHE_DIR    folder of models from TF-Hub (default: BERT_FLOW_CACHE/tfhub)
 
-A finished stage is not run again: rerun the same command to resume an interrupted run at the stage it was in. Stages
-and settings are those of the original's README: 1 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in
-batches of 32, all splits, config_l3_d3_w32.
+Finished stages are skipped: rerun the same command to resume an interrupted run. Stages and settings are the original
+README's: 1 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches of 32, all splits,
+config_l3_d3_w32.
 """
 
 import contextlib
 import gc
-import logging
 import os
 import pathlib
 import re
@@ -37,16 +35,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import absl.flags
-import absl.logging
 import msgspec
 
 from bert_flow_tf.data.sts_sets import SimilarityTask, read_task
 from bert_flow_tf.data.tasks import get_task
-from bert_flow_tf.errors import UserError, exit_status, quiet_libraries
+from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries
 from bert_flow_tf.evaluation.predicted import score_predictions_of
 from bert_flow_tf.files.json_files import read_json, write_json
-from bert_flow_tf.files.reading import refuse_address
+from bert_flow_tf.files.reading import check_local
 from bert_flow_tf.paper.figures import FLOW_FLAGS, NLI_FLAGS, Preset
 from bert_flow_tf.results import records
 from bert_flow_tf.results.table import METRIC_NAMES, WHY_FLOW, Entry, Table, fall, number, x100
@@ -54,17 +50,17 @@ from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, clear_run
 from bert_flow_tf.runs.record import BERT_NAMES, made_by
 from bert_flow_tf.runs.settings import Settings
 from bert_flow_tf.sample_data import sample_glue_dir
-from bert_flow_tf.training.run import run as train_and_score
+from bert_flow_tf.training.run import train_and_score
 
-EMBEDDING_TYPES = ("avg", "avg-last-2")  # The last one, which is exported, is the paper's best on STS-B.
-# No label is used and nothing is trained: the original's README scores an encoder as it is in this way.
+EMBEDDING_TYPES = ("avg", "avg-last-2")  # The last one is exported, because it is the paper's best on STS-B.
+# The original's README uses this to score an encoder without labels and steps.
 _NO_FLOW = {"num_examples": 0, "num_train_epochs": 1e-10}
 _PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
 _TRIO = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
 
 
 class Stage(NamedTuple):
-    """A run to train or predict with, whose predictions for `task` are scored; or an export of it to `export_to`."""
+    """A run whose predictions for `task` are scored, or an export."""
 
     title: str
     settings: Settings
@@ -72,17 +68,17 @@ class Stage(NamedTuple):
     export_to: pathlib.Path | None = None
 
     def run(self) -> bool:
-        """Do the stage's work, or resume it; return False if it was finished before."""
+        """Do or resume the work; return False if it was finished."""
         if self.export_to is not None:
             if (self.export_to / "1").exists():
                 return False
-            # TensorFlow takes seconds to load: not for --help, nor for a mistake in a variable.
+            # --help, or a mistake in a variable, must not load TensorFlow, which takes seconds.
             from bert_flow_tf.api import BertFlow
 
             BertFlow.from_pretrained(self.settings.output_dir).export(self.export_to, version=1)
             return True
         trained = self.settings.output_dir / TRAIN_RESULTS_FILE
-        # An encoder as it is has no run that says what it and the data were, so its predictions are compared anew.
+        # Without a training, no file records encoder and data, so predict again and compare.
         if self.task is not None and self.settings.prediction_path.exists() and trained.exists():
             return False
         with contextlib.suppress(FinishedRun):
@@ -91,7 +87,7 @@ class Stage(NamedTuple):
         return False
 
     def scores(self) -> records.Scores | None:
-        """Write and return the scores of the predictions; None for a stage that makes none."""
+        """Write and return the scores of the predictions, if any."""
         if self.task is None:
             return None
         path = self.settings.prediction_path
@@ -103,7 +99,7 @@ class Stage(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """A finished stage; `seconds` is None if it was finished before, `scores` if it predicts nothing."""
+    """A finished stage; `seconds` is None if it was finished before."""
 
     stage: Stage
     seconds: float | None
@@ -111,42 +107,37 @@ class Outcome(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """The environment's variables."""
-
-    encoder_name: str  # The encoder's part of the folders' names.
-    encoder_flags: dict[str, Any]  # Flags of `run_siamese` that name the encoder and its own weights.
+    encoder_name: str  # a part of the folders' names
+    encoder_flags: dict[str, Any]  # flags of `run_siamese` for the encoder and its weights
     glue_dir: pathlib.Path
     output_dir: pathlib.Path
     cached_dir: pathlib.Path
     seed: int
     with_nli: bool
-    folder: pathlib.Path  # Data to learn on, of the name that `--task_name` has.
-    task: SimilarityTask | None  # The task in it that is scored.
+    folder: pathlib.Path  # the training data, with the task's name
+    task: SimilarityTask | None  # the task to score
 
     def nli(self) -> list[Stage]:
-        """Return the stage that fine-tunes the encoder on NLI, if the recipe has one."""
         flags = {**NLI_FLAGS, "init_checkpoint": self.encoder_flags.get("init_checkpoint")}
         return [self._on_nli()._stage("NLI fine-tuning", "", flags, train=True)] if self.with_nli else []
 
     def plain(self, pooling: str, title: str) -> Stage:
-        """Return the stage that scores the encoder as it is."""
         return self._stage(title, f"_{self.folder.name}_{pooling}", {**_NO_FLOW, "sentence_embedding_type": pooling})
 
     def flow(self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any) -> tuple[Stage, Stage]:
-        """Return the stages, of these titles, that learn a flow and score it; `changes` are flags of both."""
+        """Return the stages that learn a flow and score it."""
         flags = {"flow": 1, **FLOW_FLAGS, "sentence_embedding_type": pooling, **changes}
         name = f"_{self.folder.name}_{pooling}_flow{suffix}"
         return self._stage(learn, name, flags, train=True), self._stage(score, name, flags)
 
     def preset(self, preset: Preset) -> tuple[Stage, ...]:
-        """Return the stages of one row of the paper's tables; the last one scores it."""
         title, pooling = f"{self.folder.name}, {preset.name}, seed {self.seed}", preset.pooling
         if preset.flow is None:
             return (self.plain(pooling, title),)
         suffix = preset.name.replace("flow-target", "").replace("flow-", "_")
         if not preset.on_nli:
             return self.flow(pooling, f"{title}: learn", title, suffix, **preset.flow)
-        # It is learned once and scored on every target, each in a folder of its own.
+        # The flow is learned once and scored on every target, each in its own folder.
         learned, _ = self._on_nli().flow(pooling, f"{preset.name}: learn", "", **preset.flow)
         begins = {"init_checkpoint": str(learned.settings.output_dir)}
         return learned, self.flow(pooling, "", title, suffix, **preset.flow, **begins)[1]
@@ -166,7 +157,7 @@ class Recipe(NamedTuple):
 
 
 def recipe_stages(recipe: Recipe) -> list[Stage]:
-    """Return the stages of `siamese_then_flow.sh` in their order."""
+    """Return the stages of `siamese_then_flow.sh` in order."""
     task = recipe.folder.name
     flows = [recipe.flow(kind, f"flow on {task}, {kind}", f"{task}, {kind} + flow") for kind in EMBEDDING_TYPES]
     best = flows[-1][0].settings
@@ -180,11 +171,7 @@ def recipe_stages(recipe: Recipe) -> list[Stage]:
 
 
 def read_environment(environ: Mapping[str, str], task: SimilarityTask | None = None) -> Recipe:
-    """Read the recipe from environment variables; `task` overrides TASK_NAME.
-
-    Raises:
-      UserError: a variable has an invalid value, or a folder is missing.
-    """
+    """Read the recipe from environment variables; `task` overrides TASK_NAME."""
     values = {name: value for name, value in environ.items() if value}
     name, flags = _encoder(values)
     if checkpoint := values.get("INIT_CKPT"):
@@ -192,7 +179,7 @@ def read_environment(environ: Mapping[str, str], task: SimilarityTask | None = N
     seed = matching(values, "RANDOM_SEED", "1234", "[0-9]{1,9}", "a whole number from 0 to 999999999")
     skip_nli = matching(values, "SKIP_NLI", "0", "[01]", "0 or 1")
     for variable in ("OUTPUT_PARENT_DIR", "CACHED_DIR"):
-        refuse_address(values.get(variable, ""), variable)
+        check_local(values.get(variable, ""), variable)
     output_dir = pathlib.Path(values.get("OUTPUT_PARENT_DIR", "exp"))
     cached_dir = pathlib.Path(values.get("CACHED_DIR") or output_dir / "cached_data")
     glue_dir = pathlib.Path(values.get("GLUE_DIR") or sample_glue_dir())
@@ -210,7 +197,6 @@ def matching(values: Mapping[str, str], name: str, default: str, pattern: str, e
 
 
 def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """Return the name and the `run_siamese` flags of the encoder that the variables name."""
     hub, premodels = values.get("BERT_HUB"), values.get("BERT_PREMODELS")
     known = _PREMODELS if premodels else BERT_NAMES
     if hub is None and (premodels or "BERT_NAME" in values):
@@ -221,35 +207,20 @@ def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         if premodels:
             return name, {flag: str(folder / file) for flag, file in _TRIO.items()}
         hub = name
-    # https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4 -> bert_en_uncased_L-12_H-768_A-12_4
+    # The name of https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4 ends bert_en_uncased_L-12_H-768_A-12_4.
     parts = os.path.abspath(hub or "demo").split("?")[0].split("/")
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join(parts[-2 if parts[-1].isdigit() else -1 :]))
     flags = {"bert_hub": hub or "demo", "preprocess_hub": values.get("PREPROCESS_HUB")}
     return name, {flag: value for flag, value in flags.items() if value}
 
 
-def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = False) -> list[Outcome]:
-    """Run the stages in their order, which share one encoder; a finished one is skipped.
-
-    Args:
-      overwrite: delete first what all of them made.
-      verbose: log more than warnings and the progress of training.
-
-    Raises:
-      UserError: a stage has a mistake in its settings or data, or found a run of other settings.
-    """
+def run_stages(stages: Sequence[Stage], *, overwrite: bool = False) -> list[Outcome]:
+    """Run the stages in order, except finished ones."""
     for stage in stages if overwrite else ():
         if stage.export_to is not None:
             shutil.rmtree(stage.export_to / "1", ignore_errors=True)
         clear_run(stage.settings.output_dir)
-    # absl would say that no flags have been parsed.
-    absl.flags.FLAGS.mark_as_parsed()
-    absl.logging.use_absl_handler()
-    absl.logging.set_verbosity(absl.logging.INFO)
-    handler = absl.logging.get_absl_handler()
-    handler.addFilter(lambda record: verbose or record.levelno >= logging.WARNING or record.module == "callbacks")
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    # TensorFlow takes seconds to load, and a mistake in a setting does not need it.
+    # A mistake in a setting must not load TensorFlow, which takes seconds.
     from bert_flow_tf.encoder.layer import sharing_encoders
 
     outcomes = []
@@ -261,7 +232,7 @@ def run(stages: Sequence[Stage], *, overwrite: bool = False, verbose: bool = Fal
             if seconds is None:
                 print("  done before", flush=True)
             outcomes.append(Outcome(stage, seconds, stage.scores()))
-            # The next stage's model should not be there beside this one's.
+            # Free this stage's model before the next one is built.
             gc.collect()
     return outcomes
 
@@ -270,29 +241,26 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     """Return a table of each stage's scores x100 and its seconds."""
     scores = {one.stage.title: next(iter(one.scores.tasks.values())) for one in outcomes if one.scores is not None}
     names = ("auc",) if any(one.metric == "auc" for one in scores.values()) else ("pearson", "spearman")
-    rows: list[list[Entry]] = []
-    changes = []
+    rows, falls = list[list[Entry]](), False
     for stage, seconds, _ in outcomes:
-        plain, off, scored = stage.title.removesuffix(" + flow"), None, scores.get(stage.title)
-        if scored is not None and plain != stage.title and plain in scores:
-            off = 100 * (scored.by_protocol["all"] - scores[plain].by_protocol["all"])
-            changes.append(f"{off:+.2f} {plain}")
-        marks = filter(None, (fall(off), "done before" if seconds is None else ""))
+        scored, plain = scores.get(stage.title), scores.get(stage.title.removesuffix(" + flow"))
+        off = 100 * (scored.by_protocol["all"] - plain.by_protocol["all"]) if scored and plain else None
+        off = off if scored is not plain else None
+        falls = falls or bool(fall(off))
         cells = [x100(getattr(scored, name)["all"] if scored else None) for name in names]
-        rows.append([stage.title, *cells, number(seconds, 1), ", ".join(marks)])
-    notes = (f"{METRIC_NAMES[names[-1]]} with the flow: {'; '.join(changes)}.", *WHY_FLOW) if changes else ()
-    total = ["total", *(None for _ in names), number(sum(one.seconds or 0.0 for one in outcomes), 1), ""]
-    columns = ("stage", *(METRIC_NAMES[name] for name in names), "seconds", "")
-    return Table(columns, [*rows, total], notes=notes, has_total=True)
+        cells += [number(off, sign="+", note=fall(off)), number(seconds, 1)]
+        rows.append([stage.title, *cells, "done before" if seconds is None else ""])
+    total = ["total", *(None for _ in names), None, number(sum(one.seconds or 0.0 for one in outcomes), 1), ""]
+    columns = ("stage", *(METRIC_NAMES[name] for name in names), "change", "seconds", "")
+    return Table(columns, [*rows, total], notes=WHY_FLOW if falls else (), has_total=True)
 
 
 def seed_runs(outcomes: Iterable[Outcome]) -> list[records.SeedRun]:
-    """Return the results of one row on one task, from the outcomes of each seed's stage that scores it."""
     runs: list[records.SeedRun] = []
     for stage, _, scores in outcomes:
         assert scores is not None, "a row's stage predicts"
         (of_task,) = scores.tasks.values()
-        # Plots show one seed; the pairs of all of them would be most of the file.
+        # Plots show one seed, and the pairs of all would fill most of the file.
         of_task = msgspec.structs.replace(of_task, agreement=None) if runs else of_task
         seed, directory = stage.settings.seed, str(stage.settings.output_dir)
         runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=of_task))
@@ -300,29 +268,29 @@ def seed_runs(outcomes: Iterable[Outcome]) -> list[records.SeedRun]:
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-    """Run the recipe's command line and return its exit status."""
 
-    def work(overwrite: bool, verbose: bool) -> None:
+    def work(overwrite: bool) -> None:
         recipe = read_environment(environ)
         print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
         print(f"data: {recipe.folder}, seed {recipe.seed}\noutput: {recipe.output_dir}", flush=True)
         stages = recipe_stages(recipe)
-        print(f"\n{table(run(stages, overwrite=overwrite, verbose=verbose)).to_text()}")
+        print(f"\n{table(run_stages(stages, overwrite=overwrite)).to_text()}")
         print(f"\nSavedModel: {stages[-1].export_to}")
 
     return command_line(work, __doc__, sys.argv[1:] if arguments is None else arguments)
 
 
-def command_line(work: Callable[[bool, bool], None], help_text: str, arguments: Sequence[str]) -> int:
-    """Return the exit status of `work`, called with the values of `--overwrite` and `--verbose`; print `--help`."""
+def command_line(work: Callable[[bool], None], help_text: str, arguments: Sequence[str]) -> int:
+    """Call `work` with `--overwrite`; return the exit status."""
 
     def status() -> None:
         if {"--help", "-h"} & {*arguments}:
             print(help_text.strip())
-        elif unknown := {*arguments} - {"--overwrite", "--verbose"}:
-            raise UserError(f"unknown argument {min(unknown)!r}, expected --overwrite, --verbose or --help")
+        elif unknown := {*arguments} - {"--overwrite"}:
+            raise UserError(f"unknown argument {min(unknown)!r}, expected --overwrite or --help")
         else:
-            work("--overwrite" in arguments, "--verbose" in arguments)
+            work("--overwrite" in arguments)
 
     quiet_libraries()
+    log_progress()
     return exit_status(status)

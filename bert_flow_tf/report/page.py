@@ -1,4 +1,4 @@
-"""A report's page: sections of tables and SVG plots, in one HTML file that loads nothing."""
+"""A report's page: tables and plots in one HTML file."""
 
 import base64
 import dataclasses
@@ -21,7 +21,7 @@ from bert_flow_tf.runs.record import TrainingResults
 
 PAGE_FILE = "report.html"
 REPORT_FOLDER = FolderKind("a report", PAGE_FILE, (PAGE_FILE,))
-# Kind of a result -> heading, the name of its plot beside it or "" for one to draw, and a note.
+# A heading, the plot's file ("" to draw one) and a note introduce each kind of result.
 _ANALYSES = {
     Calibrations: ("Calibrations", "", "Table 5 is of BERT-base, mean of the last layer. k is chosen on dev."),
     Lexical: ("Lexical similarity", "lexical", "Spearman × 100 of each similarity. Edit distance counts words."),
@@ -35,20 +35,19 @@ _COMPARED = (
 )
 
 _COLOURS = (plots.BLUE, plots.VERMILION, plots.GREEN, plots.GREY)
-# Tag of TensorBoard -> words.
 _LOSSES = {"flow_loss": "Loss of the flow, bits per dimension", "supervised_loss": "Supervised loss"}
 
 
 def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> None:
-    """Make the folder of a report, whole or not at all.
+    """Write a report's folder, whole or not at all.
 
     Args:
-      out: the folder, which is replaced if it is there.
+      out: the folder, which is replaced if it exists.
       title: heading of the page.
-      sources: results in the order of the page's rows; a section without any is left out.
+      sources: results in the order of the rows; sections without results are left out.
 
     Raises:
-      UserError: the folder cannot be written, or a run's evaluation or the plot of an analysis cannot be read.
+      UserError: the folder is not writable, or a run's evaluation or an analysis' plot is unreadable.
     """
     environment = jinja2.Environment(loader=jinja2.PackageLoader("bert_flow_tf.report", ""), autoescape=True)
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
@@ -59,7 +58,6 @@ def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> No
 
 
 def _sections(sources: Sequence[Source]) -> Iterator[dict[str, Any]]:
-    """Yield `title`, `note`, `tables` and `plots`, as caption and SVG, of each section for the page's template."""
     rows = score_rows(sources)
     claims = verdict([one.result for one in sources if isinstance(one.result, Verification)], rows)
     yield {"title": "Verdict", "tables": [verdict_table(claims)] if claims else []}
@@ -67,7 +65,8 @@ def _sections(sources: Sequence[Source]) -> Iterator[dict[str, Any]]:
     yield {"title": "Scores", "note": _COMPARED, "tables": scores, "plots": list(_score_plots(rows))}
     for kind, (heading, plot, note) in _ANALYSES.items():
         found = [one for one in sources if isinstance(one.result, kind)]
-        titled = [dataclasses.replace(tables.TABLES[kind](one.result), title=one.label) for one in found]
+        made = [(one.label, tables.TABLES[kind](one.result)) for one in found]
+        titled = [dataclasses.replace(one, title=f"{label}: {one.title}".rstrip(": ")) for label, one in made]
         drawn = [(one.label, _plot(one, plot)) for one in found]
         yield {"title": heading, "note": note, "tables": titled, "plots": drawn}
     runs = [one.path.parent for one in sources if isinstance(one.result, TrainingResults)]
@@ -75,7 +74,6 @@ def _sections(sources: Sequence[Source]) -> Iterator[dict[str, Any]]:
 
 
 def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
-    """Yield cosines of the first row of each task with both sides of a flow, and rows over several seeds."""
     shown: set[tuple] = set()
     seeds: dict[tuple, dict[str, Sequence[float]]] = {}
     for row in rows:
@@ -83,13 +81,13 @@ def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
             shown.add((row.task, row.split))
             yield f"{row.name}: {row.task}, {row.split}", cosines_plot(row.baseline.agreement, row.agreement)
         if len(row.values_x100) > 1:
-            seeds.setdefault(row.place, {})[row.name] = row.values_x100
+            seeds.setdefault(row.key, {})[row.name] = row.values_x100
     for (task, split, metric, *_), values in seeds.items():
         yield f"Seeds: {task}, {split}", dots_plot(values, f"{METRIC_NAMES[metric]} × 100")
 
 
 def _plot(source: Source, name: str) -> bytes:
-    """Return the plot of this name beside a result; without a name, draw calibrations' scores for every seed."""
+    """Return the plot beside a result; draw that of calibrations."""
     result = source.result
     if not isinstance(result, Calibrations):
         return read_text(source.path.with_name(f"{name}.svg"), "an analysis' plot").encode()
@@ -99,7 +97,6 @@ def _plot(source: Source, name: str) -> bytes:
 
 
 def cosines_plot(before: Agreement, after: Agreement) -> bytes:
-    """Draw cosines over gold scores without the flow and with it, and the histogram of both."""
     sides = {"without flow": before, "with flow": after}
     with plots.styled_figure(12.4, 3.6, columns=3) as (figure, panels):
         for panel, colour, (words, side) in zip(panels, _COLOURS, sides.items(), strict=False):
@@ -114,11 +111,11 @@ def cosines_plot(before: Agreement, after: Agreement) -> bytes:
 
 
 def dots_plot(rows: Mapping[str, Sequence[float]], title: str) -> bytes:
-    """Draw a row of dots for each name: scores of every seed, times 100, and their mean as a line."""
+    """Draw each row's scores as dots and their mean as a line."""
     with plots.styled_figure(7.2, 1.1 + 0.34 * len(rows)) as (figure, (panel,)):
-        for place, scores in enumerate(rows.values()):
-            panel.scatter(scores, [place] * len(scores), s=30, color=plots.BLUE, alpha=0.8, linewidths=0)
-            panel.plot([sum(scores) / len(scores)] * 2, [place - 0.3, place + 0.3], color=plots.BLUE, linewidth=1.6)
+        for height, scores in enumerate(rows.values()):
+            panel.scatter(scores, [height] * len(scores), s=30, color=plots.BLUE, alpha=0.8, linewidths=0)
+            panel.plot([sum(scores) / len(scores)] * 2, [height - 0.3, height + 0.3], color=plots.BLUE, linewidth=1.6)
         panel.set_yticks(range(len(rows)), list(rows))
         panel.set_ylim(len(rows) - 0.4, -0.6)
         panel.set_xlabel(title)
@@ -126,9 +123,9 @@ def dots_plot(rows: Mapping[str, Sequence[float]], title: str) -> bytes:
 
 
 def curve_plots(runs: Sequence[pathlib.Path]) -> list[tuple[str, bytes]]:
-    """Draw each loss of runs over their steps; return pairs of a caption and the plot as SVG.
+    """Draw each loss of all runs; return captions and SVGs.
 
-    A loss that no run has is left out. Twelve runs in a row have different lines.
+    Up to twelve runs have different lines.
     """
     curves, drawn = {str(run): read_curves(run) for run in runs}, []
     for loss, words in _LOSSES.items():
@@ -145,7 +142,7 @@ def curve_plots(runs: Sequence[pathlib.Path]) -> list[tuple[str, bytes]]:
 
 
 def read_curves(run_dir: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
-    """Return (step, loss) by TensorBoard's tag, of the events that a run wrote; a damaged event ends its file."""
+    """Return (step, loss) by tag; a damaged event ends its file."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 

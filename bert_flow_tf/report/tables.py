@@ -1,4 +1,4 @@
-"""Tables of results, which commands print and a report shows."""
+"""Tables of results for commands and reports."""
 
 import pathlib
 import re
@@ -9,23 +9,29 @@ from bert_flow_tf.data.sts_sets import task_title
 from bert_flow_tf.files.reading import read_text
 from bert_flow_tf.paper.figures import fine_tuning_of, is_whole, paper_tables, table5
 from bert_flow_tf.results.records import Calibrations, IsotropyResults, Lexical, Words, summarize
-from bert_flow_tf.results.rows import ScoreRow
+from bert_flow_tf.results.rows import ScoreRow, score_rows
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.results.table import METRIC_NAMES, NOT_COMPARABLE, WHY_FLOW, Entry, Table, fall, number, x100
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE
-from bert_flow_tf.runs.record import Encoder, Model, TrainingResults
+from bert_flow_tf.runs.record import Encoder, Flow, Model, Result, TrainingResults
 from glow.config import DEFAULT_CONFIG
 
-# Field of `evaluation.isotropy.Isotropy` -> decimals.
+_PROTOCOLS = ["wmean: mean over sub-sets, weighted by their pairs; mean: plain mean; all: all pairs together."]
+# Each measure of `evaluation.isotropy.Isotropy` has this many decimals.
 _ISOTROPY = {"constant_channels": 0, "mean_cosine": 4, "mean_share": 4, "top_share": 4, "centred_top_share": 4}
 _ISOTROPY |= {"participation_ratio": 1, "effective_rank": 1, "partition_ratio": 4}
 
 
-def rows_table(rows: Sequence[ScoreRow]) -> Table:
-    """Return a score per row, beside that of the same embeddings without the flow, the paper's and the original's.
+def scores_table(result: Result) -> Table:
+    """Return `rows_table` of one result's scores."""
+    return rows_table(score_rows([Source("", pathlib.Path(), result)]))
 
-    Scores are times 100, over several seeds their mean ± deviation (over n - 1). Below the table stands why a flow may
-    lower a score, where one does by more than half a point.
+
+def rows_table(rows: Sequence[ScoreRow]) -> Table:
+    """Return a score per row, and the scores to compare with.
+
+    Scores are times 100; several seeds give their mean ± deviation (over n - 1). Notes explain a flow that lowers a
+    score by more than half a point.
     """
     cells, falls = [], False
     for row in rows:
@@ -35,44 +41,48 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
         falls = falls or bool(fall(off))
         one: list[Entry] = [row.name, _embedding(row), encoder_in_words(row.model.encoder), row.task, row.split]
         one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), number(row.pairs, 0)]
-        one += [number(summary.mean, spread=summary.std, note=median)]
+        one += [number(summary.mean, spread=summary.std, note=median), x100(row.pearson)]
         one += [number(base), number(off, sign="+", note=fall(off))]
         one += [number(published.paper, note=published.row or "") if published.paper is not None else None]
         one += [number(published.seeds["mean"], spread=published.seeds["std"]) if published.seeds and median else None]
         runs, original = len(published.original), published.original and summarize(published.original).mean
         cells.append([*one, number(original or None, note=f"{runs} runs" if runs > 1 else "")])
-    columns = ["name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "without flow", "change"]
-    columns += ["paper", "Table 8", "TF1 code"]
-    return Table(columns, cells, notes=WHY_FLOW if falls else ())
+    columns = ["name", "embedding", "encoder", "task", "split", "metric", "pairs", "x100", "Pearson"]
+    columns += ["without flow", "change", "paper", "Table 8", "TF1 code"]
+    lengths = sorted({row.model.max_seq_length for row in rows})
+    title = [f"{' or '.join(map(str, lengths))} word pieces", *(_learning(row.model.flow) for row in rows)]
+    notes = [*(_PROTOCOLS if any(row.protocol for row in rows) else ()), *(WHY_FLOW if falls else ())]
+    return Table(columns, cells, ", ".join(dict.fromkeys(filter(None, title))), notes)
 
 
 def calibration_table(result: Calibrations) -> Table:
-    """Return a calibration per row, scores times 100 on test, beside Table 5.
+    """Return a calibration per row, with Table 5.
 
-    The change is to the row "none". Table 5's figures stand beside a whole task, fitted on all of its splits, with a
-    note unless encoder, pooling and length are the paper's.
+    The change is to the row "none". Table 5's figures are shown for a whole task, fitted on all of its splits.
     """
     model, task = result.model, task_title(result.task)
     of_model = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
-    note = "" if of_model == ("base", None, "avg", 64) else NOT_COMPARABLE
     scores = {row.method: 100 * (getattr(row, result.metric) or 0) for row in result.rows}
     is_whole_task = is_whole(task, "test", result.pairs.get("test")) and result.fit_on == "all"
-    rows = []
+    rows, notes = [], set[str]()
     for row in result.rows:
         their_row, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
         off = scores[row.method] - scores["none"] if row.method != "none" and "none" in scores else None
         cells: list[Entry] = [row.method, number(row.k, 0), x100(row.dev)]
         cells += [number(scores[row.method], spread=row.std and 100 * row.std), x100(row.pearson)]
         cells += [number(off, sign="+"), number(row.seconds, 1)]
-        rows.append([*cells, number(paper, note="" if paper is None else note), their_row])
+        rows.append([*cells, number(paper), their_row])
+        notes |= {f"Table 5: {NOT_COMPARABLE}."} if their_row and of_model != ("base", None, "avg", 64) else set()
     columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
-    return Table((*columns, "Table 5", "its row"), rows)
+    title = f"{task}, test; {model_in_words(model)}; fitted on {result.fit_on}"
+    title += f", the flow with{'' if result.dropout else 'out'} dropout" if result.seeds else ""
+    return Table((*columns, "Table 5", "its row"), rows, title, (*notes,))
 
 
 def lexical_table(result: Lexical) -> Table:
-    """Return correlations with edit distance and gold of all pairs, then of the close ones, beside Table 6.
+    """Return correlations of all and of close pairs, with Table 6.
 
-    These are Spearman's, times 100. Table 6 is of the development set of STS-B, and stands beside no other pairs.
+    They are Spearman's, times 100. Table 6 is about the development set of STS-B, and shown for these pairs only.
     """
     on_paper = (task_title(result.task), result.split) == ("STS-B", "dev") and is_whole("STS-B", "dev", result.pairs)
     paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
@@ -82,17 +92,16 @@ def lexical_table(result: Lexical) -> Table:
         for name, row in found.items():
             cells: list[Entry] = [name + words]
             for column in ("edit distance", "gold"):
-                figure = theirs.get(name, {}).get(column)
-                # No encoder takes part in the gold scores' correlations.
-                note = "" if name == "Gold similarity" or figure is None else NOT_COMPARABLE
-                cells += [number(row[column]), number(figure, note=note)]
+                cells += [number(row[column]), number(theirs.get(name, {}).get(column))]
             rows.append(cells)
     columns = ("similarity", "edit distance", "Table 6", "gold", "Table 6")
-    return Table(columns, rows, notes=close.undefined)
+    # Gold scores do not depend on an encoder.
+    notes = [f"Table 6: {NOT_COMPARABLE}, but for the gold similarity."] if paper else []
+    return Table(columns, rows, notes=[*notes, *close.undefined])
 
 
 def words_table(result: Words) -> Table:
-    """Return norms and neighbours of word embeddings, a column per range of frequency ranks, beside Table 1."""
+    """Return norms and neighbours by frequency rank, with Table 1."""
     bins, paper = result.bins, paper_tables()["table1_word_embeddings"]
     rows: list[list[Entry]] = [["words", "here", *(number(one.words, 0) for one in bins)]]
     measures = [("mean ℓ2 norm", [one.mean_l2_norm for one in bins], paper["mean_l2_norm"])]
@@ -106,10 +115,7 @@ def words_table(result: Words) -> Table:
 
 
 def isotropy_table(result: IsotropyResults) -> Table:
-    """Return a measure per row, without the flow, with it, and of a standard normal; then bits per dimension.
-
-    The measures are those of `evaluation.isotropy.Isotropy`; bits are of the embeddings under each density.
-    """
+    """Return a measure per row, then bits per dimension of each density."""
     measures = result.measures | {"standard normal": result.reference}
     rows: list[list[Entry]] = []
     for key, digits in _ISOTROPY.items():
@@ -124,7 +130,7 @@ TABLES |= {IsotropyResults: isotropy_table}
 
 
 def sources_table(sources: Sequence[Source]) -> Table:
-    """Return command, encoder and versions of every source, and of runs their training and evaluation on dev."""
+    """Return each source's command, encoder, versions and training."""
     rows: list[list[Entry]] = []
     for source in sources:
         result, made_by = source.result, source.result.made_by
@@ -146,24 +152,37 @@ def sources_table(sources: Sequence[Source]) -> Table:
 
 
 def _evaluation(path: pathlib.Path) -> str:
-    """Return the lines of a run's evaluation; a correlation without labels is not a number, and left out."""
+    """Return a run's metrics on dev, without those that are NaN."""
     text = read_text(path, "an evaluation of run_siamese") if path.is_file() else ""
     return ", ".join(re.findall(r"^eval_(\w+ = [-\d.e]+)$", text, re.MULTILINE))
 
 
+def model_in_words(model: Model) -> str:
+    """Return encoder, pooling, length and the flow's training, for a title."""
+    words = [encoder_in_words(model.encoder), model.pooling, f"{model.max_seq_length} word pieces"]
+    return ", ".join(filter(None, [*words, _learning(model.flow)]))
+
+
+def _learning(flow: Flow | None) -> str:
+    """Return whether dropout was on while a flow learned, if known."""
+    settings = flow.training.settings if flow else {}
+    # `fit`, which alone holds sentences out, has no dropout.
+    has_none = settings.get("cache_embeddings") or "held_out" in settings
+    return f"flow learned with{'out' if has_none else ''} dropout" if settings else ""
+
+
 def encoder_in_words(encoder: Encoder) -> str:
-    """Return an encoder's name, or the end of its handle, and its fine-tuning."""
+    """Return an encoder's name or end of its handle, and its fine-tuning."""
     tuned, words = fine_tuning_of(encoder), encoder.name or encoder.handle.rstrip("/").rpartition("/")[2]
     return f"{words}, fine-tuned: {tuned} ({(encoder.fingerprint or '')[:8]})" if tuned else words
 
 
 def _embedding(row: ScoreRow) -> str:
-    """Return the pooling, and how a flow was learned."""
     flow = row.model.flow
     if flow is None:
         return row.model.pooling
-    notes = [] if flow.name == DEFAULT_CONFIG else [flow.name or "other configuration"]
+    notes = [] if flow.config is None or flow.name == DEFAULT_CONFIG else [flow.name or "other configuration"]
     splits = ", train" if flow.training.settings.get("use_full_for_training") == 0 else ""
     notes += [f"learned on {task_title(flow.training.task)}{splits}"] if flow.training.task else []
     notes += [f"seed{'s' if len(row.seeds) > 1 else ''} {', '.join(map(str, row.seeds))}"] if row.seeds else []
-    return f"{row.model.pooling} + flow" + (f" ({'; '.join(notes)})" if notes else "")
+    return f"{row.model.pooling} + {flow.method}" + (f" ({'; '.join(notes)})" if notes else "")

@@ -1,1 +1,1 @@
-"""Records of results: the schema, the reader, and the rows and tables that compare them."""
+"""Results: schema, reader, rows and tables."""

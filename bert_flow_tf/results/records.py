@@ -1,4 +1,4 @@
-"""The schema of the results that commands write; `kind` says what was measured."""
+"""The schema of results; `kind` names the type of a record."""
 
 import pathlib
 import statistics
@@ -15,14 +15,13 @@ from bert_flow_tf.runs.record import Count, Encoder, Model, Positive, Result, Se
 SCORES_FILE = "recipe_scores.json"
 RESULTS_FILE = "results.json"
 REPRODUCTION_FILE = "reproduction.json"
-# A correlation, or an area under the ROC curve, as a fraction.
-Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]
+Score = Annotated[float, msgspec.Meta(ge=-1, le=1)]  # a correlation or an AUC, as a fraction
 Deviation = Annotated[float, msgspec.Meta(ge=0)]
 Metric = Literal["spearman", "auc", "accuracy"]
 
 
 class PairScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of pairs by metric; None where a task has another one."""
+    """Scores of pairs by metric; None for metrics of other tasks."""
 
     spearman: Score | None = None
     pearson: Score | None = None
@@ -30,9 +29,9 @@ class PairScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Similarities and gold scores to plot, of 500 pairs at most, evenly spaced.
+    """Similarities and gold scores of at most 500 pairs, for a plot.
 
-    Of all pairs are `mean` and `std` of the similarities, and their `counts` in 40 bins of one width from -1 to 1.
+    `mean`, `std` and `counts` (40 equal bins from -1 to 1) are of all pairs' similarities.
     """
 
     similarities: Annotated[list[float], msgspec.Meta(min_length=1)]
@@ -43,36 +42,32 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of one task; `spearman` to `accuracy` are by protocol, "all" alone for a task of one set.
+    """Scores of a task by protocol; a single set has only "all".
 
     `dev_accuracy` chose the regularisation of a classification task.
     """
 
-    title: str  # As the paper prints it.
-    metric: Metric  # The task's main metric.
+    title: str  # the paper's name
+    metric: Metric  # the main metric
     split: str
-    source: str  # Folder or data set of the pairs.
+    source: str  # folder or data set of the pairs
     pairs: Count
     spearman: dict[str, Score] = {}
     pearson: dict[str, Score] = {}
     auc: dict[str, Score] = {}
     accuracy: dict[str, Score] = {}
     dev_accuracy: Score | None = None
-    f1: Score | None = None  # Of MRPC's positive class.
-    subsets: dict[str, dict[str, int | float]] = {}  # `pairs` and scores of each set.
+    f1: Score | None = None  # MRPC's positive class
+    subsets: dict[str, dict[str, int | float]] = {}  # `pairs` and scores of each set
     agreement: Agreement | None = None
 
     @property
     def by_protocol(self) -> dict[str, float]:
-        """The scores by the task's metric."""
         return getattr(self, self.metric)
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
-    """Cosines' agreement with gold scores by task, of `bert-flow evaluate` and the recipe.
-
-    `without_flow` holds the same tasks' scores by the embeddings before the flow; `evaluate` of a flow writes it.
-    """
+    """Scores of a model by task; `without_flow` are those before its flow."""
 
     model: Model
     tasks: dict[str, TaskScores]
@@ -80,7 +75,7 @@ class Scores(Result, frozen=True, kw_only=True, tag="scores"):
 
 
 class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
-    """Description of the file of predictions beside this one: cosines of `pairs` pairs of these splits."""
+    """The record of a file of cosines: `pairs` pairs of these splits."""
 
     model: Model
     task: str
@@ -89,7 +84,7 @@ class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
 
 
 class Summary(NamedTuple):
-    """A score over seeds; the deviation is over n - 1, None for one seed."""
+    """A score over seeds; deviation over n - 1."""
 
     mean: float
     std: float | None
@@ -97,14 +92,11 @@ class Summary(NamedTuple):
 
 
 def summarize(values: Sequence[float]) -> Summary:
-    """Return the summary of a score over seeds, as in Table 8."""
     std = statistics.stdev(values) if len(values) > 1 else None
     return Summary(statistics.fmean(values), std, statistics.median(values))
 
 
 class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One seed's scores of one row, the model they are of, and the folder of the run."""
-
     seed: Count
     directory: str
     model: Model
@@ -112,7 +104,7 @@ class SeedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
-    """Rows of the paper's tables with several seeds, of `bert-flow reproduce`; runs are by task and by row."""
+    """Rows of the paper's tables over seeds, by task and row."""
 
     encoder: str
     encoder_flags: dict[str, str]
@@ -122,8 +114,6 @@ class Reproduction(Result, frozen=True, kw_only=True, tag="reproduction"):
 
 
 class SeedScores(PairScores, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of a flow that was learned with one seed."""
-
     seed: Count
     fit_seconds: Seconds
 
@@ -132,9 +122,9 @@ class CalibrationRow(PairScores, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of one calibration.
 
     Attributes:
-      k, dev, dev_by_k: of a tuned method, the chosen number of vectors, its score on dev, and that of every k.
-      std, median, by_seed: of the flow's scores over seeds, the deviation over n - 1; None for one seed.
-      seconds: to fit and score.
+      k, dev, dev_by_k: for a tuned method, the chosen number of vectors, its score on dev, and every k's score.
+      std, median, by_seed: for the flow, over seeds, with the deviation over n - 1; None for one seed.
+      seconds: time to fit and score.
     """
 
     method: str
@@ -148,8 +138,6 @@ class CalibrationRow(PairScores, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
-    """Results of `bert-flow calibrate`."""
-
     model: Model
     task: str
     glue_dir: str
@@ -161,16 +149,17 @@ class Calibrations(Result, frozen=True, kw_only=True, tag="calibrations"):
     fit_rows: Count
     width: Positive
     constant_channels: list[Count]
+    dropout: bool = False  # True if the flow was learned with the encoder's dropout.
     seeds: list[Count]
     rows: list[CalibrationRow]
 
 
-# Spearman's correlations times 100 with "edit distance" and "gold", by similarity; None where one is undefined.
+# These are Spearman's correlations times 100 by similarity; None if undefined.
 Correlations = dict[str, dict[Literal["edit distance", "gold"], float | None]]
 
 
 class CloseCorrelations(msgspec.Struct, frozen=True, kw_only=True):
-    """Correlations of the pairs up to an edit distance, and why some are undefined."""
+    """Correlations of pairs up to an edit distance; `undefined` gives reasons."""
 
     max_distance: Count
     pairs: Count
@@ -179,8 +168,6 @@ class CloseCorrelations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lexical(Result, frozen=True, kw_only=True, tag="lexical"):
-    """Results of `bert-flow analyze lexical`."""
-
     model: Model
     task: str
     split: str
@@ -190,7 +177,7 @@ class Lexical(Result, frozen=True, kw_only=True, tag="lexical"):
 
 
 class Words(Result, frozen=True, kw_only=True, tag="words"):
-    """Results of `bert-flow analyze words`, of word embeddings before the layers and the pooling."""
+    """Results of `bert-flow analyze words` on BERT's input embeddings."""
 
     encoder: Encoder
     pieces: Count
@@ -200,7 +187,7 @@ class Words(Result, frozen=True, kw_only=True, tag="words"):
 
 
 class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
-    """Results of `bert-flow analyze isotropy`; `reference` is of a standard normal."""
+    """Results of `bert-flow analyze isotropy`; `reference` is a standard normal's."""
 
     model: Model
     task: str
@@ -212,15 +199,15 @@ class IsotropyResults(Result, frozen=True, kw_only=True, tag="isotropy"):
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """A deviation from the TF1 code, or from an equation, and its limit."""
+    """A deviation from the TF1 code or an equation, and its limit."""
 
     what: str
-    found: Deviation | None  # None where it is not finite.
+    found: Deviation | None  # None if not finite
     limit: Deviation
 
 
 class Verification(Result, frozen=True, kw_only=True, tag="verification"):
-    """Results of `bert-flow verify`, the source of its checks (`evidence`), and what failed and was not run."""
+    """Results of `bert-flow verify`; `evidence` is the source of its checks."""
 
     evidence: str
     deviations: list[Checked]
@@ -228,13 +215,13 @@ class Verification(Result, frozen=True, kw_only=True, tag="verification"):
     not_run: list[str]
 
 
-# A run's configuration is no result.
+# `RunConfig` is left out because a configuration is not a result.
 _KINDS = {kind.__struct_config__.tag: kind for kind in Result.__subclasses__() if kind.__module__ == __name__}
 _KINDS[TrainingResults.__struct_config__.tag] = TrainingResults
 
 
 def kind_of(path: pathlib.Path) -> type[Result] | None:
-    """Return the type of the result in a JSON file, of any format version; None where it holds something else.
+    """Return the type of a result file, or None.
 
     Raises:
       UserError: the file cannot be read, or is not JSON.
@@ -244,7 +231,7 @@ def kind_of(path: pathlib.Path) -> type[Result] | None:
 
 
 def read_result(path: pathlib.Path) -> Result | None:
-    """Return the result in a JSON file; None where it holds something else.
+    """Return the result in a JSON file, or None.
 
     Raises:
       UserError: as `kind_of`; or it is of another format version, or a value is missing or of another type.

@@ -1,12 +1,13 @@
-"""Turn results into rows: one for each score of a task, by split and protocol, beside what it compares with."""
+"""Rows for tables, with the scores to compare with."""
 
 import dataclasses
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from bert_flow_tf.data.sts_sets import task_title
-from bert_flow_tf.paper.figures import Published, beside, is_whole
+from bert_flow_tf.paper.figures import Published, is_whole, published_figures
 from bert_flow_tf.results.records import Agreement, Metric, Reproduction, Scores, TaskScores, summarize
 from bert_flow_tf.results.sources import Source
 from bert_flow_tf.runs.record import Model, Result
@@ -14,42 +15,41 @@ from bert_flow_tf.runs.record import Model, Result
 
 @dataclasses.dataclass(frozen=True)
 class ScoreRow:
-    """One score of one model, or of several that differ in their seed alone.
+    """A score of one model, or over several seeds.
 
-    `model` is the first seed's, and `agreement`, for plots, too, of the first protocol; `baseline` is the row of the
-    same embeddings before the flow.
+    `model` and `agreement` are the first seed's; `baseline` is the row of the same embeddings before the flow.
     """
 
     name: str
     model: Model
-    seeds: Sequence[int]  # Empty where nothing is random.
-    task: str  # As the paper prints it; the data set's name of TensorFlow Datasets.
+    seeds: Sequence[int]  # empty if nothing is random
+    task: str  # the paper's name, or that of TensorFlow Datasets
     split: str
     metric: Metric
-    protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set.
+    protocol: str | None  # "wmean", "mean" or "all" for a task of several sets; None for one set
     pairs: int
-    values_x100: Sequence[float]  # The score of every seed.
+    values_x100: Sequence[float]  # one per seed
     agreement: Agreement | None
     published: Published
+    pearson: float | None = None  # mean over seeds
     baseline: "ScoreRow | None" = None
 
     @property
-    def place(self) -> tuple:
-        """The pairs, and how they are scored."""
+    def key(self) -> tuple:
+        """The pairs and the metric, in which comparable rows agree."""
         return self.task, self.split, self.metric, self.protocol, self.pairs
 
     @property
     def mean_x100(self) -> float:
-        """The mean over seeds."""
         return summarize(self.values_x100).mean
 
 
 def score_rows(sources: Iterable[Source]) -> list[ScoreRow]:
-    """Return the rows of all sources in their order, each beside the same embeddings' row without a flow.
+    """Return the rows of all sources with their baselines.
 
-    A later row replaces an earlier one of the same name, task, split, metric and protocol.
+    A row replaces an earlier one of the same name and key.
     """
-    rows = {(row.name, row.place): row for source in sources for row in _rows_of(source.result, source.label)}.values()
+    rows = {(row.name, row.key): row for source in sources for row in _rows_of(source.result, source.label)}.values()
     return [dataclasses.replace(row, baseline=_baseline(row, rows) or row.baseline) for row in rows]
 
 
@@ -62,20 +62,22 @@ def _rows_of(result: Result, label: str) -> Iterator[ScoreRow]:
     elif isinstance(result, Scores):
         plain, before = msgspec.structs.replace(result.model, flow=None), f"{label}, before the flow"
         pooled = (result.without_flow or {}).items()
-        baselines = {row.place: row for key, task in pooled for row in _task_rows(key, [(plain, task)], before)}
+        baselines = {row.key: row for key, task in pooled for row in _task_rows(key, [(plain, task)], before)}
         for key, task in result.tasks.items():
             for row in _task_rows(key, [(result.model, task)], label):
-                yield dataclasses.replace(row, baseline=baselines.get(row.place))
+                yield dataclasses.replace(row, baseline=baselines.get(row.key))
 
 
 def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) -> Iterator[ScoreRow]:
-    """Yield a row for each protocol of a task, from its name in the file and each seed's model and scores."""
+    """Yield a row per protocol; `runs` has an item per seed."""
     model, first = runs[0]
     task, several = key if ":" in key else task_title(first.title), len(first.by_protocol) > 1
     for protocol in first.by_protocol:
         is_papers = model.max_seq_length == 64 and model.low_dim <= 0 and (protocol == "wmean" or not several)
         is_papers = is_papers and is_whole(task, first.split, first.pairs)
-        published = beside(task, first.split, model.pooling, model.flow, model.encoder) if is_papers else Published()
+        published = (
+            published_figures(task, first.split, model.pooling, model.flow, model.encoder) if is_papers else Published()
+        )
         yield ScoreRow(
             name=name,
             model=model,
@@ -86,21 +88,22 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
             protocol=protocol if several else None,
             pairs=first.pairs,
             values_x100=[100 * scores.by_protocol[protocol] for _, scores in runs if protocol in scores.by_protocol],
+            pearson=statistics.fmean(one.pearson[protocol] for _, one in runs) if protocol in first.pearson else None,
             agreement=first.agreement if protocol == next(iter(first.by_protocol)) else None,
             published=published,
         )
 
 
 def _baseline(row: ScoreRow, rows: Iterable[ScoreRow]) -> ScoreRow | None:
-    """Return the row of the same encoder and pooling without a flow, on the same pairs."""
+    """Return the row of the same embeddings without a flow."""
 
     def embedding(one: ScoreRow) -> tuple:
-        # An encoder that a run fine-tuned differs by seed.
+        # A run's fine-tuned encoder depends on its seed.
         seeds = () if one.model.encoder.fine_tuning is None or len(one.seeds) == 1 else tuple(one.seeds)
-        return one.place, one.model.pooling, one.model.max_seq_length, max(one.model.low_dim, 0), seeds
+        return one.key, one.model.pooling, one.model.max_seq_length, max(one.model.low_dim, 0), seeds
 
     def digests(one: ScoreRow) -> set:
-        # An encoder that a run trained has no fingerprint before it is converted.
+        # A run's trained encoder gets a fingerprint only when it is converted.
         return {one.model.encoder.fingerprint, one.model.encoder.weights} - {None}
 
     plain = (one for one in rows if row.model.flow and not one.model.flow and embedding(one) == embedding(row))

@@ -10,13 +10,13 @@ from bert_flow_tf.results.records import REPRODUCTION_FILE, RESULTS_FILE, SCORES
 from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Result, is_run
 
-# Of a folder; a later file replaces what an earlier one says of the same task.
+# A later file of a folder replaces an earlier one's score of the same task.
 _RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
 _EXPECTED = "a run of run_siamese, what bert-flow evaluate, reproduce, calibrate, analyze or verify wrote, or a folder"
 
 
 class Source(NamedTuple):
-    """A file of results; its label is its folder, or the file itself if a user chose its name."""
+    """A file of results, labelled by its folder or name."""
 
     label: str
     path: pathlib.Path
@@ -24,12 +24,12 @@ class Source(NamedTuple):
 
 
 def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
-    """Return the files of results that paths name, in their order.
+    """Return the result files of each path in order.
 
-    A folder without results stands for the files and folders directly in it, by name.
+    If a folder has no results, the files and folders directly in it are searched.
 
     Raises:
-      UserError: a path holds no results, or one of them cannot be read.
+      UserError: a path has no results, or a file cannot be read.
     """
     sources: list[Source] = []
     for path in map(pathlib.Path, runs):
@@ -46,7 +46,7 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
 def _sources(path: pathlib.Path) -> list[Source]:
     sources: list[Source] = []
     files = [path] if path.is_file() else [path / name for name in _RESULT_FILES if (path / name).is_file()]
-    # Without a run beside it, a file of scores stands for itself and not for its folder.
+    # A lone evaluation file is reached by its own path, because it has no run beside it.
     for file in files if files != [path / EVALUATION_FILE] else ():
         result = read_result(file)
         if result is not None and not isinstance(result, Predictions):

@@ -7,30 +7,27 @@ from typing import NamedTuple
 
 METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC", "accuracy": "accuracy"}
 WHY_FLOW = (
-    "A flow helps where embeddings lie in a cone, as masked language modelling leaves them: run_scripts/paper_effect.sh"
-    " shows it.",
-    "An encoder that has learned sentence similarity, as the demo encoder has, may gain nothing, or lose.",
+    "A flow helps where embeddings lie in a cone, as after masked language modelling:",
+    "run_scripts/paper_effect.sh shows it. One that learned similarity, as the demo encoder, may lose.",
 )
-# Note of a figure of the paper beside one of another encoder.
-NOT_COMPARABLE = "BERT-base, not comparable"
+NOT_COMPARABLE = "BERT-base, not comparable"  # notes a figure of the paper beside one of another encoder
 
 
 class Cell(NamedTuple):
-    """The text of a cell, None for a missing value, and a note, which is printed in brackets, or small on a page."""
+    """A cell's text, None if missing, and a note in brackets."""
 
     text: str | None
     note: str = ""
     is_number: bool = False
 
 
-# A string stands for its cell, None for a missing one.
 Entry = Cell | str | None
 
 
 def number(value: float | None, digits: int = 2, spread: float | None = None, note: str = "", sign: str = "") -> Cell:
-    """Return a cell of a number ± its deviation; with the sign "+" unless it rounds to zero.
+    """Return a cell with a number ± its deviation; integers get commas.
 
-    A whole number, of 0 digits, has commas between the thousands.
+    The sign "+" is dropped if the number rounds to zero.
     """
     if value is None:
         return Cell(None, note, True)
@@ -40,44 +37,43 @@ def number(value: float | None, digits: int = 2, spread: float | None = None, no
 
 
 def x100(fraction: float | None) -> Cell:
-    """Return a cell of a fraction times 100, with two decimals."""
     return number(None if fraction is None else 100 * fraction)
 
 
 def fall(off: float | None) -> str:
-    """Return a note for a score times 100 that is lower by more than half a point, else ""."""
+    """Return a note for a loss of more than 0.5, else ""."""
     return f"falls by {-off:.2f}" if off is not None and off < -0.5 else ""
 
 
 @dataclasses.dataclass
 class Table:
-    """Rows of cells under columns, without the columns in which every cell is missing.
+    """Rows of cells; columns without any value are dropped.
 
-    Columns of numbers, True in `of_numbers`, are aligned to the right.
+    Columns of numbers (True in `is_numeric`) are aligned to the right.
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[Entry]]  # The first entry of each is the row's heading.
+    rows: Sequence[Sequence[Entry]]  # the first entry of each is the row's heading
     title: str = ""
-    notes: Sequence[str] = ()  # Lines below the table.
-    has_total: bool = False  # True if the last row sums up the others.
+    notes: Sequence[str] = ()  # lines below the table
+    has_total: bool = False  # True if the last row sums up the others
 
     def __post_init__(self) -> None:
         cells = [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in self.rows]
-        kept = [i for i in range(len(self.columns)) if any(row[i].text is not None for row in cells)]
+        kept = [i for i in range(len(self.columns)) if any(row[i].text for row in cells)]
         self.columns = [self.columns[i] for i in kept]
         self.rows = self.cells = [[row[i] for i in kept] for row in cells]
-        self.of_numbers = [any(cell.is_number for cell in column) for column in zip(*self.cells, strict=True)]
+        self.is_numeric = [any(cell.is_number for cell in column) for column in zip(*self.cells, strict=True)]
 
     def to_text(self, missing: str = "-") -> str:
-        """Return lines for a terminal: aligned columns, a rule below the headings and above a total."""
+        """Return the table's lines for a terminal."""
         lines = [list(self.columns)]
         for row in self.cells:
             notes = [f" ({cell.note})" if cell.note else "" for cell in row]
             texts = [missing if cell.text is None else cell.text for cell in row]
             lines.append([text + note for text, note in zip(texts, notes, strict=True)])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        sides = [f"{'>' if right else '<'}{width}" for right, width in zip(self.of_numbers, widths, strict=True)]
+        sides = [f"{'>' if right else '<'}{width}" for right, width in zip(self.is_numeric, widths, strict=True)]
         padded = ["  ".join(map(format, line, sides)).rstrip() for line in lines]
         rule = "-" * max(map(len, padded))
         padded.insert(1, rule)

@@ -1,4 +1,4 @@
-"""The verdict: claims of sameness with the original, and the evidence for each."""
+"""The verdict: is it the original, and how is that known?"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,22 +11,22 @@ from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.table import Table, number
 
 SAME, ALIKE, DIFFERENT, NOT_RUN = "✓", "≈", "✗", "–"
-# x100. Without a flow nothing is random: what is left is rounding, of cosines whose ranks are compared.
-_EQUAL = 0.03
-# x100. The deviation over seeds in the paper's Table 8 is up to half of that.
-_OF_THE_PAPER = 1.0
+# The limits are for scores times 100. Nothing is random without a flow, but cosines are rounded before they are ranked.
+_ROUNDING = 0.03
+# The deviation over seeds in the paper's Table 8 is up to half of this.
+_NEAR_PAPER = 1.0
 _SEEDS = 5
 _REPRODUCE = "bert-flow reproduce --bert_hub demo --glue_dir GLUE --rows avg,last2avg,flow-target --seeds 5 --out DIR"
 _NEEDS_BERT = "needs the weights of BERT-base or -large: --bert_premodels"
 
 
 class Claim(NamedTuple):
-    """One claim, and in words what decided it.
+    """A claim and the comparison that decided it.
 
     Attributes:
-      mark: one of the four above.
+      mark: SAME, ALIKE, DIFFERENT or NOT_RUN.
       deviation: the largest difference, or its 95 % interval; "" if nothing was compared.
-      evidence: source of the deviation, or the command that gives it.
+      evidence: where the deviation comes from, or the command that measures it.
     """
 
     name: str
@@ -37,19 +37,18 @@ class Claim(NamedTuple):
 
 
 def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> list[Claim]:
-    """Return the claims that results decide, and those that they leave open; empty where they decide none."""
+    """Return the claims, decided or not; empty if the results decide none."""
     claims = [claim for one in verifications for claim in _computed(one)]
     claims = claims or [Claim("computation", NOT_RUN, "", "", "bert-flow verify")]
     known = [row for row in rows if row.published.original]
     plain = [(row, row.published.original[0]) for row in known if not (row.model.flow or _is_tuned(row))]
     papers = [(row, row.published.paper) for row in rows if row.published.paper is not None]
-    claims += [_furthest("scores without flow", SAME, _EQUAL, plain, _REPRODUCE), *_random(known)]
-    claims.append(_furthest("the paper's rows", ALIKE, _OF_THE_PAPER, papers, _NEEDS_BERT))
+    claims += [_furthest("scores without flow", SAME, _ROUNDING, plain, _REPRODUCE), *_random(known)]
+    claims.append(_furthest("the paper's rows", ALIKE, _NEAR_PAPER, papers, _NEEDS_BERT))
     return claims if any(claim.mark != NOT_RUN for claim in claims) else []
 
 
 def verdict_table(claims: Sequence[Claim]) -> Table:
-    """Return a row for each claim."""
     note = f"{SAME} equal up to rounding; {ALIKE} statistically indistinguishable, or near; {DIFFERENT} different; "
     return Table(
         ("is it the original?", "", "deviation", "limit", "evidence"), claims, notes=[f"{note}{NOT_RUN} not run."]
@@ -57,7 +56,6 @@ def verdict_table(claims: Sequence[Claim]) -> Table:
 
 
 def _computed(verification: Verification) -> Iterator[Claim]:
-    """Yield a claim for each group of deviations, which their names begin with, by the one nearest to its limit."""
     groups: dict[str, list[Checked]] = {}
     for one in verification.deviations:
         groups.setdefault(one.what.partition(",")[0], []).append(one)
@@ -73,7 +71,7 @@ def _computed(verification: Verification) -> Iterator[Claim]:
 
 
 def _furthest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreRow, float]], missing: str) -> Claim:
-    """Return a claim by the score that is furthest from its other one: the mark if they differ by at most the limit."""
+    """Return a claim decided by the largest difference from the other score."""
     if not compared:
         return Claim(name, NOT_RUN, "", "", missing)
     row, theirs = max(compared, key=lambda one: abs(one[0].mean_x100 - one[1]))
@@ -84,9 +82,10 @@ def _furthest(name: str, mark: str, limit: float, compared: Sequence[tuple[Score
 
 
 def _random(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
-    """Yield a comparison of distributions over seeds: both codes are random, one seed gives them other numbers.
+    """Yield comparisons of distributions over seeds.
 
-    Rows with a flow have all their seeds; rows of encoders that were fine-tuned on NLI have one each.
+    Both codes are random, and the same seed gives each its own numbers. A row with a flow has all its seeds; an encoder
+    fine-tuned on NLI has one per row.
     """
     groups = [(f"scores with flow, {row.model.pooling}", [row]) for row in rows if row.model.flow is not None]
     for pooling in dict.fromkeys(row.model.pooling for row in rows):
@@ -103,14 +102,13 @@ def _random(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
             continue
         low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
         off = f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
-        # A wide interval holds 0 almost wherever it lies.
-        is_wide, mark = high - low > 2 * _OF_THE_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
+        # A wide interval holds 0 whatever the scores are.
+        is_wide, mark = high - low > 2 * _NEAR_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
         limit = "too wide to tell" if is_wide else "95% interval holds 0"
         yield Claim(name, NOT_RUN if is_wide and mark == ALIKE else mark, off, limit, evidence)
 
 
 def _is_tuned(row: ScoreRow) -> bool:
-    """True if a run fine-tuned the row's encoder."""
     return row.model.encoder.fine_tuning is not None
 
 

@@ -1,1 +1,1 @@
-"""A run of `run_siamese` on disk: its settings, its folder, its checkpoints."""
+"""A run on disk: settings, folder, checkpoints."""

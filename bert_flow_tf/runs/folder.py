@@ -1,17 +1,17 @@
-"""The directory of one run: what is in it, and whether a command may start or resume a run in it.
+"""The folder of a run: files, lock, and checks for a resume.
 
-    config.json                     what the run is: model, data, flags (`runs.record.RunConfig`)
+    config.json                     model, data and flags (`runs.record.RunConfig`)
     model.ckpt-N.*, checkpoint      the last three checkpoints, of step N, and TensorFlow's name of the latest
-    train_results.json              of a finished run: steps, seconds, memory
-    early_stopping.json             dev score at each epoch's step, with `--early_stopping`
-    events.out.tfevents.*           losses and gradient norms, for TensorBoard
-    embeddings-KEY.npz              a frozen encoder's embeddings, unless `--cached_dir` names a place for them
+    train_results.json              steps, seconds and memory of a finished run
+    early_stopping.json             dev score at the end of each epoch, with `--early_stopping`
+    events.out.tfevents.*           losses and gradient norms for TensorBoard
+    embeddings-KEY.npz              a frozen encoder's embeddings, unless `--cached_dir` is given
     eval_results.txt                metrics on dev
-    SPLIT_results.tsv, .json        a cosine per pair, and what they are of
-    SPLIT_pooled.tsv, .json         the same of both embeddings per pair, with `--predict_pool`
-    model.ckpt-N.SPLIT_…            the same of the checkpoint that `--eval_checkpoint_name` names
+    SPLIT_results.tsv, .json        a cosine per pair, and their record
+    SPLIT_pooled.tsv, .json         both embeddings per pair with `--predict_pool`, and their record
+    model.ckpt-N.SPLIT_…            the same for `--eval_checkpoint_name`
     recipe_scores.json              the recipe's scores of the predictions
-    evaluation.json                 what `--do_senteval` or `bert-flow evaluate --model` wrote
+    evaluation.json                 scores of `--do_senteval` or `bert-flow evaluate --model`
 
 N is a step; SPLIT is test, dev or full.
 """
@@ -34,26 +34,22 @@ TRAIN_RESULTS_FILE = "train_results.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
 
-# Evaluation, prediction and the cache write these, a checkpoint's name before them or not.
+# Evaluation, prediction and the cache write these; a checkpoint's name may come first.
 _RESULT = re.compile(
     r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
     r"|evaluation\.json|embeddings-[0-9a-f]+\.npz)"
 )
-# A killed process leaves these, TensorFlow of a checkpoint and `files.atomic` of a file.
+# A killed process leaves these: TensorFlow's while it saves, and those of `files.atomic`.
 _UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*", ".*.tmp")
 
 
 class FinishedRun(UserError):
-    """A finished run of the same settings is in the folder, and nothing that was asked for is missing."""
+    """The folder holds a finished run with these settings and all results."""
 
 
 @contextlib.contextmanager
 def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
-    """Lock a run's directory; remove first what killed processes left in it.
-
-    Raises:
-      UserError: another process is using the directory, or it cannot be written to.
-    """
+    """Lock a run's folder; remove the remains of killed processes."""
     run_dir = run_dir.resolve()
     with locked(run_dir):
         if is_run(run_dir):
@@ -65,16 +61,12 @@ def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
 
 
 def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None) -> None:
-    """Write a result file, and its record beside it, as `.json`.
-
-    Raises:
-      UserError: the file exists, differs, and `overwrite` is false.
-    """
+    """Write a result file and its record (`.json`)."""
     if path.exists() and not overwrite and read_text(path, "results") != text:
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
     path.parent.mkdir(parents=True, exist_ok=True)
     if record is not None:
-        # An interrupted command leaves no result without its record, nor one beside the record of another.
+        # Delete the old result first, so that a killed command never leaves it beside another result's record.
         if overwrite:
             path.unlink(missing_ok=True)
         write_json(path.with_suffix(".json"), record)
@@ -82,7 +74,6 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Name each setting in which two dictionaries of settings differ, with both values."""
     keys = (key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
     return [f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys]
 
@@ -90,14 +81,14 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def check_run(
     run_dir: pathlib.Path, config: RunConfig, overwrite: bool, missing_outputs: Sequence[pathlib.Path] = ()
 ) -> bool:
-    """Return True if a run's directory holds an unfinished run of the same settings, False for one to begin.
+    """True for an unfinished run of these settings, False to start one.
 
-    A run is finished when it is trained and no result that its command asks for is missing. Runs of one
-    `RunConfig.identity` are the same.
+    A run is finished if it is trained and has every result that the command asks for. `RunConfig.identity` decides
+    whether two runs are the same.
 
     Raises:
-      FinishedRun: the directory holds a finished run of these settings, and `overwrite` is false.
-      UserError: it holds a run with other settings or something else, and `overwrite` is false.
+      FinishedRun: the folder holds a finished run of these settings, and `overwrite` is false.
+      UserError: it holds a run with other settings or anything else, and `overwrite` is false.
     """
     old = None if overwrite else read_config(run_dir)
     if old is None:
@@ -113,7 +104,6 @@ def check_run(
 
 
 def begin_run(run_dir: pathlib.Path, config: RunConfig, overwrite: bool) -> None:
-    """Make a run's directory with its `config.json`; with `overwrite`, `clear_run` comes first."""
     if overwrite:
         clear_run(run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -121,12 +111,9 @@ def begin_run(run_dir: pathlib.Path, config: RunConfig, overwrite: bool) -> None
 
 
 def clear_run(run_dir: pathlib.Path) -> None:
-    """Remove a run, or results of an encoder as it is, from a directory; the directory stays, and so does a link to it.
+    """Remove a run, or an encoder's results, but keep the folder.
 
-    `train_results.json` goes first and `config.json` last: killed here, a command leaves an unfinished run.
-
-    Raises:
-      UserError: the directory holds something else.
+    `train_results.json` goes first and `config.json` last, so that a killed command leaves an unfinished run.
     """
     left = _contents(run_dir)
     if left and not is_run(run_dir) and not all(path.is_file() and _RESULT.fullmatch(path.name) for path in left):

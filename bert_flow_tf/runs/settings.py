@@ -1,4 +1,4 @@
-"""The settings of a run, with every flag of the original's command line; and TF_CONFIG, which names its workers."""
+"""The settings of a run, which are the original's flags."""
 
 import dataclasses
 import functools
@@ -9,20 +9,20 @@ import pathlib
 from typing import Any
 
 from bert_flow_tf.errors import ArgumentError, UserError, nearest
-from bert_flow_tf.files.reading import reading, refuse_address
+from bert_flow_tf.files.reading import check_local, reading
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
 
 
 def flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> Any:
-    """Field of a flag; runs that differ in one that `identifies` are different runs.
+    """Return a flag's field; runs may differ in it unless it `identifies`.
 
     `limits` are `least` (included), `below`, `choices` and `required`.
     """
     return dataclasses.field(default=default, metadata={"help": help, "identifies": identifies, **limits})
 
 
-# A flag that the learned weights do not depend on.
+# The learned weights do not depend on these flags.
 _neutral = functools.partial(flag, identifies=False)
 _WITHOUT_EFFECT = "Accepted and without effect"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
@@ -32,31 +32,29 @@ _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEnt
 
 @dataclasses.dataclass(frozen=True)
 class LossSettings:
-    """The losses that count, and so what is learned."""
-
     num_examples: int = flag(-1, "-1: all labels; 0: none, BERT is frozen; n: that many labelled examples.", least=-1)
     l2_penalty: float = flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
     flow_loss: int = flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
 
     @property
     def encoder_is_frozen(self) -> bool:
-        """True if the supervised loss is zero and changes no variable: no label counts and no penalty applies.
+        """True if the supervised loss is zero: no labels and no penalty.
 
-        The classifier, and a flow without a loss of its own, stay as they are too.
+        Then the classifier, and a flow without its own loss, do not change either.
         """
         return self.num_examples == 0 and self.l2_penalty <= 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The number of this worker and how many there are; worker 0 is the chief, who alone writes."""
+    """This worker's number; worker 0 is the chief."""
 
     index: int = 0
     count: int = 1
 
     @classmethod
     def of_environment(cls) -> "Cluster":
-        """Read TF_CONFIG; raise `UserError` if it is no cluster of workers that holds its task."""
+        """Read TF_CONFIG; raise `UserError` if it is invalid."""
         text = os.environ.get("TF_CONFIG")
         if not text:
             return cls()
@@ -70,7 +68,6 @@ class Cluster:
         return self.index == 0
 
     def rows(self, batch_size: int) -> slice:
-        """Return this worker's rows of a global batch; the first workers have one more where it does not divide."""
         least, more = divmod(batch_size, self.count)
         start = self.index * least + min(self.index, more)
         return slice(start, start + least + (self.index < more))
@@ -78,7 +75,7 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(LossSettings):
-    """Every flag of `run_siamese`, under the original's names and with its defaults."""
+    """The flags of `run_siamese`, with the original's names and defaults."""
 
     task_name: str = flag(None, f"One of {_TASKS}.", required=True)
     data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
@@ -90,7 +87,7 @@ class Settings(LossSettings):
     label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
 
     bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
-    preprocess_hub: str | None = _neutral(None, "Preprocess model of --bert_hub, where that does not name it.")
+    preprocess_hub: str | None = _neutral(None, "Preprocess model, if --bert_hub does not name one.")
     bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
     vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
     init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
@@ -104,9 +101,9 @@ class Settings(LossSettings):
     cached_dir: str | None = _neutral(None, "Folder for cached embeddings; the run's directory if not given.")
 
     flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
-    # The configuration of this name identifies the run, under `flow_config`.
+    # The configuration identifies the run, not its name, see `RunConfig.identity`.
     flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
-    flow_ddi: bool = flag(False, "Initialise the flow from a batch of its own (defined and never run in the original).")
+    flow_ddi: bool = flag(False, "Initialise the flow from a batch (defined but never run in the original).")
 
     seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
     train_batch_size: int = flag(32, "Pairs per step, over all replicas.", least=1)
@@ -115,7 +112,7 @@ class Settings(LossSettings):
     num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0, below=1e12)
     warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
     early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
-    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints, where none is saved by epoch.", least=1)
+    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints, unless saved every epoch.", least=1)
     log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
     start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
     throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
@@ -132,7 +129,7 @@ class Settings(LossSettings):
     do_predict_on_dev: bool = _neutral(False, "Predict on dev instead of test.")
     do_predict_on_full: bool = _neutral(False, "Predict on test, dev and train.")
     eval_checkpoint_name: str | None = _neutral(None, "Name of the checkpoint to predict with, if not the latest.")
-    do_senteval: bool = _neutral(False, f"Score sentence embeddings on --senteval_tasks, to {EVALUATION_FILE}.")
+    do_senteval: bool = _neutral(False, f"Score --senteval_tasks, a run's to {EVALUATION_FILE}.")
     senteval_tasks: str = _neutral("", f"Comma-separated: {_SENTEVAL_TASKS}.")
     senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
     original_protocol: bool = _neutral(False, "Classify embeddings of norm 1, in 5 folds, on --senteval_tasks.")
@@ -140,34 +137,29 @@ class Settings(LossSettings):
     do_train: bool = _neutral(False, "Train on the training split.")
     do_eval: bool = _neutral(False, "Evaluate on dev, to eval_results.txt.")
     do_predict: bool = _neutral(False, "Write the cosines of the test split, to test_results.tsv.")
-    output_parent_dir: str = _neutral(None, "Folder in which the run's directory is made.", required=True)
+    output_parent_dir: str = _neutral(None, "Parent folder of the run's directory.", required=True)
     exp_name: str | None = _neutral(None, "Name of the run's directory.")
     exp_name_prefix: str | None = _neutral(None, "Prefix of the run's directory; the settings spell the rest.")
     overwrite: bool = _neutral(False, "Delete a run, or replace results, of the same name.")
 
     def encoder_arguments(self) -> dict[str, Any]:
-        """Return the arguments of `encoder.source.resolve_encoder`; the encoder's fingerprint identifies a run."""
         return {name: getattr(self, name) for name in _ENCODER_FLAGS}
 
-    def what_training_depends_on(self) -> dict[str, Any]:
-        """Return the flags that a trained model depends on, by name."""
+    def training_flags(self) -> dict[str, Any]:
+        """Return the flags that a trained model depends on."""
         fields = dataclasses.fields(self)
         return {field.name: getattr(self, field.name) for field in fields if field.metadata["identifies"]}
 
     @property
     def prediction_splits(self) -> tuple[str, ...]:
-        """The splits that are predicted, in the order of the file."""
+        """The splits to predict, in the order of the output file."""
         if self.do_predict_on_full:
             return "test", "dev", "train"
         return ("dev" if self.do_predict_on_dev else "test",)
 
     @property
     def output_dir(self) -> pathlib.Path:
-        """Path of the run's directory, named as the original names it.
-
-        Raises:
-          UserError: neither `exp_name` nor `exp_name_prefix` is given.
-        """
+        """The run's folder, with the original's name."""
         if self.exp_name:
             return pathlib.Path(self.output_parent_dir, self.exp_name)
         if not self.exp_name_prefix:
@@ -191,43 +183,43 @@ class Settings(LossSettings):
 
     @property
     def prediction_path(self) -> pathlib.Path:
-        """Path of the file that `do_predict` writes, named as the original names it."""
+        """The file that `do_predict` writes, with the original's name."""
         split = "full" if self.do_predict_on_full else self.prediction_splits[0]
         prefix = f"{self.eval_checkpoint_name}." if self.eval_checkpoint_name else ""
         return self.output_dir / f"{prefix}{split}_{'pooled' if self.predict_pool else 'results'}.tsv"
 
     @property
     def trains(self) -> bool:
-        """True if the command trains; the original's README scores an encoder as it is by 1e-10 epochs."""
+        """True if the command trains, and for more than 1e-6 epochs."""
         return self.do_train and self.num_train_epochs > 1e-6
 
     @property
     def scores(self) -> bool:
-        """True if the command evaluates or predicts."""
         return self.do_eval or self.do_predict or self.do_senteval
 
     @property
     def scores_checkpoint_alone(self) -> bool:
-        """True if the command scores `init_checkpoint` on SentEval's tasks, as the original does, and no run."""
+        """True if the command scores `init_checkpoint` instead of a run on SentEval."""
         scores_a_run = self.do_train or self.do_eval or self.do_predict or not self.do_senteval
         without_name = not (self.exp_name or self.exp_name_prefix)
         return not scores_a_run and (without_name or bool(self.init_checkpoint))
 
     def missing_outputs(self) -> list[pathlib.Path]:
-        """Return the paths of the results that this command writes and that are missing."""
         wanted = [self.output_dir / DEV_RESULTS_FILE] if self.do_eval else []
         wanted += [self.prediction_path] if self.do_predict else []
         wanted += [self.output_dir / EVALUATION_FILE] if self.do_senteval else []
         return [path for path in wanted if not path.exists()]
 
     def check(self) -> None:
-        """Raise `UserError` for the first invalid flag, before any work is done."""
+        """Raise `UserError` for the first invalid flag."""
         check_values(self)
         for name in ("output_parent_dir", "cached_dir"):
-            refuse_address(getattr(self, name) or "", f"--{name}")
+            check_local(getattr(self, name) or "", f"--{name}")
         for name in ("flow_loss", "flow_ddi"):
             if (value := getattr(self, name)) and not self.flow:
                 raise ArgumentError(f"{name}: found {value} with --flow=0, expected --flow=1")
+        if self.flow_ddi and self.train_batch_size < 2:
+            raise ArgumentError("train_batch_size: found 1 with --flow_ddi, expected 2 or more")
         if self.cache_embeddings and not self.encoder_is_frozen:
             expected = "expected --num_examples=0 and no --l2_penalty"
             raise ArgumentError(f"cache_embeddings: found true with an encoder in training, {expected}")
@@ -236,7 +228,7 @@ class Settings(LossSettings):
 
 
 def check_values(settings: Any) -> None:
-    """Raise `ArgumentError` for the first value outside the limits of its `flag`."""
+    """Raise `ArgumentError` for the first value outside its flag's limits."""
     for field in dataclasses.fields(settings):
         value, limits, expected = getattr(settings, field.name), field.metadata, None
         least, below, choices = (limits.get(limit) for limit in ("least", "below", "choices"))
@@ -254,20 +246,20 @@ def check_values(settings: Any) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingSettings:
-    """The settings that the learned encoder depends on, besides its first weights and the text.
+    """The settings of masked language modelling.
 
-    TF1's Adam does not correct the bias of its moments: the first thousand steps are up to six times as large as
-    AdamW's at the same rate.
+    Because TF1's Adam does not correct the bias of its moments, its first thousand steps are up to six times as large
+    as AdamW's at the same rate.
     """
 
     steps: int = flag(1000, "Steps; after the warm-up the learning rate decays to 0.", least=1)
     train_batch_size: int = flag(64, "Sentences per step, over all replicas.", least=1)
-    learning_rate: float = flag(2e-4, "Its peak.", least=0)
+    learning_rate: float = flag(2e-4, "Peak learning rate.", least=0)
     num_warmup_steps: int = flag(100, "Steps of linear warm-up.", least=0)
     max_seq_length: int = flag(64, "Word pieces of a sentence, [CLS] and [SEP] included; longer ones are cut.", least=3)
     masked_lm_prob: float = flag(0.15, "Share of the word pieces that is predicted.", least=0.001, below=1)
     dev_fraction: float = flag(0.01, "Share of the sentences, at most 1000, that is held out.", least=0, below=1)
-    save_checkpoints_steps: int = flag(100, "Steps from one checkpoint, and dev loss, to the next.", least=1)
+    save_checkpoints_steps: int = flag(100, "Steps between checkpoints, each with a dev loss.", least=1)
     seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
 
     def check(self) -> None:
@@ -279,7 +271,7 @@ class PretrainingSettings:
 
 
 def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
-    """Return the `GlowConfig` of a shipped configuration's name or a file; a mistake in it is an `ArgumentError`."""
+    """Return a `GlowConfig` by name or file; raise `ArgumentError` if invalid."""
     try:
         return GlowConfig.load(name_or_path)
     except (ValueError, OSError) as error:

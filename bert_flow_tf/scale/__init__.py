@@ -1,1 +1,1 @@
-"""Sentences by the million: a folder of embeddings, and the workers that Ray starts."""
+"""Embeddings by the million: folders of Parquet files, and Ray."""

@@ -1,4 +1,4 @@
-"""Ray's workers: an actor pool that embeds shards, and Ray Train's `TensorflowTrainer` for one training."""
+"""Use Ray: actors that embed shards, and Ray Train for training."""
 
 import contextlib
 import functools
@@ -13,13 +13,14 @@ from typing import Any
 from absl import logging as absl_logging
 
 from bert_flow_tf.errors import ArgumentError, UserError, pip_install
+from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.model.saved_model import EmbeddingModel
-from bert_flow_tf.scale.shards import Engine, PartSettings, Path, Shard
+from bert_flow_tf.scale.shards import Engine, PartSettings, Shard
 
-# Attempts at a shard after its worker has died, and seconds from one look at Ray's nodes to the next.
+# A shard is tried again so often after its worker died; Ray's nodes are checked every so many seconds.
 _RETRIES, _TIMEOUT = 3, 10
-# Ray's workers have a niceness of 15 by default. The timeout is seconds until a lost cluster ends the command. Shards
-# of up to these sizes are sent to the workers: without the node that stores one, this process would end silently.
+# By default, Ray's workers have a niceness of 15. After the timeout, a lost cluster ends the command. Shards up to
+# these sizes are sent to the workers, because this process would end silently if the node that stores one were lost.
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
@@ -28,41 +29,36 @@ _VARIABLES = {
     "RAY_max_direct_call_object_size": str(256 << 20),
     "RAY_task_rpc_inlined_bytes_limit": str(256 << 20),
 }
-# Seconds until an address without a cluster is an error; a Ray that starts here on a busy machine needs the defaults.
-_OF_ADDRESSES = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connect_timeout_s": "8"}
+# After these seconds, an address without a cluster is an error; a local Ray needs the longer defaults.
+_ADDRESS_VARIABLES = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connect_timeout_s": "8"}
 
 
 class _Worker:
-    """The actor, which loads the model at its first call: a worker that dies of loading has its retries counted."""
+    """An actor that loads the model at its first call."""
 
-    def __init__(self, load: Callable[[], EmbeddingModel], folder: Path, settings: PartSettings, cwd: str) -> None:
+    def __init__(self, load: Callable[[], EmbeddingModel], folder: AnyPath, settings: PartSettings, cwd: str) -> None:
         os.chdir(cwd)
         self._load = functools.cache(lambda: Engine(load(), folder, settings))
 
     def identity(self) -> tuple[str, int]:
-        """The model's fingerprint and width."""
         return self._load().fingerprint, self._load().embedding_size
 
     def embed(self, shard: Shard, expected: str) -> tuple[str, int]:
-        """Write the part of a shard, if the model has this fingerprint."""
         if (found := self._load().fingerprint) != expected:
             raise UserError(f"model: found {found} on a worker, expected {expected}, as on others")
         return next(self._load().embed([shard]))
 
 
 class RayEngine(Engine):
-    """The engine of a `shards.Job` whose workers are actors, which Ray restarts.
+    """The engine of a `shards.Job` with actors, which Ray restarts.
 
     Args:
-      load: returns the model, in each worker; it is pickled.
-      threads: of each actor's model.
-
-    Raises:
-      UserError: the model cannot be loaded.
+      load: picklable function that returns the model in each worker.
+      threads: threads of each actor.
     """
 
     def __init__(
-        self, load: Callable[[], EmbeddingModel], folder: Path, settings: PartSettings, *, workers: int, threads: int
+        self, load: Callable[[], EmbeddingModel], folder: AnyPath, settings: PartSettings, *, workers: int, threads: int
     ) -> None:
         import ray
 
@@ -71,7 +67,6 @@ class RayEngine(Engine):
         self.fingerprint, self.embedding_size = ray.get(_first_done([self._actors[0].identity.remote()]))
 
     def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int]]:
-        """Do the work of `shards.Engine.embed`."""
         import ray
 
         idle, running = list(self._actors), dict[Any, Any]()
@@ -91,7 +86,7 @@ class RayEngine(Engine):
 
 
 def _first_done(references: list[Any]) -> Any:
-    """Wait for one of these results; raise `RaySystemError` if it cannot come, as no node is alive."""
+    """Wait for a result; raise `RaySystemError` if no node is alive."""
     import ray
 
     while not (done := ray.wait(references, timeout=_TIMEOUT)[0]):
@@ -103,13 +98,13 @@ def _first_done(references: list[Any]) -> Any:
 def train_on_ray(
     run: Callable[[], None], lost: type[UserError], *, workers: int, threads: int, address: str | None, restarts: int
 ) -> None:
-    """Call `run()` in workers that train together, under the TF_CONFIG that Ray Train sets.
+    """Call `run()` in workers that train together under Ray Train.
 
-    Ray Train starts all workers again when one has died or failed, at most `restarts` times, and the run resumes.
-    A `UserError` of `run` that is not `lost` ends all. The workers' output goes to stderr.
+    If a worker dies or fails, Ray Train starts all again, at most `restarts` times, and the run resumes. A `UserError`
+    of `run` that is not `lost` ends all. The workers' output goes to stderr.
 
     Raises:
-      UserError: `run` raised it; Ray is not installed or there is no such cluster; or the restarts are used up.
+      UserError: `run` raised it; Ray or the cluster is missing; or the restarts are used up.
     """
     with connected(address, workers, threads, log_to_driver=True), tempfile.TemporaryDirectory() as folder:
         import ray
@@ -125,7 +120,7 @@ def train_on_ray(
                 num_workers=workers, use_gpu="GPU" in ray.cluster_resources(), resources_per_worker={"CPU": threads}
             ),
             run_config=RunConfig(  # type: ignore[call-arg]  # ray.train's types are of its older version
-                # The run's checkpoints are its own, so Ray stores nothing here that is needed later.
+                # Ray stores nothing that is needed later, because the run has its own checkpoints.
                 storage_path=folder,
                 failure_config=FailureConfig(max_failures=restarts),
                 logging_config=LoggingConfig(log_level="CRITICAL"),
@@ -134,7 +129,7 @@ def train_on_ray(
         try:
             trainer.fit()
         except SystemExit as end:
-            # Ray Train's handler of SIGINT ends the process with status 0.
+            # Ray Train handles SIGINT by ending the process with status 0.
             raise KeyboardInterrupt from end
         except TrainingFailedError as error:
             if mistakes.empty():
@@ -145,11 +140,10 @@ def train_on_ray(
 
 
 def _train(given: Mapping[str, Any]) -> None:
-    """A worker of `train_on_ray`."""
     os.chdir(given["folder"])
     absl_logging.use_absl_handler()
     absl_logging.set_verbosity(absl_logging.INFO)
-    # A restart does not correct a mistake.
+    # A restart cannot correct a mistake.
     if given["mistakes"].empty():
         try:
             given["run"]()
@@ -161,28 +155,28 @@ def _train(given: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def connected(address: str | None, workers: int, threads: int, *, log_to_driver: bool = False) -> Iterator[None]:
-    """A context in which Ray can be used for so many workers of so many threads.
+    """Connect to Ray, or start it, for the workers.
 
     Args:
-      address: of a cluster, `host:port`, whose machines see the files under the same names; None starts Ray here.
+      address: a cluster's `host:port`, whose machines see the files under the same names; None starts Ray here.
       log_to_driver: True to show the workers' output.
 
     Raises:
-      UserError: Ray is not installed, does not start here or ends, or there is no such cluster, or it is too small.
+      UserError: Ray is not installed, does not start or ends, or the cluster is missing or too small.
     """
     argument = "workers" if address is None else "ray"
     if importlib.util.find_spec("ray") is None:
         raise ArgumentError(f"{argument}: Ray is not installed: {pip_install('scale')}")
-    os.environ |= _VARIABLES | (_OF_ADDRESSES if address else {}) | os.environ
+    os.environ |= _VARIABLES | (_ADDRESS_VARIABLES if address else {}) | os.environ
     variables = {f"TF_NUM_{kind}_THREADS": str(threads) for kind in ("INTRAOP", "INTEROP")}
     variables |= {name: os.environ[name] for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_XLA_FLAGS") if name in os.environ}
     with tempfile.TemporaryDirectory(prefix="bert_flow_ray_", ignore_cleanup_errors=True) as temporary:
         options: dict[str, Any] = {"address": address}
         if address is None:
-            # Some of Ray's ports listen on all interfaces.
+            # The token protects Ray's ports, because some listen on all interfaces.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
             options = {"num_cpus": workers * threads, "include_dashboard": False, "_temp_dir": temporary}
-            # The default is a third of the memory.
+            # The default would be a third of the memory.
             options["object_store_memory"] = 200 << 20
         import ray
 
@@ -203,5 +197,5 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
             reason = str(error).partition("\n")[0]
             raise UserError(f"ray: ended or lost its workers ({reason}); run the same command to resume") from error
         finally:
-            # The workers would otherwise still write.
+            # Workers would continue to write otherwise.
             ray.shutdown()

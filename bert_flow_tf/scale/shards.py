@@ -1,7 +1,7 @@
-"""Embed files of sentences into a folder of Parquet files, resume where that was interrupted, and read the folder.
+"""Embed files of sentences into a folder of Parquet files.
 
-Each part of the folder has the embeddings of a shard: up to `shard_rows` rows of one input file. Its metadata holds a
-digest of the shard, the model and the settings, so that a resumed job keeps the parts whose digest is the same.
+Each part has the embeddings of a shard, up to `shard_rows` rows of one input file. Its metadata has a digest of shard,
+model and settings, so that a resumed job keeps the parts with the same digest.
 """
 
 import glob
@@ -19,7 +19,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.atomic import FolderKind, locked, new_file, output_folder
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
-from bert_flow_tf.files.reading import is_remote, reading, refuse_address
+from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
 from bert_flow_tf.files.sentence_files import input_format, matching, read_tables
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.runs.record import Count
@@ -27,20 +27,16 @@ from bert_flow_tf.runs.record import Count
 if TYPE_CHECKING:
     import pyarrow
 
-Path = str | os.PathLike[str]
 
-# Readers of Parquet folders skip names that begin with an underscore.
+# Readers of Parquet folders ignore names with an underscore.
 MANIFEST = "_manifest.json"
 PART_PRECISIONS = ("float32", "float16")
 _PARTS = "part-*.parquet"
 PARTS_FOLDER = FolderKind("a folder of embeddings", MANIFEST, (_PARTS, MANIFEST))
-# The key of the digest in a part's metadata.
-_DIGEST = b"bert_flow_tf"
+_DIGEST = b"bert_flow_tf"  # the digest's key in a part's metadata
 
 
 class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that a part's bytes depend on; arguments of `BertFlow.encode_dataset`."""
-
     shard_rows: int
     precision: str = PART_PRECISIONS[0]
     normalize_embeddings: bool = False
@@ -51,8 +47,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """The `_manifest.json` of a folder of embeddings.
 
     Attributes:
-      model: a `BertFlow.fingerprint`.
-      parts: the rows of each part, by file name and in the input's order; empty until the folder is complete.
+      model: the `BertFlow.fingerprint`.
+      parts: the rows of each part by file name, in the input's order; empty until the folder is complete.
     """
 
     format_version: int = FORMAT_VERSION
@@ -64,11 +60,7 @@ class Manifest(msgspec.Struct, kw_only=True):
 
 
 class Parts:
-    """The parts of a complete folder of embeddings, with their `manifest` and total `rows`.
-
-    Raises:
-      UserError: the folder holds no embeddings, or parts are missing.
-    """
+    """The parts of a complete folder of embeddings."""
 
     def __init__(self, folder: str | os.PathLike) -> None:
         self._folder = pathlib.Path(folder)
@@ -81,17 +73,16 @@ class Parts:
             raise UserError(f"{folder}: found no embeddings, expected some")
 
     def blocks(self, generator: np.random.Generator, least: int = 65_536) -> Iterator[np.ndarray]:
-        """Yield all rows once, float32 [n, D], from whole parts in a random order; n is at least `least` if possible.
+        """Yield all rows once, float32 [n, D], as random whole parts.
 
-        Raises:
-          UserError: a part is missing or damaged.
+        A block has at least `least` rows if possible.
         """
         names, block = list(self.manifest.parts), list[np.ndarray]()
         held, left = 0, self.rows
         for i in generator.permutation(len(names)):
             block.append(self._read(names[i]))
             held += len(block[-1])
-            # The last block would otherwise be a small rest.
+            # Without this condition the last block might be small.
             if held >= least and left - held >= least:
                 yield np.concatenate(block)
                 left -= held
@@ -112,30 +103,29 @@ class Parts:
 
 
 class InputFile(NamedTuple):
-    """A file of sentences; the arguments of `files.sentence_files.read_tables`."""
+    """A file of sentences, as `read_tables`' arguments."""
 
     path: str
     file_format: str
     column: str | None
     kept: tuple[str, ...]
+    no_header: bool = False
 
 
 def input_files(
-    inputs: Path | Iterable[Path],
+    inputs: AnyPath | Iterable[AnyPath],
     *,
     file_format: str | None = None,
     column: str | None = None,
     keep: Sequence[str] | None = None,
+    no_header: bool = False,
 ) -> list[InputFile]:
-    """Files that paths, addresses or patterns as of `glob` name, each once; those of a pattern in their names' order.
+    """Return the files of paths, addresses or patterns, each once.
 
     Args:
-      file_format: None for what each file's ending says.
-      column: of the sentences; None for `sentence`.
-      keep: names of the columns that are written beside the embeddings; None for the sentences' own.
-
-    Raises:
-      UserError: an argument is invalid, or a file does not exist.
+      file_format: None for the format of each file's ending.
+      column: column of the sentences; None for `sentence`.
+      keep: columns to write beside the embeddings; None for the sentences.
     """
     paths: list[str] = []
     for given in [inputs] if isinstance(inputs, str | os.PathLike) else inputs:
@@ -152,7 +142,9 @@ def input_files(
     kept = tuple(keep or [column or "sentence"])
     if EMBEDDING in kept:
         raise ArgumentError(f"keep: found {EMBEDDING}, the name of the embeddings' column, expected others")
-    files = [InputFile(path, file_format or input_format(path), column, kept) for path in dict.fromkeys(paths)]
+    files = [
+        InputFile(path, file_format or input_format(path), column, kept, no_header) for path in dict.fromkeys(paths)
+    ]
     for argument, value in (("column", column), ("keep", keep and ",".join(keep))):
         if value not in (None, "sentence") and any(file.file_format == "text" for file in files):
             raise ArgumentError(f"{argument}: found {value} for text, which has no columns, expected none")
@@ -160,7 +152,7 @@ def input_files(
 
 
 class Shard(NamedTuple):
-    """Rows of a file that are embedded together, their part's name, and the digest for its metadata."""
+    """Rows of a file, the part's name, and its digest."""
 
     part: str
     sentences: list[str]
@@ -169,18 +161,14 @@ class Shard(NamedTuple):
 
 
 class Engine:
-    """Embed one shard after the other in this process."""
+    """Embed shards in this process."""
 
-    def __init__(self, model: EmbeddingModel, folder: Path, settings: PartSettings) -> None:
+    def __init__(self, model: EmbeddingModel, folder: AnyPath, settings: PartSettings) -> None:
         self.fingerprint, self.embedding_size = model.fingerprint, model.embedding_size
         self._model, self._folder, self._settings = model, pathlib.Path(folder), settings
 
     def embed(self, shards: Iterable[Shard]) -> Iterator[tuple[str, int]]:
-        """Write the part of each shard; yield its name and rows, in any order.
-
-        Raises:
-          UserError: a file cannot be written, or an embedding is not finite.
-        """
+        """Write each shard's part; yield its name and rows, unordered."""
         return map(self._write, shards)
 
     def _write(self, shard: Shard) -> tuple[str, int]:
@@ -194,14 +182,14 @@ class Engine:
             raise UserError(f"{path}: found an embedding that is not finite in {how.precision}, expected numbers")
         table = shard.kept.append_column(EMBEDDING, embedding_column(stored, how.precision))
         table = table.replace_schema_metadata({_DIGEST: shard.digest})
-        # A worker that Ray has given up may still be writing.
+        # Wait for the lock, because a worker that Ray has given up may still be writing.
         with new_file(path, wait=True) as file:
             pyarrow.parquet.write_table(table, file, use_dictionary=shard.kept.column_names, write_page_checksum=True)
         return shard.part, len(stored)
 
 
 class ShardsError(UserError):
-    """Shards that could not be embedded, after all others were; `problems` has an error for each."""
+    """Shards that failed, after all others are done."""
 
     def __init__(self, problems: Sequence[UserError]) -> None:
         self.problems = problems
@@ -210,22 +198,18 @@ class ShardsError(UserError):
 
 
 class Job:
-    """The embedding of files into the folder `out`; `made` is the number of parts that `run` wrote.
+    """Embed files into a folder; `made` counts the parts that `run` writes.
 
     Args:
-      settings: of all parts.
-      overwrite: True to replace parts of another model, other input or other settings.
-
-    Raises:
-      UserError: no file can be read; or the folder holds something else, or parts of other settings.
+      overwrite: True to replace parts of another model, input or settings.
     """
 
-    def __init__(self, files: Sequence[InputFile], out: Path, settings: PartSettings, *, overwrite: bool) -> None:
+    def __init__(self, files: Sequence[InputFile], out: AnyPath, settings: PartSettings, *, overwrite: bool) -> None:
         if settings.precision not in PART_PRECISIONS:
             raise ArgumentError(f"precision: found {settings.precision!r}, expected {' or '.join(PART_PRECISIONS)}")
         if settings.shard_rows < 1:
             raise ArgumentError(f"shard_rows: found {settings.shard_rows}, expected 1 or more")
-        refuse_address(out, str(out))
+        check_local(out, str(out))
         self.files, self.out, self.settings, self.overwrite = files, pathlib.Path(out), settings, overwrite
         self.made = 0
         if any(self.out.resolve() in pathlib.Path(file.path).resolve().parents for file in files):
@@ -250,13 +234,13 @@ class Job:
             raise UserError(f"{self.out}: exists, {name}: found {found}, its parts have {known} (or --overwrite)")
 
     def run(self, engine: Engine, *, show_progress_bar: bool | None = None) -> Manifest:
-        """Return the folder's manifest after the engine has made the missing parts; done parts stay if it fails.
+        """Make the missing parts; return the manifest.
 
         A `show_progress_bar` of None shows it on a terminal only.
 
         Raises:
-          ShardsError: files cannot be read, and all others are done.
-          UserError: the folder's parts are of another model or input, or parts cannot be written.
+          ShardsError: files are unreadable; all others are done.
+          UserError: the folder's parts are of another model or input, or are not writable.
         """
         if self._known is not None:
             self._check_same("model", engine.fingerprint, self._known.model)
@@ -280,7 +264,7 @@ class Job:
         return manifest
 
     def _missing(self, manifest: Manifest, problems: list[UserError]) -> Iterator[Shard]:
-        """Yield the shards without a part; the others go into the manifest, and unreadable files into `problems`."""
+        """Yield shards without a part; collect unreadable files in `problems`."""
         basis = msgspec.json.encode([manifest.model, self.settings])
         for number, file in enumerate(self.files):
             try:
@@ -304,7 +288,7 @@ class Job:
 
 
 def _digest_of(path: pathlib.Path) -> str | None:
-    """The digest in a part's metadata; None if the part is missing or damaged."""
+    """Return the digest in a part; None if missing or damaged."""
     import pyarrow.parquet
 
     try:

@@ -1,4 +1,4 @@
-"""A model as a SavedModel for TensorFlow Serving."""
+"""Write a model as a SavedModel or for another program."""
 
-# What the encoder's matrices may be kept and multiplied in; the first is the default.
+# The first type of the encoder's matrices is the default.
 DTYPES = ("float32", "bfloat16")

@@ -1,4 +1,4 @@
-"""Export a model in any format, and compare the written files with the model."""
+"""Export a model in any format, and check the written files."""
 
 import copy
 import dataclasses
@@ -19,19 +19,20 @@ from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.model.siamese import check_low_dim
 from bert_flow_tf.serving import DTYPES
 from bert_flow_tf.serving.formats import EXPORT_FORMATS, ONNX, SAVEDMODEL, export_path
+from glow.affine import AffineMap
 from glow.flow import Glow
 from glow.folded import FoldedFlow, can_fold
 
-# Measured on MiniLM and on random weights: 0.999. An encoder that loses ten times as much is not exported.
+# MiniLM and random weights gave cosines of 0.999; an encoder that loses ten times as much is not exported.
 BFLOAT16_MIN_COSINE = 0.99
-# Functions of model, `Description` and folder. They return the embeddings of the `CHECKED_SENTENCES` by the files that
-# they wrote, or None if these cannot be computed here.
+# A writer returns the embeddings of the `CHECKED_SENTENCES` by the files that it wrote, or None if it cannot compute
+# them.
 _WRITERS = {
     SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
     ONNX: "onnx:write_onnx",
 }
-# An empty text, one word, mixed case, accents, other scripts, and a text that will be cut.
+# These cover an empty text, one word, mixed case, accents, other scripts, and a text that is cut.
 CHECKED_SENTENCES = (
     "",
     "Rain.",
@@ -45,7 +46,7 @@ CHECKED_SENTENCES = (
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """The model and options of an export, as its JSON file has them."""
+    """The model and options of an export, written beside it as JSON."""
 
     format_version: int = FORMAT_VERSION
     encoder_fingerprint: str
@@ -61,12 +62,12 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """An export, and its difference from the model over the `CHECKED_SENTENCES`.
+    """An export and how far its embeddings are from the model's.
 
     Attributes:
-      path: the folder; of a SavedModel, the version's.
-      max_difference, max_value: largest absolute difference, and largest value of the model; None if not checked.
-      min_cosine: smallest cosine of a sentence's embedding with the model's; None likewise.
+      path: the folder; for a SavedModel, the version's.
+      max_difference, max_value: largest absolute difference, and the model's largest value; None if not checked.
+      min_cosine: the smallest cosine with the model's embedding; None if not checked.
     """
 
     path: pathlib.Path
@@ -87,7 +88,7 @@ def export_model(
     dtype: str = DTYPES[0],
     overwrite: bool = False,
 ) -> Exported:
-    """Write a model for other programs, and compare the written files with it.
+    """Write a model for other programs, and check the written files.
 
     A SavedModel has the signatures of `served_model.ServedBertFlow`; its `assets.extra` has the `Description` and the
     requests that a server warms up with. Loading it in Python needs `import tensorflow_text` before, which registers
@@ -100,20 +101,20 @@ def export_model(
       version: positive; None for the one after the highest there. SavedModel only.
       normalize: True to scale every embedding to norm 1 (not those before the flow).
       low_dim: see `model.siamese.reduce_dimension`; None for the model's own.
-      max_seq_length: word pieces that a sentence is cut to; None for the model's own.
+      max_seq_length: longest sentence in word pieces, longer ones are cut; None for the model's own.
       dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel only.
       overwrite: True to replace this version or folder; a server that has loaded it keeps it.
 
     Raises:
       UserError: an argument does not fit the model or the format; the folder exists or cannot be written; or the
-        written files cannot be loaded, or give values that are not finite, differ by more than the format's tolerance,
-        or for bfloat16 have a cosine below 0.99. No files are left then.
+        written files cannot be loaded or their embeddings differ by more than the format's tolerance (for bfloat16, a
+        cosine below 0.99). No files are left then.
     """
-    # Of two exports at once into one folder, the second finds the first one's version.
+    # The lock lets a second export into the same folder see the first one's version.
     with locked(out_dir, wait=True):
         path = export_path(out_dir, format, version=version, dtype=dtype, overwrite=overwrite)
         model = copy.copy(model)
-        # A bfloat16 model gives float32 embeddings here, to compare with.
+        # The comparison needs float32 embeddings, also of a bfloat16 model.
         model.pooled = model.encoder
         if max_seq_length is not None:
             model.max_seq_length = max_seq_length
@@ -127,7 +128,7 @@ def export_model(
             max_seq_length=model.max_seq_length,
             embedding_size=model.low_dim if model.low_dim > 0 else model.encoder.embedding_size,
             low_dim=model.low_dim,
-            flow_config=model.flow.config.to_dict() if model.flow is not None else None,
+            flow_config=flow.config.to_dict() if isinstance(flow := model.flow, Glow) else None,
             normalized=normalize,
             dtype=dtype,
         )
@@ -141,8 +142,8 @@ def export_model(
             return _checked(path, found, live, 1e-5 if format == ONNX else 1e-4, dtype)
 
 
-def latents_of(flow: Glow | None) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The flow's forward pass, folded where that is possible; the identity for None."""
+def latents_of(flow: Glow | AffineMap | None) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return the flow's forward pass, folded if possible; the identity for None."""
     if flow is None:
         return tf.identity
     return FoldedFlow(flow) if can_fold(flow) else flow.forward
@@ -152,7 +153,7 @@ def _checked(path: pathlib.Path, found: np.ndarray, live: np.ndarray, tolerance:
     difference, largest = float(np.abs(found - live).max()), float(np.abs(live).max())
     norms = np.linalg.norm(live, axis=1) * np.linalg.norm(found, axis=1)
     cosine = float((np.sum(live * found, axis=1) / norms).min())
-    # By channel, because a large one would hide errors in the others. NaN and infinity fail both comparisons.
+    # Compare by channel, because a large one would hide errors in the others. NaN and infinity fail both comparisons.
     is_close = (np.abs(found - live) <= tolerance * np.maximum(1.0, np.abs(live).max(axis=0))).all()
     if not (cosine >= BFLOAT16_MIN_COSINE if dtype == "bfloat16" else is_close):
         raise UserError(

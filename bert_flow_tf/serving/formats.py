@@ -1,4 +1,4 @@
-"""The formats of exports and their options, checked before TensorFlow loads."""
+"""Formats of exports and their options, without TensorFlow."""
 
 import importlib.util
 import os
@@ -13,7 +13,7 @@ SAVEDMODEL, ONNX = "savedmodel", "onnx"
 DESCRIPTION_FILE = "export.json"
 ONNX_FILE = "model.onnx"
 _TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
-# The kind of folder of each format; the first is the default.
+# The first format is the default.
 EXPORT_FORMATS = {
     SAVEDMODEL: FolderKind(
         "an export", "saved_model.pb", ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
@@ -41,9 +41,9 @@ def export_path(
     overwrite: bool = False,
     flag: str | None = None,
 ) -> pathlib.Path:
-    """Path of the folder that an export writes: `out_dir`, or its version in it for a SavedModel.
+    """Return the folder that an export writes, `out_dir` or its version.
 
-    The arguments are those of `export.export_model`, and `flag`, the name of `out_dir` in errors.
+    The arguments are those of `export.export_model`; errors name `out_dir` as `flag`.
 
     Raises:
       UserError: an option is unknown or does not fit the format, a library is missing, or the folder exists.

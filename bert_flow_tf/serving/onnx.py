@@ -1,4 +1,4 @@
-"""Write `model.onnx`, from an encoder's inputs to embeddings, and the files of its tokenizer."""
+"""Write a model as ONNX, with its tokenizer's files."""
 
 import importlib.util
 import pathlib
@@ -19,11 +19,10 @@ _OPSET = 18
 
 
 def write_onnx(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray | None:
-    """Write the folder; return the embeddings of the checked sentences by onnxruntime, None without it.
+    """Write the folder; return onnxruntime's embeddings, None without it.
 
-    `model.onnx` takes `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t] of any n and t, and returns
-    `embedding`, float32 [n, D], for any pooling and any flow. `tokenizer.json`, of the library tokenizers, makes the
-    ids, which must be cut at the `max_seq_length` in `export.json`.
+    `model.onnx` maps `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t], to `embedding`, float32 [n, D].
+    The tokenizers library makes the ids with `tokenizer.json`; cut them at the `max_seq_length` in `export.json`.
     """
     import tf2onnx
 

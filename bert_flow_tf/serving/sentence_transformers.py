@@ -1,4 +1,4 @@
-"""Write a folder that sentence-transformers loads with its own modules: BERT, pooling, and the flow as `Dense`."""
+"""Write a folder for sentence-transformers: BERT, pooling, and the flow as `Dense`."""
 
 import pathlib
 from typing import Any
@@ -20,15 +20,16 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description
 from bert_flow_tf.serving.formats import DESCRIPTION_FILE
+from glow.flow import Glow
 from glow.folded import DenseLayer, dense_layers, has_dense_layers
 
 _REDUCERS = {masked_mean: "mean", first_token: "cls"}
-# Name, settings and tensors of a module.
+# A module has a name, settings and tensors.
 _Module = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 
 
 def write_sentence_transformers(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray:
-    """Write the folder; return the embeddings of the checked sentences by its flow, read again.
+    """Write the folder; return the embeddings by the written layers.
 
     `SentenceTransformer(folder)` gives the embeddings of `encode`. Its modules are `Transformer`, those of the pooling,
     a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if asked.
@@ -54,7 +55,7 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
     settings = {"prompts": model.prompts, "similarity_fn_name": model.similarity_fn_name}
     write_json(folder / "config_sentence_transformers.json", {"model_type": "SentenceTransformer", **settings})
     paths = [("Transformer", ""), *((name, f"{i}_{name}") for i, (name, _, _) in enumerate(modules, start=1))]
-    # All versions of the library know these names of types.
+    # These names of types work in all versions of the library.
     named = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
         for i, (name, path) in enumerate(paths)
@@ -81,7 +82,6 @@ def _unsupported(what: str) -> ArgumentError:
 
 
 def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> list[_Module]:
-    """Modules from the layers' states to the embedding before the flow."""
     encoder, name = model.encoder, model.sentence_embedding_type
     pooling, layers, width = encoder.pooling, encoder.num_layers, encoder.hidden_size
     if not pooling.layers:
@@ -89,7 +89,7 @@ def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> l
         return [_pool(width, "cls"), _dense(DenseLayer(kernel, bias), "activation.Tanh")]
     if (pooling.concatenate and len(pooling.layers) > 1) or pooling.reduce not in _REDUCERS:
         raise _unsupported(f"the pooling {name},")
-    # The embeddings of words are not among the encoder's layers.
+    # Layers are counted after the word embeddings, which no pooling uses.
     counts = np.bincount([i % layers for i in pooling.layers], minlength=layers).astype(np.float32)
     modules = [_pool(width, _REDUCERS[pooling.reduce])]
     if counts[-1] < counts.sum():
@@ -105,9 +105,8 @@ def _pool(width: int, mode: str) -> _Module:
 
 
 def _flow_layers(model: EmbeddingModel) -> list[DenseLayer]:
-    """The layers from the embedding before the flow to that of the model's `low_dim`."""
     flow, size, low_dim = model.flow, model.encoder.embedding_size, model.low_dim
-    if flow is not None and not has_dense_layers(flow):
+    if isinstance(flow, Glow) and not has_dense_layers(flow):
         raise _unsupported(f"{flow.config.coupling} couplings of activation {flow.config.activation},")
     layers = [] if flow is None else dense_layers(flow)
     if low_dim > 0:

@@ -1,4 +1,4 @@
-"""A model as a SavedModel: tokenizer, encoder, flow and pooling as four signatures that any TensorFlow can run."""
+"""A SavedModel of tokenizer, encoder, pooling and flow."""
 
 import itertools
 import pathlib
@@ -19,7 +19,7 @@ from bert_flow_tf.serving.export import CHECKED_SENTENCES, Description, latents_
 
 
 def write_savedmodel(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray:
-    """Write a version's folder; return the embeddings of the checked sentences by the SavedModel, loaded again.
+    """Write a version's folder; return the embeddings of the reloaded SavedModel.
 
     Raises:
       UserError: it cannot be loaded again.
@@ -52,10 +52,10 @@ def write_savedmodel(model: EmbeddingModel, described: Description, folder: path
 def write_warmup_requests(
     version_folder: pathlib.Path, model_name: str, signatures: Mapping[str, Any], max_seq_length: int
 ) -> None:
-    """Write the requests that TensorFlow Serving runs before it serves a version; equal signatures give equal bytes.
+    """Write the requests that TensorFlow Serving runs before it serves.
 
-    For each signature they are a short row, a row of `max_seq_length` pieces, and 32 of both kinds. The file in
-    `assets.extra` is a TFRecord of `PredictionLog`: https://www.tensorflow.org/tfx/serving/saved_model_warmup.
+    Each signature gets a short row, a row of `max_seq_length` pieces, and 32 of both kinds. The file is a TFRecord of
+    `PredictionLog`, see https://www.tensorflow.org/tfx/serving/saved_model_warmup; equal signatures give equal bytes.
     """
     short = min(4, max_seq_length)
     sizes = ([short], [max_seq_length], [short, max_seq_length] * 16)
@@ -67,23 +67,23 @@ def write_warmup_requests(
             for key, spec in signatures[name].structured_input_signature[1].items():
                 rows: Any = [" ".join(["word"] * k) for k in lengths]
                 if spec.dtype != tf.string:
-                    # Every vocabulary has the id 0, [PAD]. Ids that are not masked are embedded, whatever they are.
+                    # The id 0, [PAD], is in every vocabulary; ids under a mask of 1 are embedded like any other.
                     is_word = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
                     rows = is_word.astype(np.int32) * (key == "input_mask")
                 request.inputs[key].CopyFrom(tf.make_tensor_proto(rows, dtype=spec.dtype))
-            # The inputs are a protobuf map, whose order is otherwise not fixed.
+            # A protobuf map has no fixed order otherwise.
             writer.write(log.SerializeToString(deterministic=True))
 
 
 class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel.
 
-    Each takes any number of rows, also none, and pads to the longest sentence of the batch. An input that does not fit
-    its signature (its rank, its length beside another's, an id outside the vocabulary) is an InvalidArgument error that
-    names the input. Bytes that are not UTF-8 are dropped, as in the original; an empty sentence has no word pieces.
+    Each takes any number of rows, also 0, and pads to the longest sentence of the batch. An invalid input (rank,
+    length, an id outside the vocabulary) is an InvalidArgument error that names it. Bytes that are not UTF-8 are
+    dropped, as in the original; an empty sentence has no word pieces.
 
-    The flow is folded where that is possible: for a batch of one sentence, the learned form would take a tenth of the
-    encoder's time. The embeddings differ by the rounding of float32.
+    The flow is folded if possible: unfolded it would take a tenth of the encoder's time for a single sentence. The
+    embeddings differ by the rounding of float32.
     """
 
     def __init__(self, model: EmbeddingModel, described: Description) -> None:
@@ -94,12 +94,12 @@ class ServedBertFlow(tf.Module):
         self._latents = latents_of(flow)
         if flow is not None:
             self.flow_variables = list(flow.variables) if self._latents == flow.forward else []
-            # One function, so that the signatures share its constants.
+            # A function lets the signatures share its constants.
             self._latents = tf.function(
                 self._latents, input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype)]
             )
         pooled = encoder.in_bfloat16() if described.dtype == "bfloat16" else encoder
-        # Keras would save further functions of a layer, with dropout, so this has its variables.
+        # Keras would also save a layer's functions with dropout, so the module holds only its variables.
         self.encoder_variables = list(pooled.variables_by_name.values())
         self._pool = pooled.embed
         self._described, self._width = described, encoder.embedding_size
@@ -107,12 +107,12 @@ class ServedBertFlow(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`{"embedding": float32 [n, D]}` of `sentences`, string [n] in UTF-8."""
+        """Return `{"embedding": float32 [n, D]}` of strings [n] in UTF-8."""
         return {"embedding": self._embed(self._pool_texts(_of_rank(1, sentences, "sentences")))}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=f"sentence_{side}") for side in "ab"])
     def similarity(self, sentence_a: tf.Tensor, sentence_b: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`{"cosine": float32 [n]}` of each pair of `sentence_a` and `sentence_b`, string [n]."""
+        """Return `{"cosine": float32 [n]}` of pairs of strings [n]."""
         sentence_a, sentence_b = _of_rank(1, sentence_a, "sentence_a"), _of_rank(1, sentence_b, "sentence_b")
         n, m = tf.size(sentence_a), tf.size(sentence_b)
         check = tf.debugging.Assert(
@@ -126,7 +126,7 @@ class ServedBertFlow(tf.Module):
     def embed_tokens(
         self, input_word_ids: tf.Tensor, input_mask: tf.Tensor, input_type_ids: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """`{"embedding": float32 [n, D]}` of an encoder's inputs, int32 [n, t], such as the preprocess model's."""
+        """Return `{"embedding": float32 [n, D]}` of token ids, int32 [n, t]."""
         tokens = dict(zip(TOKEN_INPUTS, (input_word_ids, input_mask, input_type_ids), strict=True))
         tokens = {name: _of_rank(2, value, name) for name, value in tokens.items()}
         with tf.control_dependencies(self._token_checks(tokens)):
@@ -135,12 +135,12 @@ class ServedBertFlow(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def pool_sentences(self, sentences: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`{"embedding": float32 [n, D]}` of `sentences`, string [n], before the flow."""
+        """Return `{"embedding": float32 [n, D]}` before the flow."""
         return {"embedding": self._pool_texts(_of_rank(1, sentences, "sentences"))}
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def __call__(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Embeddings, float32 [n, D], of `sentences`, string [n]; makes an export a `hub.KerasLayer`."""
+        """Return embeddings [n, D] of strings [n], as `hub.KerasLayer` expects."""
         return self.embed_sentences(sentences)["embedding"]
 
     def _pool_texts(self, sentences: tf.Tensor) -> tf.Tensor:
@@ -148,7 +148,7 @@ class ServedBertFlow(tf.Module):
         return self._unless_empty(tf.size(sentences), lambda: self._pool(self.tokenizer(sentences, length)))
 
     def _unless_empty(self, n: tf.Tensor, pool: Callable[[], tf.Tensor]) -> tf.Tensor:
-        # No encoder takes a batch of no rows.
+        # An encoder cannot run on a batch without rows.
         return tf.cond(n > 0, pool, lambda: tf.zeros([0, self._width]))
 
     def _token_checks(self, tokens: dict[str, tf.Tensor]) -> list[tf.Operation]:
@@ -156,7 +156,7 @@ class ServedBertFlow(tf.Module):
         most_types = self._num_types or tf.int32.max
         ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": most_types}
         has_words = tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1))
-        # Each is a condition, and the text of the error if it is false.
+        # Each check has a condition and the error's text if it is false.
         checks = [
             (has_words, ["input_mask: found a row of zeros, expected a 1 for every id"]),
             (
@@ -168,7 +168,7 @@ class ServedBertFlow(tf.Module):
             found, least, most = tf.shape(tokens[name]), tf.reduce_min(tokens[name]), tf.reduce_max(tokens[name])
             said = [f"{name}: found shape", found, "expected that of input_word_ids:", shape]
             checks.append((tf.reduce_all(tf.equal(found, shape)), said))
-            # Without ids, the least is the largest int32 and the most the smallest.
+            # An empty tensor has the largest int32 as its minimum, and so passes as well.
             fits = (least >= 0) & (most < end)
             checks.append((fits, [f"{name}: found", least, "to", most, f"expected 0 to {end - 1}"]))
         return [tf.debugging.Assert(holds, said) for holds, said in checks]
@@ -179,5 +179,5 @@ class ServedBertFlow(tf.Module):
 
 
 def _of_rank(rank: int, value: tf.Tensor, name: str) -> tf.Tensor:
-    # A server's session does not compare its inputs with the signature's shapes.
+    # A server's session does not check its inputs against the signature's shapes.
     return tf.ensure_shape(value, [None] * rank, name=name)

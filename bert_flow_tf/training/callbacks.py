@@ -23,9 +23,9 @@ Logs = Mapping[str, float]
 
 
 class Steps(tf_keras.callbacks.Callback):
-    """The steps of a run in `run_dir`: counted by `step`, saved by `manager`, never with values that are not finite.
+    """Count and save a run's steps; stop if values are not finite.
 
-    The last `kept` checkpoints hold the step and the `parts`, by name, that are not None.
+    The last `kept` checkpoints in `run_dir` hold the step and the named `parts` that are not None.
     """
 
     def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
@@ -37,7 +37,7 @@ class Steps(tf_keras.callbacks.Callback):
         self._saved_at = self._signal = 0
 
     def restore(self, prefix: str | None = None) -> str | None:
-        """Restore a checkpoint, by default the last whole one; return its prefix, None if there is none.
+        """Restore a checkpoint, by default the last whole one; return its prefix.
 
         Raises:
           UserError: the run is finished, and its checkpoint is missing or damaged.
@@ -67,9 +67,9 @@ class Steps(tf_keras.callbacks.Callback):
         used: Sequence[tf_keras.callbacks.Callback],
         writes: bool = True,
     ) -> None:
-        """Train to step `total`, or until a callback of `used` or a signal ends it; `learned` are the variables.
+        """Train to step `total` unless a callback or a signal stops it.
 
-        `writes` is False for workers other than the chief, which only check.
+        `learned` are the trained variables. `writes` is False for workers other than the chief, which only check.
 
         Raises:
           UserError: a loss, a gradient or a variable is not finite.
@@ -105,7 +105,7 @@ class Steps(tf_keras.callbacks.Callback):
     def _save(self) -> None:
         if self._saved_at == int(self.step):
             return
-        # A step's loss is that of the variables before it: they may be lost while the loss is still finite.
+        # Variables may be lost while the loss is still finite, because a step's loss comes before its update.
         for variable in self._learned:
             if not np.isfinite(variable.numpy()).all():
                 self._stop(f"{variable.name} with values that are not finite, expected finite ones")
@@ -119,10 +119,7 @@ class Steps(tf_keras.callbacks.Callback):
 
 
 class Progress(tf_keras.callbacks.Callback):
-    """Write losses and norms for TensorBoard every so many steps; show a bar, or log about ten lines.
-
-    `hides_bar` is None for a bar on a terminal only.
-    """
+    """Write logs for TensorBoard; show a bar, or log ten lines."""
 
     def __init__(
         self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, hides_bar: bool | None = None
@@ -150,10 +147,7 @@ class Progress(tf_keras.callbacks.Callback):
 
 
 class DevScores(tf_keras.callbacks.Callback):
-    """Scores on dev at multiples of `every` steps, kept by step in the file `path` for a run that is resumed.
-
-    `writes` is False for workers other than the chief.
-    """
+    """Score dev at intervals; keep the scores for a resumed run."""
 
     def __init__(
         self, step: tf.Variable, every: int, path: pathlib.Path, measure: Callable[[], float], writes: bool = True
@@ -169,10 +163,9 @@ class DevScores(tf_keras.callbacks.Callback):
             self.score()
 
     def score(self) -> float:
-        """Return the score at this step; raise `UserError` if it is not finite."""
         step = int(self.step)
         if step not in self.seen:
-            # Keras calls back in a strategy's scope, where no encoder runs.
+            # Keras calls back in a strategy's scope, in which an encoder cannot run.
             with concurrent.futures.ThreadPoolExecutor(1) as thread:
                 score = thread.submit(self._measure).result()
             if not np.isfinite(score):
@@ -184,10 +177,9 @@ class DevScores(tf_keras.callbacks.Callback):
 
 
 class EarlyStopping(DevScores):
-    """Stop at the first epoch whose dev score is no better than the best before; `every` is an epoch's steps.
+    """Stop at the first epoch without a new best dev score.
 
-    The original asks whether the correlation has *not fallen*, and so stops as soon as it rises; here it stops when it
-    no longer rises.
+    The original stops as soon as the correlation rises, because it tests whether the correlation has *not fallen*.
     """
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
@@ -195,7 +187,7 @@ class EarlyStopping(DevScores):
             self.model.stop_training = True
 
     def stops(self) -> bool:
-        """Return True if this step ends an epoch with a dev score that is no better than the best before."""
+        """True at the end of an epoch without a new best score."""
         step = int(self.step)
         if step == 0 or step % self.every:
             return False

@@ -1,4 +1,4 @@
-"""The devices and workers that a run computes on, and TensorFlow's seeds."""
+"""Set up the devices, workers and seeds of a run."""
 
 import functools
 
@@ -17,14 +17,14 @@ def configure_devices(
     num_logical_cpus: int = 0,
     use_xla: bool = False,
 ) -> tf.distribute.Strategy:
-    """Return a strategy over all GPUs, `num_logical_cpus` virtual CPUs, or the one CPU; set TensorFlow's seeds.
+    """Return the run's strategy: all GPUs, virtual CPUs, or the one CPU.
 
-    To be called once, before TensorFlow has touched a device. A cluster of several workers gives a
+    Call it once, before TensorFlow has used a device. A cluster of several workers gives a
     `MultiWorkerMirroredStrategy`, which waits for all of them; each has one replica, on its GPU or CPU.
 
     Args:
-      seed: None where nothing depends on the process's seeds.
-      batch_size: None where nothing is trained.
+      seed: TensorFlow's seed; None if nothing depends on it.
+      batch_size: None if nothing is trained.
 
     Raises:
       UserError: the replicas cannot share a batch, or the workers cannot connect.
@@ -50,22 +50,22 @@ def configure_devices(
     if batch_size is not None and batch_size % count:
         raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {count} replicas")
     if count == 1 and not (wanted and gpus):
-        # TensorFlow's default strategy. A mirrored one of a single replica has an iterator whose end waits for a thread
-        # that sleeps for up to as long as the iterator has lived, at most a minute.
+        # A mirrored strategy of one replica has an iterator whose end may take a minute: it waits for a thread that
+        # sleeps for up to as long as the iterator has lived.
         return tf.distribute.get_strategy()
     return _strategy(kind, count)
 
 
 @functools.cache
 def _strategy(kind: str, count: int) -> tf.distribute.Strategy:
-    """Return the process's one strategy over these devices: variables of one are of no use to another."""
+    """Cache one strategy, because variables of one cannot be used in another."""
     # On CPUs TensorFlow's collective operations tie a process to the first number of replicas that it trains on.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "cpu" and count > 1 else None
     return tf.distribute.MirroredStrategy([f"/{kind}:{i}" for i in range(count)], reduction)
 
 
 def from_chief(strategy: tf.distribute.Strategy, cluster: Cluster, value: int = 0) -> int:
-    """Return the chief's value in all workers, which all call this and wait for the others."""
+    """Return the chief's value; all workers must call this."""
     if cluster.count == 1:
         return value
     of_chief = tf.constant(value if cluster.is_chief else 0, tf.int64)

@@ -1,4 +1,4 @@
-"""Learn a flow for `BertFlow.fit`: the sentences that are held out, the number of epochs, and the course."""
+"""The training of a flow in `BertFlow.fit`."""
 
 import contextlib
 import dataclasses
@@ -15,34 +15,44 @@ from tqdm import tqdm
 import glow
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.isotropy import Change
+from bert_flow_tf.evaluation.witness import Judgement, Witness
 from bert_flow_tf.runs.settings import flow_config
+from glow.affine import AffineMap
 
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
 
-# Steps by default, and too few of them; the original takes 269 on the STS Benchmark.
+# The default of 300 steps is near the original's 269 on the STS Benchmark; `fit` warns of fewer than 100.
 _ENOUGH_STEPS, _FEW_STEPS = 300, 100
-# Sentences held out to measure what a flow changes; fewer say little, and more say no more.
-_HELD_OUT = range(10, 1001)
+# Fewer held-out sentences would give a poor estimate of the flow's effect; more would not improve it.
+_HELD_OUT, _ENOUGH_HELD_OUT = range(10, 1001), 200
 
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """The course of a flow's training.
+    """The record of a flow's training.
 
     Attributes:
       losses: float32 [steps], each step's loss before it, in bits per dimension.
-      change: the flow's change of the space, on held-out sentences; None without any.
+      judgement: the change of Spearman's correlation on labelled pairs; None without any.
+      witness: the change of a measure without labels, on held-out sentences; None without any.
+      change: the change of the space, likewise.
     """
 
     losses: np.ndarray
+    judgement: Judgement | None
+    witness: Witness | None
     change: Change | None
+
+    def __str__(self) -> str:
+        return "\n".join(str(one) for one in (self.judgement, self.witness, self.change) if one is not None)
 
 
 def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) -> tuple[list[str], list[str]]:
-    """Return the sentences to learn on, in their order, and the held-out ones, each once.
+    """Return the sentences to learn on and the distinct held-out ones.
 
-    `fraction` of the different sentences is held out; none where that is few, or leaves less than a step.
+    A share of at least 200 is held out, but at most a fifth if `fraction` is less; nothing if that would be few
+    sentences, or would leave less than a batch.
 
     Raises:
       ArgumentError: `fraction` is not from 0 to below 1.
@@ -50,8 +60,9 @@ def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) 
     if not 0 <= fraction < 1:
         raise ArgumentError(f"dev_fraction: found {fraction}, expected a number from 0 to below 1")
     different = sorted(set(sentences))
-    count = min(int(fraction * len(different)), _HELD_OUT[-1])
-    if count not in _HELD_OUT:
+    least = min(_ENOUGH_HELD_OUT, len(different) // 5)
+    count = min(max(int(fraction * len(different)), least), _HELD_OUT[-1])
+    if not fraction or count not in _HELD_OUT:
         return sentences, []
     chosen = np.random.default_rng([seed, 3]).choice(len(different), count, replace=False)
     held_out = {different[i] for i in chosen}
@@ -59,13 +70,26 @@ def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) 
     return (kept, sorted(held_out)) if len(kept) >= batch_size else (sentences, [])
 
 
+def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
+    """Return a calibration learned on embeddings [n, D]."""
+    # scikit-learn takes a second to load.
+    from bert_flow_tf.evaluation.calibration import calibration
+
+    n, width = embeddings.shape
+    if method == "whitening" and n <= width:
+        raise UserError(f"fit: found {n} sentences for whitening, expected more than the {width} channels")
+    fitted = calibration(method).fit(embeddings)
+    mean = getattr(fitted[0] if hasattr(fitted, "steps") else fitted, "mean_", np.zeros(width))
+    return AffineMap(width, mean, fitted.transform(np.eye(width) + mean))
+
+
 def default_epochs(batch_size: int, rows: int) -> float:
-    """Return one, or as many epochs as give 300 steps."""
+    """Return 1, or as many epochs as give 300 steps."""
     return float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
 
 
 def new_calibrator(flow_model_config: str | os.PathLike, epochs: float | None, **settings: Any) -> "FlowCalibrator":
-    """Return a `glow.FlowCalibrator`; raise `UserError` for a setting that it does not take."""
+    """Return a `glow.FlowCalibrator`; raise `UserError` for an invalid setting."""
     config = flow_config(flow_model_config)
     with _user_errors():
         calibrator = glow.FlowCalibrator(config, 1.0 if epochs is None else epochs, **settings)
@@ -79,7 +103,7 @@ def learn(
     rows: int,
     show_progress_bar: bool | None,
 ) -> None:
-    """Learn on embeddings float32 [rows, D], or on a function that gives one epoch's in blocks, in random order.
+    """Learn on an array or a function that yields an epoch's blocks.
 
     Raises:
       UserError: the epochs have fewer rows than a step, or as `FlowCalibrator.fit`.
@@ -103,7 +127,7 @@ def learn(
                     left -= len(block)
     if calibrator.n_steps_ < _FEW_STEPS:
         advice = f"after fewer than {_FEW_STEPS} a flow may be worse than none: use more sentences, or more epochs"
-        # The level of the caller of `BertFlow.fit`.
+        # The warning names the line that called `BertFlow.fit`.
         warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=4)
 
 

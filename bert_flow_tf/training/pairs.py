@@ -13,10 +13,9 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.runs.settings import Settings
 
 SHUFFLE_BUFFER = 1000
-# Sentences whose embeddings are computed together, ahead of the steps that they are for.
+# Embeddings of this many sentences are computed together, so that sentences of one length share a batch.
 SENTENCES_AHEAD = 2048
-# Function of rows of `Pairs.pieces`, int64 [k], and of the numbers of these sentences among all that a run sees, int64
-# [k], that gives embeddings [k, D].
+# Map rows of `Pairs.pieces`, int64 [k], and their occurrence numbers in the run, int64 [k], to embeddings [k, D].
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -24,17 +23,20 @@ Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 class Pairs:
     """Tokenized sentence pairs: rows 2i and 2i+1 are pair i."""
 
-    pieces: tf.RaggedTensor  # int32 [2n, (t)], without [CLS] and [SEP].
-    labels: np.ndarray  # float32 [n] in [0, 1], or int32 class ids.
+    pieces: tf.RaggedTensor  # int32 [2n, (t)], without [CLS] and [SEP]
+    labels: np.ndarray  # float32 [n] in [0, 1], or int32 class ids
 
 
 def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> tuple[Pairs, int]:
-    """Read the pairs of a task, masked, shuffled and duplicated as in the original; return their number before that."""
+    """Read a task's pairs, masked, shuffled and duplicated as in the original.
+
+    Return them with the number of pairs before duplication.
+    """
     seed = settings.seed
     examples = read_train(task, settings.data_dir, bool(settings.use_full_for_training))
     labels, num_examples = scaled_labels(examples, task), settings.num_examples
     if num_examples > 0:
-        # The original's -10 is a label before scaling.
+        # The original marks a missing label by -10 before it scales the labels.
         masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
         labels[masked] = -10 / task.label_max if task.is_regression else -10
     pairs = tokenize_pairs(tokenizer, examples, labels, settings.max_seq_length)
@@ -45,27 +47,25 @@ def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> 
 
 
 def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
-    """Return labels as the model takes them: float32 in [0, 1] for regression, int32 class ids otherwise."""
+    """Return float32 scores in [0, 1], or int32 class ids."""
     if not task.is_regression:
         return np.array(examples.labels, np.int32)
     return (np.asarray(examples.labels, np.float64) / task.label_max).astype(np.float32)
 
 
 def tokenize_pairs(tokenizer: Tokenizer, examples: Examples, labels: np.ndarray, max_seq_length: int) -> Pairs:
-    """Return `Pairs` of the examples, in their order."""
     sentences = [s for pair in zip(examples.sentences_a, examples.sentences_b, strict=True) for s in pair]
     return Pairs(tokenize(tokenizer, sentences, max_seq_length), labels)
 
 
 def _sentences(indices: np.ndarray) -> np.ndarray:
-    """Return the rows, int64 [2n], of both sentences of pairs."""
     return np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
 
 
 def duplicated(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
-    """Repeat each pair `dupe_factor` times in a row; in the copies, one random token of each sentence is [MASK].
+    """Repeat each pair; mask one random token per sentence in the copies.
 
-    A sentence without tokens stays as it is (the original fails on one).
+    A sentence without tokens does not change (the original fails on one).
     """
     if dupe_factor == 1:
         return pairs
@@ -83,7 +83,6 @@ def duplicated(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs
 
 
 def fingerprint(pairs: Pairs) -> str:
-    """Return the SHA-256, in hex, of the pairs' ids and labels."""
     digest = hashlib.sha256()
     for array in (pairs.pieces.flat_values.numpy(), pairs.pieces.row_lengths().numpy(), pairs.labels):
         digest.update(f"{array.dtype.str}{array.shape}".encode())
@@ -94,11 +93,11 @@ def fingerprint(pairs: Pairs) -> str:
 def token_batches(
     pairs: Pairs, tokenizer: Tokenizer, settings: Settings, skip_steps: int, rows: slice
 ) -> tf.data.Dataset:
-    """Return endless tf.data batches of token tensors [batch, 2, t] and labels [batch], in the original's order.
+    """Return endless batches of token ids [batch, 2, t] and labels [batch].
 
-    A buffer of 1,000 shuffles again every epoch, epochs follow each other without a break, and the order depends on the
-    seed alone, so that `skip_steps` resumes exactly where an interrupted run stopped. `rows` are taken of each batch.
-    `occurrence`, int64 [batch, 2], numbers each sentence among all that a run sees.
+    As in the original, a buffer of 1,000 shuffles again every epoch, and a batch may span epochs. The order depends on
+    the seed alone, so `skip_steps` resumes exactly where an interrupted run stopped. `rows` selects a worker's part of
+    each batch. `occurrence`, int64 [batch, 2], numbers all sentences of a run, for dropout's masks.
     """
     labels, size = tf.constant(pairs.labels), settings.train_batch_size
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
@@ -118,10 +117,10 @@ def token_batches(
 def embedded_batches(
     embed: Embed, width: int, pairs: Pairs, settings: Settings, steps: int, skip_steps: int, rows: slice
 ) -> tf.data.Dataset:
-    """Return the first `steps` of `token_batches`, as embeddings [batch, 2, width] that `embed` computes ahead.
+    """Return the batches of `token_batches` as embeddings [batch, 2, width].
 
-    `embed` gets the sentences of many steps at once, so that those of like length share a batch; their grouping does
-    not depend on `skip_steps`, and so a resumed run has the same bits.
+    `embed` gets the sentences of many steps at once, so that those of like length share a batch. The groups do not
+    depend on `skip_steps`, so a resumed run has the same bits.
     """
     size = settings.train_batch_size
     group = max(1, SENTENCES_AHEAD // (2 * size))
@@ -142,16 +141,16 @@ def embedded_batches(
 
 
 def _order(num_pairs: int, settings: Settings) -> tf.data.Dataset:
-    """Return an endless dataset of each step's number and its indices of pairs, int64 [batch]."""
+    """Yield each step's number and indices of pairs, int64 [batch], without end."""
     indices = tf.data.Dataset.range(num_pairs)
     indices = indices.shuffle(SHUFFLE_BUFFER, seed=settings.seed, reshuffle_each_iteration=True)
     return indices.repeat().batch(settings.train_batch_size, drop_remainder=True).enumerate()
 
 
 def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """Return the batches, fetched ahead; every replica takes its part of each: no sharding."""
+    """Prefetch the batches; each replica gets its part of every batch."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    # There is nothing to tune, and the iterator's end would wait for the thread that does it, see `configure_devices`.
+    # Autotuning has nothing to tune, and its thread would delay the iterator's end, see `configure_devices`.
     options.autotune.enabled = False
     return batches.prefetch(2).with_options(options)

@@ -1,7 +1,4 @@
-"""Masked language modelling on one's own text: from an encoder to an encoder folder, in a run that can be resumed.
-
-The run's folder, see `run_folder`, has `dev_losses.json` besides the files of `runs.folder`.
-"""
+"""Masked language modelling on your own text, as a resumable run."""
 
 import functools
 import math
@@ -40,7 +37,7 @@ from bert_flow_tf.training.schedule import WarmupLinearDecay
 from bert_flow_tf.training.train import Stages, write_results
 from glow.optimizer import AdamWeightDecay
 
-# BERT's masking: 80 % [MASK], 10 % unchanged, 10 % random.
+# BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces.
 _MASKED, _KEPT = 0.8, 0.9
 
 
@@ -53,17 +50,17 @@ def pretrain(
     overwrite: bool = False,
     show_progress_bar: bool | None = None,
 ) -> TrainingResults:
-    """Continue the encoder of `source` on text, or resume; write the encoder folder and return the run's results.
+    """Continue an encoder's training on text, or resume; write its folder.
 
-    The optimiser is TF1 BERT's: `glow.optimizer` with `training.schedule`. The pooler stays as it is.
+    The optimiser is TF1 BERT's: `glow.optimizer` with `training.schedule`. The pooler does not change.
 
     Args:
-      sentences: sentences or paragraphs; empty ones are left out.
-      overwrite: True to replace the encoder folder and begin again.
-      show_progress_bar: None shows it on a terminal only; False also hides the lines on stderr, one for each dev loss.
+      sentences: sentences or paragraphs; empty ones are ignored.
+      overwrite: True to replace the encoder folder and start again.
+      show_progress_bar: None shows it on a terminal only; False also hides the dev losses on stderr.
 
     Raises:
-      UserError: see `check_run`; the text or a setting does not fit; a loss is not finite; the disk is full.
+      UserError: see `check_run`; the text or a setting is invalid; a loss is not finite; the disk is full.
       KeyboardInterrupt: SIGINT or SIGTERM came; the state has been saved.
     """
     settings.check()
@@ -71,7 +68,7 @@ def pretrain(
     results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
         if os.path.exists(out_dir) and results_path.exists():
-            # A command may have been killed after it had written the folder.
+            # A command may have been killed after it wrote the folder.
             _remove_checkpoints(run_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
         strategy = configure_devices(None, settings.train_batch_size)
@@ -109,7 +106,7 @@ def pretrain(
 
 
 def run_folder(out_dir: str | os.PathLike) -> pathlib.Path:
-    """Return the path of the run's folder, beside the encoder folder that the run writes."""
+    """Return the run's folder, beside the encoder folder that it writes."""
     out = pathlib.Path(os.path.abspath(out_dir))
     return out.with_name(f"{out.name}.pretraining")
 
@@ -120,7 +117,7 @@ def _remove_checkpoints(run_dir: pathlib.Path) -> None:
 
 
 def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str], most: int) -> tf.RaggedTensor:
-    """Return the sentences' word pieces in rows of 1 to `most`: int32 RaggedTensor [n, (t)]."""
+    """Return word pieces in rows of 1 to `most`: int32 [n, (t)]."""
     pieces = stream.tokenize(tokenizer, sentence_list(sentences), 2**31)
     lengths = [min(most, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, most)]
     if not lengths:
@@ -129,7 +126,7 @@ def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str], most: int) -> tf.
 
 
 def _run_config(source: EncoderSource, settings: PretrainingSettings, pieces: tf.RaggedTensor) -> RunConfig:
-    # The encoder does not depend on the checkpoints.
+    # The interval of checkpoints is left out because the encoder does not depend on it.
     flags = {name: value for name, value in vars(settings).items() if name != "save_checkpoints_steps"}
     sentences, encoder = int(pieces.nrows()), encoder_record(source)
     tuning = {name: value for name, value in flags.items() if name != "seed"}
@@ -150,7 +147,7 @@ def _run_config(source: EncoderSource, settings: PretrainingSettings, pieces: tf
 
 
 def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> MaskedLanguageModel:
-    """Return the encoder of `source` with a new head, and TF1 BERT's optimiser.
+    """Return the encoder with a new head and TF1 BERT's optimiser.
 
     Raises:
       UserError: the encoder cannot be loaded, or has fewer positions than `settings.max_seq_length`.
@@ -161,7 +158,7 @@ def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> Mask
         raise ArgumentError(f"max_seq_length: found {length}, expected at most {most}, the positions of the encoder")
     encoder.dropout_seed = settings.seed
     config = encoder.bert_config
-    # TF-Hub's BERTs have TF1's GELU.
+    # TF-Hub's BERTs have no config; they use TF1's GELU.
     name = "gelu_tanh" if config is None else config.hidden_act
     is_gelu = name.startswith("gelu")
     model = MaskedLanguageModel(
@@ -183,7 +180,6 @@ def _fit(
     tokenizer: Tokenizer,
     hides_bar: bool | None,
 ) -> dict[int, float]:
-    """Train to the end; return the mean loss of the held-out sentences' predicted word pieces, by step."""
     count, every, run_dir = int(pieces.nrows()), settings.save_checkpoints_steps, pathlib.Path(steps.manager.directory)
     held_out = min(math.ceil(count * settings.dev_fraction), 1000, count - 1)
     order = np.random.default_rng([settings.seed, 0]).permutation(count)
@@ -197,7 +193,7 @@ def _fit(
     dev_batches = []
     for rows in stream.length_batches(dev.row_lengths().numpy()):
         tokens = tokenizer.pack(tf.gather(dev, rows), settings.max_seq_length)
-        # No sentence of training has a number below 0.
+        # The masks of dev differ from those of training, whose numbers start at 0.
         dev_batches.append(mask(tokens, tf.constant(-1 - rows, tf.int64)))
 
     def dev_loss() -> float:
@@ -207,7 +203,6 @@ def _fit(
             tf.summary.scalar("dev_loss", loss)
         perplexity = math.exp(min(loss, 700.0))
         if not hides_bar:
-            # A bar makes room for it.
             line = f"step {step} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})"
             tqdm.write(line, file=sys.stderr)
         return loss
@@ -226,15 +221,14 @@ def _fit(
 def masked(
     tokenizer: Tokenizer, settings: PretrainingSettings, tokens: Inputs, numbers: tf.Tensor
 ) -> tuple[Inputs, tf.Tensor]:
-    """Mask word pieces as BERT does (Devlin et al. 2019, section 3.1), and TF1's `create_masked_lm_predictions`.
+    """Mask word pieces as BERT does (Devlin et al. 2019, section 3.1).
 
-    Of a sentence's ids, [CLS] and [SEP] counted, the share `masked_lm_prob` is predicted, at least one. Its masks are
-    a function of the seed and the sentence's number, not of its batch.
+    As TF1's `create_masked_lm_predictions`, predict the share `masked_lm_prob` of a sentence's ids, [CLS] and [SEP]
+    counted, but at least one. The masks depend on the seed and the sentence's number, not on its batch.
 
     Args:
-      tokens: dict of int32 [n, t] as of `Tokenizer.pack`.
-      numbers: int64 [n], the number of each sentence among all that are met.
-
+      tokens: dict of int32 [n, t] from `Tokenizer.pack`.
+      numbers: int64 [n], the number of each sentence among all of the run.
     Returns:
       The masked tokens, and the labels, int32 [n, t].
     """
@@ -245,7 +239,7 @@ def masked(
         numbers,
         fn_output_signature=tf.float32,
     )
-    # [n, t] each: the order of the pieces, the kind of change, and the piece that may replace it.
+    # Each is [n, t]: the order of the pieces, the kind of change, and the piece that may replace it.
     order, fate, other = tf.unstack(draws[:, : tf.size(position)], axis=2)
     share = tf.cast(length, tf.float64) * tf.constant(settings.masked_lm_prob, tf.float64)
     most = tf.maximum(tf.cast(tf.round(share), tf.int32), 1)
@@ -261,10 +255,10 @@ def masked(
 def masked_batches(
     pieces: tf.RaggedTensor, tokenizer: Tokenizer, settings: PretrainingSettings, *, skip_steps: int = 0
 ) -> tf.data.Dataset:
-    """Return endless tf.data batches of `MaskedLanguageModel`'s inputs and labels; sentences are ragged int32 [n, (t)].
+    """Return endless batches of `MaskedLanguageModel`'s inputs and labels.
 
-    Every epoch has an order of its own; epochs follow each other without a break. Order and masks depend on the seed
-    alone, so that `skip_steps` resumes exactly where an interrupted run stopped.
+    Each epoch has its own order; a batch may span epochs. Order and masks depend on the seed alone, so `skip_steps`
+    resumes exactly where an interrupted run stopped.
     """
     count, size = pieces.nrows(tf.int64), settings.train_batch_size
 
@@ -272,7 +266,7 @@ def masked_batches(
         numbers = step * size + tf.range(size, dtype=tf.int64)
         epochs = numbers // count
         seeds = tf.stack([tf.fill([size], tf.constant(settings.seed, tf.int64)), epochs, tf.zeros_like(epochs)], 1)
-        # It permutes without a permutation in memory.
+        # This operation needs no permutation in memory.
         rows = tf.raw_ops.RandomIndexShuffle(index=numbers % count, seed=seeds, max_index=tf.fill([size], count - 1))
         tokens = tokenizer.pack(tf.gather(pieces, rows), settings.max_seq_length)
         inputs, labels = masked(tokenizer, settings, tokens, numbers)

@@ -1,4 +1,4 @@
-"""One run: train, evaluate and predict, as `Settings` say; the checks before it load no TensorFlow."""
+"""Run training, evaluation and prediction; the checks load no TensorFlow."""
 
 import contextlib
 from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LostWorker(UserError):
-    """Another worker of the same training has ended: the same command, run again, resumes."""
+    """Another worker ended; the same command, run again, resumes."""
 
 
 def check(settings: Settings) -> None:
@@ -35,15 +35,15 @@ def check(settings: Settings) -> None:
         checkpoint_prefix(settings.init_checkpoint)
 
 
-def run(settings: Settings, score: "Callable[[Scorer], None] | None" = None) -> None:
-    """Train, evaluate and predict; `score` is called with the model at the end.
+def train_and_score(settings: Settings, score: "Callable[[Scorer], None] | None" = None) -> None:
+    """Train, evaluate and predict; call `score` with the model at the end.
 
-    Workers that TF_CONFIG names train together; the chief alone writes, evaluates and predicts.
+    Workers that TF_CONFIG names train together; only the chief writes, evaluates and predicts.
 
     Raises:
-      UserError: a mistake in settings or files.
+      UserError: a setting or file is invalid.
       LostWorker: another worker has ended.
-      FinishedRun: the run is there, of the same settings, and nothing is missing.
+      FinishedRun: the run already exists with these settings and all its results.
     """
     check(settings)
     cluster = Cluster.of_environment() if settings.trains else Cluster()
@@ -51,6 +51,6 @@ def run(settings: Settings, score: "Callable[[Scorer], None] | None" = None) -> 
         logging.set_verbosity(logging.WARNING)
     has_folder = cluster.is_chief and not settings.scores_checkpoint_alone
     with locked_run(settings.output_dir) if has_folder else contextlib.nullcontext():
-        from bert_flow_tf.training.scoring import train_and_score
+        from bert_flow_tf.training.scoring import run_task
 
-        train_and_score(settings, cluster, score)
+        run_task(settings, cluster, score)

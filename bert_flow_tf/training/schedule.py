@@ -1,18 +1,17 @@
-"""TF1 BERT's schedule of the learning rate: warm-up and linear decay. Its optimiser is `glow.optimizer`."""
+"""TF1 BERT's learning rate: warm-up and linear decay."""
 
 import tensorflow as tf
 import tf_keras
 
 
 class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
-    """Learning rate of TF1 BERT's fine-tuning, as its training steps really apply it.
+    """The learning rate that TF1 BERT's fine-tuning really applies.
 
-    With t counted from 1, so that the very first step moves the weights: `learning_rate * t / warmup_steps` while
-    t < `warmup_steps`, then `learning_rate * (1 - t / total_steps)`, 0 from `total_steps` on.
+    With t counted from 1: `learning_rate * t / warmup_steps` while t < `warmup_steps`, then
+    `learning_rate * (1 - t / total_steps)`, 0 from `total_steps` on.
 
-    The original's source reads as if t began at 0. But its step counter is raised by an operation of the training
-    step that waits for nothing, the rate is read after it, and the losses that the TF1 code gives are those of t + 1,
-    to seven digits.
+    The original's source looks as if t began at 0. But its step counter is incremented by an operation that waits for
+    nothing, and the rate is read after it: the losses of the TF1 code match t + 1 to seven digits.
     """
 
     def __init__(self, learning_rate: float, total_steps: float, warmup_steps: int = 0):

@@ -1,4 +1,4 @@
-"""Scores of sentence pairs by a trained or an untrained model: the original's evaluation and prediction files."""
+"""The original's evaluation and prediction files."""
 
 import dataclasses
 import functools
@@ -35,7 +35,7 @@ _PAIRS_PER_BATCH = 1024
 
 @dataclasses.dataclass
 class Scorer:
-    """A model, its tokenizer, and the folder of cached embeddings; None if the encoder was trained further."""
+    """A model, its record, and the cache of a frozen encoder's embeddings."""
 
     model: SiameseBertFlow
     settings: Settings
@@ -46,7 +46,7 @@ class Scorer:
         self.tokenizer = Tokenizer.from_source(self.model.encoder.source)
 
     def outputs(self, examples: Examples, labels: np.ndarray) -> dict[str, np.ndarray]:
-        """Return a dict of arrays [n, ...]: the model's outputs for every pair, and their supervised `example_loss`."""
+        """Return the model's outputs [n, ...] and the supervised `example_loss`."""
         max_seq_length, pad_to_max = self.settings.max_seq_length, self.settings.pad_to_max_seq_length
         pieces = pairs.tokenize_pairs(self.tokenizer, examples, labels, max_seq_length).pieces
         embed = functools.partial(cached_embeddings, cache_dir=self.cache_dir) if self.cache_dir else stream.embed
@@ -62,8 +62,8 @@ class Scorer:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Scorer], None] | None) -> None:
-    """Train, evaluate and predict; errors and `score` are `run`'s."""
+def run_task(settings: Settings, cluster: Cluster, score: Callable[[Scorer], None] | None) -> None:
+    """Train, evaluate and predict, see `training.run.train_and_score`."""
     task, step = get_task(settings.task_name), 0
     check_results(settings, task)
     batch_size = settings.train_batch_size if settings.do_train else None
@@ -93,7 +93,7 @@ def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Score
         if settings.do_predict:
             predicting, name = scorer, settings.eval_checkpoint_name
             if name:
-                # A chief predicts alone.
+                # The other workers do not take part in prediction.
                 alone = strategy if cluster.count == 1 else tf.distribute.get_strategy()
                 predicting, _ = load_scorer(settings, task, alone, name)
             write_predictions(settings, task, predicting)
@@ -106,14 +106,13 @@ def train_and_score(settings: Settings, cluster: Cluster, score: Callable[[Score
 
 
 def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.float32]:
-    """Return the original's metrics on dev, by their names in `eval_results.txt`."""
     examples = read_split(task, settings.data_dir, "dev")
     labels = pairs.scaled_labels(examples, task)
     outputs = scorer.outputs(examples, labels)
     loss = outputs["example_loss"]
     results = {"eval_loss": np.mean(loss)}
     if task.is_regression:
-        # As in the original, the correlation with labels that are not there, all 0, is NaN.
+        # The original computes NaN if dev has no labels, because it takes them all for 0.
         cosines = outputs["cos_similarity"]
         results["eval_pearsonr"] = protocols.pearson(cosines, labels) if examples.has_labels else np.nan
     else:
@@ -123,7 +122,7 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
     if "flow_example_loss" in outputs:
         results["eval_loss_flow"] = np.mean(outputs["flow_example_loss"])
         results["eval_loss_total"] = np.mean(loss + outputs["flow_example_loss"])
-    # The estimator's own "loss": the mean of the batches' means, the last one counting as much as a full one.
+    # The estimator's own "loss" is the mean of the batches' means; the last batch counts as much as a full one.
     size = settings.eval_batch_size
     results["loss"] = np.mean([np.mean(loss[i : i + size]) for i in range(0, len(loss), size)])
     return {name: np.float32(value) for name, value in results.items()}
@@ -132,12 +131,12 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
 def load_scorer(
     settings: Settings, task: Task, strategy: tf.distribute.Strategy, checkpoint_name: str | None = None
 ) -> tuple[Scorer, int]:
-    """Return the `Scorer` and step of the run in `settings.output_dir`, or of the encoder and its `init_checkpoint`.
+    """Return the `Scorer` and step of a run or an untrained encoder.
 
-    The step is that of the checkpoint `checkpoint_name`, or of the latest.
+    The checkpoint is `checkpoint_name`, or the latest.
 
     Raises:
-      UserError: the run's structure is not that of the flags, or its encoder or checkpoint is missing.
+      UserError: the flags describe another structure, or the run's encoder or checkpoint is missing.
     """
     checkpoint, step = None, 0
     output_dir = None if settings.scores_checkpoint_alone else settings.output_dir
@@ -168,7 +167,7 @@ def load_scorer(
             build.restore(build.checkpoint_of(model, config.encoder_trained), checkpoint)
             step = run_step(checkpoint)
             logging.info("Restored %s", checkpoint)
-        elif "flow" not in build.begin_with(model, settings.init_checkpoint) and model.flow is not None:
+        elif "flow" not in build.load_init_checkpoint(model, settings.init_checkpoint) and model.flow is not None:
             logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir or "the command")
     cache_dir = None if config.encoder_trained else settings.cached_dir
     return Scorer(model, settings, cache_dir, record), step
@@ -178,7 +177,7 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
     model = config.model
     found = {"sentence_embedding_type": model.pooling, "max_seq_length": model.max_seq_length, "low_dim": model.low_dim}
     given = {name: getattr(settings, name) for name in found}
-    # No number below 1 reduces the dimension.
+    # All numbers below 1 mean that the dimension is not reduced.
     found["low_dim"], given["low_dim"] = max(model.low_dim, 0), max(settings.low_dim, 0)
     found["flow_model_config"] = model.flow.config if model.flow else None
     given["flow_model_config"] = flow_config(settings.flow_model_config) if settings.flow else None
@@ -189,11 +188,7 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
 
 
 def check_results(settings: Settings, task: Task) -> None:
-    """Check before training that evaluation and prediction can succeed.
-
-    Raises:
-      UserError: the task or its data do not fit what is to be scored.
-    """
+    """Check before training that evaluation and prediction can succeed."""
     data_dir = settings.data_dir
     stops_early = settings.do_train and settings.early_stopping
     if settings.do_predict and not task.is_regression:
@@ -207,7 +202,7 @@ def check_results(settings: Settings, task: Task) -> None:
 
 
 def write_evaluation(settings: Settings, task: Task, scorer: Scorer, step: int) -> None:
-    """Evaluate on dev and write `eval_results.txt`, one line `name = value` per metric, in alphabetical order."""
+    """Evaluate on dev and write `eval_results.txt`, one `name = value` per line."""
     results = evaluate(scorer, task, settings) | {"global_step": step}
     text = "".join(f"{name} = {results[name]!s}\n" for name in sorted(results))
     logging.info("***** Eval results *****\n%s", text)
@@ -215,11 +210,7 @@ def write_evaluation(settings: Settings, task: Task, scorer: Scorer, step: int) 
 
 
 def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
-    """Write one line per pair: its cosine or, with `predict_pool`, both embeddings as JSON.
-
-    Raises:
-      UserError: the file is there with other contents.
-    """
+    """Write a cosine per pair or, with `predict_pool`, both embeddings as JSON."""
     splits, path = settings.prediction_splits, settings.prediction_path
     examples = concatenate([read_split(task, settings.data_dir, split) for split in splits])
     outputs = scorer.outputs(examples, pairs.scaled_labels(examples, task))

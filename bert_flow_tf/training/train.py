@@ -15,12 +15,12 @@ from absl import logging
 from bert_flow_tf.data.tasks import Task
 from bert_flow_tf.encoder.cache import cached_embeddings
 from bert_flow_tf.encoder.source import EncoderSource
-from bert_flow_tf.encoder.stream import SentenceBatcher
-from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
+from bert_flow_tf.encoder.stream import dropout_batcher
+from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.build import begin_with, build_model, checkpoint_of, run_config
+from bert_flow_tf.model.build import build_model, checkpoint_of, load_init_checkpoint, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, begin_run, check_run
 from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingResults, model_at
@@ -31,7 +31,7 @@ from bert_flow_tf.training.devices import from_chief
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.optimizer import AdamWeightDecay
 
-# Function of a number of steps, of steps to skip and of rows of each batch that gives the batches.
+# Map the number of steps, the steps to skip and the rows of each batch to the batches.
 Batches = Callable[[int, int, slice], tf.data.Dataset]
 
 
@@ -43,9 +43,9 @@ def train(
     cluster: Cluster,
     dev_score: Callable[[SiameseBertFlow], float],
 ) -> tuple[SiameseBertFlow, Model, int]:
-    """Train or resume a run; return its model, the model's record and the number of steps.
+    """Train or resume a run; return its model, record and steps.
 
-    Of several workers, the chief writes the run's directory, which all of them see. `dev_score` is for early stopping.
+    The chief of several workers writes the run's folder, which all must see. `dev_score` is for early stopping.
 
     Raises:
       UserError: see `check_run`; a loss or gradient is not finite.
@@ -63,12 +63,12 @@ def train(
     with strategy.scope():
         options: dict[str, Any] = {"num_labels": config.num_labels, "losses": settings, "seed": settings.seed}
         model = build_model(source, config.model, **options, trainable=not is_frozen)
-        begun = begin_with(model, settings.init_checkpoint)
+        loaded = load_init_checkpoint(model, settings.init_checkpoint)
         schedule = WarmupLinearDecay(settings.learning_rate, total_steps, int(total_steps * settings.warmup_proportion))
         flow_rate = settings.flow_learning_rate
         flow_optimizer = AdamWeightDecay(flow_rate, name="flow_adam") if settings.flow_loss else None
         model.compile(AdamWeightDecay(schedule, name="adam"), flow_optimizer)
-    if settings.flow_ddi and "flow" in begun:
+    if settings.flow_ddi and "flow" in loaded:
         given = settings.init_checkpoint
         raise ArgumentError(f"flow_ddi: found true with a flow in --init_checkpoint={given}, expected one of them")
     optimizers = {"optimizer": model.optimizer, "flow_optimizer": flow_optimizer}
@@ -79,7 +79,6 @@ def train(
             begin_run(output_dir, config, settings.overwrite)
         last = steps.restore()
     stages.end("load")
-    # A finished run embeds, too, with what is predicted next: an embedding's last bit may depend on its batch.
     batches = _batches(settings, model, tokenizer, pairs)
     if settings.cache_embeddings:
         stages.end("embed")
@@ -99,7 +98,7 @@ def train(
     epoch, used = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
     if cluster.is_chief:
         used.append(callbacks.Progress(steps.step, total_steps, output_dir, settings.log_every_step))
-    # A run that was killed right after its last checkpoint has not been scored at it.
+    # A run killed right after its last checkpoint has no score of it yet.
     if settings.early_stopping:
         path, score = output_dir / "early_stopping.json", functools.partial(dev_score, model)
         used.append(callbacks.EarlyStopping(steps.step, epoch, path, score, writes=cluster.is_chief))
@@ -107,7 +106,7 @@ def train(
         seen = int(settings.flow_ddi)
         todo = batches(total_steps + seen, begins_at + seen, cluster.rows(batch_size))
         if cluster.count > 1:
-            # That the steps end before the data is known. Where it may not be, TensorFlow asks all workers every step.
+            # A known cardinality spares a question to all workers in every step; the steps end before the data.
             endless = todo.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
             todo = strategy.distribute_datasets_from_function(lambda context: endless)
         learned = model.supervised_variables + model.flow_variables
@@ -121,7 +120,7 @@ def train(
 
 
 def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs) -> Batches:
-    """Return a function that gives rows of the batches up to a number of steps, after skipping some."""
+    """Return a function from steps, steps to skip and rows to batches."""
     encoder = model.encoder
     length, pad = settings.max_seq_length, settings.pad_to_max_seq_length
     if settings.cache_embeddings:
@@ -132,9 +131,7 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
             return cached[sentences]
 
     elif settings.encoder_is_frozen and encoder.numbers_occurrences:
-        specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
-        dropping = tf.function(functools.partial(encoder, training=True), input_signature=[specs], autograph=False)
-        batcher = SentenceBatcher(dropping, tokenizer, [encoder.embedding_size], length, pad)
+        batcher = dropout_batcher(encoder, tokenizer, length, pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return batcher.encode_pieces(tf.gather(pairs.pieces, sentences), occurrences=occurrences)
@@ -145,14 +142,13 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
 
 
 class Stages:
-    """Seconds of each stage since the one before, and the process' peak of memory at its end."""
+    """Wall time and peak memory of each stage."""
 
     def __init__(self) -> None:
         self.ended: dict[str, StageCost] = {}
         self._since = time.monotonic()
 
     def end(self, name: str) -> None:
-        """End the stage of this name; the next one begins."""
         now = time.monotonic()
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         self.ended[name] = StageCost(seconds=round(now - self._since, 3), peak_memory_mib=peak)
@@ -162,7 +158,7 @@ class Stages:
 def write_results(
     config: RunConfig, steps: callbacks.Steps, stages: Stages, dev_losses: dict[int, float]
 ) -> TrainingResults:
-    """Write the `train_results.json` of a run that has ended at its last checkpoint, and return it."""
+    """Write `train_results.json` of a finished run and return it."""
     results = TrainingResults(
         made_by=config.made_by,
         model=model_at(config, steps.manager.latest_checkpoint),

@@ -1,4 +1,4 @@
-"""Records of models and runs to test with: the demo encoder, and changes to it."""
+"""Records of models and runs for tests."""
 
 from bert_flow_tf.runs.record import (
     Encoder,
@@ -13,7 +13,7 @@ from glow.config import GlowConfig
 
 DEMO = "a" * 64
 MADE_BY = MadeBy(command="run_siamese", libraries={"bert-flow-tf": "0.1.0", "tensorflow": "2.19.1"})
-# What `run_siamese` keeps of a flow that it learns as the paper does.
+# A flow learned as the paper does has these settings.
 FLOW_SETTINGS = {
     "num_examples": 0,
     "num_train_epochs": 1.0,
@@ -40,7 +40,7 @@ def encoder(name="demo", *, fine_tuning=None, **changes):
 
 
 def flow(config="config_l3_d3_w32", *, task="sts-b", pairs=8628, seed=1234, began_with=None, **settings):
-    """A flow of a configuration's name, or of a `GlowConfig`, learned as the paper's but for the settings."""
+    """Return a flow learned as the paper's, with changed settings."""
     config = GlowConfig.from_name(config) if isinstance(config, str) else config
     learned = FLOW_SETTINGS | settings
     training = Training(task=task, pairs=pairs, settings=learned, seed=seed, began_with=began_with)
@@ -48,12 +48,12 @@ def flow(config="config_l3_d3_w32", *, task="sts-b", pairs=8628, seed=1234, bega
 
 
 def model(**changes):
-    """The demo encoder's mean of the first and last layer, cut to 64 word pieces."""
+    """Return the demo encoder's avg-last-2, cut to 64 word pieces."""
     return Model(**({"encoder": encoder(), "pooling": "avg-last-2", "max_seq_length": 64} | changes))
 
 
 def run_config(source=None, **changes):
-    """The `config.json` of a run on an encoder of `EncoderSource`, by default one that is not there."""
+    """Return the `config.json` of a run on an encoder."""
     files = {"bert_hub": "demo", "preprocess_hub": None, "fingerprint": DEMO}
     fields = {
         "made_by": MADE_BY,

@@ -1,4 +1,4 @@
-"""A small vocabulary, and pairs of sentences over it, for the tests of the input pipeline and of embeddings."""
+"""A small vocabulary, and random pairs of sentences over it."""
 
 import numpy as np
 

@@ -47,8 +47,14 @@ def write_tsv(path, rows):
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
 
 
+def write_sentences(path, n, words=TINY_WORDS[:25]):
+    """Writes n sentences of 2 to 8 words, a line each."""
+    rng = np.random.default_rng(0)
+    path.write_text("".join(" ".join(rng.choice(words, rng.integers(2, 9))) + "\n" for _ in range(n)))
+
+
 def random_pairs(n, words, seed):
-    """n pairs of sentences that share some of their 1 to 6 words, and the share of them: list of (a, b, share)."""
+    """Return n tuples of two sentences and their share of common words."""
     rng = np.random.default_rng(seed)
     pairs = []
     for _ in range(n):
@@ -59,20 +65,23 @@ def random_pairs(n, words, seed):
     return pairs
 
 
-def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0):
-    """Folder with train.tsv, dev.tsv and test.tsv of STS-B; the test split has no scores."""
+def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0, gold=False):
+    """Write STS-B's files, with `gold` also the test scores."""
     for i, (split, n) in enumerate(zip(("train", "dev", "test"), sizes, strict=True)):
-        origin = ["0", "g", "f", "y", "0", "n", "n"]
-        rows = [[*origin, a, b, f"{5 * s:.3f}"] for a, b, s in random_pairs(n, words, [seed, i])]
-        header = STSB_HEADER
-        if split == "test":
-            header, rows = header[:-1], [row[:-1] for row in rows]
-        write_tsv(folder / f"{split}.tsv", [header, *rows])
+        rows = [[a, b, f"{5 * share:.3f}"] for a, b, share in random_pairs(n, words, [seed, i])]
+        if split == "test" and gold:
+            write_tsv(folder / "sts-test.csv", [["g", "f", "y", "0", score, a, b] for a, b, score in rows])
+        columns = 2 if split == "test" else 3
+        header = STSB_HEADER[: 7 + columns]
+        write_tsv(folder / f"{split}.tsv", [header, *([*"0gfy0nn", *row[:columns]] for row in rows)])
     return folder
 
 
 def write_senteval(folder, words, seed=0):
-    """SentEval's folder: STS-12, a tenth of it without gold scores, and CR and SST2, whose words tell the class."""
+    """Write STS-12, CR and SST2 as in SentEval; return their folder.
+
+    A tenth of STS-12 has no gold scores; the words of CR and SST2 tell the class.
+    """
     rng = np.random.default_rng(seed)
 
     def sentence(known):
@@ -97,27 +106,14 @@ def write_senteval(folder, words, seed=0):
 
 
 def write_mnli(folder, words=TINY_WORDS, sizes=(24, 9)):
-    """Folder with train.tsv and dev_matched.tsv of MNLI; a pair is the more an entailment, the more it shares."""
+    """Write MNLI's files, labelled by the share of common words."""
     for i, (name, n) in enumerate(zip(("train", "dev_matched"), sizes, strict=True)):
-        write_tsv(folder / f"{name}.tsv", [MNLI_HEADER, *_nli_rows(n, words, i)])
+        rows = []
+        for a, b, share in random_pairs(n, words, i):
+            label = NLI_LABELS[0 if share < 0.3 else 1 if share > 0.7 else 2]
+            rows.append(["0", "1", "1n", "g", "-", "-", "-", "-", a, b, label, label])
+        write_tsv(folder / f"{name}.tsv", [MNLI_HEADER, *rows])
     return folder
-
-
-def write_snli(folder, words=TINY_WORDS, sizes=(16, 7, 5)):
-    """Folder with train.tsv, dev.tsv and test.tsv of SNLI, labelled as `write_mnli`'s."""
-    for i, (name, n) in enumerate(zip(("train", "dev", "test"), sizes, strict=True)):
-        # MNLI's columns but the genre.
-        rows = [MNLI_HEADER, *_nli_rows(n, words, [i, 1])]
-        write_tsv(folder / f"{name}.tsv", [[*row[:3], *row[4:]] for row in rows])
-    return folder
-
-
-def _nli_rows(n, words, seed):
-    rows = []
-    for a, b, share in random_pairs(n, words, seed):
-        label = NLI_LABELS[0 if share < 0.3 else 1 if share > 0.7 else 2]
-        rows.append(["0", "1", "1n", "g", "-", "-", "-", "-", a, b, label, label])
-    return rows
 
 
 def small_flow_file(folder):
@@ -128,7 +124,7 @@ def small_flow_file(folder):
 
 
 def values(folder, encoder_dir, **changes):
-    """Settings of a run of 3 steps an epoch on a small STS-B in `folder`, logged at every step; `changes` go before."""
+    """Settings of a run on a small STS-B, 3 steps an epoch."""
     defaults = {
         "task_name": "STS-B",
         "data_dir": str(write_stsb(folder / "STS-B", SMALL_WORDS)),
@@ -157,16 +153,14 @@ def run(settings=None, **changes):
 
 def main(*arguments):
     """Status and stderr of the command line in this process."""
-    flag_values = flags.FlagValues()
-    run_siamese.define_flags(flag_values)
     stderr = io.StringIO()
     with redirect_stderr(stderr):
-        status = run_siamese.main(flag_values(["run_siamese", *arguments]), flag_values)
+        status = run_command(arguments)
     return status, stderr.getvalue()
 
 
 def run_command(arguments):
-    """Status of the command line in this process; its flags and its logging are its own."""
+    """Return the command line's status, run here with flags of its own."""
     values = flags.FlagValues()
     run_siamese.define_flags(values)
     # Else absl warns that it logs before flags are parsed.
@@ -186,7 +180,7 @@ def as_flags(settings, **changes):
 
 
 def start(arguments, program=None, **variables):
-    """The command line, or a program, as a process of its own, its output to be read as text."""
+    """Start the command line, or a program, in a new process."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"} | variables
     return subprocess.Popen(
         [sys.executable, *(("-c", program) if program else ("-m", "bert_flow_tf.run_siamese")), *arguments],
@@ -198,7 +192,7 @@ def start(arguments, program=None, **variables):
 
 
 def start_workers(arguments, programs=None):
-    """A process for each list of arguments, of these programs or None, which TF_CONFIG makes workers of one cluster."""
+    """Start a worker of one cluster for each list of arguments."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in arguments]
         for one in sockets:
@@ -216,7 +210,7 @@ def finish(process):
 
 
 def checkpoint_variables(run_dir, name=None):
-    """Dictionary from key to array of a run's last checkpoint, or of the one of that name."""
+    """Return the arrays of a run's last or named checkpoint by key."""
     path = str(run_dir / name) if name else tf.train.latest_checkpoint(str(run_dir))
     reader = tf.train.load_checkpoint(path)
     keys = sorted(key for key in reader.get_variable_to_shape_map() if not key.startswith("_CHECKPOINTABLE"))
@@ -224,11 +218,8 @@ def checkpoint_variables(run_dir, name=None):
 
 
 def assert_same_bits(run_dir, other_dir):
-    """Fails unless the last checkpoints of two runs hold the same bits, and their files the same bytes."""
-    first, second = checkpoint_variables(run_dir), checkpoint_variables(other_dir)
-    assert first.keys() == second.keys()
-    for key, value in first.items():
-        np.testing.assert_array_equal(value, second[key], err_msg=key)
+    """Check that the last checkpoints of two runs are the same bytes."""
+    np.testing.assert_equal(checkpoint_variables(run_dir), checkpoint_variables(other_dir))
     files, others = (checkpoint_files(tf.train.latest_checkpoint(str(folder))) for folder in (run_dir, other_dir))
     assert files.keys() == others.keys()
     for name, path in files.items():
@@ -236,7 +227,7 @@ def assert_same_bits(run_dir, other_dir):
 
 
 def logged(run_dir, name):
-    """Array [steps] of a scalar that a run logged for TensorBoard, in the order of the steps."""
+    """Return a scalar that a run logged for TensorBoard, by step."""
     values = {}
     for path in sorted(run_dir.glob("events.out.tfevents.*")):
         for event in tf.compat.v1.train.summary_iterator(str(path)):

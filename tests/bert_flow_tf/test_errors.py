@@ -1,42 +1,44 @@
-"""A command line's end: its status, and one line for what a user can mend."""
+"""A command line's end: its status, and one line for a mistake."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from bert_flow_tf.errors import (
-    ArgumentError,
-    UserError,
-    exit_status,
-    nearest,
-    nearest_file,
-)
+from bert_flow_tf.errors import ArgumentError, UserError, exit_status, nearest, nearest_file
 from tests.refusals import refusal
 
 
-@pytest.mark.parametrize(("returned", "status"), [(None, 0), (0, 0), (1, 1)])
-def test_the_status_is_what_was_returned(returned, status):
-    assert exit_status(lambda value: value, returned) == status
+def test_status_is_what_was_returned_or_2_after_one_line(capsys):
+    for returned, status in ((None, 0), (0, 0), (1, 1)):
+        assert exit_status(lambda value: value, returned) == status
 
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
-        (UserError("a.txt: found 1, expected 2"), "error: a.txt: found 1, expected 2\n"),
-        # Python code has arguments, a command line has flags of their names.
-        (ArgumentError("low_dim: found 1, expected 2"), "error: --low_dim: found 1, expected 2\n"),
-        (ArgumentError("pooling: found 'max'"), "error: --sentence_embedding_type: found 'max'\n"),
-    ],
-)
-def test_a_users_mistake_is_one_line_and_status_2(error, line, capsys):
-    def run():
+    def run(error):
         raise error
 
-    assert exit_status(run) == 2
-    assert capsys.readouterr().err == line
+    for error, line in (
+        (UserError("a.txt: found 1, expected 2"), "a.txt: found 1, expected 2"),
+        # Python code has arguments, a command line has flags of their names.
+        (ArgumentError("low_dim: found 1, expected 2"), "--low_dim: found 1, expected 2"),
+        (ArgumentError("pooling: found 'max'"), "--pooling: found 'max'"),
+        # Names and contents make no second line.
+        (UserError("a\nb\x1b[2J\u2028c\udcff: found é 東"), r"a\nb\x1b[2J\u2028c\udcff: found é 東"),
+    ):
+        assert exit_status(run, error) == 2
+        assert capsys.readouterr().err == f"error: {line}\n"
+    # No file can have this name.
+    assert exit_status(os.stat, "a" * 300) == 2
+    assert capsys.readouterr().err == f"error: {'a' * 300}: File name too long\n"
+    assert exit_status(run, KeyboardInterrupt()) == 130
+    # SIGTERM would end the process without a word.
+    assert exit_status(signal.raise_signal, signal.SIGTERM) == 130
+    assert capsys.readouterr().err == "interrupted\n" * 2
+    for error in (ZeroDivisionError(), RuntimeError(), OSError()):
+        with pytest.raises(type(error)):
+            exit_status(run, error)
 
 
 def test_what_may_be_meant_is_said_where_it_is_near(tmp_path):
@@ -67,42 +69,27 @@ def test_a_folder_that_one_may_not_enter_is_one_line(tmp_path):
     refusal(done.returncode, done.stderr, "closed/bert: Permission denied")
 
 
-@pytest.mark.parametrize("closed", [">&-", "2>&-", ">/dev/full", "| true"])
-def test_closed_or_full_streams_give_no_traceback(closed):
-    code = "import sys; from bert_flow_tf.errors import exit_status; sys.exit(exit_status(print, 'x' * 100_000))"
-    done = subprocess.run(
-        f'{sys.executable} -c "{code}" {closed}', shell=True, capture_output=True, text=True, check=False
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| true"])
+def test_closed_or_full_streams_lose_no_result(closed, tmp_path):
+    code = (
+        "import sys; from bert_flow_tf import errors; errors.quiet_libraries(); "
+        "open('out', 'w').write('whole'); sys.exit(errors.exit_status(print, 'x' * 100_000))"
     )
+    command = f'{sys.executable} -c "{code}" {closed}'
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1
     assert done.returncode == (2 if closed == ">/dev/full" else 0)
-
-
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-def test_results_are_written_without_standard_streams(closed, tmp_path):
-    code = "from bert_flow_tf import errors; errors.quiet_libraries(); print(1); open('out', 'w').write('whole')"
-    done = subprocess.run(f'{sys.executable} -c "{code}" {closed}', shell=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0
     assert (tmp_path / "out").read_text() == "whole"
 
 
-def test_a_name_that_no_file_can_have_is_one_line_and_status_2(capsys):
-    assert exit_status(os.stat, "a" * 300) == 2
-    assert capsys.readouterr().err == f"error: {'a' * 300}: File name too long\n"
-
-
-def test_an_interruption_is_status_130_and_another_error_is_raised(capsys):
-    def run(error):
-        raise error
-
-    assert exit_status(run, KeyboardInterrupt()) == 130
-    # And by SIGTERM, which ends a process without a word before and after.
-    assert exit_status(signal.raise_signal, signal.SIGTERM) == 130
-    assert capsys.readouterr().err == "interrupted\n" * 2
-    for error in (ZeroDivisionError(), RuntimeError(), OSError()):
-        with pytest.raises(type(error)):
-            exit_status(run, error)
-
-
-def test_what_names_and_contents_bring_with_them_makes_no_second_line():
-    error = UserError("a\nb\x1b[2J\u2028c\udcff: found é 東, expected x")
-    assert str(error) == r"a\nb\x1b[2J\u2028c\udcff: found é 東, expected x"
+def test_a_command_says_that_tensorflow_loads_and_what_is_done(tmp_path):
+    (tmp_path / "tensorflow.py").touch()
+    for name, words in (("stream", "encoding 5 sentences"), ("layer", "a remark")):
+        (tmp_path / f"{name}.py").write_text(f"from absl import logging; logging.info('{words}')")
+    code = "from bert_flow_tf.errors import log_progress, quiet_libraries; quiet_libraries(); log_progress(); "
+    code += "import tensorflow, stream, layer"
+    path = f"{tmp_path}{os.pathsep}{pathlib.Path(__file__).parents[2]}"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "loading TensorFlow\nencoding 5 sentences\n"

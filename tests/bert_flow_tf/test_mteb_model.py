@@ -1,4 +1,4 @@
-"""MTEB evaluates a BertFlow on a small STS task of its own; where MTEB is not installed, that is said."""
+"""MTEB evaluates a BertFlow on a small task."""
 
 import copy
 import sys

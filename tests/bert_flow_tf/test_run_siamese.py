@@ -1,5 +1,6 @@
-"""The original's command line: its flags, and one line with status 2 for bad input, with nothing left behind."""
+"""The original's command line: its flags, its runs, and its mistakes."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ from bert_flow_tf.results.rows import score_rows
 from bert_flow_tf.results.sources import find_sources
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from tests.bert_flow_tf import small_runs
-from tests.refusals import user_error
+from tests.refusals import refusal, user_error
 
 # The original's flags and defaults; None where it has none, or where the vocabulary decides.
 ORIGINAL_FLAGS = {
@@ -41,7 +42,7 @@ ORIGINAL_FLAGS = {
 
 @pytest.fixture
 def flag_values(tmp_path, tiny_encoder_dir):
-    """Settings of a run that could be done; its task is written already, its directory is not there."""
+    """Settings of a run whose task is written already."""
     return {
         "task_name": "STS-B",
         "data_dir": small_runs.write_stsb(tmp_path / "STS-B"),
@@ -55,90 +56,57 @@ def flag_values(tmp_path, tiny_encoder_dir):
     }
 
 
-def assert_refused(status, stderr, *parts):
-    line = stderr.splitlines()[-1]
-    assert status == 2
-    assert line.startswith("error: ")
-    assert sum(other.startswith("error: ") for other in stderr.splitlines()) == 1
-    assert "Traceback" not in stderr
-    for part in parts:
-        assert part in line
+def refused(settings, *parts, **changes):
+    """Check that the command line ends with these parts in one line."""
+    refusal(*small_runs.main(*small_runs.as_flags(settings, **changes)), *parts, after_log=True)
 
 
-def assert_refused_in_process(tmp_path, flag_values, *parts):
-    assert_refused(*small_runs.main(*small_runs.as_flags(flag_values)), *parts)
-    assert not (tmp_path / "out").exists()
-
-
-def edit(path, change):
-    """Rewrites a file's rows of columns."""
-    small_runs.write_tsv(path, change([line.split("\t") for line in path.read_text().splitlines()]))
-
-
-def test_every_flag_of_the_original_has_its_default_and_every_flag_a_description():
+def test_flags_have_the_originals_defaults_and_descriptions():
     values = flags.FlagValues()
     run_siamese.define_flags(values)
     assert {name: values[name].default for name in ORIGINAL_FLAGS} == ORIGINAL_FLAGS
     assert all(len(values[name].help) > 10 for name in values)
     page = (pathlib.Path(__file__).parents[2] / "docs" / "original.md").read_text(encoding="utf-8")
-    new = re.findall(r"`--(\w+)`", re.search(r"flags; new are (.+?)\.\n", page, re.DOTALL)[1])
+    new = re.findall(r"`--(\w+)`", re.search(r"New flags are (.+?)\.\n", page, re.DOTALL)[1])
     assert set(values) - ORIGINAL_FLAGS.keys() == set(new)
 
 
-def test_a_slip_in_the_flags_is_one_line_in_the_shell():
-    status, stderr = small_runs.finish(small_runs.start(["--train_batch_size=many"]))
-    assert_refused(status, stderr, "train_batch_size", "many")
-    assert len(stderr.splitlines()) == 1
-
-
 @pytest.mark.differs("Unknown flags")
-@pytest.mark.parametrize("flag", ["--seed=1.5", f"--{'x' * 300}=1", "--no\n=1"])
-def test_unknown_flags_and_values_are_a_user_error(flag):
+def test_unknown_flags_and_values_are_a_user_error():
     values = flags.FlagValues()
     run_siamese.define_flags(values)
-    with user_error():
-        run_siamese.parse(["run_siamese", flag], values)
+    for flag in ("--seed=1.5", f"--{'x' * 300}=1", "--no\n=1"):
+        with user_error():
+            run_siamese.parse(["run_siamese", flag], values)
+    # The shell has the same parser.
+    refusal(*small_runs.finish(small_runs.start(["--train_batch_size=many"])), "train_batch_size", "many")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [(["--do_train=true"], ["--task_name", "expected a value"]), (["stray", "--seed=2"], ["stray", "flags only"])],
-)
-def test_a_missing_flag_or_a_stray_argument_is_one_line(arguments, parts):
-    assert_refused(*small_runs.main(*arguments), *parts)
-
-
-def test_bad_input_is_one_line(flag_values, tmp_path):
-    edit(tmp_path / "STS-B" / "train.tsv", lambda rows: [*rows[:5], [*rows[5][:9], "four"], *rows[6:]])
-    assert_refused_in_process(tmp_path, flag_values, "train.tsv, line 6, column 10", "'four'")
-
-
-@pytest.mark.parametrize(
-    ("changes", "parts"),
-    [
-        ({"sentence_embedding_type": "mean"}, ["--sentence_embedding_type: found 'mean'", "avg-last-N"]),
-        ({"max_seq_length": 25}, ["--max_seq_length: found 25, expected 3 to 24"]),
-        ({"bert_hub": ""}, ["--bert_hub", "init_checkpoint"]),
-        ({"flow": 1, "flow_model_config": "config_l9"}, ["--flow_model_config: ", "config_l9"]),
-        ({"low_dim": 5}, ["--low_dim: found 5", "32"]),
-        ({"train_batch_size": 9, "num_logical_cpus": 2}, ["--train_batch_size: found 9", "2 replicas"]),
-        ({"num_train_epochs": 0.1}, ["--num_train_epochs: found 0.1, which gives 0 training steps"]),
-    ],
-    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
-)
-def test_a_bad_flag_is_one_line_and_leaves_nothing_behind(tmp_path, flag_values, changes, parts):
-    assert_refused_in_process(tmp_path, flag_values | changes, *parts)
+def test_what_only_the_encoder_or_the_data_tells_leaves_nothing(tmp_path, flag_values):
+    for changes, part in (
+        ({"max_seq_length": 25}, "--max_seq_length: found 25, expected 3 to 24"),
+        ({"bert_hub": ""}, "--bert_hub"),
+        ({"low_dim": 5}, "--low_dim: found 5"),
+        ({"train_batch_size": 9, "num_logical_cpus": 2}, "--train_batch_size: found 9"),
+        ({"num_train_epochs": 0.1}, "--num_train_epochs: found 0.1"),
+    ):
+        refused(flag_values, part, **changes)
+    path = tmp_path / "STS-B" / "train.tsv"
+    lines = path.read_text().splitlines(keepends=True)
+    lines[5] = lines[5].rpartition("\t")[0] + "\tfour\n"
+    path.write_text("".join(lines))
+    refused(flag_values, "train.tsv, line 6, column 10", "'four'")
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_untrained_encoder_predicts_without_a_run(tmp_path, flag_values):
-    for name, changes in {"never": {"do_train": False}, "hardly": {"num_train_epochs": 1e-10}}.items():
-        status, _ = small_runs.main(*small_runs.as_flags(flag_values, exp_name=name, do_eval=True, **changes))
-        assert status == 0
+    hardly = {"num_train_epochs": 1e-10, "sentence_embedding_type": "mean"}
+    for name, changes in {"never": {"do_train": False}, "hardly": hardly}.items():
+        assert small_runs.main(*small_runs.as_flags(flag_values, exp_name=name, do_eval=True, **changes))[0] == 0
         written = {"eval_results.txt", "test_results.json", "test_results.tsv"}
         assert {path.name for path in (tmp_path / "out" / name).iterdir()} == written
     hardly, never = ((tmp_path / "out" / name / "test_results.tsv").read_bytes() for name in ("hardly", "never"))
-    assert hardly == never
-    assert b"nan" not in never
+    assert hardly == never and b"nan" not in never
     assert "global_step = 0\n" in (tmp_path / "out" / "never" / "eval_results.txt").read_text()
 
 
@@ -154,47 +122,28 @@ def flow_run(flow_flags):
     return small_runs.run(flow_flags, exp_name="whole")
 
 
-def training_step(run_dir):
-    """The step of a run's last checkpoint."""
-    return int(tf.train.latest_checkpoint(str(run_dir)).rpartition("-")[2])
-
-
 def test_a_killed_run_resumes_and_ends_in_the_same_bits(flow_flags, flow_run):
     run_dir = flow_run.parent / "killed"
-    changes = {"exp_name": "killed", "save_checkpoints_steps": 2}
-    process = small_runs.start(small_runs.as_flags(flow_flags, **changes))
+    arguments = small_runs.as_flags(flow_flags, exp_name="killed", save_checkpoints_steps=2)
+    process = small_runs.start(arguments)
     small_runs.wait_for(run_dir / "model.ckpt-10.index", process)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     assert small_runs.finish(process)[0] == -signal.SIGKILL
     assert not (run_dir / TRAIN_RESULTS_FILE).exists()
-    assert 0 < training_step(run_dir) < 120
-    status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, **changes))
-    assert status == 0, stderr
+    assert small_runs.main(*arguments)[0] == 0
     assert (run_dir / "test_results.tsv").read_bytes() == (flow_run / "test_results.tsv").read_bytes()
     small_runs.assert_same_bits(run_dir, flow_run)
 
 
 def test_a_run_killed_before_its_results_writes_them(flow_flags, flow_run):
-    (flow_run / "test_results.tsv").rename(flow_run / "kept.tsv")
-    before = small_runs.checkpoint_variables(flow_run)
+    predicted, learned = (flow_run / "test_results.tsv").read_bytes(), small_runs.checkpoint_variables(flow_run)
+    (flow_run / "test_results.tsv").unlink()
     small_runs.run(flow_flags, exp_name="whole")
-    assert (flow_run / "test_results.tsv").read_bytes() == (flow_run / "kept.tsv").read_bytes()
-    (flow_run / "kept.tsv").unlink()
-    np.testing.assert_equal(small_runs.checkpoint_variables(flow_run), before)
+    assert (flow_run / "test_results.tsv").read_bytes() == predicted
+    np.testing.assert_equal(small_runs.checkpoint_variables(flow_run), learned)
 
 
-def test_what_is_predicted_after_a_kill_is_embedded_with_what_was_learned(flow_flags):
-    changes = {"exp_name": "full", "use_full_for_training": 1, "num_train_epochs": 1.0}
-    run_dir = small_runs.run(flow_flags, **changes)
-    before = (run_dir / "test_results.tsv").read_bytes()
-    (embeddings,) = run_dir.glob("embeddings-*")
-    (run_dir / "test_results.tsv").unlink()
-    small_runs.run(flow_flags, **changes)
-    assert (run_dir / "test_results.tsv").read_bytes() == before
-    assert list(run_dir.glob("embeddings-*")) == [embeddings]
-
-
-def test_what_a_run_writes_has_the_modes_of_the_users_new_files(flow_flags, tmp_path):
+def test_files_of_a_run_have_the_users_modes(flow_flags, tmp_path):
     folders = {"output_parent_dir": str(tmp_path / "runs"), "cached_dir": str(tmp_path / "cached")}
     before = os.umask(0o027)
     try:
@@ -215,49 +164,44 @@ def damage(prefix):
     path.write_bytes(data)
 
 
-def test_a_finished_run_without_its_checkpoint_predicts_nothing(flow_flags, flow_run, caplog):
+def test_a_finished_run_without_its_checkpoint_predicts_nothing(flow_flags, flow_run):
     run_dir = shutil.copytree(flow_run, flow_run.parent / "without_checkpoint")
-    command = small_runs.as_flags(flow_flags, exp_name=run_dir.name, do_predict=True, do_predict_on_dev=True)
-    # Its name alone is no loss.
+    settings = flow_flags | {"exp_name": run_dir.name, "do_predict_on_dev": True}
+    # The file that names it is no loss.
     (run_dir / "checkpoint").unlink()
-    status, stderr = small_runs.main(*command)
-    assert status == 0, stderr
+    assert small_runs.main(*small_runs.as_flags(settings))[0] == 0
     (run_dir / "dev_results.tsv").unlink()
     damage(run_dir / "model.ckpt-120")
-    status, stderr = small_runs.main(*command)
-    assert_refused(status, stderr, "finished run without its checkpoint of step 120", "--overwrite")
-    assert "model.ckpt-120" in caplog.text
+    refused(settings, "finished run without its checkpoint of step 120", "--overwrite")
     assert not (run_dir / "dev_results.tsv").exists()
 
 
-def test_an_interrupted_run_passes_over_a_damaged_checkpoint(flow_flags, flow_run, caplog):
+def test_an_interrupted_run_skips_a_damaged_checkpoint(flow_flags, flow_run, caplog):
     run_dir = flow_run.parent / "damaged"
     small_runs.run(flow_flags, exp_name="damaged", save_checkpoints_steps=50, do_predict=False)
     (run_dir / TRAIN_RESULTS_FILE).unlink()
     damage(run_dir / "model.ckpt-120")
-    # What a kill leaves, of this program and of TensorFlow.
+    # A kill leaves such files of this program and of TensorFlow.
     (run_dir / ".config.json.tmp").touch()
     (run_dir / "model.ckpt-150_temp").mkdir()
     (run_dir / "model.ckpt-150.data-00000-of-00001").touch()
-    status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, exp_name="damaged", save_checkpoints_steps=50))
-    assert status == 0, stderr
-    assert "it is skipped" in caplog.text and f"Resumed from {run_dir}/model.ckpt-100" in caplog.text
+    assert small_runs.main(*small_runs.as_flags(flow_flags, exp_name="damaged", save_checkpoints_steps=50))[0] == 0
+    assert f"Resumed from {run_dir}/model.ckpt-100" in caplog.text
     small_runs.assert_same_bits(run_dir, flow_run)
     assert not [path.name for path in run_dir.iterdir() if path.name.startswith(".") or "150" in path.name]
 
 
-def test_two_of_one_run_at_once_are_refused_by_name(flow_flags, flow_run):
-    with locked(flow_run):
-        process = small_runs.start(small_runs.as_flags(flow_flags, exp_name=flow_run.name))
-        status, stderr = small_runs.finish(process)
-    assert_refused(status, stderr, f"{flow_run}: another process is using it")
+def test_a_run_that_is_in_use_is_refused(flow_flags, flow_run):
+    # Another thread is refused as another process is.
+    with locked(flow_run), concurrent.futures.ThreadPoolExecutor(1) as thread:
+        thread.submit(refused, flow_flags, f"{flow_run}: another process", exp_name="whole").result()
 
 
 @pytest.mark.differs("is not scored with another")
 def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_encoder_dir):
     files = {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()}
     other_model = {"sentence_embedding_type": "cls", "max_seq_length": 9, "low_dim": 4, "flow": 0, "flow_loss": 0}
-    named = [f"{name} is " for name in ("sentence_embedding_type", "max_seq_length", "low_dim", "flow_model_config")]
+    named = [f"{name} is " for name in (*other_model.keys() - {"flow", "flow_loss"}, "flow_model_config")]
     for changes, parts in (
         ({}, ["finished run", "--overwrite"]),
         ({"seed": 5}, ["other settings", "seed is 1234 there and 5 here", "--overwrite"]),
@@ -267,18 +211,16 @@ def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_e
         ({"do_train": False, "eval_checkpoint_name": "model.ckpt-7"}, ["model.ckpt-7"]),
         ({"do_train": False, "bert_hub": str(tiny_encoder_dir)}, [tiny_encoder_dir.name, "expected the recorded one"]),
     ):
-        status, stderr = small_runs.main(*small_runs.as_flags(flow_flags | {"exp_name": "whole"} | changes))
-        assert_refused(status, stderr, *parts)
+        refused(flow_flags | {"exp_name": "whole"} | changes, *parts)
         assert {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()} == files
 
 
 def test_a_named_checkpoint_predicts_to_a_file_of_its_own(flow_flags, flow_run):
-    changes = {"exp_name": "whole", "do_train": False}
-    small_runs.run(flow_flags, **changes, eval_checkpoint_name="model.ckpt-0")
-    small_runs.run(flow_flags, **changes, eval_checkpoint_name="model.ckpt-120")
-    first, last = ((flow_run / f"model.ckpt-{i}.test_results.tsv").read_bytes() for i in (0, 120))
-    assert last == (flow_run / "test_results.tsv").read_bytes()
-    assert first != last
+    results = []
+    for name in ("model.ckpt-0", "model.ckpt-120"):
+        small_runs.run(flow_flags, exp_name="whole", do_train=False, eval_checkpoint_name=name)
+        results.append((flow_run / f"{name}.test_results.tsv").read_bytes())
+    assert results[0] != results[1] == (flow_run / "test_results.tsv").read_bytes()
 
 
 def test_evaluation_alone_gives_what_it_gave_after_training(flow_flags):
@@ -294,8 +236,8 @@ def test_evaluation_alone_gives_what_it_gave_after_training(flow_flags):
 
 def test_a_flow_that_has_learned_nothing_predicts_with_a_warning(flow_flags, flow_run, caplog):
     alone = flow_flags | {"do_train": False}
-    begun = {"exp_name": "begun", "init_checkpoint": str(flow_run / "model.ckpt-120")}
-    for changes in ({"exp_name": "whole"}, begun, {"exp_name": "without", "flow": 0, "flow_loss": 0}):
+    started = {"exp_name": "started", "init_checkpoint": str(flow_run / "model.ckpt-120")}
+    for changes in ({"exp_name": "whole"}, started, {"exp_name": "without", "flow": 0, "flow_loss": 0}):
         small_runs.run(alone, **changes)
     assert "learned nothing" not in caplog.text
     run_dir = small_runs.run(alone, exp_name="no_run")
@@ -305,8 +247,7 @@ def test_a_flow_that_has_learned_nothing_predicts_with_a_warning(flow_flags, flo
 
 def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_run):
     given = {"exp_name": "second", "num_train_epochs": 1.0, "init_checkpoint": str(flow_run / "model.ckpt-120")}
-    both = small_runs.as_flags(flow_flags | given | {"flow_ddi": True})
-    assert_refused(*small_runs.main(*both), "--flow_ddi: found true with a flow in --init_checkpoint")
+    refused(flow_flags, "--flow_ddi: found true with a flow in --init_checkpoint", **given, flow_ddi=True)
     run_dir = small_runs.run(flow_flags, **given)
     start = small_runs.checkpoint_variables(run_dir, "model.ckpt-0")
     end = small_runs.checkpoint_variables(flow_run, "model.ckpt-120")
@@ -318,51 +259,45 @@ def test_a_flow_begins_with_that_of_the_checkpoint_it_is_given(flow_flags, flow_
 
 @pytest.mark.differs("`do_senteval`")
 @pytest.mark.differs("SentEval's scores")
-def test_sentevals_tasks_are_scored_into_the_record_that_a_report_reads(flow_flags, flow_run, tmp_path, capsys):
+def test_sentevals_tasks_are_scored_into_a_record(flow_flags, flow_run, tmp_path, capsys):
     folder = small_runs.write_senteval(tmp_path / "SentEval", small_runs.SMALL_WORDS)
     wanted = {"do_senteval": True, "senteval_tasks": "STS12, SST2", "senteval_dir": str(folder), "do_predict": False}
     values = flow_flags | wanted | {"exp_name": "whole", "do_train": False}
-    for names, message in (
-        ("STS12,CRs", "--senteval_tasks: found CRs, expected some of STS12, "),
-        ("", "--senteval_tasks: found nothing"),
-        ("MR", "MR: no such folder"),
-    ):
-        assert_refused(*small_runs.main(*small_runs.as_flags(values, senteval_tasks=names)), message)
+    for names, found in (("STS12,CRs", "found CRs, "), ("", "found nothing"), ("MR", "MR: no such folder")):
+        refused(values, found, senteval_tasks=names)
     run_dir = small_runs.run(values)
     printed = capsys.readouterr().out
-    assert len(re.findall("^(STS-12|senteval:sst2) ", printed, re.MULTILINE)) == 2
+    assert re.findall("  (STS-12|senteval:sst2)  ", printed) == [*["STS-12"] * 3, "senteval:sst2"]
     written = json.loads((run_dir / "evaluation.json").read_text())
     assert written["made_by"]["command"] == "run_siamese"
-    # As `bert-flow evaluate` scores the run.
+    # `bert-flow evaluate` gives the same scores.
     tasks = read_all(["sts12", "senteval:sst2"], senteval_dir=folder, split=None)
     expected = msgspec.to_builtins(scores_of(BertFlow.load(run_dir), tasks))
-    assert {key: written[key] for key in ("model", "tasks", "without_flow")} == {
-        key: expected[key] for key in ("model", "tasks", "without_flow")
-    }
-    rows = score_rows(find_sources([run_dir]))
-    assert [(row.task, row.protocol) for row in rows] == [
-        *(("STS-12", protocol) for protocol in ("wmean", "mean", "all")),
-        ("senteval:sst2", None),
-    ]
-    assert_refused(*small_runs.main(*small_runs.as_flags(values)), "evaluation.json: exists", "--overwrite")
-    # Of an encoder as it is, and after training.
-    plain = small_runs.run(values, flow=0, flow_loss=0, exp_name="plain", senteval_tasks="SST2")
-    assert json.loads((plain / "evaluation.json").read_text())["model"]["flow"] is None
-    trained = small_runs.run(
-        values, do_train=True, senteval_tasks="STS12", exp_name="plain", num_train_epochs=1.0, overwrite=True
-    )
-    assert json.loads((trained / "evaluation.json").read_text())["model"]["checkpoint"].endswith("model.ckpt-3")
-    # Of a checkpoint alone, whatever run is there; without a name the scores are printed.
+    for key in ("model", "tasks", "without_flow"):
+        assert written[key] == expected[key]
+    reported = [(row.task, row.protocol) for row in score_rows(find_sources([run_dir]))]
+    assert reported == [*(("STS-12", one) for one in ("wmean", "mean", "all")), ("senteval:sst2", None)]
+    refused(values, "evaluation.json: exists", "--overwrite")
+
+    def scored(folder):
+        return json.loads((folder / "evaluation.json").read_text())["model"]
+
+    # Scores of an encoder as it is, and after training.
+    plain = {"flow": 0, "flow_loss": 0, "exp_name": "plain", "senteval_tasks": "SST2"}
+    assert scored(small_runs.run(values | plain))["flow"] is None
+    trained = {"do_train": True, "num_train_epochs": 1.0, "exp_name": "plain", "overwrite": True}
+    assert scored(small_runs.run(values | trained))["checkpoint"].endswith("model.ckpt-3")
+    # A checkpoint's scores are printed; they do not go into the record of the run that is named.
     capsys.readouterr()
-    given = values | {"init_checkpoint": str(run_dir / "model.ckpt-120")}
-    small_runs.run(given, exp_name="plain", overwrite=True)
+    given = values | {"init_checkpoint": str(run_dir / "model.ckpt-120"), "exp_name": "plain"}
+    assert scored(small_runs.run(given, overwrite=True))["checkpoint"].endswith("model.ckpt-3")
     assert capsys.readouterr().out == printed
-    assert json.loads((trained / "evaluation.json").read_text())["model"]["flow"]
-    nameless = {name: value for name, value in given.items() if name != "exp_name"} | {"original_protocol": True}
-    assert small_runs.main(*small_runs.as_flags(nameless))[0] == 0
-    _, _, sts12, sst2, *_ = capsys.readouterr().out.splitlines()
-    assert sts12.split() == printed.splitlines()[2].split()
-    assert sst2.startswith("senteval:sst2 (norm 1, 5 folds) ")
+    del given["exp_name"]
+    assert small_runs.main(*small_runs.as_flags(given, original_protocol=True))[0] == 0
+    original = capsys.readouterr().out
+    assert "senteval:sst2 (norm 1, 5 folds) " in original
+    by_task = [[line.split() for line in text.splitlines() if " STS-12 " in line] for text in (printed, original)]
+    assert len(by_task[0]) == 3 and by_task[0] == by_task[1]
     (run_dir / "evaluation.json").unlink()
 
 
@@ -380,10 +315,9 @@ def test_xla_gives_the_same_losses(flow_flags, flow_run, tmp_path, monkeypatch):
 def test_a_flow_that_diverges_stops_with_its_last_good_state(flow_flags):
     changes = {"exp_name": "diverged", "flow_learning_rate": 1e20, "save_checkpoints_steps": 1, "num_train_epochs": 2.0}
     status, stderr = small_runs.main(*small_runs.as_flags(flow_flags, **changes))
-    assert_refused(status, stderr, "finite", "last good state")
     run_dir = small_runs.Settings(**flow_flags | changes).output_dir
+    refusal(status, stderr, "finite", tf.train.latest_checkpoint(str(run_dir)), after_log=True)
     assert not (run_dir / "test_results.tsv").exists()
     for path in run_dir.glob("model.ckpt-*.index"):
         for name, value in small_runs.checkpoint_variables(run_dir, path.stem).items():
             assert np.all(np.isfinite(value)) if value.dtype.kind == "f" else True, name
-    assert stderr.splitlines()[-1].endswith(tf.train.latest_checkpoint(str(run_dir)))

@@ -1,4 +1,4 @@
-"""What every bijector of vectors must satisfy, checked in float64."""
+"""Checks of every bijector of vectors in float64."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,7 +7,7 @@ TOLERANCE = 1e-8
 
 
 def perturb(variables, seed):
-    """Moves every variable off its initial value, so that a network that starts at zero takes part.
+    """Change every variable, so that zero-initialised networks take part.
 
     The rest of the initial value shrinks: in few channels Glorot's bound is so wide that actnorms scale a hundredfold,
     and a random point's inverse through several of them is too large to come back to eight digits.
@@ -24,7 +24,7 @@ def check_bijector(bijector, event_size, seed=0):
 
 
 def check_density(bijector, event_size, seed=0):
-    """Asserts round trips of a float64 bijector of vectors, and its log-determinants against the autodiff Jacobian."""
+    """Check round trips, and log-determinants against autodiff."""
     x = tf.constant(np.random.default_rng(seed).normal(size=(3, event_size)))
     y = bijector.forward(x)
     expected = np.linalg.slogdet(_jacobian(bijector, x))[1]
@@ -34,7 +34,7 @@ def check_density(bijector, event_size, seed=0):
     z = bijector.inverse(tf.identity(x))
     np.testing.assert_allclose(bijector.forward(tf.identity(z)), x, rtol=0, atol=TOLERANCE)
 
-    # For x and y themselves from the cache, where value and log-determinant meet.
+    # Use new tensors, because TFP caches x and y by object.
     for tensor in (x, tf.identity(x)):
         log_det = bijector.forward_log_det_jacobian(tensor, event_ndims=1)
         np.testing.assert_allclose(np.broadcast_to(log_det, [3]), expected, rtol=0, atol=TOLERANCE)
@@ -60,7 +60,7 @@ def check_shapes(bijector, event_size, seed=0):
 
 
 def _jacobian(bijector, x):
-    """dy/dx [n, out, in], every row of it from one backward pass over `event_size` copies of each example."""
+    """Return dy/dx [n, out, in] from one backward pass."""
     n, event_size = x.shape
     copies = tf.repeat(x, event_size, axis=0)
     with tf.GradientTape() as tape:

@@ -1,4 +1,4 @@
-"""The flow as a scikit-learn transformer: a density that inverts, streams, one seed one result, mistakes named."""
+"""The flow as a scikit-learn transformer."""
 
 import copy
 import dataclasses
@@ -34,12 +34,10 @@ def fitted():
     return FlowCalibrator(**SMALL, epochs=6.0, learning_rate=1e-2).fit(embeddings())
 
 
-def test_training_raises_the_likelihood(fitted):
+def test_latents_samples_and_densities_are_the_flows(fitted):
+    # Training has raised the likelihood.
     assert fitted.n_steps_ == len(fitted.losses_) == 48
     assert np.mean(fitted.losses_[-8:]) < np.mean(fitted.losses_[:8]) - 0.1
-
-
-def test_latents_samples_and_densities_are_the_flows(fitted):
     X = embeddings()
     z = fitted.transform(X)
     assert z.dtype == np.float32
@@ -51,11 +49,8 @@ def test_latents_samples_and_densities_are_the_flows(fitted):
     np.testing.assert_allclose(fitted.score_samples(X), -bits * 8 * np.log(2), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("_STEPS_PER_CALL", 2), ("_ROWS_PER_CALL", 7), ("_ROWS_PER_CALL", 24)])
-def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences(monkeypatch, limit, value):
-    monkeypatch.setattr(calibrator_module, limit, value)
+def test_steps_are_those_of_the_originals_optimiser(monkeypatch):
     X = embeddings()
-    ours = FlowCalibrator(**SMALL, epochs=0.625).fit(X)
     flow = Glow(SMALL["config"], 8, seed=3)
     optimizer = AdamWeightDecay(1e-3)
     optimizer.build(list(flow.trainable_variables))
@@ -63,14 +58,19 @@ def test_steps_are_those_of_the_originals_optimiser_on_pairs_of_sentences(monkey
     losses = []
     for batch in order[:40].reshape(5, 8):
         with tf.GradientTape() as tape:
-            # Which four of the eight are "first" sentences makes no difference to the sum of the two means.
+            # The sum of two means does not depend on the order of the rows.
             first, second = (tf.reduce_mean(flow.bits_per_dim(X[half])) for half in (batch[:4], batch[4:]))
             loss = first + second
         losses.append(float(loss) / 2)
         apply_clipped(optimizer, tape.gradient(loss, flow.trainable_variables), list(flow.trainable_variables))
-    np.testing.assert_allclose(ours.losses_, losses, rtol=1e-5)
-    for path, expected in flow.variables_by_path.items():
-        np.testing.assert_allclose(ours.flow_.variables_by_path[path], expected, rtol=0, atol=2e-6, err_msg=path)
+    # Two steps a call, and one.
+    for limit, value in (("_STEPS_PER_CALL", 2), ("_ROWS_PER_CALL", 7)):
+        with monkeypatch.context() as patch:
+            patch.setattr(calibrator_module, limit, value)
+            ours = FlowCalibrator(**SMALL, epochs=0.625).fit(X)
+        np.testing.assert_allclose(ours.losses_, losses, rtol=1e-5)
+        for path, expected in flow.variables_by_path.items():
+            np.testing.assert_allclose(ours.flow_.variables_by_path[path], expected, rtol=0, atol=2e-6, err_msg=path)
 
 
 def test_every_epoch_sees_every_row_once():
@@ -101,7 +101,7 @@ def test_a_stream_is_learned_in_parts_every_row_once():
     assert parts.losses_[-3:].mean() < parts.losses_[:3].mean()
 
 
-def test_partial_fit_goes_on_with_flow_and_optimiser_after_fit_and_after_a_copy(fitted):
+def test_partial_fit_goes_on_after_fit_and_after_a_copy(fitted):
     X = embeddings()
     again = copy.deepcopy(fitted)
     np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
@@ -145,7 +145,7 @@ def test_failed_fit_leaves_the_flow_as_it_was(fitted):
 
 
 @pytest.mark.parametrize(("width", "levels"), [(2, 1), (7, 2), (25, 3)])
-def test_narrow_embeddings_get_as_many_levels_as_they_allow(eagerly, recwarn, width, levels):
+def test_narrow_embeddings_get_fewer_levels(eagerly, recwarn, width, levels):
     calibrator = FlowCalibrator(GlowConfig(n_levels=3, depth=1, coupling_width=2), batch_size=8, epochs=0.1)
     X = np.random.default_rng(1).normal(size=(80, width)).astype(np.float32)
     calibrator.fit(X)
@@ -170,34 +170,32 @@ def _with(value):
 @pytest.mark.parametrize(
     ("arguments", "X", "words"),
     [
-        ({}, _with(np.nan), r"found NaN in row 4, column 1"),
-        ({}, _with(np.inf), r"found inf in row 4, column 1"),
+        ({}, _with(np.nan), "found NaN in row 4, column 1"),
+        ({}, _with(np.inf), "found inf in row 4, column 1"),
         ({}, embeddings().astype(np.float64) * 1e40, "found inf"),
         ({}, embeddings()[:1], "found n_samples = 1 and n_features = 8"),
+        ({}, embeddings(width=4)[:, :1], "and n_features = 1, expected 2"),
+        # 0.1 epochs of 64 rows are 6 rows, less than a batch of 8.
         ({"epochs": 0.1}, embeddings(), "found 64 samples and 0.1 epochs"),
-        ({"epochs": 0.0}, embeddings(), "epochs: found 0.0, expected a number above 0"),
+        ({"epochs": 0.0}, embeddings(), "epochs: found 0.0"),
         ({"epochs": np.nan}, embeddings(), "epochs: found nan"),
         ({"epochs": 1e308}, embeddings(), "epochs: found 1e\\+308"),
         ({"batch_size": 0}, embeddings(), "batch_size: found 0"),
         ({"learning_rate": -1.0}, embeddings(), "learning_rate: found -1.0"),
-        ({"seed": -1}, embeddings(), "seed: found -1, expected 0 or more"),
-        ({"config": "config_l9"}, embeddings(), "unknown flow config 'config_l9'"),
-        ({}, embeddings(width=4)[:, :1], "and n_features = 1, expected 2 or more"),
+        ({"seed": -1}, embeddings(), "seed: found -1"),
+        ({"config": "config_l9"}, embeddings(), "'config_l9'"),
         ({"data_dependent_init": True}, np.ones([16, 8], np.float32), "do not differ in any channel"),
-        ({}, embeddings() * 1e30, "found a loss of inf .* at step 1 of 8, expected finite ones"),
         # Epochs are drawn as they begin.
-        ({"epochs": 1e12}, embeddings() * 1e30, "at step 1 of 8000000000000, expected"),
+        ({"epochs": 1e12}, embeddings() * 1e30, "found a loss of inf .* at step 1 of 8000000000000"),
     ],
 )
 def test_what_cannot_be_fitted_is_named(arguments, X, words):
-    # 0.1 epochs of 64 rows are 6 rows, less than a batch of 8.
     with pytest.raises(ValueError, match=words):
         FlowCalibrator(**(SMALL | arguments)).fit(X)
 
 
 def test_input_is_checked_after_fitting_too(fitted):
     for method in (fitted.transform, fitted.inverse_transform, fitted.score_samples):
-        with pytest.raises(ValueError, match="found NaN in row 4, column 1"):
-            method(_with(np.nan))
-        with pytest.raises(ValueError, match="6 features"):
-            method(embeddings(width=6))
+        for X, words in ((_with(np.nan), "found NaN in row 4, column 1"), (embeddings(width=6), "6 features")):
+            with pytest.raises(ValueError, match=words):
+                method(X)

@@ -48,10 +48,10 @@ def test_initial_values_are_the_originals():
             assert 0 < np.abs(value).max() <= np.sqrt(6 / (len(value) + 1))
 
 
-@pytest.mark.parametrize(("event_size", "n_levels"), [(7, 3), (1, 1), (0, 1), (3, 2)])
-def test_sizes_that_do_not_fit_and_negative_seeds_are_refused(event_size, n_levels):
-    with pytest.raises(ValueError, match=f"event_size: found {event_size}, expected {2**n_levels} or more"):
-        Glow(GlowConfig(n_levels=n_levels), event_size, seed=0)
+def test_sizes_that_do_not_fit_and_negative_seeds_are_named():
+    for event_size, n_levels in ((7, 3), (1, 1), (0, 1), (3, 2)):
+        with pytest.raises(ValueError, match=f"event_size: found {event_size}, expected {2**n_levels} or more"):
+            Glow(GlowConfig(n_levels=n_levels), event_size, seed=0)
     with pytest.raises(ValueError, match="seed: found -1"):
         Glow(SMALL, 8, seed=-1)
     with pytest.raises(ValueError, match=r"expected \[..., 8\]"):
@@ -92,7 +92,7 @@ def test_latents_and_loss_together_run_each_network_once(flow):
         assert len(products) == (per_step - solved) * flow.config.n_levels * flow.config.depth
 
 
-def test_coupling_dropout_follows_seed_and_step_in_training_alone():
+def test_coupling_dropout_follows_seed_and_step():
     u, dropping = embeddings(200), [new_flow(dataclasses.replace(SMALL, coupling_dropout=0.5)) for _ in range(2)]
     for one in dropping:
         np.testing.assert_array_equal(one.bits_per_dim(u), new_flow().bits_per_dim(u))
@@ -144,22 +144,6 @@ def test_samples_have_the_flows_density_and_follow_the_seed(flow):
     np.testing.assert_allclose(z.std(axis=0), 1, atol=0.1)
 
 
-def test_xla_computes_the_same(flow):
-    u = embeddings()
-    compiled = tf.function(lambda x: (*flow.forward_and_bits_per_dim(x), flow.inverse(x)), jit_compile=True)
-    for found, expected in zip(compiled(u), (*flow.forward_and_bits_per_dim(u), flow.inverse(u)), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_saved_model_computes_the_same(flow, tmp_path):
-    module = tf.Module()
-    module.flow = flow
-    module.encode = tf.function(flow.forward, input_signature=[tf.TensorSpec([None, 8])])
-    tf.saved_model.save(module, tmp_path)
-    loaded = tf.saved_model.load(tmp_path)
-    np.testing.assert_allclose(loaded.encode(embeddings()), flow.forward(embeddings()), rtol=1e-6, atol=1e-6)
-
-
 def test_checkpoint_restores_every_variable(flow, tmp_path):
     path = tf.train.Checkpoint(flow=flow).write(str(tmp_path / "flow"))
     restored = Glow(flow.config, 8, seed=7)
@@ -170,7 +154,7 @@ def test_checkpoint_restores_every_variable(flow, tmp_path):
     assert len(stored) == len(flow.variables)
 
 
-def test_initialisation_follows_the_constant_channels_to_the_last_level():
+def test_initialisation_follows_constant_channels():
     # After one reversal the last level gets channels 4 to 7 of 8 back to front, here all constant.
     generator = np.random.default_rng(0)
     u = generator.normal(size=(32, 8)).astype(np.float32)

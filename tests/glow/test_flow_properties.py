@@ -1,4 +1,4 @@
-"""Whatever the configuration, the flow is a bijection with the density that its Jacobian says."""
+"""Every configuration is a bijection with the density of its Jacobian."""
 
 import dataclasses
 
@@ -28,9 +28,8 @@ FEW = settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.ex
 
 
 @FEW
-@example(
-    config=GlowConfig(coupling="affine", n_levels=2, depth=1), more=3, seed=0
-)  # unequal halves: 7 = 3 + 4, 3 = 1 + 2
+# Halves are unequal: 7 = 3 + 4, 3 = 1 + 2.
+@example(config=GlowConfig(coupling="affine", n_levels=2, depth=1), more=3, seed=0)
 @given(config=CONFIGS, more=st.integers(0, 8), seed=st.integers(0, 2**31))
 def test_any_flow_is_a_bijector(config, more, seed):
     event_size = 2**config.n_levels + more
@@ -42,7 +41,7 @@ def test_any_flow_is_a_bijector(config, more, seed):
 @pytest.mark.differs("`--flow_ddi`")
 @FEW
 @given(config=CONFIGS, seed=st.integers(0, 2**31))
-def test_any_flow_initialised_from_data_gives_normalised_steps_and_stays_finite(config, seed):
+def test_any_flow_initialised_from_data_is_normalised(config, seed):
     flow = Glow(dataclasses.replace(config, coupling="additive"), 8, seed=seed)
     u = np.random.default_rng(seed).normal(size=(40, 8)).astype(np.float32)
     u[:, 3] = 0.7

@@ -1,4 +1,4 @@
-"""A folded flow gives the flow's latents, to the rounding of float32, in a few operations."""
+"""A folded flow and its dense layers give the flow's latents."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from glow.config import DEFAULT_CONFIG, GlowConfig
 from glow.flow import Glow
-from glow.folded import FoldedFlow, can_fold
+from glow.folded import FoldedFlow, can_fold, dense_layers, has_dense_layers
 from tests.glow.bijector_checks import perturb
 
 SMALL = GlowConfig(n_levels=2, depth=2, coupling_width=4)
@@ -25,36 +25,64 @@ def embeddings(flow, n=5, mean=0.0):
     return tf.constant(values + mean * np.arange(flow.event_size), flow.dtype)
 
 
+def through(layers, x, dtype):
+    """Return the layers' output for `x`, computed in `dtype`."""
+    x = np.asarray(x, dtype)
+    for layer in layers:
+        x = x @ layer.kernel.astype(dtype) + layer.bias.astype(dtype)
+        x = np.where(x > 0, x, dtype(layer.slope) * x)
+    return x
+
+
 @pytest.mark.parametrize(
-    "config",
+    ("config", "folds", "has_layers"),
     [
-        GlowConfig.from_name(DEFAULT_CONFIG),
-        GlowConfig.from_name("config_l2_d3_w32_residual"),
-        dataclasses.replace(SMALL, activation="gatu"),
-        dataclasses.replace(SMALL, activation="gatu", coupling_residual=True),
-        dataclasses.replace(SMALL, n_levels=1),
-        dataclasses.replace(SMALL, depth=1),
+        (GlowConfig.from_name(DEFAULT_CONFIG), True, True),
+        (GlowConfig.from_name("config_l2_d3_w32_residual"), True, True),
+        (dataclasses.replace(SMALL, activation="gatu"), True, False),
+        (dataclasses.replace(SMALL, activation="gatu", coupling_residual=True), True, False),
+        (dataclasses.replace(SMALL, n_levels=1), True, True),
+        (dataclasses.replace(SMALL, depth=1), True, True),
+        (dataclasses.replace(SMALL, permutation=False), False, True),
+        (dataclasses.replace(SMALL, coupling="affine"), False, False),
     ],
     ids=str,
 )
-def test_additive_flows_are_folded_exactly(config):
-    # 31 channels: levels of 31, 15 and 7. In float64 nothing but a wrong formula is above the limit.
+def test_latents_are_those_of_the_flow_or_it_is_refused(config, folds, has_layers):
+    # The levels have 31, 15 and 7 channels. In float64 nothing but a wrong formula is above the limit.
     flow = new_flow(config, 31, tf.float64)
     u = embeddings(flow)
-    np.testing.assert_allclose(FoldedFlow(flow)(u), flow.forward(u), rtol=0, atol=1e-12)
-    assert FoldedFlow(flow)(u[:0]).shape == (0, 31)
+    assert (can_fold(flow), has_dense_layers(flow)) == (folds, has_layers)
+    ways = ((folds, lambda: FoldedFlow(flow)(u)), (has_layers, lambda: through(dense_layers(flow), u, np.float64)))
+    for can, latents in ways:
+        if can:
+            np.testing.assert_allclose(latents(), flow.forward(u), rtol=0, atol=1e-12)
+        else:
+            with pytest.raises(ValueError, match="expected additive couplings"):
+                latents()
+    if folds:
+        assert FoldedFlow(flow)(u[:0]).shape == (0, 31)
 
 
-def test_float32_is_as_near_to_the_exact_latents_as_the_flow_where_means_are_large():
-    flow = new_flow()
+def test_float32_is_as_near_to_the_exact_latents_as_the_flow():
+    def check(found, exact):
+        limit = max(2 * np.abs(flow.forward(u) - exact).max(), 1e-6 * np.abs(exact).max())
+        assert np.abs(found - exact).max() <= limit
+
     # Means up to 30 deviations, which the first actnorm takes off.
+    flow = new_flow()
     u = embeddings(flow, n=50, mean=2.0)
     flow.initialize_from_data(u)
-    exact = Glow(SMALL, 16, seed=0, dtype=tf.float64)
-    for variable, value in zip(exact.variables, flow.variables, strict=True):
+    double = Glow(SMALL, 16, seed=0, dtype=tf.float64)
+    for variable, value in zip(double.variables, flow.variables, strict=True):
         variable.assign(tf.cast(value, tf.float64))
-    z = exact.forward(tf.cast(u, tf.float64)).numpy()
-    assert np.abs(FoldedFlow(flow)(u) - z).max() <= max(2 * np.abs(flow.forward(u) - z).max(), 1e-6 * np.abs(z).max())
+    check(FoldedFlow(flow)(u), double.forward(tf.cast(u, tf.float64)).numpy())
+    # Means up to 3000 deviations.
+    flow = new_flow()
+    u = embeddings(flow, n=50, mean=200.0)
+    flow.initialize_from_data(u)
+    layers = dense_layers(flow)
+    check(through(layers, u, np.float32), through(layers, u, np.float64))
 
 
 def test_folded_flow_is_a_few_constant_operations():
@@ -62,10 +90,14 @@ def test_folded_flow_is_a_few_constant_operations():
     spec = tf.TensorSpec([None, flow.event_size], tf.float32)
     graph = tf.function(FoldedFlow(flow)).get_concrete_function(spec).graph
     kinds = [node.op for node in graph.as_graph_def().node if node.op not in ("Const", "Placeholder", "Identity")]
-    # Four steps of three products.
+    # There are four steps of three products.
     assert kinds.count("MatMul") == 12
     assert set(kinds) == {"GatherV2", "AddV2", "Mul", "MatMul", "BiasAdd", "Relu"}
     assert not graph.captures
+    # Dense layers are two for a step, little wider than the embedding.
+    layers = dense_layers(flow)
+    assert [layer.kernel.shape for layer in layers] == [(16, 16), (16, 24), *[(24, 24)] * 7, (24, 16)]
+    assert [layer.slope for layer in layers] == [1.0, *[0.5, 2.0] * 4, 1.0]
 
 
 def test_what_the_flow_learns_later_does_not_reach_it():
@@ -77,11 +109,3 @@ def test_what_the_flow_learns_later_does_not_reach_it():
     perturb(flow.trainable_variables, seed=3)
     np.testing.assert_array_equal(folded(u), before)
     assert not folded.is_current()
-
-
-@pytest.mark.parametrize("changes", [{"coupling": "affine"}, {"permutation": False}])
-def test_flow_that_cannot_be_folded_is_refused(changes):
-    flow = new_flow(dataclasses.replace(SMALL, **changes))
-    assert not can_fold(flow)
-    with pytest.raises(ValueError, match="expected additive couplings and reversals"):
-        FoldedFlow(flow)

@@ -9,7 +9,7 @@ def collection(seed=0, dtype=tf.float32):
     return Parameters(seed=seed, dtype=dtype)
 
 
-def test_a_variable_is_named_by_its_path_whatever_the_callers_scope():
+def test_a_variable_is_named_by_its_path_alone():
     with tf.name_scope("somewhere"):
         parameters = collection()
         variable = parameters.scope("revnet_0").scope("actnorm").zeros("b", [2])
@@ -34,12 +34,10 @@ def test_both_precisions_draw_the_same_values():
     np.testing.assert_array_equal(collection().glorot_uniform("b", 9), double.astype(np.float32))
 
 
-def test_glorot_uniform_fills_the_bound_of_one_input_and_size_outputs():
+def test_initial_values_have_their_bound_or_deviation():
     values = np.abs(collection().glorot_uniform("b", 1000).numpy())
+    # Glorot's bound is that of one input and 1000 outputs.
     bound = np.sqrt(6 / 1001)
     assert 0.99 * bound < values.max() <= bound
     assert np.median(values) == pytest.approx(bound / 2, rel=0.1)
-
-
-def test_normal_has_the_asked_for_deviation():
     assert collection().normal("W", [100, 100], stddev=0.05).numpy().std() == pytest.approx(0.05, rel=0.03)

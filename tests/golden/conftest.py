@@ -1,4 +1,4 @@
-"""Deviations from the TF1 code, checked against their limits and listed at the end of the run."""
+"""Deviations from the TF1 code and their limits."""
 
 import json
 import os
@@ -11,7 +11,7 @@ _KEY = "deviation from TF1"
 
 @pytest.fixture
 def deviation(record_property):
-    """Function (what, value, limit) that fails where the value is above the limit, and enters it in the table."""
+    """A function that lists a deviation and fails above its limit."""
 
     def check(what, value, limit):
         record_property(_KEY, (what, float(value), float(limit)))
@@ -22,7 +22,7 @@ def deviation(record_property):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Lists the largest deviations, for bert-flow verify in the file that BERT_FLOW_DEVIATIONS names as well."""
+    """Print the largest deviations, and write them for bert-flow verify."""
     worst = {}
     for reports in terminalreporter.stats.values():
         for report in reports:

@@ -1,4 +1,4 @@
-"""The flow against what the TF1 code computed (flow_*.npz): one pass, gradients, five steps, initialisation."""
+"""The flow against the TF1 code's values (flow_*.npz)."""
 
 import numpy as np
 import pytest

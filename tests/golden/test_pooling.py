@@ -49,7 +49,7 @@ def test_on_the_layers_of_the_original(golden, deviation, name, deeper):
 
 
 @pytest.mark.parametrize("name", ORIGINAL_NAMES)
-def test_from_the_tf1_checkpoint_through_converter_saved_model_and_hub_layer(tiny_source, golden, deviation, name):
+def test_from_the_tf1_checkpoint_on(tiny_source, golden, deviation, name):
     encoder = SentenceEncoder(tiny_source, name, trainable=False)
     keys = {"input_word_ids": "input_ids", "input_mask": "input_mask", "input_type_ids": "segment_ids"}
     inputs = {name: tf.constant(golden[key]) for name, key in keys.items()}

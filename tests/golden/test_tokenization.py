@@ -1,4 +1,4 @@
-"""Ids against those of the original's tokenizer, from the tokenizer, the preprocess model and an exported graph."""
+"""Ids of the original's tokenizer, in all three forms."""
 
 import json
 
@@ -15,7 +15,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 
 @pytest.fixture(scope="module")
 def source(demo_dir):
-    """The demo encoder, whose vocabulary is that of the golden data, the 30,522 pieces of uncased BERT."""
+    """The demo encoder, which has uncased BERT's vocabulary."""
     return resolve_encoder(bert_hub=demo_dir)
 
 

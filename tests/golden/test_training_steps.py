@@ -1,4 +1,4 @@
-"""Whole training steps against those that the TF1 code took from the same weights on the same batches (train_*.npz)."""
+"""Whole training steps against those of the TF1 code (train_*.npz)."""
 
 import json
 
@@ -57,7 +57,7 @@ def build(settings, arrays, source):
 
 
 def model_inputs(batch, numbered=True):
-    """Inputs of the model from a golden batch: ids and mask of the first sentences, then of the second.
+    """Return the inputs of the model from a golden batch.
 
     Where `numbered`, BERT is trained in its fused form, else as the SavedModel has it.
     """
@@ -73,11 +73,11 @@ def model_inputs(batch, numbered=True):
 
 @pytest.fixture(scope="module", params=[*((run, True) for run in RUNS), ("train_nli_siamese", False)])
 def trained(request, golden_dir, tiny_source):
-    """Golden run, the model after its twelve steps, each step's logs, and the encoder's variables before."""
+    """A golden run, its model and logs, and the first variables."""
     settings, arrays = golden_run(golden_dir, request.param[0])
     model = build(settings, arrays, tiny_source)
     before = {name: variable.numpy() for name, variable in model.encoder.variables_by_name.items()}
-    step = tf.function(model.train_step)
+    step = tf.function(model.train_step, autograph=False)
     logs = []
     for batch, labels in zip(arrays["batches"], arrays["labels"], strict=True):
         data = model_inputs(batch, numbered=request.param[1]), tf.constant(labels)

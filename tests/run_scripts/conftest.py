@@ -1,4 +1,4 @@
-"""A copy of the scripts in a repository of its own, so that no test touches the real environment."""
+"""A copy of the scripts that leaves the real environment alone."""
 
 import os
 import pathlib
@@ -8,11 +8,13 @@ import textwrap
 
 import pytest
 
+from tests.refusals import refusal
+
 _SCRIPTS = pathlib.Path(__file__).parents[2] / "run_scripts"
 _BASH = shutil.which("bash")
 
 # A Python that can say its version and make environments of itself. pip and everything else only note their arguments;
-# `fail_pip` in the repository makes pip print that file and fail.
+# `fail_pip` in the repository makes pip print that file and fail, `fail_run` names what else fails.
 _STAND_IN = """\
     #!{bash}
     root={root}
@@ -27,7 +29,7 @@ _STAND_IN = """\
       "-m pip --version" | "-m pip config"*) exit "${{STAND_IN_NO_PIP:-0}}" ;;
       "-m pip install"*)
         echo "$*" >>"$root/calls"
-        sleep "${{STAND_IN_PIP_SECONDS:-0}}"
+        while [[ -e $root/hold_pip ]]; do sleep 0.1; done
         if [[ -e $root/fail_pip ]]; then cat "$root/fail_pip"; exit 1; fi ;;
       *) printf '%s\\n' "$@" >>"$root/calls"; [[ ! -e $root/fail_run || "$*" != *"$(cat "$root/fail_run")"* ]] ;;
     esac
@@ -35,7 +37,7 @@ _STAND_IN = """\
 
 
 class Repository:
-    """A folder with the scripts, a lock of one package, and a stand-in for Python on the PATH."""
+    """A folder with the scripts, a lock, and a stand-in for Python."""
 
     def __init__(self, root: pathlib.Path):
         self.root = root
@@ -48,22 +50,30 @@ class Repository:
         self.python.write_text(textwrap.dedent(_STAND_IN.format(bash=_BASH, root=root)))
         self.python.chmod(0o755)
 
-    def environment(self, **variables):
-        """The environment to run a script in: nothing of the caller's but the PATH, and that behind the stand-in."""
-        return {"PATH": f"{self.bin}:{os.environ['PATH']}", **variables}
-
-    def run(self, script, *arguments, path=None, **variables):
-        """The finished script, run as a user does, from another folder."""
-        environment = self.environment(**variables)
-        if path is not None:
-            environment["PATH"] = path
+    def command(self, script, *arguments, path=None, **variables):
+        """Return options of `subprocess` that run a script from another folder."""
+        environment = {"PATH": path or f"{self.bin}:{os.environ['PATH']}", **variables}
         command = [_BASH, str(self.root / "run_scripts" / script), *arguments]
-        return subprocess.run(
-            command, env=environment, cwd=self.bin, capture_output=True, text=True, check=False, timeout=120
-        )
+        return {"args": command, "env": environment, "cwd": self.bin, "text": True}
+
+    def run(self, script, *arguments, **options):
+        """Run a script to its end."""
+        return subprocess.run(**self.command(script, *arguments, **options), capture_output=True, check=False)
+
+    def succeeds(self, script, *arguments, **options):
+        """Return what a script prints and what it calls; it must succeed."""
+        self.calls()
+        done = self.run(script, *arguments, **options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, self.calls()
+
+    def refused(self, *named, script="test.sh", arguments=(), **options):
+        """Check that a script ends with one line that holds these parts."""
+        done = self.run(script, *arguments, **options)
+        refusal(done.returncode, done.stderr, *named)
 
     def calls(self):
-        """What the stand-in was asked to do since the last time, one line each."""
+        """Return the stand-in's calls since the last time, one line each."""
         path = self.root / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -75,9 +85,12 @@ def repository(tmp_path):
     return Repository(tmp_path)
 
 
-def assert_one_line_and_status_2(done, *named):
-    """The script stopped as for any mistake of a user's: one line on stderr that names things, and status 2."""
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
-    for name in named:
-        assert name in done.stderr
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory):
+    """A repository after set-up, with the folders that `train_siamese.sh` needs."""
+    repository = Repository(tmp_path_factory.mktemp("ready"))
+    for name in ("uncased_L-12_H-768_A-12", "uncased_L-24_H-1024_A-16", "wwm_uncased_L-24_H-1024_A-16"):
+        (repository.bin / "pre" / name).mkdir(parents=True)
+    (repository.bin / "glue").mkdir()
+    repository.run("test.sh")
+    return repository

@@ -1,1 +1,1 @@
-"""BERT weights of other formats as a TF-Hub encoder."""
+"""Convert BERT weights of other formats to a TF-Hub encoder."""

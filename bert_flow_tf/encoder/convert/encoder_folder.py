@@ -1,6 +1,6 @@
-"""Write an encoder folder: `encoder/`, `preprocess/`, `bert_config.json`, `vocab.txt` and `source.json`.
+"""Write an encoder folder.
 
-`encoder/` and `preprocess/` are SavedModels as TF-Hub publishes them.
+It has `encoder/` and `preprocess/`, SavedModels as on TF-Hub, `bert_config.json`, `vocab.txt` and `source.json`.
 """
 
 import contextlib
@@ -28,17 +28,17 @@ from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.reading import reading, update_with_arrays
 
-_SEQ_LENGTH = 128  # as TF-Hub's own preprocess models
+_SEQ_LENGTH = 128  # as in TF-Hub's preprocess models
 
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """A BERT that was read from another format.
+    """A BERT read from another format.
 
     Attributes:
       weights: dict of TF1 name -> array, checked by `check_arrays`.
       do_lower_case: True if the vocabulary is uncased.
-      source: origin of the weights, for `source.json`, without paths and times, so that one source gives one folder.
+      source: the origin for `source.json`, without paths and times, so that equal sources give equal folders.
     """
 
     config: BertConfig
@@ -49,7 +49,7 @@ class Pretrained:
 
     @property
     def digest(self) -> str:
-        """The SHA-256, in hex, of everything that the encoder folder depends on."""
+        """The SHA-256 of everything that the encoder folder depends on."""
         made_of = FORMAT_VERSION, self.do_lower_case, self.config, self.vocab, self.source
         digest = hashlib.sha256(msgspec.json.encode(made_of))
         update_with_arrays(digest, sorted(self.weights.items()))
@@ -57,11 +57,6 @@ class Pretrained:
 
 
 def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwrite: bool = False) -> pathlib.Path:
-    """Write an encoder folder and return its path.
-
-    Raises:
-      UserError: the vocabulary does not fit the configuration, or `out_dir` may not be written.
-    """
     if (pieces := len(bert.vocab)) != bert.config.vocab_size:
         raise UserError(f"vocab_size: found {bert.config.vocab_size}, expected the {pieces} pieces of the vocabulary")
     with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
@@ -81,19 +76,16 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
 def write_with_weights(
     folder: pathlib.Path, source: EncoderSource, variables: Mapping[str, np.ndarray] | None, origin: dict[str, Any]
 ) -> None:
-    """Fill an encoder folder with the encoder of `source`: the same graph, its own weights or others.
+    """Write the encoder of `source` to a folder, perhaps with other weights.
 
     Args:
-      variables: dict of name -> array of all variables, named as in `SentenceEncoder.variables_by_name`; None copies.
-      origin: origin of other weights, for `source.json`.
-
-    Raises:
-      UserError: a variable is missing, unexpected, of another shape or not finite.
+      variables: arrays by the names of `SentenceEncoder.variables_by_name`; None copies the weights.
+      origin: the origin of other weights for `source.json`.
     """
     beside, made = source.encoder_dir.parent, {}
     if variables is None:
         shutil.copytree(source.encoder_dir, folder / "encoder", copy_function=shutil.copyfile)
-        # The fingerprint depends on how the encoder was made.
+        # Keep the record, because the fingerprint depends on it.
         if (record := beside / SOURCE_FILE).is_file():
             made = read_json(record, dict, expected="an encoder folder's record")
     else:
@@ -110,19 +102,19 @@ def write_with_weights(
     shutil.copyfile(vocabulary_asset(source.preprocess_dir), folder / VOCAB_FILE)
     if (beside / BERT_CONFIG_FILE).is_file():
         shutil.copyfile(beside / BERT_CONFIG_FILE, folder / BERT_CONFIG_FILE)
-    # A preprocess model from elsewhere may have another case than the encoder's own record.
+    # The preprocess model may come from elsewhere, with another case than the encoder's record.
     own = {"format_version": FORMAT_VERSION, "do_lower_case": source.do_lower_case}
     write_json(folder / SOURCE_FILE, made | own)
 
 
 def floating_variables(encoder: Any) -> dict[str, tf.Variable]:
-    """Return a dict of name -> variable of a loaded encoder, without the states of dropout."""
+    """Return a loaded encoder's variables by name, without dropout's states."""
     return {v.name.removesuffix(":0"): v for v in encoder.variables if v.dtype.is_floating}
 
 
 @contextlib.contextmanager
 def quiet_tensorflow() -> Iterator[None]:
-    """Silence TensorFlow's warnings about untraced functions, which do not help a user."""
+    """Silence warnings about untraced functions, which do not help users."""
     logging.disable(logging.WARNING)
     try:
         yield
@@ -131,24 +123,24 @@ def quiet_tensorflow() -> Iterator[None]:
 
 
 def _bert(bert: Pretrained, asset: Any) -> tf.train.Checkpoint:
-    """Return what TF-Hub's BERTs are: a function from a dict of int32 [batch, seq] to a dict of outputs.
+    """Return an encoder as on TF-Hub.
 
-    `sequence_output` is [batch, seq, width], `encoder_outputs` a list of such, one per layer, `pooled_output` and
-    `default` are [batch, width]. tf-models' own `export_tfhub_lib` would keep a function of every Keras layer, which
-    takes seconds to load.
+    `sequence_output` is [batch, seq, width], `encoder_outputs` has one such tensor per layer, `pooled_output` and
+    `default` are [batch, width]. tf-models' own `export_tfhub_lib` is not used because it keeps a function of every
+    Keras layer, which takes seconds to load.
     """
     # tf-models takes seconds to import, and only a conversion needs it.
     from official.legacy.bert import configs
     from official.nlp.tools import export_tfhub_lib
 
     act = bert.config.hidden_act
-    # tf-models calls the tanh approximation gelu.
+    # tf-models says gelu for the tanh approximation.
     activation = {"gelu_tanh": "gelu", "gelu_erf": tf_keras.activations.gelu}.get(act, act)
     fields = msgspec.structs.asdict(bert.config) | {"hidden_act": activation}
     encoder = export_tfhub_lib.get_bert_encoder(configs.BertConfig(**fields))
     variables = floating_variables(encoder)
     for tf1_name, keras_name in keras_names(bert.config.num_hidden_layers).items():
-        # tf-models has an axis of heads; the order of the numbers is the same.
+        # tf-models has an axis of heads, but keeps the order of the numbers.
         variables[keras_name].assign(bert.weights[tf1_name].reshape(variables[keras_name].shape))
 
     @tf.function
@@ -158,7 +150,7 @@ def _bert(bert: Pretrained, asset: Any) -> tf.train.Checkpoint:
 
     for training in (False, True):
         call.get_concrete_function(TOKEN_SPECS, training=training)
-    # The order of the attributes decides the variables' names in the checkpoint, and so the encoder's fingerprint.
+    # The attributes' order determines variable names in the checkpoint, and so the encoder's fingerprint.
     saved = tf.train.Checkpoint(vocab_file=asset)
     saved.__call__ = call
     saved.variables = encoder.variables
@@ -169,7 +161,7 @@ def _bert(bert: Pretrained, asset: Any) -> tf.train.Checkpoint:
 
 
 def _preprocess(tokenizer: Tokenizer, asset: Any) -> tf.train.Checkpoint:
-    """Return what TF-Hub's preprocess models are: sentences, string [n], to the dict of int32 [n, 128] of an encoder.
+    """Return a preprocess model as on TF-Hub.
 
     It has the parts `tokenize` (string [n] -> ragged int32 [n, (words), (pieces)]),
     `tokenize.get_special_tokens_dict()` and `bert_pack_inputs(list of one or two such tensors, seq_length)`.

@@ -1,4 +1,4 @@
-"""The folders that a conversion writes, and an encoder folder's record."""
+"""Kinds of folders that a conversion writes, and the encoder's record."""
 
 import pathlib
 
@@ -8,12 +8,12 @@ from bert_flow_tf.files.atomic import FolderKind
 from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.runs.record import Training
 
-# One of them shows that a folder is one of Hugging Face or sentence-transformers.
+# Any of these files shows that a folder comes from Hugging Face or sentence-transformers.
 WEIGHTS_FILE, MODULES_FILE = "model.safetensors", "modules.json"
 HUGGING_FACE_FILES = (WEIGHTS_FILE, f"{WEIGHTS_FILE}.index.json", "pytorch_model.bin", MODULES_FILE)
 SOURCE_FILE, BERT_CONFIG_FILE, VOCAB_FILE = "source.json", "bert_config.json", "vocab.txt"
 ENCODER_PARTS = ("encoder", "preprocess", VOCAB_FILE, BERT_CONFIG_FILE, SOURCE_FILE)
-# In the config.json of a run that was converted, and the record beside a TF1 checkpoint that was written here.
+# The first marks a converted run's config.json; the second lies beside a TF1 checkpoint that was written here.
 CONVERTED_KEY, TF1_RECORD_FILE = "tf1_checkpoint", "converted_from.json"
 
 ENCODER_FOLDER = FolderKind("an encoder folder", SOURCE_FILE, ENCODER_PARTS)
@@ -26,16 +26,16 @@ TF1_CHECKPOINT = FolderKind("a TF1 checkpoint of a run", TF1_RECORD_FILE, _TF1_F
 
 
 class EncoderRecord(msgspec.Struct):
-    """The part of an encoder folder's `source.json` that is read back."""
+    """The part of `source.json` that is read back."""
 
-    do_lower_case: bool  # True if the vocabulary is uncased.
-    started_from: str | None = None  # Fingerprint of the encoder with the same graph and other weights.
-    training: Training | None = None  # The training since then; None if it is not recorded.
-    pooling: str | None = None  # Of a sentence-transformers folder, as its length.
+    do_lower_case: bool  # True if the vocabulary is uncased
+    started_from: str | None = None  # fingerprint of the encoder with the same graph and other weights
+    training: Training | None = None  # the training since then; None if unknown
+    pooling: str | None = None  # a sentence-transformers folder's, like its length
     max_seq_length: int | None = None
 
 
 def read_encoder_record(folder: pathlib.Path) -> EncoderRecord | None:
-    """Return the record of an encoder folder; None for a folder without one, such as TF-Hub's."""
+    """Return an encoder folder's record, or None as for TF-Hub's folders."""
     path = folder / SOURCE_FILE
     return read_json(path, EncoderRecord, expected="an encoder folder's record") if path.is_file() else None

@@ -1,6 +1,5 @@
-"""Read an encoder from a checkpoint of the BERT authors' TF1 code, or of a bert_flow_tf run."""
+"""Read an encoder from a checkpoint of TF1 or of a run."""
 
-import os
 import pathlib
 import re
 
@@ -12,25 +11,28 @@ from bert_flow_tf.encoder.tokenizer import lower_cases, read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
+from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.runs.record import CONFIG_FILE, RunConfig, read_config
 from glow.tf1_checkpoint import FLOW_SCOPE
 
-Path = str | os.PathLike
-# What training leaves beside the encoder: heads of pre-training and tasks, the optimiser's moments, BERT-flow's flow.
+# Training leaves these beside the encoder: heads, the optimiser's moments, BERT-flow's flow.
 _HEADS = rf"cls/|{FLOW_SCOPE}|loss/|signal_early_stopping/|output_(weights|bias)"
 _EXTRAS = re.compile(rf"{_HEADS}|.*(/adam_[mv]$|global_step)")
-# Where a run's tf.train.Checkpoint keeps `SentenceEncoder.variables_by_name`: its keyword is `encoder`.
+# A run's tf.train.Checkpoint stores `SentenceEncoder.variables_by_name` under its keyword `encoder`.
 _PREFIX, _SUFFIX = "encoder/", "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
 def read_tf1(
-    checkpoint: Path, config_file: Path | None = None, vocab_file: Path | None = None, do_lower_case: bool | None = None
+    checkpoint: AnyPath,
+    config_file: AnyPath | None = None,
+    vocab_file: AnyPath | None = None,
+    do_lower_case: bool | None = None,
 ) -> Pretrained:
-    """Read a TF1 BERT checkpoint; a `UserError` if its files are missing or do not fit each other.
+    """Read a TF1 BERT checkpoint; raise `UserError` if files do not fit.
 
     Args:
-      checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or a checkpoint's prefix in it.
-      config_file, vocab_file: the two files, if they are not in the checkpoint's folder.
+      checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or the checkpoint's prefix.
+      config_file, vocab_file: the two files, if they are elsewhere.
       do_lower_case: True if the vocabulary is uncased; None decides, see `tokenizer.lower_cases`.
     """
     prefix = checkpoint_prefix(checkpoint)
@@ -44,36 +46,31 @@ def read_tf1(
 
 
 def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
-    """Return the `config.json` of the bert_flow_tf run of this checkpoint; None for other checkpoints."""
-    has_config = (prefix.parent / CONFIG_FILE).is_file()
-    # A checkpoint of TF1 may lie beside another program's config.json.
-    return read_config(prefix.parent) if has_config and "_CHECKPOINTABLE_OBJECT_GRAPH" in Checkpoint(prefix) else None
+    """Return the `config.json` of a run's checkpoint; None for other checkpoints."""
+    # A TF1 checkpoint may lie beside another program's config.json.
+    is_run = (prefix.parent / CONFIG_FILE).is_file() and "_CHECKPOINTABLE_OBJECT_GRAPH" in Checkpoint(prefix).shapes
+    return read_config(prefix.parent) if is_run else None
 
 
-def run_checkpoint(run: Path) -> tuple[pathlib.Path, RunConfig]:
-    """Return the prefix of a run's checkpoint, the last one if `run` is a folder, and the run's configuration."""
+def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
+    """Return a run's checkpoint, by default its last one, and its configuration."""
     prefix = checkpoint_prefix(run)
     if (config := config_of_checkpoint(prefix)) is None:
         raise UserError(f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf run")
     return prefix, config
 
 
-def run_step(prefix: Path) -> int:
-    """Return the number of training steps before a run's checkpoint."""
+def run_step(prefix: AnyPath) -> int:
     return int(Checkpoint(prefix)[f"step{_SUFFIX}"])
 
 
-def convert_run(prefix: Path, source: EncoderSource, out_dir: Path, *, overwrite: bool = False) -> pathlib.Path:
-    """Write the encoder that a bert_flow_tf run trained from `source`, and return the path of its folder.
-
-    Raises:
-      UserError: the run did not train its encoder, the variables do not fit, or `out_dir` may not be written.
-    """
+def convert_run(prefix: AnyPath, source: EncoderSource, out_dir: AnyPath, *, overwrite: bool = False) -> pathlib.Path:
+    """Write the encoder that a run trained from `source`; return its folder."""
     checkpoint = Checkpoint(prefix)
     keys = [key for key in checkpoint.shapes if key.startswith(_PREFIX) and key.endswith(_SUFFIX)]
     if not keys:
         raise UserError(f"{prefix}: the run did not train its encoder; the one it used is {source.bert_hub}")
-    # tf.train.Checkpoint writes the "/" of a name as ".S".
+    # tf.train.Checkpoint writes ".S" for the "/" of a name.
     variables = {key.removeprefix(_PREFIX).removesuffix(_SUFFIX).replace(".S", "/"): checkpoint[key] for key in keys}
     with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:
         write_with_weights(folder, source, variables, {"kind": "run", "name": pathlib.Path(prefix).name})

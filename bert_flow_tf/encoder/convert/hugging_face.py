@@ -1,6 +1,6 @@
-"""Read and write the folder of a Hugging Face or sentence-transformers BERT.
+"""Read and write BERT folders of Hugging Face and sentence-transformers.
 
-Weights come from safetensors only: nothing is unpickled.
+Only safetensors are read, because unpickling could run code.
 """
 
 import dataclasses
@@ -33,21 +33,21 @@ from bert_flow_tf.files.reading import reading
 
 _TOKENIZER_FILE, _TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 BERT_SETTINGS_FILE = "sentence_bert_config.json"
-# The library's poolings, in its newer and its older versions; its cls is the last layer's state, not BERT's output.
+# These are the library's poolings in newer and older versions; its cls is the last layer's state, not BERT's output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
 _DEFAULT_LENGTH = 512  # of BERT
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """One of Hugging Face's families of encoders that are a BERT.
+    """A family of Hugging Face's encoders that are BERTs.
 
     Attributes:
-      prefix: prefix of the weights' keys, which files may leave out.
-      extras: regular expression of the keys, without the prefix, that are no part of the encoder.
-      keys: dict of the family's name of a key in `config.json` -> BERT's, where they differ.
-      key: function from a BERT's key, such as `encoder.layer.0.output.dense.weight`, to this family's; None for a
-        weight that the family does not have, which is then 0. A pooler may be missing in any family.
+      prefix: optional prefix of the weights' keys.
+      extras: regular expression for keys, without the prefix, of other parts such as heads.
+      keys: BERT's keys in `config.json` by the family's, where they differ.
+      key: function from BERT's key, such as `encoder.layer.0.output.dense.weight`, to the family's; None for a weight
+        that the family lacks and that is set to 0. Any family may lack a pooler.
     """
 
     prefix: str
@@ -69,7 +69,7 @@ _DISTILBERT_KEYS = {
     **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
 }
 _DISTILBERT_EXTRAS = r"vocab_(transform|layer_norm|projector)\..*|embeddings\.position_ids"
-# By `model_type` of `config.json`. The extras are heads of pre-training, and a constant that older versions save.
+# The extras are heads of pre-training, and a constant that older versions save.
 FAMILIES = {
     "bert": Family("bert.", r"cls\..*|embeddings\.position_ids"),
     "distilbert": Family("distilbert.", _DISTILBERT_EXTRAS, _DISTILBERT_KEYS, _distilbert_key),
@@ -77,7 +77,6 @@ FAMILIES = {
 
 
 def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
-    """Return the `BertConfig` and the family of a Hugging Face `config.json`; errors are `read_bert`'s."""
     kind = read_json(path, dict, expected="a model's configuration", versioned=False).get("model_type", "bert")
     if kind not in FAMILIES:
         raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}")
@@ -85,35 +84,29 @@ def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
 
 
 class SentenceTransformer(msgspec.Struct, frozen=True):
-    """The settings of a sentence-transformers folder; without arguments, those of a BERT alone."""
+    """The settings of a sentence-transformers folder, or the defaults of a BERT."""
 
-    transformer: str = ""  # Path, in the folder, of the folder with BERT.
+    transformer: str = ""  # the path of BERT in the folder
     pooling: str | None = None
     max_seq_length: int | None = None
 
 
-def read_hugging_face(
-    folder: pathlib.Path, *, do_lower_case: bool | None = None, hidden_act: str | None = None
-) -> Pretrained:
+def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) -> Pretrained:
     """Read a Hugging Face or sentence-transformers folder.
 
     Args:
       folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or its shards. A
-        sentence-transformers folder, which has `modules.json`, also gives its pooling and its length.
-      do_lower_case: True if the vocabulary is uncased; None takes the tokenizer's setting, else looks for capitals.
-      hidden_act: activation instead of the configuration's, such as gelu_tanh to compare with TF1 code.
-
-    Raises:
-      UserError: a file is missing, the files do not fit each other, or it is another architecture.
+        sentence-transformers folder (with `modules.json`) also gives pooling and length.
+      hidden_act: activation to use instead, such as gelu_tanh to compare with TF1 code.
     """
     settings = sentence_transformer(folder)
     bert = folder / settings.transformer
     config, family = read_hugging_face_config(bert / "config.json")
     weights, tokenizer = read_hugging_face_weights(bert, config, family), _settings(bert / _TOKENIZER_FILE)
-    # Newer versions of transformers write tokenizer.json alone.
+    # Newer versions of transformers write only tokenizer.json.
     ids = {} if (bert / VOCAB_FILE).is_file() else tokenizer.get("model", {}).get("vocab", {})
     vocab = sorted(ids, key=ids.__getitem__) or read_vocabulary(bert / VOCAB_FILE)
-    # Further rows belong to no piece: sizes are rounded up for the speed of some accelerators.
+    # Some models round the number of rows up for speed; these rows belong to no piece.
     weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
     changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
     source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
@@ -123,28 +116,28 @@ def read_hugging_face(
     if kind != "BertNormalizer" or strips not in (None, set_to):
         expected = f"expected BertNormalizer and {set_to}, as TF1 BERT's"
         raise UserError(f"{bert}: the tokenizer's normalizer: found {kind} with strip_accents {strips}, {expected}")
-    if do_lower_case is not None or set_to is None:
-        set_to = lower_cases(do_lower_case, vocab, folder.absolute().name)
+    if set_to is None:
+        set_to = lower_cases(None, vocab, folder.absolute().name)
     return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, set_to, source)
 
 
 def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
-    """Return the settings in a folder; those of a BERT alone if it has no `modules.json`.
+    """Return a folder's settings, defaults if it has no `modules.json`.
 
-    With them, the cosines of `BertFlow` are the library's, whether or not a last module scales embeddings to norm 1.
+    `BertFlow` then gives the library's cosines, because a last module that normalizes does not change them.
     """
     path = folder / MODULES_FILE
     if not path.is_file():
         return SentenceTransformer()
     with reading(path, "sentence-transformers' modules"):
         modules = [(module["type"], module["path"]) for module in msgspec.json.decode(path.read_bytes())]
-    # The library has moved its classes between versions; their names stay.
+    # The library moves its classes between versions but keeps their names.
     kinds = [kind.rpartition(".")[2] for kind, _ in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise UserError(f"{path}: found modules {kinds}, expected Transformer, Pooling and Normalize")
     bert, path = folder / modules[0][1], folder / modules[1][1] / "config.json"
     settings = _settings(path)
-    # Older versions have a boolean for each mode, such as pooling_mode_mean_tokens.
+    # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
     true = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
     mode = str(settings.get("pooling_mode") or " and ".join(true))
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
@@ -154,11 +147,11 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     of_bert, of_tokenizer, config = (_settings(bert / name) for name in names)
     if of_bert.get("do_lower_case"):
         raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected the tokenizer to do it")
-    # As the library does: the folder's length, else the least that tokenizer and positions allow.
+    # The library takes the folder's length, else the smaller limit of tokenizer and positions.
     found, positions = of_bert.get("max_seq_length"), config.get("max_position_embeddings")
     if found is not None and not (isinstance(found, int) and 3 <= found <= (positions or found)):
-        expected = f"expected 3 to {positions}"
-        raise UserError(f"{bert / BERT_SETTINGS_FILE}: max_seq_length: found {found!r}, {expected}")
+        name = f"{bert / BERT_SETTINGS_FILE}: max_seq_length"
+        raise UserError(f"{name}: found {found!r}, expected 3 to {positions}")
     lengths = [found] if found else [of_tokenizer.get("model_max_length"), positions]
     length = min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
     return SentenceTransformer(modules[0][1], pooling, length)
@@ -169,7 +162,7 @@ def _settings(path: pathlib.Path) -> dict[str, Any]:
 
 
 def hugging_face_name(tf1_name: str) -> str:
-    """Return Hugging Face's name, without the prefix "bert.", of the variable with this TF1 name."""
+    """Return Hugging Face's name, without "bert.", for a TF1 name."""
     name = re.sub(r"^bert/", "", re.sub(r"/layer_(\d+)/", r"/layer/\1/", tf1_name))
     name = re.sub(r"(?<=_embeddings)$|/kernel$|/gamma$", "/weight", name)
     return re.sub(r"/beta$", "/bias", name).replace("/", ".")
@@ -178,10 +171,9 @@ def hugging_face_name(tf1_name: str) -> str:
 def read_hugging_face_weights(
     folder: pathlib.Path, config: BertConfig, family: Family = FAMILIES["bert"]
 ) -> dict[str, np.ndarray]:
-    """Return a dict of TF1 name -> float32 array of the encoder's weights in a folder's safetensors files.
+    """Return float32 arrays by TF1 name from a folder's safetensors files.
 
-    Weights that the model does not have are 0: the pooler of a model that was saved without one, and those that its
-    family lacks.
+    Weights that the family or the saved model lacks, such as a pooler, are 0.
     """
     path = folder / WEIGHTS_FILE
     files = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
@@ -191,7 +183,7 @@ def read_hugging_face_weights(
     for file in files:
         with reading(file, "a safetensors file"):
             stored |= safetensors.numpy.load_file(file)
-    # Files that were made from TF1 checkpoints keep gamma and beta.
+    # Files converted from TF1 checkpoints say gamma and beta.
     keys = {key: re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)) for key in stored}
     tensors = {keys[key].removeprefix(family.prefix): tensor for key, tensor in stored.items()}
     tensors = {key: tensor for key, tensor in tensors.items() if not re.fullmatch(family.extras, key)}
@@ -202,7 +194,7 @@ def read_hugging_face_weights(
         if found is None or ("/pooler/" in name and not has_pooler):
             weights[name] = np.zeros(shape, np.float32)
         else:
-            # Hugging Face's kernels are [out, in].
+            # Hugging Face's kernels are transposed, [out, in].
             names[name], shapes[found] = found, shape[:: -1 if name.endswith("/kernel") else 1]
     check_arrays(tensors, shapes, files[0], "this configuration")
     for name, key in names.items():
@@ -214,7 +206,7 @@ def read_hugging_face_weights(
 def write_hugging_face_bert(
     folder: pathlib.Path, config: BertConfig, weights: dict[str, np.ndarray], **fields: Any
 ) -> None:
-    """Write `config.json`, with these further fields, and `model.safetensors` of weights by TF1 name and shape."""
+    """Write `config.json` and `model.safetensors` of weights by TF1 name."""
     act = config.hidden_act
     activation = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}.get(act, act)
     kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
@@ -229,7 +221,6 @@ def write_hugging_face_bert(
 def write_hugging_face_tokenizer(
     folder: pathlib.Path, vocab_file: str | os.PathLike, do_lower_case: bool, max_seq_length: int
 ) -> None:
-    """Write `vocab.txt`, `tokenizer.json` and `tokenizer_config.json` of a vocabulary into the folder."""
     shutil.copyfile(vocab_file, folder / VOCAB_FILE)
     ids = {piece: i for i, piece in enumerate(read_vocabulary(vocab_file))}
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
@@ -246,7 +237,7 @@ def write_hugging_face_tokenizer(
         "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
     }
     write_json(folder / _TOKENIZER_FILE, tokenizer)
-    # This class takes tokenizer.json as it is; BertTokenizer has its own limit of a word's length.
+    # This class uses tokenizer.json unchanged, whereas BertTokenizer limits a word's length on its own.
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
     write_json(folder / _TOKENIZER_CONFIG_FILE, settings | names | {"do_lower_case": do_lower_case})

@@ -1,4 +1,4 @@
-"""A BERT's configuration, and its variables: their TF1 names and shapes, and their names in tf-models."""
+"""A BERT's configuration, and its variables' names and shapes."""
 
 import os
 import re
@@ -10,14 +10,13 @@ import numpy as np
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json
-from bert_flow_tf.files.reading import reading
+from bert_flow_tf.files.reading import AnyPath, reading
 from bert_flow_tf.runs.record import Positive
 
 LAYER_NORM_EPS = 1e-12
-_Path = str | os.PathLike
 _Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
-# The parts of a layer by their TF1 names: tf-models' name, and DistilBERT's. Those of BERT at Hugging Face are TF1's.
+# The keys are TF1's names, which Hugging Face's BERT shares; the values are tf-models' and DistilBERT's.
 LAYER_PARTS = {
     "attention/self/query": ("self_attention/query", "attention.q_lin"),
     "attention/self/key": ("self_attention/key", "attention.k_lin"),
@@ -31,8 +30,6 @@ LAYER_PARTS = {
 
 
 class BertConfig(msgspec.Struct, frozen=True):
-    """Shape, activation and dropout rates of a BERT."""
-
     vocab_size: Positive
     hidden_size: Positive
     num_hidden_layers: Positive
@@ -47,19 +44,19 @@ class BertConfig(msgspec.Struct, frozen=True):
 
 
 class _BertFile(BertConfig, frozen=True):
-    """A configuration file with BERT's keys, and those that must have one value."""
+    """A configuration file with BERT's keys, some with one valid value."""
 
     hidden_act: Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
     position_embedding_type: Literal["absolute"] = "absolute"
     layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
 
 
-def read_bert(path: _Path, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
-    """Return the `BertConfig` of a file; raise `UserError` for values that no BERT here has.
+def read_bert(path: AnyPath, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
+    """Read a `BertConfig`; raise `UserError` for unsupported values.
 
     Args:
-      keys: the file's names of BERT's keys.
-      gelu: activation that the file calls "gelu": the exact one at Hugging Face, the tanh approximation in TF1's code.
+      keys: BERT's keys by the file's.
+      gelu: meaning of "gelu": the exact one at Hugging Face, the tanh approximation in TF1's code.
     """
     found = read_json(path, dict, expected="a BERT's configuration", versioned=False)
     fields = {"type_vocab_size": 1} | {(keys or {}).get(key, key): value for key, value in found.items()}
@@ -70,13 +67,12 @@ def read_bert(path: _Path, keys: Mapping[str, str] | None = None, *, gelu: str =
         return msgspec.convert(msgspec.convert(fields, _BertFile), BertConfig, from_attributes=True)
 
 
-def read_tf1_config(path: _Path) -> BertConfig:
-    """Return the `BertConfig` of a TF1 `bert_config.json`; see `read_bert`."""
+def read_tf1_config(path: AnyPath) -> BertConfig:
     return read_bert(path, gelu="gelu_tanh")
 
 
 def keras_names(num_hidden_layers: int) -> dict[str, str]:
-    """Return a dict of TF1 name -> name in tf-models' `BertEncoder` of all variables of so many layers."""
+    """Return tf-models' variable names by TF1 name."""
     names = {
         WORD_EMBEDDINGS: "word_embeddings/embeddings",
         "bert/embeddings/position_embeddings": "position_embedding/embeddings",
@@ -93,12 +89,12 @@ def keras_names(num_hidden_layers: int) -> dict[str, str]:
 
 
 def num_layers(names: Iterable[str]) -> int:
-    """Return the number of layers of tf-models' BERT whose variables have these names."""
+    """Return the number of layers that these variable names show."""
     return len({match[1] for name in names if (match := re.match(r"transformer/layer_(\d+)/", name))})
 
 
 def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Return a dict of TF1 name -> shape of all variables of a BERT of this `BertConfig`."""
+    """Return the shapes of a BERT's variables by TF1 name."""
     width, inner = config.hidden_size, config.intermediate_size
     rows = config.vocab_size, config.max_position_embeddings, config.type_vocab_size
     tables = dict(zip(("word_embeddings", "position_embeddings", "token_type_embeddings"), rows, strict=True))
@@ -114,17 +110,17 @@ def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
-    """Reshape the array of one of tf-models' variables as TF1 has it, without an axis of heads."""
+    """Reshape a tf-models variable as in TF1, without an axis of heads."""
     if not tf1_name.startswith("bert/encoder/"):
         return array
     if not tf1_name.endswith("/kernel"):
         return array.reshape(-1)
-    # The heads are the first axes of the kernel of attention's output, and the last ones of the other kernels.
+    # The heads come first in the kernel of attention's output, and last in the other kernels.
     return array.reshape(-1, array.shape[-1]) if "attention/output" in tf1_name else array.reshape(len(array), -1)
 
 
 def tf1_arrays(variables: Mapping[str, Any], holder: str) -> dict[str, np.ndarray]:
-    """Return a dict of TF1 name -> array of `holder`'s variables; a `UserError` if they are not tf-models' BERT's."""
+    """Return arrays by TF1 name of the variables of a tf-models BERT."""
     names = keras_names(num_layers(variables))
     if different := variables.keys() ^ set(names.values()):
         raise UserError(f"{holder}: variable {min(different)}: missing or unknown, expected tf-models' BERT")
@@ -134,7 +130,7 @@ def tf1_arrays(variables: Mapping[str, Any], holder: str) -> dict[str, np.ndarra
 def check_arrays(
     arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]], source: str | os.PathLike, holder: str
 ) -> None:
-    """Raise `UserError`, naming an array, unless those of `source` have the shapes of `holder` and are finite."""
+    """Raise `UserError` unless the arrays are finite and have these shapes."""
     for what, names in (("missing", shapes.keys() - arrays.keys()), ("unexpected", arrays.keys() - shapes.keys())):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -1,4 +1,4 @@
-"""The rules of every sub-command of `bert-flow`: its help, one line for a mistake, and results that are not lost.
+"""Rules of every sub-command: help, one line for a mistake, kept results.
 
 A mistake in a name or an option is one line before TensorFlow and scikit-learn load.
 """
@@ -27,7 +27,7 @@ DEMO = ("--bert_hub", "demo")
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command line that is complete but for what it reads and writes.
+    """A command line without its inputs and outputs.
 
     Attributes:
       name: of the sub-command.
@@ -64,17 +64,16 @@ COMMANDS = {
         Command("fit", DEMO, "--input", "folder"),
         Command("prepare", ("--data", "sts12"), "--senteval_dir", "folder/STS-12", out="folder"),
         Command("pretrain", (*DEMO, "--steps", "200"), "--text", "folder"),
-        Command("project", DEMO, "--input", "folder"),
         Command("report", (), "--runs", "folder"),
         Command("reproduce", DEMO, "--glue_dir", None, out="folder"),
+        Command("search", (*DEMO, "a query"), "--input", None),
         Command("similarity", DEMO, "--pairs", None),
         Command("verify", (), "--runs", "file.json"),
     )
 }
 KEPT = [name for name, command in COMMANDS.items() if command.writes]
-FOREIGN = [name for name in KEPT if "." not in COMMANDS[name].writes]
-# A saved model's folder is known by the module that loads it.
-LOADS_TENSORFLOW = {("fit", "foreign")}
+# A saved model's folder is known by a module that loads TensorFlow; test_sentence_commands.py overwrites one.
+FOREIGN = [name for name in KEPT if "." not in COMMANDS[name].writes and name != "fit"]
 
 FIT, CALIBRATE = "fit --bert_hub demo --out o", "calibrate --bert_hub demo --glue_dir {glue}"
 ENCODE, SIMILARITY = "encode --bert_hub demo --input", "similarity --bert_hub demo"
@@ -98,7 +97,7 @@ MISTAKES = {
     "calibrate --bert_hub demo --glue_dir nowhere": "nowhere/STS-B: no such folder",
     f"{CALIBRATE} --methods whitenin": "did you mean whitening?",
     f"{CALIBRATE} --methods ,": "found none",
-    f"{CALIBRATE} --sentence_embedding_type paper-cl": "did you mean paper-cls?",
+    f"{CALIBRATE} --pooling paper-cl": "did you mean paper-cls?",
     f"{CALIBRATE} --task sts-12": "sts-12",
     f"{CALIBRATE} --task sts-17": "expected one of sts-b, sick-r",
     f"{CALIBRATE} --seeds 0": "'--seeds'",
@@ -112,7 +111,7 @@ MISTAKES = {
     f"{ENCODE} s.txt --out o.csv": "o.csv: found the ending '.csv'",
     f"{ENCODE} s.doc --out o.npy": "'.doc'",
     f"{ENCODE} s.txt --out o.npy --preprocess_hub nowhere": "--preprocess_hub=nowhere: no such fo",
-    f"{ENCODE} s.txt --out o.npy --sentence_embedding_type paper-cl": "did you mean paper-cls?",
+    f"{ENCODE} s.txt --out o.npy --pooling paper-cl": "did you mean paper-cls?",
     f"{FIT} --input s.txt --seed 1{'0' * 400}": "'--seed'",
     f"{SIMILARITY} --pairs s.tsv": "sentence1",
     f"{SIMILARITY} --pairs p.tsv --columns 1": "--columns: expected two names",
@@ -128,6 +127,7 @@ MISTAKES = {
     f"{FIT} --input s.txt --flow_learning_rate -1": "'--flow_learning_rate'",
     f"{FIT} --input s.txt --train_batch_size 65": "--train_batch_size: found 65, expected at most the 64 sentences",
     "fit --bert_hub demp --input s.txt --out o": "did you mean demo?",
+    f"export --model {'a' * 300} --out o": "too long",
     "export --model folder --out o": "folder: holds neither bert_flow.json nor",
     "reproduce --bert_hub demp --glue_dir {glue} --out o": "did you mean demo?",
     CONVERT: "found none, expected one of --tf1_checkpoint, --huggingface, --run, --tf1_flow",
@@ -135,7 +135,7 @@ MISTAKES = {
     f"{CONVERT} --huggingface folder --to_tf1": "--to_tf1: missing --run",
     f"{CONVERT} --huggingface nowhere": "nowhere",
     f"{CONVERT} --run a --low_dim 8": "--low_dim: missing --tf1_flow",
-    f"{CONVERT} --tf1_flow a": "--sentence_embedding_type: missing",
+    f"{CONVERT} --tf1_flow a": "--pooling: missing",
     f"{CONVERT} --run .": "found no checkpoint",
     f"{CONVERT} --tf1_checkpoint folder": "folder: found no checkpoint",
     f"{PREPARE} stsb": "found stsb, expected some of sts12 to sts16, sts12-16, tfds:glue/stsb",
@@ -156,8 +156,8 @@ MISTAKES = {
     "run_siamese --do_train=true": "--task_name",
 }
 # Neither library can be imported there.
-_RUN_MISTAKES = """
-import contextlib, io, json, sys, traceback
+_RUN_ALL = """
+import contextlib, io, json, os, sys, traceback
 sys.modules["tensorflow"] = sys.modules["sklearn"] = None
 from absl import flags
 from bert_flow_tf import cli, run_siamese
@@ -168,9 +168,10 @@ def run(arguments):
     run_siamese.define_flags(values)
     return run_siamese.main(run_siamese.parse(arguments, values), values)
 
-for command in json.load(sys.stdin):
-    status, said = None, io.StringIO()
-    with contextlib.redirect_stderr(said):
+for folder, command in json.load(sys.stdin):
+    os.chdir(folder)
+    status, out, err = None, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             if command[0] == "run_siamese":
                 status = exit_status(run, command)
@@ -180,67 +181,34 @@ for command in json.load(sys.stdin):
             status = end.code
         except Exception:
             traceback.print_exc()
-    print(json.dumps([status, said.getvalue()]))
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
 """
-_RUN_ALL = """
-import json, os, sys
-from click.testing import CliRunner
-from bert_flow_tf.cli import main
-for folder, arguments in json.load(sys.stdin):
-    os.chdir(folder)
-    outcome = CliRunner().invoke(main, arguments)
-    loaded = "tensorflow" in sys.modules
-    print(json.dumps([outcome.exit_code, outcome.stdout, outcome.stderr, loaded]), flush=True)
-"""
-
-
-def test_mistake_is_one_line_before_anything_loads(tmp_path):
-    (tmp_path / "s.txt").write_text("w1 w2\n" * 64)
-    (tmp_path / "s.tsv").write_text("sentence\nw1 w2\n")
-    (tmp_path / "empty.txt").write_text("\n \n")
-    for name in ("my_model", "folder"):
-        (tmp_path / name).mkdir()
-    before = files_below(tmp_path)
-    commands = [shlex.split(command.format(glue=sample_glue_dir())) for command in MISTAKES]
-    run = {"cwd": tmp_path, "input": json.dumps(commands), "capture_output": True, "text": True}
-    done = subprocess.run([sys.executable, "-c", _RUN_MISTAKES], **run)
-    ended = dict(zip(MISTAKES, map(json.loads, done.stdout.splitlines()), strict=True))
-    wrong = {
-        command: (status, said)
-        for command, (status, said) in ended.items()
-        if status != 2 or said.count("\n") != 1 or not said.startswith("error: ") or MISTAKES[command] not in said
-    }
-    assert wrong == {}
-    assert files_below(tmp_path) == before
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a command line ended with, in a folder that held the files `before`."""
+    """The end of a command in a folder that held `before`."""
 
     folder: pathlib.Path
     before: dict[pathlib.Path, bytes | None]
     status: int
     stdout: str
     stderr: str
-    loaded_tensorflow: bool
 
-    def refusal(self) -> str:
-        """The one line on stderr; nothing may have been printed or written beside it."""
-        assert self.stdout == ""
-        assert files_below(self.folder) == self.before
-        return refusal(self.status, self.stderr)
+    def refusal(self, *parts: str) -> str:
+        """Return the one line on stderr; nothing else may be written."""
+        assert (self.stdout, files_below(self.folder)) == ("", self.before)
+        return refusal(self.status, self.stderr, *parts)
 
 
 def _cases(command: Command, root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, list[str]]]:
-    """Name, current folder and arguments of each case."""
-    for case, arguments in (
-        ("help", [*command.name.split(), "--help"]),
-        ("flag", [*command.name.split(), "--no_such_flag"]),
-        ("missing", command.line(MISSING)),
-        ("kept", command.line(THERE.get(command.reads, "."))),
-        ("foreign", command.line(THERE.get(command.reads, "."), "--overwrite")),
-    ):
+    """Yield name, current folder and arguments of each case."""
+    there = command.line(THERE.get(command.reads, "."))
+    cases = {"help": [*command.name.split(), "--help"], "flag": [*command.name.split(), "--no_such_flag"]}
+    cases |= {"missing": command.line(MISSING)}
+    cases |= {"kept": there} if command.name in KEPT else {}
+    cases |= {"foreign": [*there, "--overwrite"]} if command.name in FOREIGN else {}
+    for case, arguments in cases.items():
         folder = root / case
         (folder / "model").mkdir(parents=True)
         for name in ("s.txt", "ckpt.index", "model/bert_flow.json"):
@@ -248,32 +216,42 @@ def _cases(command: Command, root: pathlib.Path) -> Iterator[tuple[str, pathlib.
         result = folder / (command.writes or "folder")
         result.parent.mkdir(exist_ok=True)
         if case in ("kept", "foreign"):
-            if result.suffix:
-                result.write_text("mine")
-            else:
-                result.mkdir()
-                (result / "thesis.txt").write_text("mine")
+            result = result if result.suffix else result / "thesis.txt"
+            result.parent.mkdir(exist_ok=True)
+            result.write_text("mine")
         yield case, folder, arguments
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """(name of the command, case) -> `Outcome`."""
+    """`Outcome` of each command's cases and of each mistake, in one process."""
     planned = []
     for name, command in COMMANDS.items():
-        for case, folder, arguments in _cases(command, tmp_path_factory.mktemp(name.replace(" ", "_"))):
-            if case in ("help", "flag", "missing") or name in {"kept": KEPT, "foreign": FOREIGN}[case]:
-                planned.append(((name, case), folder, files_below(folder), arguments))
-    planned.sort(key=lambda plan: plan[0] in LOADS_TENSORFLOW)
+        root = tmp_path_factory.mktemp(name.replace(" ", "_"))
+        planned += [((name, case), folder, arguments) for case, folder, arguments in _cases(command, root)]
+    folder = tmp_path_factory.mktemp("mistakes")
+    (folder / "s.txt").write_text("w1 w2\n" * 64)
+    (folder / "s.tsv").write_text("sentence\nw1 w2\n")
+    (folder / "empty.txt").write_text("\n \n")
+    for name in ("my_model", "folder"):
+        (folder / name).mkdir()
+    planned += [(line, folder, shlex.split(line.format(glue=sample_glue_dir()))) for line in MISTAKES]
+    before = [files_below(folder) for _, folder, _ in planned]
     done = subprocess.run(
         [sys.executable, "-c", _RUN_ALL],
-        input=json.dumps([(str(folder), arguments) for _, folder, _, arguments in planned]),
+        input=json.dumps([(str(folder), arguments) for _, folder, arguments in planned]),
         capture_output=True,
         text=True,
         check=True,
     )
-    ended = map(json.loads, done.stdout.splitlines())
-    return {key: Outcome(folder, before, *end) for (key, folder, before, _), end in zip(planned, ended, strict=True)}
+    ends = map(json.loads, done.stdout.splitlines())
+    made = zip(planned, before, ends, strict=True)
+    return {key: Outcome(folder, files, *end) for (key, folder, _), files, end in made}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_before_anything_loads(outcomes, mistake):
+    outcomes[mistake].refusal(MISTAKES[mistake])
 
 
 def test_every_sub_command_is_here():
@@ -282,19 +260,24 @@ def test_every_sub_command_is_here():
         for name in main.list_commands(context):
             command = main.get_command(context, name)
             names += [f"{name} {sub}" for sub in command.commands] if isinstance(command, click.Group) else [name]
-    # What launch reads and writes is run_siamese's.
+    # The command launch reads and writes as run_siamese does.
     assert sorted([*COMMANDS, "launch"]) == sorted(names)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_fits_a_screen_and_ends_with_an_example(outcomes, name):
-    outcome = outcomes[name, "help"]
-    lines = outcome.stdout.rstrip().splitlines()
-    assert outcome.status == 0 and len(lines) <= 40
+def test_help_flags_inputs_and_outputs_follow_the_rules(outcomes, name):
+    help_text = outcomes[name, "help"].stdout
+    lines = help_text.rstrip().splitlines()
+    assert outcomes[name, "help"].status == 0 and len(lines) <= 40
     assert lines[-1].startswith(f"  bert-flow {name} -")
-    # As click says a range without limits.
-    assert "x<=None" not in outcome.stdout
-    assert not outcome.loaded_tensorflow
+    # This is how click prints a range without limits.
+    assert "x<=None" not in help_text
+    assert outcomes[name, "flag"].refusal() == f"bert-flow {name}: No such option '--no_such_flag'."
+    outcomes[name, "missing"].refusal(MISSING)
+    if name in KEPT:
+        outcomes[name, "kept"].refusal(COMMANDS[name].writes, "exists", "--overwrite")
+    if name in FOREIGN:
+        outcomes[name, "foreign"].refusal(COMMANDS[name].writes)
 
 
 def test_help_has_a_whole_line_for_every_command():
@@ -305,8 +288,7 @@ def test_help_has_a_whole_line_for_every_command():
 
 def test_a_command_without_its_sub_command_prints_its_help():
     outcome = bert_flow("analyze")
-    assert outcome.exit_code == 2
-    assert outcome.stderr == succeeds("analyze", "--help")
+    assert (outcome.exit_code, outcome.stderr) == (2, succeeds("analyze", "--help"))
 
 
 @pytest.mark.parametrize("command", ["cli --help", "cli prepare --help", "run_siamese --help", "recipe --help"])
@@ -318,42 +300,9 @@ def test_a_full_disk_below_standard_output_is_one_line(command):
     refusal(done.returncode, done.stderr, "standard output: ")
 
 
-def test_a_name_that_is_too_long_is_one_line(tmp_path):
-    assert "too long" in refused("export", "--model", "a" * 300, "--out", tmp_path / "new")
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_an_unknown_flag_is_refused(outcomes, name):
-    outcome = outcomes[name, "flag"]
-    assert outcome.refusal() == f"bert-flow {name}: No such option '--no_such_flag'."
-    assert not outcome.loaded_tensorflow
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_missing_file_is_named_and_nothing_is_written(outcomes, name):
-    outcome = outcomes[name, "missing"]
-    assert MISSING in outcome.refusal()
-    assert not outcome.loaded_tensorflow or (name, "missing") in LOADS_TENSORFLOW
-
-
-@pytest.mark.parametrize("name", KEPT)
-def test_what_exists_is_kept_without_overwrite(outcomes, name):
-    outcome = outcomes[name, "kept"]
-    line = outcome.refusal()
-    assert COMMANDS[name].writes in line and "exists" in line and "--overwrite" in line
-    assert not outcome.loaded_tensorflow
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_overwrite_replaces_no_folder_of_another_kind(outcomes, name):
-    outcome = outcomes[name, "foreign"]
-    assert COMMANDS[name].writes in outcome.refusal()
-    assert not outcome.loaded_tensorflow or (name, "foreign") in LOADS_TENSORFLOW
-
-
 @pytest.fixture(scope="module")
 def inputs(tiny_encoder_dir, small_glue_dir, tmp_path_factory):
-    """Arguments with which a command writes a result, by its name: those that take little time."""
+    """Arguments with which fast commands write a result, by name."""
     folder = tmp_path_factory.mktemp("inputs")
     sentences, results = folder / "sentences.txt", folder / "results.json"
     sentences.write_text("w1 w2\nw3\n" * 8)
@@ -372,14 +321,14 @@ def inputs(tiny_encoder_dir, small_glue_dir, tmp_path_factory):
         "encode": [*encoder, "--input", sentences],
         "evaluate": scored,
         "prepare": ["--data", "sts13", "--senteval_dir", folder],
-        "project": [*encoder, "--input", sentences],
         "report": ["--runs", results],
     }
 
 
-@pytest.mark.parametrize(
-    "name", ["analyze isotropy", "calibrate", "encode", "evaluate", "prepare", "project", "report"]
-)
+WRITERS = ["analyze isotropy", "calibrate", "encode", "evaluate", "prepare", "report"]
+
+
+@pytest.mark.parametrize("name", WRITERS)
 def test_a_result_is_kept_without_overwrite_and_replaced_with_it(inputs, name, tmp_path):
     out = tmp_path / (COMMANDS[name].out or COMMANDS[name].writes)
     result = tmp_path / COMMANDS[name].writes

@@ -1,11 +1,9 @@
-"""`fit`, `encode`, `similarity` and `project` on the command line: what they write, and one line for each mistake."""
+"""`fit`, `encode`, `search` and `similarity`: their output and their mistakes."""
 
 import io
 
 import numpy as np
 import pytest
-from google.protobuf import text_format
-from tensorboard.plugins.projector import projector_config_pb2
 
 from bert_flow_tf import BertFlow
 from tests.bert_flow_tf.small_runs import small_flow_file
@@ -24,7 +22,7 @@ def sentences_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def fit_arguments(tiny_encoder_dir, sentences_file, tmp_path_factory):
     flow = small_flow_file(tmp_path_factory.mktemp("flow"))
-    arguments = ["--bert_hub", tiny_encoder_dir, "--sentence_embedding_type", "avg-last-2", "--max_seq_length", 8]
+    arguments = ["--bert_hub", tiny_encoder_dir, "--pooling", "avg-last-2", "--max_seq_length", 8]
     arguments += ["--num_train_epochs", 1, "--train_batch_size", 8, "--flow_model_config", flow]
     return [*arguments, "--input", sentences_file]
 
@@ -41,28 +39,45 @@ def expected(saved):
     return BertFlow.from_pretrained(saved).encode(SENTENCES)
 
 
-def test_fit_prints_what_changes_on_sentences_that_it_holds_out(fit_arguments, tmp_path):
+def test_fit_prints_what_changes_on_held_out_sentences(fit_arguments, tmp_path, caplog):
     path, out = tmp_path / "many.txt", tmp_path / "model"
+    path.write_text("\n \n" + "".join(f"w{i} w{j}\n" for i in range(20) for j in range(12)))
+    outcome = bert_flow("fit", *fit_arguments[:-1], path, "--out", out)
+    assert outcome.stderr.splitlines()[0] == "empty sentences, skipped: 2"
+    assert {"encoding 192 sentences", "learning the flow, 24 steps", "encoding 48 sentences"} <= set(caplog.messages)
+    said = outcome.stdout.splitlines()
+    assert ": 48 held-out sentences told apart by their words" in said[0]
+    assert said[1].startswith("48 held-out sentences: mean cosine of random pairs ")
+    assert said[-1] == f"model written: {out} (240 sentences, 24 steps)"
+
+
+def test_fit_judges_another_method_by_labelled_pairs(fit_arguments, tmp_path):
+    path, pairs, out = tmp_path / "many.txt", tmp_path / "pairs.tsv", tmp_path / "model"
     path.write_text("".join(f"w{i} w{j}\n" for i in range(20) for j in range(12)))
-    said = succeeds("fit", *fit_arguments[:-1], path, "--out", out).splitlines()
-    assert said[0].startswith("12 held-out sentences: mean cosine of random pairs ")
-    assert said[-1] == f"model written: {out} (240 sentences, 28 steps)"
+    pairs.write_text("".join(f"w{i} w1\tw{i} w{i + 1}\t{i % 5}\n" for i in range(12)))
+    arguments = ["fit", *fit_arguments[:-1], path, "--method", "whitening", "--pairs", pairs]
+    said = succeeds(*arguments, "--out", out).splitlines()
+    assert ": 12 labelled pairs, Spearman x100 " in said[0]
+    assert said[-1] == f"model written: {out} (240 sentences, whitening)"
+    pairs.write_text("w1 w2\tw2\thigh\n")
+    assert f"{pairs}: cannot be read as two sentences and a number" in refused(*arguments, "--out", tmp_path / "other")
+    assert "method: found 'pca', expected flow, whitening" in refused(*arguments[:-3], "pca", "--out", out)
 
 
-def test_encode_writes_what_the_model_gives_to_a_file_and_to_standard_output(saved, sentences_file, expected, tmp_path):
+def test_encode_writes_to_a_file_and_to_standard_output(saved, sentences_file, expected, tmp_path):
     out = tmp_path / "e.npy"
-    said = succeeds("encode", "--model", saved, "--input", sentences_file, "--out", out)
-    assert said == f"embeddings written: {out} (16 of width 32)\n"
+    arguments = ("encode", "--model", saved, "--input")
+    outcome = bert_flow(*arguments, sentences_file, "--out", out)
+    assert outcome.stdout == f"embeddings written: {out} (16 of width 32)\n" and "empty" not in outcome.stderr
     np.testing.assert_allclose(np.load(out), expected, rtol=0, atol=1e-5)
-    arguments = ("encode", "--model", saved, "--input", "-", "--out", "-", "--normalize")
-    outcome = bert_flow(*arguments, input=sentences_file.read_bytes())
+    outcome = bert_flow(*arguments, "-", "--out", "-", "--normalize", input=sentences_file.read_bytes())
     norms = np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(np.load(io.BytesIO(outcome.stdout_bytes)), expected / norms, rtol=0, atol=1e-5)
-
-
-def test_encode_in_bfloat16_is_near_and_not_the_same(saved, sentences_file, expected, tmp_path):
-    out = tmp_path / "e.npy"
-    succeeds("encode", "--model", saved, "--input", sentences_file, "--out", out, "--dtype", "bfloat16")
+    given = b"\n" + sentences_file.read_bytes() + b" \n"
+    outcome = bert_flow(*arguments, "-", "--out", tmp_path / "more.npy", input=given)
+    assert "empty sentences, embedded like the others: 2\n" in outcome.stderr
+    assert len(np.load(tmp_path / "more.npy")) == 18
+    succeeds(*arguments, sentences_file, "--out", out, "--dtype", "bfloat16", "--overwrite")
     assert 1e-4 < np.abs(np.load(out) - expected).max() <= 0.05 * np.abs(expected).max()
 
 
@@ -77,23 +92,28 @@ def test_similarity_prints_a_cosine_a_line(saved, expected, tmp_path):
     np.testing.assert_allclose([float(line) for line in said.splitlines()], cosines, rtol=0, atol=1e-5)
 
 
-def test_project_writes_what_tensorboards_projector_reads(saved, sentences_file, expected, tmp_path):
-    out = tmp_path / "projection"
-    succeeds("project", "--model", saved, "--input", sentences_file, "--out", out)
-    config = text_format.Parse(
-        (out / "projector_config.pbtxt").read_text(), projector_config_pb2.ProjectorConfig()
-    ).embeddings
-    assert [(tensor.tensor_name, tensor.tensor_path) for tensor in config] == [
-        ("with_flow", "with_flow.tsv"),
-        ("without_flow", "without_flow.tsv"),
-    ]
-    np.testing.assert_allclose(np.loadtxt(out / "with_flow.tsv", delimiter="\t"), expected, rtol=1e-5, atol=1e-5)
-    assert (out / config[0].metadata_path).read_text().splitlines() == SENTENCES
+def test_search_prints_the_nearest_and_keeps_embeddings(saved, sentences_file, expected, tmp_path):
+    normalized = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    cosines, folder = normalized @ normalized[5], tmp_path / "kept"
+    command = ("search", "--model", saved, "--top_k", 3, "--embeddings", folder, "--input")
+    said = [line.split("\t") for line in succeeds(*command, sentences_file, SENTENCES[5]).splitlines()]
+    found = [float(cosine) for _, cosine, _ in said]
+    np.testing.assert_allclose(found, np.sort(cosines)[:-4:-1], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found, [cosines[SENTENCES.index(one)] for _, _, one in said], rtol=0, atol=1e-5)
+    written = {path: path.stat().st_mtime_ns for path in folder.glob("*.parquet")}
+    (tmp_path / "queries.txt").write_text(f"{SENTENCES[5]}\n")
+    again = succeeds(*command, sentences_file, "w1", "--queries", tmp_path / "queries.txt").splitlines()
+    assert [line.partition("\t")[0] for line in again] == ["w1", "1", "2", "3", SENTENCES[5], "1", "2", "3"]
+    assert written == {path: path.stat().st_mtime_ns for path in written}
+    (tmp_path / "other.csv").write_text('id,text\n1,"one, two"\n')
+    other = (*command, tmp_path / "other.csv", "--column", 2, "w1")
+    assert f"{folder}: exists" in refused(*other)
+    assert succeeds(*other, "--overwrite").endswith("\tone, two\n")
+    assert "--queries" in refused(*command, sentences_file)
 
 
-@pytest.mark.parametrize(("command", "ours"), [("project", "projector_config.pbtxt"), ("fit", "bert_flow.json")])
-def test_other_files_beside_an_earlier_result_are_kept(sentences_file, tmp_path, command, ours):
-    for name in (ours, "events.out"):
+def test_other_files_beside_an_earlier_result_are_kept(sentences_file, tmp_path):
+    for name in ("bert_flow.json", "events.out"):
         (tmp_path / name).touch()
     arguments = ("--bert_hub", "demo", "--input", sentences_file, "--out", tmp_path, "--overwrite")
-    assert "holds events.out beside" in refused(command, *arguments, unchanged=tmp_path)
+    assert "holds events.out beside" in refused("fit", *arguments, unchanged=tmp_path)

@@ -1,4 +1,4 @@
-"""`bert-flow verify`: with golden tests at hand and without, and what its exit status says."""
+"""`bert-flow verify`: its table, its record and its exit status."""
 
 import json
 import pathlib
@@ -28,7 +28,7 @@ def test_data():
 
 @pytest.fixture
 def golden(tmp_path, monkeypatch):
-    """Function (deviation of the pooling) that makes a copy of the repository whose golden tests are three."""
+    """Function (deviation) that makes a repository with three golden tests."""
 
     def make(off):
         folder = tmp_path / "copy" / "tests" / "golden"
@@ -40,42 +40,30 @@ def golden(tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize(("off", "status", "mark"), [(1e-6, 0, "✓"), (3e-6, 1, "✗")])
+@pytest.mark.parametrize(("off", "status", "mark"), [(1e-6, 0, "✓"), (3e-6, 1, "✗"), ("float('nan')", 1, "✗")])
 def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark):
     golden(off)
     done = bert_flow("verify", "--out", tmp_path / "verification.json")
     assert done.exit_code == status
     lines = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
     assert " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in lines["more of it"]
+    assert ("not finite" in lines["pooling"]) == (off not in (1e-6, 3e-6))
     record = json.loads((tmp_path / "verification.json").read_text())
     assert (record["evidence"], record["made_by"]["command"]) == ("tests/golden", "bert-flow verify")
+    # JSON has no number that is not finite.
+    assert [one["found"] for one in record["deviations"]] == [1e-6, off if isinstance(off, float) else None]
     assert "test_near PASSED" in done.stderr and "test_data SKIPPED" in done.stderr
     succeeds("report", "--runs", tmp_path / "verification.json", "--out", tmp_path / "report")
     rows = Page((tmp_path / "report" / "report.html").read_text()).rows
     assert ["pooling", mark] in [row[:2] for row in rows]
 
 
-def test_a_deviation_that_is_not_finite_is_written_and_reported(golden, tmp_path):
-    golden("float('nan')")
-    done = bert_flow("verify", "--out", tmp_path / "verification.json")
-    assert done.exit_code == 1
-    record = json.loads((tmp_path / "verification.json").read_text())
-    assert [one["found"] for one in record["deviations"]] == [1e-6, None]
-    assert "✗  not finite" in next(line for line in done.stdout.splitlines() if line.startswith("pooling"))
-
-
-def test_golden_tests_that_do_not_run_are_one_line(golden, tmp_path):
-    golden("(")
+def test_golden_tests_that_are_not_run_decide_nothing(golden, tmp_path, monkeypatch):
+    golden("1e-6")
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTEST_ADDOPTS", "-k nothing")
+        assert "found no outcome of its tests" in refused("verify", unchanged=tmp_path)
     (tmp_path / "copy" / "tests" / "golden" / "conftest.py").write_text("raise ValueError('broken')")
     assert "found no outcome of its tests" in refused("verify", unchanged=tmp_path)
-
-
-def test_golden_tests_of_which_none_is_run_decide_nothing(golden, tmp_path, monkeypatch):
-    golden("1e-6")
-    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
-    assert "found no outcome of its tests" in refused("verify", unchanged=tmp_path)
-
-
-def test_without_a_clone_there_is_nothing_to_verify(tmp_path, monkeypatch):
     monkeypatch.setattr(verify, "_ROOT", tmp_path)
     assert "expected a clone of the repository" in refused("verify", unchanged=tmp_path)

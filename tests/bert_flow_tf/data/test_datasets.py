@@ -2,6 +2,7 @@
 
 import sys
 import types
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ def tfds():
 
 @pytest.fixture
 def serve(tfds):
-    """Function from rows of a dataset to a context in which TensorFlow Datasets gives them, whatever split is asked."""
+    """A function that makes TensorFlow Datasets return these rows."""
 
     def context(rows, asked=None):
         def as_dataset(builder, split=None, **_):
@@ -49,7 +50,7 @@ def test_generated_examples_of_every_dataset_are_read(tfds, name):
 
 
 def test_pairs_are_in_the_order_of_glues_file(serve):
-    """TensorFlow Datasets gives them in the order of a hash of their number."""
+    """TensorFlow Datasets orders by a hash, GLUE by number."""
     rows = pairs("sentence1", "sentence2", [4.0, 1.0, 3.0, 2.0])
     with serve([row | {"idx": int(row["label"]) - 1} for row in rows]):
         examples = datasets.read_dataset("tfds:glue/stsb", "dev")
@@ -60,11 +61,11 @@ def test_pairs_are_in_the_order_of_glues_file(serve):
 @pytest.mark.parametrize(
     ("name", "features", "expected"),
     [
-        # Their ids: not_equivalent, equivalent; entailment, not_entailment; not_duplicate, duplicate.
+        # Ids are not_equivalent, equivalent; entailment, not_entailment; not_duplicate, duplicate.
         ("tfds:glue/mrpc", ("sentence1", "sentence2"), [0.0, 1.0]),
         ("tfds:glue/qnli", ("question", "sentence"), [1.0, 0.0]),
         ("tfds:glue/qqp", ("question1", "question2"), [0.0, 1.0]),
-        # Theirs: entailment, neutral, contradiction; ours: contradiction, entailment, neutral.
+        # They count entailment, neutral, contradiction; we count contradiction, entailment, neutral.
         ("tfds:glue/mnli", ("premise", "hypothesis"), [1, 2, 0]),
         ("tfds:snli", ("premise", "hypothesis"), [1, 2, 0]),
     ],
@@ -74,14 +75,11 @@ def test_classes_become_the_labels_that_our_files_give(tfds, serve, name, featur
         np.testing.assert_array_equal(datasets.read_dataset(name, "train").labels, expected)
 
 
-def test_pairs_without_a_label_are_left_out(serve):
+def test_pairs_without_a_label_are_left_out_or_have_no_gold(serve):
     with serve(pairs("premise", "hypothesis", [0, -1, 2])):
         examples = datasets.read_dataset("tfds:snli", "train")
     assert examples.sentences_a == ["Ein Boot, 0.", "Ein Boot, 2."]
     np.testing.assert_array_equal(examples.labels, [1, 0])
-
-
-def test_split_without_labels_is_good_for_its_sentences_only(serve):
     with serve(pairs("sentence1", "sentence2", [-1.0, -1.0])):
         examples = datasets.read_dataset("tfds:glue/stsb", "test")
         with user_error("split: tfds:glue/stsb has no gold scores for its split test"):
@@ -90,14 +88,7 @@ def test_split_without_labels_is_good_for_its_sentences_only(serve):
     np.testing.assert_array_equal(examples.labels, [0, 0])
 
 
-def test_unknown_names_are_refused_with_the_known_ones():
-    with user_error("unknown dataset 'tfds:glue/cola', expected one of tfds:glue/stsb, tfds:glue/mrpc"):
-        datasets.read_dataset("tfds:glue/cola", "train")
-    with user_error("tasks: tfds:snli has classes"):
-        read_task("tfds:snli")
-
-
-def test_task_from_a_dataset_is_scored_on_its_validation_split(serve):
+def test_a_dataset_is_scored_on_its_validation_split(serve):
     asked = []
     with serve(pairs("question", "sentence", [0, 1, 0]), asked):
         task = read_task("tfds:glue/qnli")
@@ -111,31 +102,18 @@ def test_task_from_a_dataset_is_scored_on_its_validation_split(serve):
     assert asked == ["validation", "train", "validation_matched", "test_matched"]
 
 
-@pytest.mark.parametrize(
-    ("module", "said"),
+def test_datasets_that_cannot_be_read_are_one_line(tfds, monkeypatch):
+    with user_error("unknown dataset 'tfds:glue/cola'", "tfds:glue/stsb, tfds:glue/mrpc"):
+        datasets.read_dataset("tfds:glue/cola", "train")
+    with user_error("tasks: tfds:snli"):
+        read_task("tfds:snli")
+
+    for error in (ConnectionError("no route\nto host"), ModuleNotFoundError("No module", name="importlib_resources")):
+        monkeypatch.setattr(tfds, "load", mock.Mock(side_effect=error))
+        with user_error("tfds:snli"):
+            datasets.read_dataset("tfds:snli", "train")
     # An empty module is what it leaves of itself when a package that it imports does not fit.
-    [(None, "pip install 'bert-flow-tf[datasets]'"), (types.ModuleType("tensorflow_datasets"), "tfds:snli: ")],
-)
-def test_missing_or_broken_tensorflow_datasets_is_one_line(monkeypatch, module, said):
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
-    with user_error(said):
-        datasets.read_dataset("tfds:snli", "train")
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (
-            ConnectionError("no route\nto host"),
-            "tfds:snli: cannot be read as a data set",
-        ),
-        (ModuleNotFoundError("No module", name="importlib_resources"), "tfds:snli"),
-    ],
-)
-def test_download_that_fails_is_one_line(tfds, monkeypatch, error, said):
-    def fail(*_, **__):
-        raise error
-
-    monkeypatch.setattr(tfds, "load", fail)
-    with user_error(said):
-        datasets.read_dataset("tfds:snli", "train")
+    for module, found in ((None, "bert-flow-tf[datasets]"), (types.ModuleType("tensorflow_datasets"), "tfds:snli: ")):
+        monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
+        with user_error(found):
+            datasets.read_dataset("tfds:snli", "train")

@@ -1,4 +1,4 @@
-"""Data of other layouts, written for the readers of `bert_flow_tf.data.tasks`: what was put in comes out."""
+"""Data of other layouts is read again as it was."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 from bert_flow_tf.data import datasets, folders, tasks
 from bert_flow_tf.data.sts_sets import ScoredPairs
-from bert_flow_tf.errors import UserError
+from tests.refusals import user_error
 
 
 def subset(name, *pairs):
@@ -23,21 +23,20 @@ def test_full_text_is_what_the_originals_processors_read(tmp_path):
     assert examples.sentences_b == ["A boat.", "z ", "Twelve."]
 
 
-def test_only_a_prepared_folder_is_replaced_and_only_with_overwrite(tmp_path):
-    folder = tmp_path / "STS-12"
+def test_only_a_prepared_folder_is_replaced(tmp_path):
+    folder, other = tmp_path / "STS-12", tmp_path / "other"
     folders.write_full_text(folder, [subset("one", ("a", "b"))], "SentEval")
-    with pytest.raises(UserError, match=r"STS-12: exists, expected a new folder, or --overwrite"):
-        folders.check_folder(folder, "--out", overwrite=False)
     folders.check_folder(folder, "--out", overwrite=True)
+    with user_error("STS-12: exists", "--overwrite"):
+        folders.check_folder(folder, "--out", overwrite=False)
     (folder / "mine.txt").touch()
-    with pytest.raises(UserError, match=r"holds mine\.txt beside a prepared folder"):
+    with user_error("holds mine.txt"):
         folders.check_folder(folder, "--out", overwrite=True)
-
-
-def test_a_marker_of_another_program_protects_its_folder(tmp_path):
-    (tmp_path / "prepared.json").write_text('{"files": 3}')
-    with pytest.raises(UserError, match=r"prepared\.json: cannot be read"):
-        folders.check_folder(tmp_path, "--out=x", True)
+    # Another program wrote this marker.
+    other.mkdir()
+    (other / "prepared.json").write_text('{"files": 3}')
+    with user_error("prepared.json: cannot be read"):
+        folders.check_folder(other, "--out", overwrite=True)
 
 
 EXAMPLES = {
@@ -53,7 +52,7 @@ EXAMPLES = {
 @pytest.mark.parametrize("name", datasets.DATASET_NAMES)
 @pytest.mark.parametrize("labelled_test", [False, True])
 def test_a_dataset_comes_back_from_its_files(tmp_path, monkeypatch, name, labelled_test):
-    """Pairs, labels and ids of classes are those of TensorFlow Datasets; test labels go where gold scores are read."""
+    """Pairs, labels and classes are those of TensorFlow Datasets."""
     dtype = np.float32 if isinstance(EXAMPLES[name][0], float) else np.int32
 
     def read(dataset, split):

@@ -1,4 +1,4 @@
-"""Each task's files are read as the original reads them, and every mistake in them is one line."""
+"""Files of tasks are read as the original reads them."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,7 @@ from tests.refusals import user_error
 
 PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
 NLI = ["sentence1", "sentence2", "label1", "gold_label"]
-STSB_ORIGIN = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]
-STSB_HEADER = [*STSB_ORIGIN, "sentence1", "sentence2", "score"]
+STSB_HEADER = ["index", "genre", "filename", "year", "old_index", "source1", "source2", *NLI[:2], "score"]
 MNLI_HEADER = ["index", "promptID", "pairID", "genre", *PARSES, *NLI]
 SNLI_HEADER = ["index", "captionID", "pairID", *PARSES, *NLI]
 
@@ -21,15 +20,15 @@ def write(path, rows, end="\n"):
 
 
 def stsb_row(a, b, *score):
-    return ["0", "g", "f", "y", "0", "none", "none", a, b, *score]
+    return ["-"] * 7 + [a, b, *score]
 
 
 def mnli_row(a, b, *labels):
-    return ["0", "1", "1n", "g", "-", "-", "-", "-", a, b, *labels]
+    return ["-"] * 8 + [a, b, *labels]
 
 
 def snli_row(a, b, *labels):
-    return ["0", "1", "1n", "-", "-", "-", "-", a, b, *labels]
+    return ["-"] * 7 + [a, b, *labels]
 
 
 def stsb_folder(tmp_path, rows=None, header=STSB_HEADER):
@@ -40,7 +39,7 @@ def stsb_folder(tmp_path, rows=None, header=STSB_HEADER):
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 
 
-def test_the_table_holds_the_originals_tasks_with_their_label_ranges():
+def test_tasks_and_label_ranges_are_the_originals():
     found = {name: (task.is_regression, task.label_max, task.label_names) for name, task in tasks.TASKS.items()}
     scores = ("sts-b", "sick-r", "sts-12-16", "sts-12", "sts-13", "sts-14", "sts-15", "sts-16")
     assert found == {
@@ -52,7 +51,7 @@ def test_the_table_holds_the_originals_tasks_with_their_label_ranges():
     assert tasks.get_task("STS-B") is tasks.TASKS["sts-b"]
 
 
-def test_a_test_split_has_label_zero_even_where_the_file_has_scores(tmp_path):
+def test_a_test_split_has_label_zero_and_its_gold_beside(tmp_path):
     header = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"]
     write(tmp_path / "SICK-R" / "SICK_test_annotated.txt", [header, ["1", "a", "b", "3.3", "NEUTRAL"]], end="\r\n")
     examples = tasks.read_split("sick-r", tmp_path / "SICK-R", "test")
@@ -60,7 +59,7 @@ def test_a_test_split_has_label_zero_even_where_the_file_has_scores(tmp_path):
     assert tasks.gold_scores("sick-r", tmp_path, "test").tolist() == [3.3]
 
 
-def test_full_text_tasks_read_one_headerless_file_for_every_split(tmp_path):
+def test_full_text_tasks_read_one_file_for_every_split(tmp_path):
     write(tmp_path / "full.txt", [["\ufeffa", "b"], ["c", "d"], [""], [""]], end="\r\n")
     examples = tasks.read_train("STS-12-16", tmp_path, use_full_for_training=True)
     assert (examples.sentences_a, examples.sentences_b) == (["a", "c"] * 3, ["b", "d"] * 3) and not examples.has_labels
@@ -81,7 +80,7 @@ def test_qqp_has_other_columns_in_its_test_file(tmp_path):
     assert tasks.read_split("qqp", tmp_path, "test").sentences_b == ["d"]
 
 
-def test_qnli_entailment_is_one_and_incomplete_rows_are_left_out_with_a_warning(tmp_path, caplog):
+def test_qnli_entailment_is_one_and_short_rows_are_left_out(tmp_path, caplog):
     rows = [["0", "q", "s", "entailment"], ["1", "q only"], ["2", "q", "s", "not_entailment"]]
     path = write(tmp_path / "train.tsv", [["index", "question", "sentence", "label"], *rows])
     assert tasks.read_split("qnli-regression", tmp_path, "train").labels.tolist() == [1.0, 0.0]
@@ -127,34 +126,21 @@ def test_stsb_test_gold_comes_from_the_headerless_csv(tmp_path):
     assert gold.dtype == np.float64 and gold.tolist() == [2.5, 4.0]
 
 
-def test_unknown_tasks_and_splits_and_those_without_gold_say_so(tmp_path):
-    with user_error("task_name: unknown task 'sts-c'", "sts-b", "allnli"):
-        tasks.get_task("sts-c")
-    with user_error("unknown split 'tests'"):
-        tasks.read_split("sts-b", tmp_path, "tests")
-    with user_error("mnli has no gold scores for its dev split"):
-        tasks.gold_scores("mnli", tmp_path, "dev")
-    with user_error("sts-14 has no gold scores for its test split"):
-        tasks.gold_scores("sts-14", tmp_path, "test")
-
-
-def test_missing_and_unreadable_files_are_named(tmp_path):
-    with user_error(f"{tmp_path / 'STS-B'}: no such folder"):
-        tasks.read_split("sts-b", tmp_path / "STS-B", "train")
-    with user_error(f"{tmp_path}/MNLI: no such folder"):
-        tasks.read_train("allnli", f"{tmp_path}/ALLNLI")
-    with user_error(f"{stsb_folder(tmp_path) / 'dev.tsv'}: no such file"):
-        tasks.read_split("sts-b", tmp_path / "STS-B", "dev")
+def test_what_is_missing_or_unknown_is_named(tmp_path):
     (tmp_path / "full.txt").mkdir()
-    with user_error("full.txt: cannot be read"):
-        tasks.read_split("sts-12", tmp_path, "train")
-    (tmp_path / "full.txt").rmdir()
-    (tmp_path / "full.txt").write_bytes(b"a\tb\ncaf\xe9\tb\n")
-    with user_error(f"{tmp_path / 'full.txt'}: cannot be read as a text file"):
-        tasks.read_split("sts-12", tmp_path, "train")
-    write(tmp_path / "train.tsv", [MNLI_HEADER, mnli_row("a", "b", "-", "neutral")])
-    with user_error("line 2, column 11: label '-', expected one of contradiction, entailment, neutral"):
-        tasks.read_split("mnli", tmp_path, "train")
+    stsb = stsb_folder(tmp_path)
+    for function, arguments, parts in (
+        (tasks.get_task, ["sts-c"], ["task_name: unknown task 'sts-c'", "sts-b", "allnli"]),
+        (tasks.read_split, ["sts-b", tmp_path, "tests"], ["unknown split 'tests'"]),
+        (tasks.gold_scores, ["mnli", tmp_path, "dev"], ["mnli has no gold scores for its dev split"]),
+        (tasks.gold_scores, ["sts-14", tmp_path, "test"], ["sts-14 has no gold scores for its test split"]),
+        (tasks.read_split, ["sts-b", tmp_path / "none", "train"], [f"{tmp_path / 'none'}: no such folder"]),
+        (tasks.read_train, ["allnli", f"{tmp_path}/ALLNLI"], [f"{tmp_path}/MNLI: no such folder"]),
+        (tasks.read_split, ["sts-b", stsb, "dev"], [f"{stsb / 'dev.tsv'}: no such file"]),
+        (tasks.read_split, ["sts-12", tmp_path, "train"], ["full.txt: cannot be read"]),
+    ):
+        with user_error(*parts):
+            function(*arguments)
 
 
 GOOD = stsb_row("a", "b", "1")
@@ -190,3 +176,12 @@ def test_a_bad_file_is_named_with_line_and_column(tmp_path, rows, found):
     path = write(tmp_path / "train.tsv", rows)
     with user_error(f"{path}{found}"):
         tasks.read_split("sts-b", tmp_path, "train")
+
+
+def test_bad_text_and_labels_are_named(tmp_path):
+    (tmp_path / "full.txt").write_bytes(b"a\tb\ncaf\xe9\tb\n")
+    with user_error(f"{tmp_path / 'full.txt'}: cannot be read"):
+        tasks.read_split("sts-12", tmp_path, "train")
+    write(tmp_path / "train.tsv", [MNLI_HEADER, mnli_row("a", "b", "-", "neutral")])
+    with user_error("line 2, column 11: label '-', expected one of contradiction, entailment, neutral"):
+        tasks.read_split("mnli", tmp_path, "train")

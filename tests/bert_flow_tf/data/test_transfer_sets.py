@@ -1,4 +1,4 @@
-"""SentEval's classification tasks in its folders: every layout, its order, and what is wrong in a line."""
+"""SentEval's classification tasks: layouts, order, invalid lines."""
 
 import pytest
 
@@ -71,58 +71,36 @@ def test_every_layout_is_read_in_sentevals_order(folder, name, parts):
     assert task.sentences == [sentence for examples in parts.values() for texts, _ in examples for sentence in texts]
 
 
+DEV, TREC_TEST = "SST/binary/sentiment-dev", "TREC/TREC_10.label"
+
+
 @pytest.mark.parametrize(
-    ("name", "file", "content", "message"),
+    ("name", "file", "content", "found"),
     [
-        (
-            "sst2",
-            "SST/binary/sentiment-dev",
-            b"good\n",
-            "sentiment-dev, line 1: found 'good', expected the columns of SST2",
-        ),
-        (
-            "sst2",
-            "SST/binary/sentiment-dev",
-            b"good\t2\n",
-            "sentiment-dev, line 1: found class '2', expected one of 0, 1",
-        ),
-        ("sst2", "SST/binary/sentiment-dev", b"\xff\t1\n", "sentiment-dev: cannot be read as SentEval's data: 'utf-8'"),
-        (
-            "trec",
-            "TREC/TREC_10.label",
-            b"What ?\n",
-            "line 1: found class 'What ?', expected one of",
-        ),
-        ("trec", "TREC/TREC_10.label", b"ANY:x What ?\n", "found class 'ANY', expected one of ABBR"),
+        ("sst2", DEV, b"good\n", f"{DEV}, line 1: found 'good'"),
+        ("sst2", DEV, b"good\t2\n", f"{DEV}, line 1: found class '2', expected one of 0, 1"),
+        ("sst2", DEV, b"\xff\t1\n", f"{DEV}: cannot be read"),
+        ("trec", TREC_TEST, b"What ?\n", f"{TREC_TEST}, line 1: found class 'What ?'"),
+        ("trec", TREC_TEST, b"ANY:x What ?\n", "found class 'ANY', expected one of ABBR"),
         ("mr", "MR/rt-polarity.neg", b"", "MR/rt-polarity.pos: found too few classes"),
-        (
-            "sst2",
-            "SST/binary/sentiment-train",
-            b"good\t1\nso good\t1\n",
-            "sentiment-train: found too few classes",
-        ),
-        (
-            "sst2",
-            "SST/binary/sentiment-dev",
-            b"good\t1\n",
-            "sentiment-dev: found too few classes",
-        ),
+        ("sst2", "SST/binary/sentiment-train", b"good\t1\nso good\t1\n", "sentiment-train: found too few classes"),
+        ("sst2", DEV, b"good\t1\n", f"{DEV}: found too few classes"),
         ("sicke", "SICK/SICK_trial.txt", SICK_HEADER.encode(), "SICK_trial.txt: found too few classes"),
     ],
 )
-def test_a_line_that_is_not_as_expected_is_named(folder, name, file, content, message):
+def test_a_line_that_is_not_as_expected_is_named(folder, name, file, content, found):
     (folder / "downstream" / file).write_bytes(content)
-    with user_error(message):
+    with user_error(found):
         read_transfer_task(f"senteval:{name}", folder)
 
 
-def test_what_is_missing_is_named(folder):
-    with user_error("senteval_dir: missing, expected the folder of CR, to score senteval:cr"):
-        read_transfer_task("senteval:cr")
-    with user_error("CR: no such folder"):
-        read_transfer_task("senteval:cr", folder)
-    with user_error("tasks: unknown task 'senteval:sst', expected one of senteval:mr", "did you mean senteval:sst2?"):
-        read_transfer_task("senteval:sst", folder)
-    with user_error("split: found dev for senteval:mr, expected none"):
-        read_transfer_task("senteval:mr", folder, "dev")
+def test_what_is_missing_or_unknown_is_named(folder):
+    for arguments, parts in (
+        (["senteval:cr"], ["senteval_dir: missing", "senteval:cr"]),
+        (["senteval:cr", folder], ["CR: no such folder"]),
+        (["senteval:sst", folder], ["tasks: unknown task 'senteval:sst'", "did you mean senteval:sst2?"]),
+        (["senteval:mr", folder, "dev"], ["split: found dev for senteval:mr"]),
+    ):
+        with user_error(*parts):
+            read_transfer_task(*arguments)
     assert len(NAMES) == 8

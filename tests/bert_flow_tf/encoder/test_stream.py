@@ -1,4 +1,4 @@
-"""Every sentence has its own embedding, whatever batch it is in and however often it occurs."""
+"""Every sentence has its own embedding in any batch."""
 
 import threading
 
@@ -13,7 +13,7 @@ from bert_flow_tf.encoder import stream
 from tests.bert_flow_tf.sample_pairs import make_pairs
 
 
-def test_map_concurrently_keeps_order_device_and_errors():
+def test_map_concurrently_keeps_order_device_and_errors(monkeypatch):
     names = []
 
     def device_of(item):
@@ -32,9 +32,7 @@ def test_map_concurrently_keeps_order_device_and_errors():
     with pytest.raises(ZeroDivisionError):
         list(stream.map_concurrently(lambda item: 1 // (item - 3), range(9)))
     assert list(stream.map_concurrently(device_of, [])) == []
-
-
-def test_with_xla_batches_are_computed_one_at_a_time(monkeypatch):
+    # XLA compiles in one thread at a time.
     monkeypatch.setenv("TF_XLA_FLAGS", "--tf_xla_auto_jit=2")
     assert {*stream.map_concurrently(lambda _: threading.current_thread(), range(5))} == {threading.current_thread()}
 
@@ -49,7 +47,7 @@ def test_a_sentence_that_recurs_is_computed_once():
     assert again.to_list() == sentences.to_list()
 
 
-def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder, monkeypatch):
+def test_embeddings_do_not_depend_on_the_batch(tokenizer, encoder, monkeypatch):
     pairs = make_pairs(tokenizer, n=8)
     alone = np.concatenate(
         [encoder(tokenizer.pack(pairs.pieces[i : i + 1], 10)).numpy() for i in range(int(pairs.pieces.nrows()))]
@@ -68,7 +66,7 @@ def test_embeddings_are_each_sentences_own_whatever_its_batch(tokenizer, encoder
 
 @settings(derandomize=True, max_examples=50, deadline=None)
 @given(lengths=st.lists(st.integers(2, 5000), max_size=300), batch_size=st.none() | st.integers(1, 50))
-def test_batches_hold_each_index_once_and_like_lengths_together(lengths, batch_size):
+def test_batches_hold_each_index_once_and_like_lengths(lengths, batch_size):
     batches = list(stream.length_batches(np.array(lengths, np.int64), batch_size))
     order = [int(index) for batch in batches for index in batch]
     assert sorted(order) == list(range(len(lengths)))

@@ -1,4 +1,4 @@
-"""An encoder on several tasks: each sentence embedded once, every figure from those embeddings."""
+"""Several tasks are scored from one pass over their sentences."""
 
 import zlib
 
@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.evaluate import score_tasks
+from tests.refusals import user_error
 
 
 def hashed(sentences):
@@ -28,20 +28,10 @@ def make_tasks():
     ]
 
 
-def test_every_different_sentence_is_embedded_once_over_all_tasks():
-    calls = []
-
-    def encode(sentences):
-        calls.append(sentences)
-        return hashed(sentences)
-
-    score_tasks(encode, make_tasks())
+def test_figures_are_those_of_each_pair_encoded_once():
+    tasks, calls = make_tasks(), []
+    results = score_tasks(lambda sentences: calls.append(sentences) or hashed(sentences), tasks)
     assert [sorted(call) for call in calls] == [["a", "b", "c", "d", "e", "long one", "x", "y", "z"]]
-
-
-def test_figures_are_those_of_each_pairs_own_cosine():
-    tasks = make_tasks()
-    results = score_tasks(hashed, tasks)
     assert list(results) == ["sts12", "stsb"]
     for task in tasks:
         for subset in task.subsets:
@@ -53,14 +43,11 @@ def test_figures_are_those_of_each_pairs_own_cosine():
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 4), (9, 2, 2)])
-def test_encoder_that_gives_no_row_a_sentence_is_refused(shape):
-    with pytest.raises(UserError, match=r"found shape .*, expected \[9, D\]"):
+def test_encoder_without_a_row_for_each_sentence_is_refused(shape):
+    with user_error(f"found shape {list(shape)}, expected [9, D]"):
         score_tasks(lambda sentences: np.zeros(shape), make_tasks())
 
 
 def test_nan_embeddings_are_refused_with_task_and_sub_set():
-    def broken(sentences):
-        return np.where(np.array([[s == "y"] for s in sentences]), np.nan, hashed(sentences))
-
-    with pytest.raises(UserError, match=r"^sts12, trains: 1 of the 3 second sentences .* NaN or infinite"):
-        score_tasks(broken, make_tasks())
+    with user_error("sts12, trains: 1 of the 3 second sentences"):
+        score_tasks(lambda s: np.where(np.array([[one == "y"] for one in s]), np.nan, hashed(s)), make_tasks())

@@ -4,28 +4,25 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.data.tasks import gold_scores, read_split
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import lexical
+from tests.refusals import user_error
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "distance"),
-    [
+def test_distance_counts_words_to_insert_delete_or_replace():
+    for a, b, distance in (
         ("a dog barks", "a  dog\tbarks ", 0),
         ("a dog barks", "a cat barks", 1),
         ("a dog barks loudly", "a dog", 2),
         ("dog a", "a dog", 2),
-        # case and attached punctuation make another word
+        # Case and attached punctuation make another word.
         ("A dog barks.", "a dog barks", 2),
         ("", "a dog", 2),
-    ],
-)
-def test_distance_counts_words_to_insert_delete_or_replace(a, b, distance):
-    assert lexical.edit_distances([a], [b]).tolist() == [distance]
+    ):
+        assert lexical.edit_distances([a], [b]).tolist() == [distance], (a, b)
 
 
 def test_gold_of_sts_b_dev_against_distance_is_the_papers(reference_data):
-    # Table 6 prints -24.61; -24.55 was measured independently on the data as it is published in GLUE's columns
+    # Table 6 prints -24.61; -24.55 was measured independently on the data in GLUE's columns.
     glue_dir = reference_data / "data" / "glue"
     examples = read_split("sts-b", glue_dir / "STS-B", "dev")
     distances = lexical.edit_distances(examples.sentences_a, examples.sentences_b)
@@ -42,20 +39,16 @@ def test_correlations_of_all_pairs_and_of_close_ones():
     found = lexical.lexical_correlations(distances, {lexical.GOLD: gold, lexical.BERT: similarity})
     assert found["pairs"] == 6
     assert found["rows"][lexical.GOLD] == pytest.approx({"edit distance": -100, "gold": 100})
-    # ranks 3, 4, 5, 6, 2, 1 against 1, ..., 6: 1 - 6 * (4 * 2^2 + 3^2 + 5^2) / (6 * 35)
+    # The ranks are 3, 4, 5, 6, 2, 1 against 1, ..., 6: 1 - 6 * (4 * 2^2 + 3^2 + 5^2) / (6 * 35).
     assert found["rows"][lexical.BERT]["edit distance"] == pytest.approx(100 * (1 - 6 * 50 / 210))
     assert found["close"]["pairs"] == 4
     assert found["close"]["rows"][lexical.BERT] == pytest.approx({"edit distance": 100, "gold": -100})
     assert found["close"]["undefined"] == []
 
 
-def test_undefined_correlation_of_the_close_pairs_is_said_not_guessed():
-    gold = np.array([5.0, 5, 1, 0])
-    found = lexical.lexical_correlations([1, 2, 8, 9], {lexical.GOLD: gold})
+def test_undefined_correlations_are_said():
+    found = lexical.lexical_correlations([1, 2, 8, 9], {lexical.GOLD: np.array([5.0, 5, 1, 0])})
     assert found["close"]["rows"][lexical.GOLD] == {"edit distance": None, "gold": None}
     assert "all 2 predictions are 5" in found["close"]["undefined"][0]
-
-
-def test_undefined_correlation_of_all_pairs_is_an_error_that_names_it():
-    with pytest.raises(UserError, match="all 3 predictions are 1"):
+    with user_error("all 3 predictions are 1"):
         lexical.lexical_correlations([1, 2, 3], {lexical.GOLD: [0, 1, 2], lexical.BERT: [1, 1, 1]})

@@ -1,4 +1,4 @@
-"""A task's figures from its cosines: sub-sets, the three combinations, and what leaves a figure undefined."""
+"""A task's scores from its cosines, and undefined ones."""
 
 import json
 
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.evaluation.protocols import PROTOCOLS, agreement, cosines, score_task
+from bert_flow_tf.evaluation.protocols import agreement, cosines, score_task
+from tests.refusals import user_error
 
 
 def subset(name, gold):
@@ -27,7 +27,7 @@ def random_task(sizes, seed):
     return task(*subsets), [s.gold / 5 + rng.normal(0, 0.5, len(s)) for s in subsets]
 
 
-def test_three_combinations_of_two_sub_sets_worked_by_hand():
+def test_three_combinations_of_two_sub_sets():
     # Spearman is 1 on the four pairs and -1 on the two; ranked together, rho = 1 - 6 * sum(d^2) / (n (n^2 - 1)).
     scored = task(subset("four", [1, 2, 3, 4]), subset("two", [5, 6]))
     result = score_task(scored, [np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.6, 0.5])])
@@ -39,30 +39,20 @@ def test_three_combinations_of_two_sub_sets_worked_by_hand():
 
 def test_every_figure_says_what_it_was_computed_from():
     result = score_task(*random_task([5, 7], seed=0))
-    assert list(result["spearman"]) == list(result["pearson"]) == list(PROTOCOLS)
-    assert {name: result[name] for name in ("title", "metric", "split", "source", "pairs")} == {
-        "title": "STS-12",
-        "metric": "spearman",
-        "split": "test",
-        "source": "STS/STS12-en-test",
-        "pairs": 12,
-    }
+    assert list(result["spearman"]) == list(result["pearson"]) == ["wmean", "mean", "all"]
+    described = {"title": "STS-12", "metric": "spearman", "split": "test", "source": "STS/STS12-en-test", "pairs": 12}
+    assert result.items() >= described.items()
     assert [s["pairs"] for s in result["subsets"].values()] == [5, 7]
     assert json.loads(json.dumps(result)) == result
-
-
-def test_task_of_one_set_has_that_alone():
-    result = score_task(*random_task([8], seed=2))
-    assert list(result["spearman"]) == ["all"]
-    assert result["spearman"]["all"] == result["subsets"]["set 0"]["spearman"]
+    alone = score_task(*random_task([8], seed=2))
+    assert alone["spearman"] == {"all": alone["subsets"]["set 0"]["spearman"]}
 
 
 def test_task_with_two_labels_is_scored_by_auc_alone():
     scored = task(subset("qnli", [1, 0, 1, 0]), metric="auc", name="qnli")
     result = score_task(scored, [np.array([0.9, 0.1, 0.4, 0.5])])
     # Three of the four pairs of a 1 and a 0 are in order.
-    assert result["auc"] == {"all": 0.75}
-    assert "spearman" not in result
+    assert result["auc"] == {"all": 0.75} and "spearman" not in result
 
 
 def test_plots_get_evenly_spaced_pairs_and_the_cosines_of_all():
@@ -81,19 +71,6 @@ def test_plots_get_evenly_spaced_pairs_and_the_cosines_of_all():
 
 
 @settings(max_examples=30, deadline=None, derandomize=True)
-@given(st.lists(st.integers(3, 20), min_size=2, max_size=5), st.integers(0, 1000))
-def test_means_lie_between_the_sub_sets_and_ignore_their_order(sizes, seed):
-    scored, similarities = random_task(sizes, seed)
-    result = score_task(scored, similarities)
-    values = [s["spearman"] for s in result["subsets"].values()]
-    for protocol in ("wmean", "mean"):
-        assert min(values) - 1e-12 <= result["spearman"][protocol] <= max(values) + 1e-12
-    turned = score_task(task(*scored.subsets[::-1]), similarities[::-1])
-    assert turned["spearman"] == pytest.approx(result["spearman"])
-    assert turned["pearson"] == pytest.approx(result["pearson"])
-
-
-@settings(max_examples=30, deadline=None, derandomize=True)
 @given(st.integers(1, 10), st.integers(1, 8), st.floats(1e-3, 1e3), st.integers(0, 1000))
 def test_cosine_is_within_one_and_ignores_lengths(n, width, scale, seed):
     a, b = np.random.default_rng(seed).normal(size=(2, n, width)).astype(np.float32)
@@ -105,30 +82,25 @@ def test_cosine_is_within_one_and_ignores_lengths(n, width, scale, seed):
     np.testing.assert_array_equal(cosines(a, a, "here"), 1)
 
 
-@pytest.mark.parametrize(
-    ("value", "found"), [(np.nan, "with NaN or infinite"), (np.inf, "with NaN or infinite"), (0.0, "of norm 0")]
-)
-def test_embedding_without_a_direction_is_refused_with_its_pair(value, found):
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_embedding_without_a_direction_is_named_by_its_pair(value):
     a, b = np.ones((2, 4, 3))
     b[2:, 1 if value else slice(None)] = value
-    with pytest.raises(UserError, match=f"^sts12, MSRpar: 2 of the 4 second sentences .* {found}.* pair 3 first"):
+    found = "with NaN or infinite values" if value else "of norm 0"
+    with user_error("sts12, MSRpar: 2 of the 4 second sentences", found, "pair 3 first"):
         cosines(a, b, "sts12, MSRpar")
 
 
 @pytest.mark.parametrize("noise", [0, 1e-8])
 @pytest.mark.parametrize("metric", ["spearman", "auc"])
-def test_constant_similarity_is_refused_whatever_its_rounding(noise, metric):
+def test_constant_similarity_is_named_whatever_its_rounding(noise, metric):
     scored = task(subset("MSRpar", [1, 0, 1]), subset("MSRvid", [0, 1, 1]), metric=metric)
     varied, constant = np.array([0.3, 0.2, 0.1]), 0.25 + noise * np.array([1.0, -1.0, 0.5])
-    with pytest.raises(UserError, match=r"^sts12, MSRvid: found 3 cosines that are all 0.25 up to rounding"):
+    with user_error("sts12, MSRvid: found 3 cosines that are all 0.25"):
         score_task(scored, [varied, constant])
 
 
-@pytest.mark.parametrize(
-    ("gold", "message"),
-    [([2, 2, 2], ".*all 3 gold scores are 2"), ([1], "1 predictions for 1 gold scores, expected 2")],
-)
-def test_gold_without_a_correlation_is_refused_with_its_sub_set(gold, message):
-    scored = task(subset("MSRpar", [1, 2, 3]), subset("MSRvid", gold))
-    with pytest.raises(UserError, match=f"^sts12, MSRvid: {message}"):
-        score_task(scored, [np.array([0.3, 0.2, 0.1]), np.array([0.3, 0.2, 0.1])[: len(gold)]])
+def test_gold_without_a_correlation_is_named_by_its_sub_set():
+    scored = task(subset("MSRpar", [1, 2, 3]), subset("MSRvid", [2, 2, 2]))
+    with user_error("sts12, MSRvid: ", "all 3 gold scores are 2"):
+        score_task(scored, [np.array([0.3, 0.2, 0.1])] * 2)

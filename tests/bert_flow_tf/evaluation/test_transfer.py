@@ -1,4 +1,4 @@
-"""A logistic regression by SentEval's protocol: the accuracies that its own code gave on the same features and classes.
+"""SentEval's protocol gives the accuracies of SentEval's own code.
 
 SentEval's `tools/validation.py` with `usepytorch` false, scikit-learn of the lock, 5 folds and seed 1111 gave them.
 """
@@ -24,7 +24,7 @@ def data():
 
 
 def task(title="TREC", **parts):
-    """A task whose sentences are `part/row`, and the function that gives their embeddings."""
+    """A task with sentences `part/row`, and its embedding function."""
     examples = {
         name: [Example((f"{name}/{row}",), int(label)) for row, label in enumerate(y)] for name, (x, y) in parts.items()
     }
@@ -51,36 +51,34 @@ def test_accuracies_are_those_of_sentevals_code(data, parts, dev, accuracy, scor
 
 
 def test_originals_protocol_takes_norm_1_and_5_folds(data):
-    x, y = data[0]
-    transfer, embeddings_of = task(all=data[0])
-    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    expected = score_transfer(*task(all=(unit, y)), folds=5)
-    assert expected["accuracy"] != score_transfer(*task(all=data[0]), folds=5)["accuracy"]
-    found = score_tasks(embeddings_of, [transfer], original_protocol=True)
-    assert found == {"senteval:x (norm 1, 5 folds)": expected}
+    train, test = data[4:]
+    transfer, embeddings_of = task(train=train, test=test)
+    unit = {
+        name: (x / np.linalg.norm(x, axis=1, keepdims=True), y) for name, (x, y) in (("train", train), ("test", test))
+    }
+    expected = score_transfer(*task(**unit), folds=5)
+    assert expected["accuracy"] != score_transfer(transfer, embeddings_of, folds=5)["accuracy"]
+    assert score_tasks(embeddings_of, [transfer], original_protocol=True) == {"senteval:x (norm 1, 5 folds)": expected}
 
 
-def test_of_a_pair_the_features_are_difference_and_product_and_mrpc_has_f1():
+def test_features_of_a_pair_are_difference_and_product():
     rng = np.random.default_rng(0)
     vectors = {f"{part}{i}": rng.normal(size=4) for part in ("train", "test") for i in range(600)}
-    # The class is the sign of a product, which no sum of the two tells.
-    parts = {
-        part: [
-            Example(
-                (f"{part}{i}", f"{part}{i + 300}"), int(vectors[f"{part}{i}"][0] * vectors[f"{part}{i + 300}"][0] > 0)
-            )
-            for i in range(300)
-        ]
-        for part in ("train", "test")
-    }
+    parts = {"train": [], "test": []}
+    for part, examples in parts.items():
+        for i in range(300):
+            a, b = f"{part}{i}", f"{part}{i + 300}"
+            # The class is the sign of a product, which no sum of the two tells.
+            examples.append(Example((a, b), int(vectors[a][0] * vectors[b][0] > 0)))
     pairs = TransferTask("senteval:x", "X", "folder", parts, reports_f1=True)
     found = score_transfer(pairs, lambda sentences: np.array([vectors[one] for one in sentences]), folds=5)
     assert found["accuracy"]["all"] > 0.9 and 0.9 < found["f1"] <= 1
 
 
-@pytest.mark.parametrize(("folds", "fewest"), [(3, 3), (5, 5)])
-def test_a_class_that_is_too_small_for_the_folds_is_one_line(data, folds, fewest):
-    x, _ = data[0]
-    assert score_transfer(*task(all=(x, np.arange(150) < fewest)), folds=folds)["pairs"] == 150
-    with user_error(f"folder: smallest class: found {fewest - 1} examples, expected {fewest} or more"):
-        score_transfer(*task(all=(x, np.arange(150) < fewest - 1)), folds=folds)
+@pytest.mark.parametrize("folds", [3, 5])
+def test_a_class_that_is_too_small_for_the_folds_is_named(data, folds):
+    x = data[0][0][:30]
+    enough, few = (np.arange(30) < size for size in (folds, folds - 1))
+    assert score_transfer(*task(train=(x, enough), test=(x, enough)), folds=folds)["pairs"] == 30
+    with user_error(f"folder: smallest class: found {folds - 1} examples, expected {folds}"):
+        score_transfer(*task(train=(x, few), test=(x, few)), folds=folds)

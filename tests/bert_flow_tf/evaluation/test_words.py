@@ -1,37 +1,37 @@
-"""Ranks come from frequencies, and Table 1's means from the words of each range and their nearest neighbours."""
+"""Frequency ranks, and Table 1's means by rank."""
 
 import sys
 
 import numpy as np
 import pytest
 
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation import words
+from tests.refusals import user_error
 
 
-def test_ranks_are_of_whole_words_by_frequency_then_in_the_vocabularys_order():
+def test_ranks_are_of_whole_words_by_frequency():
     vocabulary = ["[PAD]", "dog", "##s", "the", "12", ".", "zyx", "[unused1]", "Cat"]
     frequencies = {"the": 0.05, "dog": 1e-4, "cat": 1e-4, "s": 0.1, "12": 0.1, ".": 0.2, "zyx": 0}
     assert words.frequency_ranks(vocabulary, frequencies).tolist() == [0, 2, 0, 1, 0, 0, 0, 0, 3]
-    with pytest.raises(UserError, match="none of its 2 pieces is a word with a known frequency"):
+    with user_error("none of its 2 pieces"):
         words.frequency_ranks(["[PAD]", "w1"], frequencies)
 
 
-def test_missing_package_is_named_with_how_to_install_it(monkeypatch):
+def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "wordfreq", None)
-    with pytest.raises(UserError, match=r"pip install 'bert-flow-tf\[words\]'"):
+    with user_error("pip install 'bert-flow-tf[words]'"):
         words.english_frequencies()
 
 
 def test_means_of_a_worked_example(monkeypatch):
     monkeypatch.setattr(words, "RANK_BINS", ((1, 3), (3, 5), (5, 9)))
     monkeypatch.setattr(words, "NEIGHBORS", (1, 2))
-    # on a line at 1, 2, 4 and 8; the last has no rank but is a neighbour all the same
+    # They lie at 1, 2, 4 and 8 on a line; the last has no rank but is a neighbour all the same.
     embeddings = np.array([[1.0, 0], [2, 0], [4, 0], [8, 0]])
     first, second, empty = words.rank_statistics(embeddings, [1, 3, 2, 0])
     assert (first.words, second.words, empty.words) == (2, 1, 0)
     assert first.mean_l2_norm == 2.5
-    # of 1: distances 1, 3, products 8, 4; of 4: distances 2, 3, products 32, 8
+    # Neighbours of 1 have distances 1, 3 and products 8, 4; of 4, distances 2, 3 and products 32, 8.
     assert first.mean_knn_l2_distance == {1: 1.5, 2: 2.25}
     assert first.mean_knn_dot_product == {1: 20, 2: 13}
     assert second.mean_knn_l2_distance == {1: 1, 2: 1.5}
@@ -40,23 +40,20 @@ def test_means_of_a_worked_example(monkeypatch):
 
 
 def test_neighbours_are_those_of_a_full_search(monkeypatch):
-    # More than one block of rows.
+    # The rows take more than one block.
     n = 600
     embeddings = np.random.default_rng(0).normal(size=(n, 3))
-    monkeypatch.setattr(words, "RANK_BINS", ((1, n + 1),))
-    (found,) = words.rank_statistics(embeddings, np.arange(1, n + 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(words, "RANK_BINS", ((1, n + 1),))
+        (found,) = words.rank_statistics(embeddings, np.arange(1, n + 1))
     others = ~np.eye(n, dtype=bool)
     distances = np.linalg.norm(embeddings[:, None] - embeddings, axis=-1)[others].reshape(n, n - 1)
     products = (embeddings @ embeddings.T)[others].reshape(n, n - 1)
     for k in (3, 7):
         assert found.mean_knn_l2_distance[k] == pytest.approx(np.sort(distances)[:, :k].mean())
         assert found.mean_knn_dot_product[k] == pytest.approx(-np.sort(-products)[:, :k].mean())
-
-
-def test_words_with_the_same_embedding_are_at_distance_zero():
-    embeddings = np.full((9, 5), 0.1, np.float32)
-    found = words.rank_statistics(embeddings, np.arange(9))[0]
-    assert found.mean_knn_l2_distance[7] == pytest.approx(0, abs=1e-3)
+    same = words.rank_statistics(np.full((9, 5), 0.1, np.float32), np.arange(9))[0]
+    assert same.mean_knn_l2_distance[7] == pytest.approx(0, abs=1e-3)
 
 
 def test_projection_is_onto_the_first_two_singular_directions():
@@ -66,5 +63,5 @@ def test_projection_is_onto_the_first_two_singular_directions():
     singular = np.linalg.svd(embeddings, compute_uv=False)
     assert np.linalg.norm(points, axis=0) == pytest.approx(singular[:2])
     assert points[:, 0] @ points[:, 1] == pytest.approx(0, abs=1e-6 * singular[0] ** 2)
-    # the mean lies to the right, whatever sign the decomposition chose
+    # The mean lies to the right, whatever sign the decomposition chose.
     assert (points.mean(axis=0) > 0).all()

@@ -1,11 +1,13 @@
-"""Files and folders appear whole or not at all."""
+"""Files and folders appear whole, from one process at a time."""
 
-import concurrent.futures
 import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 
+import numpy as np
 import pytest
 
 from bert_flow_tf.errors import UserError
@@ -20,10 +22,22 @@ from bert_flow_tf.files.atomic import (
     output_folder,
     write_atomically,
 )
-from tests.refusals import user_error
+from tests.refusals import files_below, small_disk, user_error
+
+MODEL = FolderKind("a model", "model.json", ("model.json", "*.npz"), lambda path: path.read_text() == "ours")
 
 
-def test_text_replaces_what_was_there_and_nothing_else_is_left(tmp_path):
+def model_folder(path, **options):
+    return output_folder(path, MODEL, **options)
+
+
+def in_thread(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+def test_a_file_replaces_what_was_there_and_leaves_nothing(tmp_path):
     path = tmp_path / "a.json"
     for text in ("first", "second"):
         write_atomically(path, text)
@@ -35,7 +49,7 @@ def test_text_replaces_what_was_there_and_nothing_else_is_left(tmp_path):
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_folder_takes_its_name_when_the_block_ends_and_replaces_the_one_of_that_name(tmp_path):
+def test_a_folder_gets_its_name_when_the_block_ends(tmp_path):
     path = tmp_path / "above" / "folder"
     for name in ("old", "new"):
         with new_folder(path) as folder:
@@ -53,14 +67,8 @@ def test_a_block_that_fails_leaves_everything_as_it_was(tmp_path, parent):
     assert list(tmp_path.rglob("*")) == [tmp_path / "kept"]
 
 
-def test_a_file_in_the_way_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with user_error("file: cannot be written"), new_folder(tmp_path / "file" / "folder"):
-        pass
-
-
 @pytest.mark.parametrize("new", [new_file, new_folder])
-def test_link_is_replaced_and_its_target_stays(tmp_path, new):
+def test_a_link_is_replaced_and_its_target_stays(tmp_path, new):
     (tmp_path / "target").mkdir()
     (tmp_path / "link").symlink_to("target")
     with new(tmp_path / "link"):
@@ -77,106 +85,138 @@ def test_nothing_is_written_through_a_link_beside(tmp_path, name):
     assert not (tmp_path / "target").exists()
 
 
-def test_nobody_can_write_between_the_check_of_an_output_and_its_folder(tmp_path, monkeypatch):
+def test_nobody_writes_between_an_outputs_check_and_its_folder(tmp_path, monkeypatch):
+    found = []
+
     def somebody_else():
         with user_error("is using it"), locked(tmp_path / "out"):
             pass
+        found.append("locked")
 
     def check(*arguments, **options):
-        try:
-            return output_folder(*arguments, **options)
-        finally:
-            with concurrent.futures.ThreadPoolExecutor(1) as thread:
-                thread.submit(somebody_else).result()
+        in_thread(somebody_else)
+        return output_folder(*arguments, **options)
 
     monkeypatch.setattr(atomic, "output_folder", check)
     kind = FolderKind("a folder", "marker", ("marker",))
     with new_output(tmp_path / "out", kind, overwrite=False) as folder:
         (folder / "marker").write_text("")
-    with user_error("out: exists, expected"), new_output(tmp_path / "out", kind, overwrite=False):
+    with user_error("out: exists"), new_output(tmp_path / "out", kind, overwrite=False):
         pass
+    assert found == ["locked"] * 2
 
 
-WRITE = """
-import pathlib, resource, shutil, sys
-import numpy as np
-from bert_flow_tf.errors import UserError
-from bert_flow_tf.files import atomic
-text = lambda path: path.write_text("x" * 10_000)
-array = lambda path: np.save(path.open("wb"), np.zeros(32_000))
-folder = lambda path: text(path / "a")
-copied = lambda path: shutil.copyfile(sys.executable, path / "a")
-resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, 2_000))
-of_files, of_folders = (atomic.new_file, (text, array)), (atomic.new_folder, (folder, copied))
-for write, new in ((write, new) for new, writes in (of_files, of_folders) for write in writes):
-    try:
-        with new(sys.argv[1]) as part:
-            write(part)
-    except UserError as error:
-        print(error)
+@pytest.mark.parametrize(
+    ("new", "write"),
+    [
+        (new_file, lambda path: path.write_text("x" * 10_000)),
+        (new_file, lambda path: np.save(path.open("wb"), np.zeros(32_000))),
+        (new_folder, lambda path: (path / "a").write_text("x" * 10_000)),
+    ],
+)
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path, new, write):
+    with user_error(f"{tmp_path / 'a'}: no space left"), small_disk(2_000), new(tmp_path / "a") as part:
+        write(part)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_may_not_be_written_is_named(tmp_path):
+    file, folder, new = tmp_path / "file", tmp_path / "folder", tmp_path / "new" / "below"
+    file.write_text("")
+    folder.mkdir()
+    before = files_below(tmp_path)
+    for output, path in ((output_file, file), (model_folder, folder)):
+        assert output(os.fspath(new), overwrite=False) == new
+        for flag, wanted in ((None, "overwrite=True"), ("--out=x", "--overwrite")):
+            with user_error(f"{flag or path}: exists", wanted):
+                output(path, overwrite=False, flag=flag)
+        assert output(path, overwrite=True) == path
+        with user_error(f"--out=a: {file} cannot be written to"):
+            output(file / "a", overwrite=False, flag="--out=a")
+    with user_error("found a folder"):
+        output_file(folder, overwrite=True)
+    with user_error("found a file"):
+        model_folder(file, overwrite=True)
+    with user_error("file: cannot be written"), new_folder(file / "folder"):
+        pass
+    with user_error("/sys: cannot be written to"), locked("/sys/none"):
+        pass
+    assert files_below(tmp_path) == before
+
+
+def test_overwrite_replaces_no_folder_of_another_kind(tmp_path):
+    for name, text, found in (
+        ("a.npz", "", "holds no model.json of a model"),
+        ("model.json", "theirs", "holds no model.json of a model"),
+        ("model.json", "ours", None),
+        ("notes.txt", "mine", "holds notes.txt beside a model"),
+    ):
+        (tmp_path / name).write_text(text)
+        with user_error(found) if found else contextlib.nullcontext():
+            assert model_folder(tmp_path, overwrite=True) == tmp_path
+
+
+HOLD = """
+import subprocess, sys, time
+from bert_flow_tf.files.atomic import locked
+with locked(sys.argv[1]):
+    print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
+    time.sleep(60)
 """
 
 
-def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path):
-    path = tmp_path / "a"
-    done = subprocess.run([sys.executable, "-c", WRITE, str(path)], capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    assert len(lines) == 4, done.stderr
-    for line in lines:
-        assert line.startswith(f"{path}: no space left")
+def test_a_lock_ends_with_its_process(tmp_path):
+    path = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    child = int(process.stdout.readline())
+    with user_error(f"{path}: another process is using it"), locked(path):
+        pass
+    process.kill()
+    process.wait()
+    # A process that it started goes on, and holds no lock.
+    with locked(path):
+        pass
+    os.kill(child, signal.SIGKILL)
     assert list(tmp_path.iterdir()) == []
 
 
-MODEL = FolderKind("a model", "model.json", ("model.json", "*.npz"), lambda path: path.read_text() == "ours")
+def test_a_thread_may_lock_again_and_another_may_not(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path)
+    found = []
+
+    def other():
+        with user_error("another process is using it"), locked(tmp_path / "a"):
+            pass
+        found.append("locked")
+
+    with locked(tmp_path / "a"), locked(tmp_path / "link" / "a"):
+        in_thread(other)
+    assert found == ["locked"]
+    with locked(tmp_path / "a"):
+        pass
 
 
-def model_folder(path, **options):
-    return output_folder(path, MODEL, **options)
+DIE = """
+import os, pathlib, signal, sys
+from bert_flow_tf.files import atomic
+rename = pathlib.Path.rename
+def rename_and_die(self, target):
+    rename(self, target)
+    os.kill(os.getpid(), signal.SIGKILL)
+pathlib.Path.rename = rename_and_die
+with atomic.new_folder(sys.argv[1]) as folder:
+    (folder / "new").touch()
+"""
 
 
-def refusal(function, *arguments, **keywords):
-    with pytest.raises(UserError) as error:
-        function(*arguments, **keywords)
-    return str(error.value)
-
-
-@pytest.mark.parametrize("output", [output_file, model_folder])
-def test_a_new_place_is_given_back_and_nothing_is_made(output, tmp_path):
-    path = tmp_path / "new" / "below"
-    assert output(os.fspath(path), overwrite=False) == path
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_exists_is_kept_without_overwrite_and_the_line_says_how_to_ask_for_it(tmp_path):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "folder").mkdir()
-    for output, path in ((output_file, tmp_path / "file"), (model_folder, tmp_path / "folder")):
-        assert refusal(output, path, overwrite=False).startswith(f"{path}: exists, expected a new ")
-        assert refusal(output, path, overwrite=False).endswith(", or overwrite=True")
-        assert refusal(output, path, overwrite=False, flag="--out=x").endswith(", or --overwrite")
-        assert refusal(output, path, overwrite=False, flag="--out=x").startswith("--out=x: exists")
-        assert output(path, overwrite=True) == path
-
-
-def test_a_folder_is_no_file_and_a_file_no_folder(tmp_path):
-    (tmp_path / "file").write_text("")
-    assert "found a folder, expected a file" in refusal(output_file, tmp_path, overwrite=True)
-    assert "found a file, expected a folder" in refusal(model_folder, tmp_path / "file", overwrite=True)
-
-
-def test_a_folder_of_another_kind_or_that_holds_anything_else_is_never_replaced(tmp_path):
-    (tmp_path / "a.npz").write_text("")
-    assert "holds no model.json of a model" in refusal(model_folder, tmp_path, overwrite=True)
-    (tmp_path / "model.json").write_text("theirs")
-    assert "holds no model.json of a model" in refusal(model_folder, tmp_path, overwrite=True)
-    (tmp_path / "model.json").write_text("ours")
-    assert model_folder(tmp_path, overwrite=True) == tmp_path
-    (tmp_path / "notes.txt").write_text("mine")
-    assert "holds notes.txt beside a model" in refusal(model_folder, tmp_path, overwrite=True)
-
-
-@pytest.mark.parametrize("output", [output_file, model_folder])
-def test_a_place_that_cannot_be_written_to_is_refused(output, tmp_path):
-    (tmp_path / "file").write_text("")
-    line = refusal(output, tmp_path / "file" / "a", overwrite=False, flag="--out=a")
-    assert line.startswith(f"--out=a: {tmp_path / 'file'} cannot be written to")
+def test_what_a_killed_process_was_replacing_is_restored(tmp_path):
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "kept").touch()
+    (tmp_path / ".other.tmp").touch()
+    done = subprocess.run([sys.executable, "-c", DIE, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not path.exists()
+    with locked(path):
+        assert (path / "kept").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.tmp", "model"]

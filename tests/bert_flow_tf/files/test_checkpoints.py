@@ -1,9 +1,8 @@
-"""Checkpoints are found by folder or prefix, and a broken one is one line."""
+"""Checkpoints are found by folder or prefix."""
 
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import (
     Checkpoint,
     checkpoint_files,
@@ -11,6 +10,7 @@ from bert_flow_tf.files.checkpoints import (
     named_checkpoint,
     whole_checkpoint,
 )
+from tests.refusals import user_error
 
 
 @pytest.fixture
@@ -21,25 +21,24 @@ def prefix(tmp_path):
     return path
 
 
-def test_variables_are_read_by_name_and_its_files_are_data_and_index(prefix):
+def test_variables_and_files_are_found_by_name(prefix):
     checkpoint = Checkpoint(prefix)
-    assert "a" in checkpoint and "b" not in checkpoint
+    assert "a" in checkpoint.shapes and "b" not in checkpoint.shapes
     assert checkpoint.shapes == {"a": [1000]} and checkpoint.dtypes == {"a": tf.float32}
     assert checkpoint.read(["a"])["a"].sum() == 1000
     (prefix.parent / "model.ckpt-5.meta").touch()
     assert list(checkpoint_files(prefix)) == ["model.ckpt-5.data-00000-of-00001", "model.ckpt-5.index"]
 
 
-def test_an_index_that_is_none_and_data_that_is_cut_are_named(prefix):
-    data = prefix.with_name("model.ckpt-5.data-00000-of-00001")
+def test_a_damaged_checkpoint_is_named(prefix):
+    data, index = (prefix.with_name(f"model.ckpt-5.{end}") for end in ("data-00000-of-00001", "index"))
     data.write_bytes(data.read_bytes()[:100])
-    with pytest.raises(UserError, match=r"model\.ckpt-5: cannot be read as a checkpoint"):
+    with user_error(f"{prefix}: cannot be read as a checkpoint"):
         Checkpoint(prefix)["a"]
-    index = prefix.with_name("model.ckpt-5.index")
     # The second is shorter than its end says.
-    for text in ("no index", index.read_bytes()[-48:].decode("latin-1")):
-        index.write_text(text, encoding="latin-1")
-        with pytest.raises(UserError, match=r"model\.ckpt-5: cannot be read as a checkpoint: "):
+    for content in (b"no index", index.read_bytes()[-48:]):
+        index.write_bytes(content)
+        with user_error(f"{prefix}: cannot be read as a checkpoint"):
             Checkpoint(prefix)
 
 
@@ -54,22 +53,21 @@ def test_last_whole_checkpoint_is_found_and_named(prefix):
 
 
 def test_a_folder_stands_for_its_checkpoint(tmp_path):
-    with pytest.raises(UserError, match="found no checkpoint, expected one"):
+    model, listed = tmp_path / "model.ckpt-5", tmp_path / "checkpoint"
+    with user_error(f"{tmp_path}: found no checkpoint"):
         checkpoint_prefix(tmp_path)
     (tmp_path / "model.ckpt-5.index").touch()
-    assert checkpoint_prefix(tmp_path) == checkpoint_prefix(tmp_path / "model.ckpt-5") == tmp_path / "model.ckpt-5"
+    assert checkpoint_prefix(tmp_path) == checkpoint_prefix(model) == model
     (tmp_path / "model.ckpt-6.index").touch()
-    with pytest.raises(UserError, match=r"found model\.ckpt-5, model\.ckpt-6, expected one"):
+    with user_error("found model.ckpt-5, model.ckpt-6"):
         checkpoint_prefix(tmp_path)
-    (tmp_path / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-6"\n')
+    listed.write_text('model_checkpoint_path: "model.ckpt-6"\n')
     assert checkpoint_prefix(tmp_path) == tmp_path / "model.ckpt-6"
-    (tmp_path / "checkpoint").write_bytes(b'model_checkpoint_path: "\xff"\n')
-    with pytest.raises(UserError, match="checkpoint: cannot be read as TensorFlow's list"):
-        checkpoint_prefix(tmp_path)
-    (tmp_path / "checkpoint").write_text('all_model_checkpoint_paths: "model.ckpt-6"\n')
-    with pytest.raises(UserError, match="expected TensorFlow's list of checkpoints"):
-        checkpoint_prefix(tmp_path)
+    for content in (b'model_checkpoint_path: "\xff"\n', b'all_model_checkpoint_paths: "model.ckpt-6"\n'):
+        listed.write_bytes(content)
+        with user_error(f"{listed}: "):
+            checkpoint_prefix(tmp_path)
     (tmp_path / "bert_model.ckpt.index").touch()
     assert checkpoint_prefix(tmp_path) == tmp_path / "bert_model.ckpt"
-    with pytest.raises(UserError, match=r"neither a folder nor a checkpoint's prefix: there is no other\.index"):
+    with user_error("other.index"):
         checkpoint_prefix(tmp_path / "other")

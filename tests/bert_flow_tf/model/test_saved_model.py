@@ -1,4 +1,4 @@
-"""A saved model is whole, stands alone, and tells what is wrong with it."""
+"""A saved model is whole and needs nothing else."""
 
 import json
 import shutil
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.errors import UserError
 from glow.config import GlowConfig
 from tests.refusals import user_error
 
@@ -16,7 +15,7 @@ SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8", ""]
 
 @pytest.fixture(scope="module")
 def model(tiny_encoder_dir, tmp_path_factory):
-    """The golden data's BERT with a small flow, on an encoder folder that is gone by the time of the tests."""
+    """The golden BERT with a small flow; its encoder folder is deleted."""
     folder = shutil.copytree(tiny_encoder_dir, tmp_path_factory.mktemp("gone") / "tiny bert")
     path = tmp_path_factory.mktemp("flow") / "small.json"
     path.write_text(json.dumps(GlowConfig(n_levels=1, depth=1, coupling_width=4).to_dict()))
@@ -39,7 +38,7 @@ def copy(saved, tmp_path):
     return shutil.copytree(saved, tmp_path / "copy")
 
 
-def test_saved_model_gives_the_same_bits_without_the_encoder_it_was_made_of(model, saved):
+def test_saved_model_gives_the_same_bits_without_its_encoder(model, saved):
     loaded = BertFlow.from_pretrained(saved)
     np.testing.assert_array_equal(loaded.encode(SENTENCES), model.encode(SENTENCES))
     np.testing.assert_array_equal(loaded.log_prob(SENTENCES), model.log_prob(SENTENCES))
@@ -47,25 +46,16 @@ def test_saved_model_gives_the_same_bits_without_the_encoder_it_was_made_of(mode
     assert (loaded.sentence_embedding_type, loaded.max_seq_length) == ("avg-last-2", 8)
 
 
-def test_as_an_encoder_it_says_what_is_left_out(saved, caplog):
-    assert BertFlow.from_hub(saved, max_seq_length=8).flow is None
-    assert f"{saved} is a saved model: bert_hub takes its encoder alone" in caplog.text
-
-
-def test_card_and_configuration_say_what_it_is_and_not_where_it_was_made(saved):
+def test_card_and_configuration_say_what_it_is(saved, caplog):
     card, config = (saved / "README.md").read_text(), (saved / "bert_flow.json").read_text()
     assert card.startswith("---\nlibrary_name: bert-flow-tf\n") and "\n# my model\n" in card
-    for said in (
-        "| encoder | tiny bert |",
-        "`avg-last-2`",
-        "1 levels of 1 steps",
-        "| sentences | 16 |",
-        "| steps | 2 |",
-        "| dtype | float32 |",
-    ):
+    for said in ("| encoder | tiny bert |", "`avg-last-2`", "| sentences | 16 |", "| steps | 2 |"):
         assert said in card, said
     assert str(saved.parents[1]) not in card + config
     assert json.loads(config)["model"]["flow"]["training"]["settings"]["learning_rate"] == 0.01
+    # The encoder of a model is taken without its flow, and a warning says so.
+    assert BertFlow.from_hub(saved, max_seq_length=8).flow is None
+    assert str(saved) in caplog.text
 
 
 def test_trained_encoder_is_saved_with_its_weights(tiny_encoder_dir, tmp_path):
@@ -78,15 +68,15 @@ def test_trained_encoder_is_saved_with_its_weights(tiny_encoder_dir, tmp_path):
     assert "fine-tuned" in (tmp_path / "saved" / "README.md").read_text()
 
 
-def test_nothing_but_a_saved_model_is_replaced_and_only_when_asked(copy, saved):
+def test_nothing_but_a_saved_model_is_replaced(copy, saved):
     model = BertFlow.from_pretrained(saved)
-    with user_error("copy: exists, expected a new folder, or overwrite=True"):
+    with user_error("copy: exists"):
         model.save(copy)
     (copy / "flow.npz").unlink()
     model.save(copy, overwrite=True)
     assert (copy / "flow.npz").is_file()
     (copy / "notes.txt").write_text("mine")
-    with user_error("holds notes.txt beside a saved model"):
+    with user_error("notes.txt"):
         model.save(copy, overwrite=True)
     assert (copy / "notes.txt").read_text() == "mine"
 
@@ -98,10 +88,10 @@ def test_a_folder_with_a_known_encoders_name_is_that_folder(saved, tmp_path, mon
     np.testing.assert_array_equal(BertFlow.from_pretrained("demo").encode(SENTENCES), expected)
 
 
-def test_an_encoder_that_is_gone_or_another_one_by_now_is_not_saved(copy, tmp_path):
+def test_an_encoder_that_has_changed_or_gone_is_not_saved(copy, tmp_path):
     model = BertFlow.from_pretrained(copy)
     (copy / "bert_config.json").write_text("{}")
-    with pytest.raises(UserError, match="found other files than when it was loaded"):
+    with user_error(str(copy)):
         model.save(tmp_path / "new")
     shutil.rmtree(copy)
     with pytest.raises(OSError, match=str(copy)):
@@ -109,21 +99,15 @@ def test_an_encoder_that_is_gone_or_another_one_by_now_is_not_saved(copy, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_missing_flow_is_named(copy):
+def test_other_configurations_and_other_folders_are_named(copy, tmp_path):
+    config = json.loads((copy / "bert_flow.json").read_text())
     (copy / "flow.npz").unlink()
     with user_error("flow.npz"):
         BertFlow.from_pretrained(copy)
-
-
-def test_other_configurations_and_other_folders_are_named(copy, tmp_path):
-    path = copy / "bert_flow.json"
-    config = json.loads(path.read_text())
-    for changes, message in (({"format_version": 99}, "bert_flow.json: found format_version 99, expected 2"),):
-        path.write_text(json.dumps(config | changes))
-        with user_error(message):
-            BertFlow.from_pretrained(copy)
-    path.unlink()
-    with user_error("holds neither bert_flow.json nor a run's config.json"):
+    (copy / "bert_flow.json").write_text(json.dumps(config | {"format_version": 99}))
+    with user_error("bert_flow.json: found format_version 99"):
         BertFlow.from_pretrained(copy)
-    with user_error("nowhere: neither a folder nor a checkpoint's prefix"):
-        BertFlow.from_pretrained(tmp_path / "nowhere")
+    (copy / "bert_flow.json").unlink()
+    for path in (copy, tmp_path / "nowhere"):
+        with user_error(f"{path}: "):
+            BertFlow.from_pretrained(path)

@@ -1,24 +1,28 @@
-"""Small data for the recipe, and a stand-in for the runs and exports that it does."""
+"""Small data and flows for the recipe, and stand-ins for its runs."""
 
+import contextlib
+import io
 import json
 import pathlib
+import types
 
 import msgspec
+import pytest
 
 from bert_flow_tf.api import BertFlow
 from bert_flow_tf.encoder.handles import HUB_HANDLES
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.recipe import run as recipes
-from bert_flow_tf.recipe.run import read_environment, recipe_stages, run
+from bert_flow_tf.recipe.run import read_environment, recipe_stages, run_stages
 from bert_flow_tf.results.records import Predictions
 from bert_flow_tf.runs.folder import FinishedRun, write_result
 from bert_flow_tf.sample_data import sample_glue_dir
 from tests.bert_flow_tf import records
-from tests.bert_flow_tf.small_runs import write_tsv
+from tests.bert_flow_tf.small_runs import small_flow_file, write_tsv
 
 
 def write_first_pairs(folder: pathlib.Path, pairs: int) -> None:
-    """Writes the first pairs of every split of the sample data into a new folder in GLUE's layout."""
+    """Write the first pairs of the sample's splits in GLUE's layout."""
     sample = pathlib.Path(sample_glue_dir())
     for path in sample.rglob("*.?sv"):
         # A file of gold scores has no header.
@@ -28,8 +32,27 @@ def write_first_pairs(folder: pathlib.Path, pairs: int) -> None:
         copy.write_text("".join(lines), encoding="utf-8")
 
 
+@contextlib.contextmanager
+def with_small_flow(folder, **environ):
+    """Give the recipe small flows, which TensorFlow traces fast, and set variables."""
+    with pytest.MonkeyPatch.context() as patch:
+        # Data-dependent initialisation shows the flow's effect without its training.
+        small = {"flow_model_config": small_flow_file(folder), "flow_ddi": True}
+        patch.setattr(recipes, "FLOW_FLAGS", recipes.FLOW_FLAGS | small)
+        for name, value in environ.items():
+            patch.setenv(name, str(value))
+        yield
+
+
+def printed_by(main, environ):
+    """Return the output of a recipe's `main`; it must succeed."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main([], environ) == 0
+    return out.getvalue()
+
+
 class Workplace:
-    """A GLUE folder and an output folder; runs and exports leave there what the recipe looks for.
+    """A folder in which stand-ins for runs leave small results.
 
     Args:
       root: folder to work in.
@@ -43,19 +66,19 @@ class Workplace:
             (self.glue / name).mkdir(parents=True)
         rows = [["-"] * 7 + pair for pair in (["sentence1", "sentence2"], *([s, s] for s in "abcd"))]
         write_tsv(self.glue / "STS-B" / "test.tsv", rows)
-        write_tsv(
-            self.glue / "STS-B" / "sts-test.csv",
-            [["-"] * 4 + [gold, s, s] for gold, s in zip("1243", "abcd", strict=True)],
-        )
+        gold = [["-"] * 4 + [gold, s, s] for gold, s in zip("1243", "abcd", strict=True)]
+        write_tsv(self.glue / "STS-B" / "sts-test.csv", gold)
         self.cosines = {"STS-B": [0.1, 0.2, 0.3, 0.4]}
         self.environ = {"GLUE_DIR": str(self.glue), "OUTPUT_PARENT_DIR": str(root / "exp")}
         self.failing = None
         self._calls = []
         monkeypatch.setattr(recipes, "train_and_score", self.leave_results)
+        # Among the objects of a whole test run a collection takes a second, and there is one for each stage.
+        monkeypatch.setattr(recipes, "gc", types.SimpleNamespace(collect=lambda: None))
         monkeypatch.setattr(BertFlow, "from_pretrained", lambda path: _Exports(self, path))
 
     def run(self, overwrite=False, **variables):
-        return run(recipe_stages(read_environment({**self.environ, **variables})), overwrite=overwrite)
+        return run_stages(recipe_stages(read_environment({**self.environ, **variables})), overwrite=overwrite)
 
     def leave_results(self, settings):
         settings.check()

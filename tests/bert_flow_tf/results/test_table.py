@@ -17,7 +17,7 @@ SCORES = Table(
 )
 
 
-def test_words_go_to_the_left_and_figures_to_the_right():
+def test_words_go_left_and_figures_right():
     assert SCORES.to_text().splitlines() == [
         "Scores",
         "task   pairs                 score      Δ",
@@ -28,7 +28,7 @@ def test_words_go_to_the_left_and_figures_to_the_right():
     ]
 
 
-def test_a_total_stands_below_a_rule_as_wide_as_the_widest_line():
+def test_a_total_stands_below_a_rule():
     table = Table(("stage", "s", ""), [("flow", number(1), "done"), ("total", number(12.5), "")], has_total=True)
     assert table.to_text().splitlines() == [
         "stage      s",
@@ -53,11 +53,11 @@ def test_a_total_stands_below_a_rule_as_wide_as_the_widest_line():
         (number(None), None),
     ],
 )
-def test_a_figure_has_its_decimals_and_a_sign_unless_it_rounds_to_zero(cell, text):
+def test_a_figure_has_a_sign_unless_it_rounds_to_zero(cell, text):
     assert cell.text == text
 
 
 def test_a_column_without_a_cell_is_left_out():
     table = Table(("a", "b", "c"), [("x", None, number(1)), ("y", number(None), None)])
-    assert (table.columns, table.of_numbers) == (["a", "c"], [False, True])
+    assert (table.columns, table.is_numeric) == (["a", "c"], [False, True])
     assert dataclasses.replace(table, title="t").columns == ["a", "c"]

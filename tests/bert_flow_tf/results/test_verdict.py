@@ -7,40 +7,31 @@ from bert_flow_tf.paper.figures import Published
 from bert_flow_tf.results.records import Checked, Verification
 from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.verdict import Claim, verdict
-from bert_flow_tf.runs.record import Training, made_by
+from bert_flow_tf.runs.record import Training
 from tests.bert_flow_tf import records
 
 
-def verification(*deviations, evidence="tests", failed=(), not_run=()):
+def verification(*deviations, failed=(), not_run=()):
     checked = [Checked(what=what, found=found, limit=limit) for what, found, limit in deviations]
-    return Verification(
-        made_by=made_by("verify"), evidence=evidence, deviations=checked, failed=[*failed], not_run=[*not_run]
-    )
+    parts = {"deviations": checked, "failed": [*failed], "not_run": [*not_run]}
+    return Verification(made_by=records.MADE_BY, evidence="tests", **parts)
 
 
 def row(ours, original=(), paper=None, **of_model):
-    return ScoreRow(
-        name="run",
-        model=records.model(**{"pooling": "avg"} | of_model),
-        seeds=[],
-        task="STS-B",
-        split="test",
-        metric="spearman",
-        protocol=None,
-        pairs=1379,
-        values_x100=ours,
-        agreement=None,
-        published=Published("BERT-base", paper, None, tuple(original)),
-    )
+    published = Published("BERT-base", paper, None, tuple(original))
+    of_task = {"task": "STS-B", "split": "test", "metric": "spearman", "protocol": None, "pairs": 1379}
+    model = records.model(**{"pooling": "avg"} | of_model)
+    return ScoreRow(name="run", model=model, seeds=[], **of_task, values_x100=ours, agreement=None, published=published)
 
 
-def marks(verifications=(), scores=()):
-    return {claim.name: claim.mark for claim in verdict(verifications, scores)}
+def claim_of(name, scores):
+    (found,) = (one for one in verdict([], scores) if one.name == name)
+    return found
 
 
-def test_without_anything_that_decides_there_is_none_and_else_the_rest_is_open():
+def test_what_nothing_decides_is_open():
     assert verdict([], [row([82.0])]) == []
-    assert marks(scores=[row([82.03], [82.03])]) == {
+    assert {claim.name: claim.mark for claim in verdict([], [row([82.03], [82.03])])} == {
         "computation": "–",
         "scores without flow": "✓",
         "scores with flow": "–",
@@ -48,28 +39,26 @@ def test_without_anything_that_decides_there_is_none_and_else_the_rest_is_open()
     }
 
 
-def test_a_group_of_deviations_stands_with_the_one_nearest_to_its_limit():
+def test_a_group_stands_with_the_deviation_nearest_its_limit():
     checked = [("flow, z", 1e-6, 2e-6), ("flow, loss", 4e-6, 1e-5), ("tokenizer, strings", 0, 0)]
-    claims = verdict([verification(*checked)], [])
-    assert claims[0] == Claim("flow", "✓", "1e-06", "2e-06", "tests: z (worst of 2)")
-    assert claims[1] == Claim("tokenizer", "✓", "0e+00", "0e+00", "tests: strings")
+    claims = verdict([verification(*checked, failed=["test_x"], not_run=["no data"])], [])
+    assert claims[:2] == [
+        Claim("flow", "✓", "1e-06", "2e-06", "tests: z (worst of 2)"),
+        Claim("tokenizer", "✓", "0e+00", "0e+00", "tests: strings"),
+    ]
+    assert [(claim.mark, claim.evidence) for claim in claims[2:4]] == [("✗", "test_x"), ("–", "no data")]
 
 
 @pytest.mark.parametrize(("found", "limit"), [(3e-6, 2e-6), (1, 0), (None, 2e-6)])
-def test_a_deviation_beyond_its_limit_is_what_stands_for_its_group(found, limit):
+def test_a_deviation_beyond_its_limit_stands_for_its_group(found, limit):
     claims = verdict([verification(("flow, z", found, limit), ("flow, loss", 1e-5, 1e-5))], [])
     assert (claims[0].mark, claims[0].evidence) == ("✗", "tests: z (worst of 2)")
     assert (claims[0].deviation == "not finite") == (found is None)
 
 
-def test_what_failed_and_what_was_not_run_is_said():
-    claims = verdict([verification(failed=["test_x"], not_run=["no data"])], [])
-    assert [(claim.mark, claim.evidence) for claim in claims[:2]] == [("✗", "test_x"), ("–", "no data")]
-
-
 @pytest.mark.parametrize(("ours", "mark"), [(82.04, "✓"), (82.01, "✓"), (82.07, "✗"), (81.99, "✗")])
-def test_scores_without_flow_are_the_originals_but_for_rounding(ours, mark):
-    assert marks(scores=[row([82.03], [82.03]), row([ours], [82.03])])["scores without flow"] == mark
+def test_scores_without_flow_differ_by_rounding_alone(ours, mark):
+    assert claim_of("scores without flow", [row([82.03], [82.03]), row([ours], [82.03])]).mark == mark
 
 
 @pytest.mark.parametrize(
@@ -83,10 +72,8 @@ def test_scores_without_flow_are_the_originals_but_for_rounding(ours, mark):
     ],
 )
 def test_scores_with_a_flow_are_compared_as_distributions(ours, theirs, mark):
-    scores = [row([82.03], [82.03]), row(ours, theirs, flow=records.flow())]
-    claim = next(one for one in verdict([], scores) if one.name == "scores with flow, avg")
-    assert claim.mark == mark
-    assert f"over {len(ours)} seeds for" in claim.evidence
+    claim = claim_of("scores with flow, avg", [row([82.03], [82.03]), row(ours, theirs, flow=records.flow())])
+    assert claim.mark == mark and f"over {len(ours)} seeds for" in claim.evidence
 
 
 @pytest.mark.parametrize(
@@ -100,9 +87,10 @@ def test_scores_with_a_flow_are_compared_as_distributions(ours, theirs, mark):
 )
 def test_seeds_after_fine_tuning_are_compared_together(ours, mark, limit):
     tuned = records.encoder(fine_tuning=Training(task="allnli"))
-    claims = verdict([], [row([one], (64.0, 64.3, 64.1), encoder=tuned) for one in ours] + [row([82.0], [82.0])])
-    assert [one.mark for one in claims if one.name == "scores without flow"] == ["✓"]
-    assert [(one.mark, one.limit) for one in claims if one.name == "scores after NLI, avg"] == [(mark, limit)]
+    rows = [row([one], (64.0, 64.3, 64.1), encoder=tuned) for one in ours] + [row([82.0], [82.0])]
+    assert claim_of("scores without flow", rows).mark == "✓"
+    claim = claim_of("scores after NLI, avg", rows)
+    assert (claim.mark, claim.limit) == (mark, limit)
 
 
 def test_every_row_with_a_flow_is_judged():
@@ -113,15 +101,13 @@ def test_every_row_with_a_flow_is_judged():
 
 def test_the_interval_of_a_difference_is_welchs():
     ours, theirs = [80.0, 80.2, 80.4, 80.1, 80.3], [80.3, 80.1, 80.5]
-    claim = next(
-        one for one in verdict([], [row(ours, theirs, flow=records.flow())]) if one.name == "scores with flow, avg"
-    )
     # The squared standard errors of both means, .025 / 5 and .04 / 3, and Welch's degrees of freedom.
     a, b = 0.005, 0.04 / 3
     half = scipy.stats.t.ppf(0.975, (a + b) ** 2 / (a**2 / 4 + b**2 / 2)) * (a + b) ** 0.5
-    assert claim.deviation == f"-0.10 [{-0.1 - half:+.2f}, {-0.1 + half:+.2f}]"
+    found = claim_of("scores with flow, avg", [row(ours, theirs, flow=records.flow())]).deviation
+    assert found == f"-0.10 [{-0.1 - half:+.2f}, {-0.1 + half:+.2f}]"
 
 
 @pytest.mark.parametrize(("paper", "mark"), [(59.5, "≈"), (61.0, "✗")])
 def test_the_papers_rows_are_near_or_not(paper, mark):
-    assert marks(scores=[row([59.04], paper=59.04), row([59.04], paper=paper)])["the paper's rows"] == mark
+    assert claim_of("the paper's rows", [row([59.04], paper=59.04), row([59.04], paper=paper)]).mark == mark

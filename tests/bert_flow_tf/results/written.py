@@ -1,4 +1,4 @@
-"""Small results of every kind, as the commands write them; of the demo encoder unless a test asks for another."""
+"""Small results of every kind, by default of the demo encoder."""
 
 import numpy as np
 
@@ -17,7 +17,7 @@ CLS_FLOW = records.model(pooling="cls", flow=records.flow())
 
 
 def write(path, result, plot=None):
-    """The path, after writing a result there, and a plot of that name beside it."""
+    """Write a result, perhaps with a plot, and return the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, result)
     if plot:
@@ -26,24 +26,16 @@ def write(path, result, plot=None):
 
 
 def agreement(at=0.5, pairs=1379):
-    """What plots show of cosines that are near `at` for every gold score."""
+    """Return an agreement whose cosines are near `at`."""
     rng = np.random.default_rng(0)
     return results.Agreement(**protocols.agreement(rng.uniform(at - 0.2, at + 0.2, pairs), rng.uniform(0, 5, pairs)))
 
 
 def task_scores(title="STS-B", score=0.7308, pairs=1379, metric="spearman", split="test", subsets=None, agrees=None):
-    """Scores of one task; `score` is a number, or a dict by protocol, `agrees` an `agreement`."""
+    """Return a task's scores; `score` is a number or a dict."""
+    of_task = {"title": title, "metric": metric, "split": split, "source": f"glue/{title}", "pairs": pairs}
     by_protocol = score if isinstance(score, dict) else {"all": score}
-    return results.TaskScores(
-        title=title,
-        metric=metric,
-        split=split,
-        source=f"glue/{title}",
-        pairs=pairs,
-        subsets=subsets or {},
-        agreement=agrees,
-        **{metric: by_protocol},
-    )
+    return results.TaskScores(**of_task, subsets=subsets or {}, agreement=agrees, **{metric: by_protocol})
 
 
 def scores(model=CLS, **tasks):
@@ -51,16 +43,12 @@ def scores(model=CLS, **tasks):
 
 
 def training(model=CLS_FLOW):
-    return TrainingResults(
-        made_by=MADE_BY,
-        model=model,
-        steps=269,
-        stages={"train": StageCost(seconds=12.5, peak_memory_mib=900)},
-    )
+    cost = StageCost(seconds=12.5, peak_memory_mib=900)
+    return TrainingResults(made_by=MADE_BY, model=model, steps=269, stages={"train": cost})
 
 
 def write_run(folder, model=CLS_FLOW, **tasks):
-    """The folder of a finished run, with its own evaluation on dev, and that of `bert-flow evaluate` on the tasks."""
+    """Write a finished run with both evaluations; return its folder."""
     write(folder / "train_results.json", training(model))
     (folder / "eval_results.txt").write_text("eval_loss_flow = -0.68\neval_pearsonr = 0.837\nglobal_step = 269\n")
     if tasks:
@@ -69,11 +57,8 @@ def write_run(folder, model=CLS_FLOW, **tasks):
 
 
 def write_all(folder):
-    """The folder, with a run, its baseline, and a file or folder of every other kind but a reproduction."""
-    subsets = {
-        "MSRpar": {"pairs": 750, "spearman": 0.6543},
-        "MSRvid": {"pairs": 750, "spearman": 0.8},
-    }
+    """Write results of every kind but a reproduction; return the folder."""
+    subsets = {"MSRpar": {"pairs": 750, "spearman": 0.6543}, "MSRvid": {"pairs": 750, "spearman": 0.8}}
     sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108, subsets=subsets)
     write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632, agrees=agreement(0.1)))
     write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73, agrees=agreement(0.6))))
@@ -85,24 +70,15 @@ def write_all(folder):
 
 
 def reproduction(rows, models, title="STS-B", **task):
-    """What `reproduce` writes: for each row's name its scores over the seeds, and its first seed's model."""
-    made = {}
-    for name, values in rows.items():
-        runs = [
-            results.SeedRun(
-                seed=seed, directory="runs/x", model=models(name, seed), scores=task_scores(title, value, **task)
-            )
-            for seed, value in enumerate(values, start=1)
-        ]
-        made[name] = runs
-    return results.Reproduction(
-        made_by=MADE_BY,
-        encoder="demo",
-        encoder_flags={"bert_hub": "demo"},
-        with_nli=False,
-        seeds=[1, 2, 3],
-        tasks={"stsb": made},
-    )
+    """Write a reproduction of rows with scores and a model."""
+
+    def run(name, seed, value):
+        found = task_scores(title, value, **task)
+        return results.SeedRun(seed=seed, directory="runs/x", model=models(name, seed), scores=found)
+
+    made = {name: [run(name, i, value) for i, value in enumerate(values, start=1)] for name, values in rows.items()}
+    of_encoder = {"encoder": "demo", "encoder_flags": {"bert_hub": "demo"}, "with_nli": False}
+    return results.Reproduction(made_by=MADE_BY, **of_encoder, seeds=[1, 2, 3], tasks={"stsb": made})
 
 
 def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pairs=1379, fit_on="all", metric=None):
@@ -113,22 +89,10 @@ def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pai
         results.CalibrationRow(method="whitening", spearman=0.79, seconds=0.1),
         results.CalibrationRow(method="flow", spearman=0.7845, std=7e-4, median=0.7845, by_seed=seeds, seconds=20.0),
     ]
-    return results.Calibrations(
-        made_by=MADE_BY,
-        model=model,
-        task=task,
-        glue_dir="glue",
-        pairs={"train": 5749, "dev": 1500, "test": test_pairs},
-        sentences_sha256="c" * 64,
-        flow_model_config=config,
-        metric=metric or "spearman",
-        fit_on=fit_on,
-        fit_rows=100,
-        width=384,
-        constant_channels=[],
-        seeds=[1, 2],
-        rows=rows,
-    )
+    data = {"glue_dir": "glue", "pairs": {"train": 5749, "dev": 1500, "test": test_pairs}, "sentences_sha256": "c" * 64}
+    data |= {"task": task, "metric": metric or "spearman"}
+    fitted = {"fit_on": fit_on, "fit_rows": 100, "width": 384, "constant_channels": [], "flow_model_config": config}
+    return results.Calibrations(made_by=MADE_BY, model=model, **data, **fitted, seeds=[1, 2], rows=rows)
 
 
 def lexical(task="sts-b", split="dev"):
@@ -136,40 +100,27 @@ def lexical(task="sts-b", split="dev"):
         "Gold similarity": {"edit distance": -24.55, "gold": 100.0},
         "BERT-induced similarity": {"edit distance": -30.0, "gold": 80.0},
     }
-    close = results.CloseCorrelations(
-        max_distance=4,
-        pairs=130,
-        rows={"Gold similarity": {"edit distance": 3.0, "gold": None}},
-        undefined=["Gold similarity with gold: undefined"],
-    )
-    return results.Lexical(
-        made_by=MADE_BY, model=records.model(), task=task, split=split, pairs=1500, rows=rows, close=close
-    )
+    near = {"Gold similarity": {"edit distance": 3.0, "gold": None}}
+    undefined = ["Gold similarity with gold: undefined"]
+    close = results.CloseCorrelations(max_distance=4, pairs=130, rows=near, undefined=undefined)
+    data = {"task": task, "split": split, "pairs": 1500}
+    return results.Lexical(made_by=MADE_BY, model=records.model(), **data, rows=rows, close=close)
 
 
 def words():
     near = {3: 0.7, 5: 0.75, 7: 0.8}
     ranks = ((1, 100), (100, 500), (500, 5000), (5000, 10000))
     bins = [RankBin(first, stop, stop - first, 0.9, near, near) for first, stop in ranks]
-    return results.Words(
-        made_by=MADE_BY,
-        encoder=records.encoder(),
-        pieces=30522,
-        ranked_words=21000,
-        frequencies="wordfreq, English",
-        bins=bins,
-    )
+    counts = {"pieces": 30522, "ranked_words": 21000, "frequencies": "wordfreq, English"}
+    return results.Words(made_by=MADE_BY, encoder=records.encoder(), **counts, bins=bins)
 
 
 def isotropies():
-    measured = measure_isotropy(np.random.default_rng(1).normal(size=(40, 6)) + 3)
+    cone, reference = (
+        measure_isotropy(np.random.default_rng(seed).normal(size=(40, 6)) + mean) for seed, mean in ((1, 3), (0, 0))
+    )
+    data = {"task": "sts-b", "split": "dev", "sentences": 40, "measures": {"without flow": cone}}
+    bits = {"diagonal Gaussian": -1.25}
     return results.IsotropyResults(
-        made_by=MADE_BY,
-        model=records.model(),
-        task="sts-b",
-        split="dev",
-        sentences=40,
-        measures={"without flow": measured},
-        reference=measure_isotropy(np.random.default_rng(0).normal(size=(40, 6))),
-        bits_per_dim={"diagonal Gaussian": -1.25},
+        made_by=MADE_BY, model=records.model(), **data, reference=reference, bits_per_dim=bits
     )

@@ -1,4 +1,4 @@
-"""What a command may do in a run's directory."""
+"""Commands in a run's folder."""
 
 import pathlib
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, begin_run, check_run, locked_run, write_result
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, begin_run, check_run, locked_run, write_result
 from bert_flow_tf.runs.record import read_config
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
@@ -18,7 +18,7 @@ CONFIG = run_config()
 
 
 def open_run(run_dir, config, overwrite, missing_outputs=()):
-    """True for a run that goes on; another one is begun."""
+    """True for a resumed run; start another one."""
     if check_run(run_dir, config, overwrite, missing_outputs):
         return True
     begin_run(run_dir, config, overwrite)
@@ -30,18 +30,17 @@ def test_a_new_run_starts_and_the_same_settings_go_on(tmp_path):
     assert open_run(run_dir, CONFIG, overwrite=False) is False
     assert read_config(run_dir) == CONFIG
     (run_dir / "model.ckpt-1.index").write_text("kept")
-    assert open_run(run_dir, CONFIG, overwrite=False) is True
-    assert (run_dir / "model.ckpt-1.index").read_text() == "kept"
-
-
-def test_another_encoders_folder_is_no_difference(tmp_path):
-    open_run(tmp_path / "run", CONFIG, overwrite=False)
     moved = replace(CONFIG, encoder=replace(CONFIG.encoder, bert_hub="/elsewhere"))
-    assert open_run(tmp_path / "run", moved, overwrite=False) is True
+    assert open_run(run_dir, CONFIG, overwrite=False) and open_run(run_dir, moved, overwrite=False)
+    assert (run_dir / "model.ckpt-1.index").read_text() == "kept"
+    (run_dir / TRAIN_RESULTS_FILE).write_text("{}")
+    with pytest.raises(FinishedRun, match=str(run_dir)):
+        open_run(run_dir, CONFIG, overwrite=False)
+    assert open_run(run_dir, CONFIG, overwrite=False, missing_outputs=["test_results.tsv"])
 
 
 @pytest.mark.differs("directory is not deleted")
-def test_a_run_with_other_settings_is_refused_and_each_difference_named(tmp_path):
+def test_a_run_with_other_settings_is_named_by_them(tmp_path):
     deep, shallow = (records.model(flow=records.flow(GlowConfig(depth=depth))) for depth in (3, 2))
     old = run_config(begins_with="abc", model=deep)
     open_run(tmp_path / "run", old, overwrite=False)
@@ -54,14 +53,6 @@ def test_a_run_with_other_settings_is_refused_and_each_difference_named(tmp_path
     with user_error(*differences):
         open_run(tmp_path / "run", other, overwrite=False)
     assert read_config(tmp_path / "run") == old
-
-
-def test_a_finished_run_is_refused_unless_one_of_its_results_is_missing(tmp_path):
-    open_run(tmp_path / "run", CONFIG, overwrite=False)
-    (tmp_path / "run" / TRAIN_RESULTS_FILE).write_text("{}")
-    with pytest.raises(UserError, match=r"finished run.*--overwrite"):
-        open_run(tmp_path / "run", CONFIG, overwrite=False)
-    assert open_run(tmp_path / "run", CONFIG, overwrite=False, missing_outputs=["test_results.tsv"])
 
 
 @pytest.mark.parametrize("old", [CONFIG, {"format_version": 1, "encoder_trained": False}])
@@ -78,8 +69,7 @@ def test_overwrite_through_a_link(tmp_path, monkeypatch):
     (tmp_path / "run").symlink_to("there")
     with locked_run(tmp_path / "run"):
         assert open_run(tmp_path / "run", run_config(flags={}), overwrite=True) is False
-        names = {path.name for path in (tmp_path / "there").iterdir()}
-        assert names == {"config.json"}
+        assert {path.name for path in (tmp_path / "there").iterdir()} == {"config.json"}
     assert (tmp_path / "run").is_symlink()
     (tmp_path / "new").mkdir()
     monkeypatch.chdir(tmp_path / "new")
@@ -87,13 +77,8 @@ def test_overwrite_through_a_link(tmp_path, monkeypatch):
         assert open_run(pathlib.Path(), CONFIG, overwrite=False) is False
 
 
-def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
-    for name in (
-        "test_results.tsv",
-        "test_results.json",
-        "eval_results.txt",
-        "model.ckpt-9.dev_pooled.tsv",
-    ):
+def test_overwrite_replaces_results_without_training(tmp_path):
+    for name in ("test_results.tsv", "test_results.json", "eval_results.txt", "model.ckpt-9.dev_pooled.tsv"):
         (tmp_path / name).write_text("x")
     with pytest.raises(UserError, match=r"found files and no config\.json"):
         open_run(tmp_path, CONFIG, overwrite=False)
@@ -101,10 +86,7 @@ def test_overwrite_replaces_results_that_no_training_belongs_to(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
-@pytest.mark.parametrize(
-    "contents",
-    [None, "not JSON", '{"format_version": 2}'],
-)
+@pytest.mark.parametrize("contents", [None, "not JSON", '{"format_version": 2}'])
 def test_a_directory_that_is_no_run_is_never_deleted(tmp_path, contents):
     (tmp_path / "precious.tsv").write_text("x")
     if contents is not None:
@@ -134,7 +116,7 @@ def test_results_that_differ_are_kept_unless_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_only_results_that_are_replaced_go_before_their_record_is_written(tmp_path, overwrite):
+def test_results_that_are_replaced_go_before_their_record(tmp_path, overwrite):
     path = tmp_path / "test_results.tsv"
     path.write_text("0.5\n")
     # Here the record cannot be written.

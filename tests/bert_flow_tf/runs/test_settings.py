@@ -11,20 +11,15 @@ def make_settings(**changes):
     return Settings(**values | {"do_eval": True} | changes)
 
 
+FLOW = {"flow": 1, "flow_loss": 1, "use_full_for_training": 1}
+FLOW |= {"num_train_epochs": 1.0, "sentence_embedding_type": "avg-last-2"}
+
+
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
         ({}, "exp_t_STS-B_ep_3.00_lr_5.00e-05"),
-        (
-            {
-                "num_train_epochs": 1.0,
-                "sentence_embedding_type": "avg-last-2",
-                "flow": 1,
-                "flow_loss": 1,
-                "use_full_for_training": 1,
-            },
-            "exp_t_STS-B_ep_1.00_lr_5.00e-05_e_avg-last-2_f_11_1.00e-03_allsplits",
-        ),
+        (FLOW, "exp_t_STS-B_ep_1.00_lr_5.00e-05_e_avg-last-2_f_11_1.00e-03_allsplits"),
         ({"train_batch_size": 16, "learning_rate": 2e-5}, "exp_t_STS-B_ep_3.00_lr_2.00e-05_bsz_16"),
         ({"num_train_epochs": 1e-10, "use_full_for_training": 1}, "exp_t_STS-B_ep_0.00_lr_5.00e-05"),
         ({"flow": 1, "flow_model_config": "/x/mine.json"}, "exp_t_STS-B_ep_3.00_lr_5.00e-05_f_10_mine"),
@@ -67,6 +62,7 @@ def test_the_settings_name_the_file_of_predictions(changes, name):
         ({"warmup_proportion": 1.0}, "--warmup_proportion: found 1.0"),
         ({"flow": 2}, "--flow: found 2, expected 0 or 1"),
         ({"use_full_for_training": 2}, "--use_full_for_training: found 2, expected 0 or 1"),
+        ({"flow": 1, "flow_ddi": True, "train_batch_size": 1}, "--train_batch_size: found 1 with --flow_ddi"),
         ({"flow_loss": 1}, "--flow_loss: found 1 with --flow=0"),
         ({"flow_ddi": True}, "--flow_ddi: found True with --flow=0"),
         ({"cache_embeddings": True}, "--cache_embeddings: found true with an encoder in training"),
@@ -77,24 +73,24 @@ def test_the_settings_name_the_file_of_predictions(changes, name):
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(changes, message):
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError) as error:
         make_settings(**changes).check()
-    assert message in command_line_message(caught.value)
+    assert message in command_line_message(error.value)
 
 
 @pytest.mark.differs("have no effect")
-def test_training_depends_on_no_flag_of_where_to_read_and_what_to_report():
+def test_training_depends_on_no_path_and_no_report():
     moved = {"data_dir": "b", "output_parent_dir": "c", "exp_name": "d", "do_predict": True, "overwrite": True}
     moved |= {"start_delay_secs": 1, "throttle_secs": 1, "predict_batch_size": 1}
-    assert make_settings(**moved).what_training_depends_on() == make_settings().what_training_depends_on()
+    assert make_settings(**moved).training_flags() == make_settings().training_flags()
 
 
 def test_training_depends_on_what_changes_its_numbers():
-    assert make_settings().what_training_depends_on().keys() == {
+    assert make_settings().training_flags().keys() == {
         *("task_name", "use_full_for_training", "dupe_factor", "label_min", "label_max"),
         *("sentence_embedding_type", "max_seq_length", "pad_to_max_seq_length", "low_dim", "cache_embeddings"),
         *("flow", "flow_ddi", "num_examples", "l2_penalty", "flow_loss"),
         *("seed", "train_batch_size", "learning_rate", "flow_learning_rate", "num_train_epochs"),
         *("warmup_proportion", "early_stopping", "use_xla"),
     }
-    assert make_settings(flow_learning_rate=1.0).what_training_depends_on()["flow_learning_rate"] == 1.0
+    assert make_settings(flow_learning_rate=1.0).training_flags()["flow_learning_rate"] == 1.0

@@ -1,6 +1,11 @@
-"""A model of a small run, and an export of it."""
+"""Models to export, and an export."""
+
+import copy
 
 import pytest
+
+from glow.flow import Glow
+from tests.glow.bijector_checks import perturb
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +20,25 @@ def sts_model(sts_run):
 def bfloat16_export(sts_model, tmp_path_factory):
     """`Exported` of that model in bfloat16."""
     return sts_model.export(tmp_path_factory.mktemp("bfloat16") / "sts", dtype="bfloat16")
+
+
+@pytest.fixture(scope="session")
+def variant(golden_dir, sentence_transformer_cache):
+    """A function that makes a `BertFlow` with a pooling and a flow."""
+    from bert_flow_tf.api import BertFlow
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERT_FLOW_CACHE", str(sentence_transformer_cache))
+        model = BertFlow.from_hub(golden_dir / "transformers" / "sentence_transformer")
+
+    def make(pooling, config, low_dim=-1):
+        made = copy.copy(model)
+        made.sentence_embedding_type = pooling
+        made.encoder = made.pooled = model.encoder.with_pooling(pooling)
+        made.low_dim, made.embedding_size = low_dim, low_dim if low_dim > 0 else made.encoder.embedding_size
+        if config is not None:
+            made.flow = Glow(config, made.encoder.embedding_size, seed=0)
+            perturb(made.flow.trainable_variables, seed=1)
+        return copy.copy(made)
+
+    return make

@@ -1,4 +1,4 @@
-"""An ONNX graph that onnxruntime runs, with the embeddings of `encode` for any pooling and any flow."""
+"""onnxruntime gives the embeddings of `encode`."""
 
 import importlib.util
 import re
@@ -7,12 +7,10 @@ import shlex
 import numpy as np
 import pytest
 
-from bert_flow_tf.api import BertFlow
+from bert_flow_tf.serving.formats import ONNX, export_path
 from glow.config import GlowConfig
-from glow.flow import Glow
 from tests.bert_flow_tf.serving.test_guide import GUIDE
-from tests.glow.bijector_checks import perturb
-from tests.refusals import files_below, refused, succeeds
+from tests.refusals import refused, succeeds
 
 SMALL = {"n_levels": 2, "depth": 1, "coupling_width": 4}
 
@@ -30,47 +28,35 @@ def tf2onnx(require):
 
 
 @pytest.mark.parametrize(
-    ("pooling", "config", "options"),
+    ("pooling", "config", "low_dim", "normalize"),
     [
-        ("avg-last-2", GlowConfig(**SMALL), {"low_dim": 4}),
-        ("cls", GlowConfig(**SMALL, coupling="affine"), {}),
-        ("paper-concat-last-2", GlowConfig(**SMALL, activation="gatu", permutation=False), {"normalize": True}),
-        ("paper-cls", None, {}),
+        ("avg-last-2", GlowConfig(**SMALL), 4, False),
+        ("cls", GlowConfig(**SMALL, coupling="affine"), -1, False),
+        ("paper-concat-last-2", GlowConfig(**SMALL, activation="gatu", permutation=False), -1, True),
+        ("paper-cls", None, -1, False),
     ],
 )
-def test_onnxruntime_gives_our_embeddings(golden_dir, tf2onnx, pooling, config, options, tmp_path, monkeypatch):
-    monkeypatch.setenv("BERT_FLOW_CACHE", str(tmp_path / "cache"))
-    # Its GELU is the one by the error function.
-    encoder = golden_dir / "transformers" / "sentence_transformer"
-    model = BertFlow.from_hub(encoder, pooling=pooling, low_dim=options.get("low_dim", -1))
-    if config is not None:
-        model.flow = Glow(config, model.encoder.embedding_size, seed=0)
-        perturb(model.flow.trainable_variables, seed=1)
-        model._make_batchers()
-    exported = model.export(tmp_path / "out", format="onnx", normalize="normalize" in options)
+def test_onnxruntime_gives_our_embeddings(variant, tf2onnx, pooling, config, low_dim, normalize, tmp_path):
+    model = variant(pooling, config, low_dim)
+    exported = model.export(tmp_path / "out", format="onnx", normalize=normalize)
     assert exported.max_difference <= 1e-5 * max(1.0, exported.max_value)
     sentences = ["the cat", "", "Ünder 2nd brown, lazy special", "x"]
     tokens = {name: value.numpy() for name, value in model.tokenize(sentences).items()}
-    ours = model.encode(sentences, normalize_embeddings="normalize" in options)
+    ours = model.encode(sentences, normalize_embeddings=normalize)
     import onnxruntime
 
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
     theirs = session.run(["embedding"], tokens)[0]
-    deviation = np.abs(theirs - ours).max() / np.abs(ours).max()
-    print(f"{pooling}: largest deviation {deviation:.1e} of the largest value")
-    assert theirs.shape == ours.shape and deviation < 1e-5
+    assert theirs.shape == ours.shape and np.abs(theirs - ours).max() < 1e-5 * np.abs(ours).max()
 
 
-def test_without_what_it_needs_the_line_says_what_to_install(sts_run, tmp_path, monkeypatch):
-    hide(monkeypatch, "tf2onnx")
-    line = refused("export", "--model", sts_run, "--out", tmp_path / "out", "--format", "onnx")
-    assert line == "--format: tf2onnx is not installed: pip install 'bert-flow-tf[onnx]', or '.[onnx]' in a clone"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_without_onnxruntime_it_says_that_nothing_was_checked(sts_model, tf2onnx, tmp_path, monkeypatch):
+def test_a_missing_library_is_named_or_the_check_left_out(sts_run, variant, tf2onnx, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        hide(patch, "tf2onnx")
+        line = refused("export", "--model", sts_run, "--out", tmp_path / "out", "--format", "onnx", unchanged=tmp_path)
+        assert line.startswith("--format: tf2onnx") and "bert-flow-tf[onnx]" in line
     hide(monkeypatch, "onnxruntime")
-    assert sts_model.export(tmp_path / "out", format="onnx").max_difference is None
+    assert variant("paper-cls", None).export(tmp_path / "out", format="onnx").max_difference is None
 
 
 def test_the_guides_command_and_program_run(sts_run, sts_model, tf2onnx, require, tmp_path, monkeypatch):
@@ -83,10 +69,8 @@ def test_the_guides_command_and_program_run(sts_run, sts_model, tf2onnx, require
     )
     _, *arguments = shlex.split(command)
     assert "onnx written: exported/onnx (" in succeeds(*arguments)
-    written = files_below(tmp_path / "exported" / "onnx")
-    assert "or --overwrite" in refused(*arguments, unchanged=tmp_path / "exported")
-    succeeds(*arguments, "--overwrite")
-    assert files_below(tmp_path / "exported" / "onnx").keys() == written.keys()
+    # Overwriting knows each of its files.
+    assert export_path("exported/onnx", ONNX, overwrite=True) == tmp_path / "exported" / "onnx"
     require("tokenizers")
     names = {}
     exec(compile(program, "snippet", "exec"), names)

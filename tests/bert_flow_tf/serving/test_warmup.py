@@ -1,4 +1,4 @@
-"""The requests that a server warms a version up with: replayed, they ask for what clients will."""
+"""Warm-up requests ask for what clients will."""
 
 import numpy as np
 import pytest
@@ -27,14 +27,7 @@ def asked(sts_version):
     return found
 
 
-@pytest.fixture
-def version(tmp_path):
-    """A version's folder without requests."""
-    (tmp_path / "1" / "assets.extra").mkdir(parents=True)
-    return tmp_path / "1"
-
-
-def test_every_signature_is_asked_for_one_row_and_for_many_and_answers_with_finite_rows(asked, signatures):
+def test_every_signature_is_asked_for_one_row_and_for_many(asked, signatures):
     assert asked.keys() == signatures.keys()
     for name, requests in asked.items():
         for inputs, n in zip(requests, [1, 1, 32], strict=True):
@@ -42,19 +35,16 @@ def test_every_signature_is_asked_for_one_row_and_for_many_and_answers_with_fini
             assert len(output) == n and np.isfinite(output.numpy()).all()
 
 
-def test_sentences_are_short_and_as_long_as_the_model_reads(asked):
-    one, long, many = (inputs["sentences"] for inputs in asked["serving_default"])
-    # The second is the model's max_seq_length.
-    assert [len(sentence.split()) for sentence in (*one, *long, *many)] == [4, 8] + [4, 8] * 16
+def test_rows_are_short_and_as_long_as_the_model_reads(asked):
+    # The model's max_seq_length is 8.
+    lengths = ([4], [8], [4, 8] * 16)
+    assert [[len(text.split()) for text in one["sentences"]] for one in asked["serving_default"]] == list(lengths)
+    for inputs, sizes in zip(asked["tokens"], lengths, strict=True):
+        np.testing.assert_array_equal(inputs["input_mask"], np.arange(max(sizes)) < np.array(sizes)[:, None])
+        assert not inputs["input_word_ids"].any()
 
 
-def test_token_rows_end_in_masked_padding(asked):
-    masks = [inputs["input_mask"] for inputs in asked["tokens"]]
-    for mask, lengths in zip(masks, ([4], [8], [4, 8] * 16), strict=True):
-        np.testing.assert_array_equal(mask, np.arange(max(lengths)) < np.array(lengths)[:, None])
-    assert not any(inputs["input_word_ids"].any() for inputs in asked["tokens"])
-
-
-def test_bytes_are_the_same_in_any_order_of_the_signatures(sts_version, version, signatures):
-    write_warmup_requests(version, "sts", dict(reversed(list(signatures.items()))), 8)
-    assert (version / _FILE).read_bytes() == (sts_version / _FILE).read_bytes()
+def test_bytes_are_the_same_in_any_order_of_the_signatures(sts_version, signatures, tmp_path):
+    (tmp_path / "assets.extra").mkdir()
+    write_warmup_requests(tmp_path, "sts", dict(reversed(list(signatures.items()))), 8)
+    assert (tmp_path / _FILE).read_bytes() == (sts_version / _FILE).read_bytes()

@@ -1,5 +1,6 @@
-"""What happens between the steps of training."""
+"""Callbacks between training steps."""
 
+import json
 import os
 import signal
 import types
@@ -8,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.training import callbacks
 from tests.refusals import user_error
@@ -23,35 +23,31 @@ def test_nothing_that_is_not_finite_is_saved(tmp_path):
     steps.step.assign(3)
 
     def fit(*logs):
-        """As Keras calls back, a step after another."""
+        """Call back after each step, as Keras does."""
         given = types.SimpleNamespace(fit=lambda *_, **options: [steps.on_train_batch_end(0, one) for one in logs])
         steps.fit(given, None, 9, model.supervised_variables, save_every=2, used=[])
 
-    with pytest.raises(UserError, match=r"step 5: found flow_loss nan, expected a finite number.*ckpt-4$"):
+    with user_error("step 5: found flow_loss nan", "ckpt-4"):
         fit({"loss": 1.0}, {"loss": 1.0, "flow_loss": float("nan")})
     model.output_weights.assign(np.full([3, 6], np.inf))
-    with pytest.raises(UserError, match="step 6: found loss/output_weights:0 with values that are not finite"):
+    with user_error("step 6: found loss/output_weights:0"):
         fit({})
     assert [path.rpartition("-")[2] for path in steps.manager.checkpoints] == ["4"]
 
 
 def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
-    step = tf.Variable(4, dtype=tf.int64)
-    # Of cosines that are all the same, as of an encoder that has collapsed.
+    step, path = tf.Variable(4, dtype=tf.int64), tmp_path / "early_stopping.json"
+    # An encoder that has collapsed gives every pair the same cosine.
     scores = iter([0.5, float("nan")])
-    stopping = callbacks.EarlyStopping(step, 2, tmp_path / "early_stopping.json", lambda: next(scores))
+    stopping = callbacks.EarlyStopping(step, 2, path, lambda: next(scores))
     assert not stopping.stops()
     step.assign(6)
     with user_error("step 6: found a dev score of nan"):
         stopping.stops()
-    assert (tmp_path / "early_stopping.json").read_text().split() == ["{", '"4":', "0.5", "}"]
-
-
-def test_a_file_of_scores_without_steps_is_one_line(tmp_path):
-    path = tmp_path / "early_stopping.json"
+    assert json.loads(path.read_text()) == {"4": 0.5}
     path.write_text('{"four": 0.5}')
-    with user_error(f"{path}: cannot be read as dev scores by step"):
-        callbacks.EarlyStopping(tf.Variable(4, dtype=tf.int64), 2, path, lambda: 0.5)
+    with user_error(f"{path}: "):
+        callbacks.EarlyStopping(step, 2, path, lambda: 0.5)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -23,17 +23,18 @@ def batch_labels(pairs, tokenizer, steps, **options):
     return [labels.numpy().tolist() for _, labels in token_batches(pairs, tokenizer, **options).take(steps)]
 
 
-def test_scores_are_scaled_to_the_cosines_range_and_classes_are_ids():
-    examples = Examples(["a"] * 3, ["b"] * 3, np.float32([1, 3, 5]), has_labels=True)
-    np.testing.assert_allclose(input_pipeline.scaled_labels(examples, get_task("sick-r")), np.float32([0.2, 0.6, 1.0]))
-    labels = Examples(["a"] * 2, ["b"] * 2, np.float32([0, 1]), has_labels=True)
-    np.testing.assert_array_equal(input_pipeline.scaled_labels(labels, get_task("qnli-regression")), [0, 1])
-    classes = Examples(["a"] * 2, ["b"] * 2, np.int32([2, 0]), has_labels=True)
-    assert input_pipeline.scaled_labels(classes, get_task("mnli")).tolist() == [2, 0]
-    assert input_pipeline.scaled_labels(classes, get_task("mnli")).dtype == np.int32
+def test_scores_are_scaled_and_classes_are_ids():
+    for task, labels, expected in (
+        ("sick-r", np.float32([1, 3, 5]), np.float32([0.2, 0.6, 1.0])),
+        ("qnli-regression", np.float32([0, 1]), np.float32([0, 1])),
+        ("mnli", np.int32([2, 0]), np.int32([2, 0])),
+    ):
+        found = input_pipeline.scaled_labels(Examples(["a"], ["b"], labels, has_labels=True), get_task(task))
+        np.testing.assert_allclose(found, expected)
+        assert found.dtype == expected.dtype
 
 
-def test_copies_of_a_pair_have_one_masked_token_in_each_sentence(tokenizer):
+def test_copies_of_a_pair_have_a_masked_token_each(tokenizer):
     examples = Examples(["w1 w2 w3", ""], ["w4", "w5 w6"], np.float32([1, 2]), has_labels=True)
     labels = input_pipeline.scaled_labels(examples, STSB)
     pairs = input_pipeline.tokenize_pairs(tokenizer, examples, labels, 10)
@@ -47,12 +48,12 @@ def test_copies_of_a_pair_have_one_masked_token_in_each_sentence(tokenizer):
     assert input_pipeline.duplicated(pairs, 1, tokenizer.mask_id, seed=1) is pairs
 
 
-def test_a_run_has_so_many_labelled_pairs_and_a_masked_copy_of_each(tokenizer, tmp_path):
+def test_a_run_has_labelled_pairs_and_a_masked_copy_of_each(tokenizer, tmp_path):
     data = small_runs.write_stsb(tmp_path)
     settings = Settings(task_name="STS-B", data_dir=str(data), num_examples=5, dupe_factor=2)
     pairs, num_examples = input_pipeline.read_training_data(settings, STSB, tokenizer)
     assert num_examples == 24 and len(pairs.labels) == 48
-    # (-10 - 0) / 5.
+    # The label is (-10 - 0) / 5.
     assert np.sum(pairs.labels == -2.0) == 19 * 2 and np.sum(pairs.labels >= 0) == 5 * 2
     rows = pairs.pieces.to_list()
     firsts, copies = [*rows[::4], *rows[1::4]], [*rows[2::4], *rows[3::4]]
@@ -61,7 +62,7 @@ def test_a_run_has_so_many_labelled_pairs_and_a_masked_copy_of_each(tokenizer, t
         assert kept.count(False) == 1 and copy[kept.index(False)] == tokenizer.mask_id
 
 
-def test_the_fingerprint_tells_texts_labels_and_orders_apart(tokenizer):
+def test_the_fingerprint_tells_texts_and_labels_apart(tokenizer):
     pairs = make_pairs(tokenizer)
     assert input_pipeline.fingerprint(pairs) == input_pipeline.fingerprint(make_pairs(tokenizer))
     others = [
@@ -74,7 +75,7 @@ def test_the_fingerprint_tells_texts_labels_and_orders_apart(tokenizer):
 
 
 @pytest.mark.differs("seeded generators")
-def test_epochs_follow_each_other_without_a_break_in_an_order_of_the_seed(tokenizer):
+def test_epochs_follow_each_other_in_an_order_of_the_seed(tokenizer):
     pairs = make_pairs(tokenizer)
     batches = batch_labels(pairs, tokenizer, 6)
     assert batches[4:] == batch_labels(pairs, tokenizer, 2, skip_steps=4)
@@ -127,7 +128,7 @@ def test_rows_of_a_batch_keep_their_order_and_numbers(tokenizer):
 
 
 def embedded(pairs, calls, *, steps=7, skip_steps=0, rows=slice(None)):
-    """Pairs of embeddings and labels of the steps; an embedding is a sentence's first id, and its number."""
+    """Return the steps' embeddings (first id and number) and labels."""
 
     def embed(rows, occurrences):
         calls.append(occurrences)
@@ -139,7 +140,7 @@ def embedded(pairs, calls, *, steps=7, skip_steps=0, rows=slice(None)):
     return [(inputs["embedding"].numpy(), labels.numpy()) for inputs, labels in batches]
 
 
-def test_embeddings_ahead_of_the_steps_are_those_of_the_same_pairs_and_numbers(tokenizer, monkeypatch):
+def test_embeddings_ahead_are_of_the_same_pairs_and_numbers(tokenizer, monkeypatch):
     monkeypatch.setattr(input_pipeline, "SENTENCES_AHEAD", 24)
     pairs = make_pairs(tokenizer)
     labels = np.arange(len(pairs.labels), dtype=np.float32)

@@ -14,10 +14,7 @@ def test_rate_rises_from_the_first_step_and_falls_to_zero():
         assert float(schedule(step)) == pytest.approx(rate), step
 
 
-def test_rate_without_warm_up_falls_from_the_first_step():
+def test_rate_without_warm_up_or_without_an_end():
     assert float(WarmupLinearDecay(2.0, total_steps=10)(0)) == pytest.approx(1.8)
-
-
-def test_rate_of_a_run_without_an_end_stays_after_the_warm_up():
     schedule = WarmupLinearDecay(2.0, total_steps=float("inf"), warmup_steps=10)
     assert {step: float(schedule(step)) for step in (4, 9, 10**6)} == {4: 1.0, 9: 2.0, 10**6: 2.0}

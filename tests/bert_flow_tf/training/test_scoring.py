@@ -26,7 +26,7 @@ def stsb_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def make_scorer(tiny_source, stsb_dir):
-    """Function (output folder, changed settings) that gives settings and the scorer of an untrained encoder."""
+    """Return settings and the scorer of an untrained encoder."""
     models = {}
 
     def make(output, task=STSB, **changes):
@@ -43,7 +43,7 @@ def make_scorer(tiny_source, stsb_dir):
 
 @pytest.fixture(scope="module")
 def write(make_scorer):
-    """Function (output folder, changed settings) that writes predictions, and gives the name and lines of the file."""
+    """Write predictions; return the file's name and lines."""
 
     def write(output, **changes):
         settings, scorer = make_scorer(output, **changes)
@@ -54,32 +54,29 @@ def write(make_scorer):
     return write
 
 
-def results(folder):
-    return dict(line.split(" = ") for line in (folder / "run" / "eval_results.txt").read_text().splitlines())
+def results(scorer, settings, task=STSB, step=0):
+    """Write an evaluation; return its numbers by name, in order."""
+    scoring.write_evaluation(settings, task, scorer, step)
+    lines = (settings.output_dir / "eval_results.txt").read_text().splitlines()
+    return {name: float(value) for name, value in (line.split(" = ") for line in lines)}
 
 
-def test_predictions_are_one_cosine_a_line_in_file_order(write, stsb_dir, tmp_path):
+def test_predictions_are_cosines_or_embeddings_in_file_order(write, stsb_dir, tmp_path):
     name, lines = write(tmp_path / "a")
     assert name == "test_results.tsv"
-    assert len(lines) == SIZES["test"]
+    assert len(lines) == SIZES["test"] and len(set(lines)) > 3
     turned = tmp_path / "turned"
     header, *rows = (stsb_dir / "test.tsv").read_text().splitlines()
     small_runs.write_tsv(turned / "test.tsv", [row.split("\t") for row in [header, *rows[::-1]]])
     _, backwards = write(tmp_path / "b", data_dir=str(turned))
     np.testing.assert_allclose(np.float64(backwards[::-1]), np.float64(lines), atol=1e-6)
-    assert len(set(lines)) > 3
-
-
-def test_pooled_predictions_are_both_embeddings_rounded_to_6_digits(write, tmp_path):
-    name, lines = write(tmp_path / "pooled", predict_pool=True)
-    _, cosines = write(tmp_path / "cosines")
+    name, pooled = write(tmp_path / "pooled", predict_pool=True)
     assert name == "test_pooled.tsv"
-    for line, cosine in zip(lines, cosines, strict=True):
+    for line, cosine in zip(pooled, lines, strict=True):
         pair = json.loads(line)
         assert list(pair) == ["embedding_a", "embedding_b"]
-        a, b = np.array(pair["embedding_a"]), np.array(pair["embedding_b"])
-        assert len(a) == len(b) == 32
-        assert all(x == round(x, 6) for x in [*a, *b])
+        a, b = map(np.array, pair.values())
+        assert len(a) == len(b) == 32 and all(x == round(x, 6) for x in [*a, *b])
         assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) == pytest.approx(float(cosine), abs=1e-5)
 
 
@@ -103,7 +100,7 @@ def test_padding_to_the_limit_changes_no_result(write, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Tokenizer, "pack", packed)
     _, short = write(tmp_path / "short")
-    # Six words at most.
+    # A sentence has six words at most.
     assert max(lengths) <= 8
     lengths.clear()
     _, padded = write(tmp_path / "padded", pad_to_max_seq_length=True)
@@ -111,27 +108,23 @@ def test_padding_to_the_limit_changes_no_result(write, tmp_path, monkeypatch):
     np.testing.assert_allclose(np.float64(padded), np.float64(short), atol=1e-5)
 
 
-def test_evaluation_is_a_sorted_line_for_each_of_the_originals_metrics(make_scorer, write, stsb_dir, tmp_path):
+def test_evaluation_has_a_sorted_line_for_each_metric(make_scorer, write, stsb_dir, tmp_path):
     settings, scorer = make_scorer(tmp_path)
-    scoring.write_evaluation(settings, STSB, scorer, step=12)
-    found = results(tmp_path)
+    found = results(scorer, settings, step=12)
     assert list(found) == ["eval_loss", "eval_pearsonr", "global_step", "loss"]
-    assert found["global_step"] == "12"
-    _, lines = write(tmp_path / "dev", do_predict_on_dev=True)
-    cosines = np.float64(lines)
-    rows = [line.split("\t") for line in (stsb_dir / "dev.tsv").read_text().splitlines()[1:]]
-    gold = np.array([float(row[9]) / 5 for row in rows])
+    assert found["global_step"] == 12
+    cosines = np.float64(write(tmp_path / "dev", do_predict_on_dev=True)[1])
+    gold = np.loadtxt(stsb_dir / "dev.tsv", delimiter="\t", skiprows=1, usecols=9, comments=None) / 5
     losses = (cosines - gold) ** 2
-    assert float(found["eval_pearsonr"]) == pytest.approx(stats.pearsonr(cosines, gold).statistic, abs=1e-5)
-    assert float(found["eval_loss"]) == pytest.approx(losses.mean(), abs=1e-5)
+    assert found["eval_pearsonr"] == pytest.approx(stats.pearsonr(cosines, gold).statistic, abs=1e-5)
+    assert found["eval_loss"] == pytest.approx(losses.mean(), abs=1e-5)
     # Two batches: 8 pairs, then 2, which count as much.
-    assert float(found["loss"]) == pytest.approx((losses[:8].mean() + losses[8:].mean()) / 2, abs=1e-5)
+    assert found["loss"] == pytest.approx((losses[:8].mean() + losses[8:].mean()) / 2, abs=1e-5)
 
 
-def test_evaluation_of_a_flow_has_the_loss_of_both_sentences_and_the_sum_of_both_losses(make_scorer, tmp_path):
+def test_evaluation_of_a_flow_adds_the_loss_of_both_sentences(make_scorer, tmp_path):
     settings, scorer = make_scorer(tmp_path, flow=1, flow_model_config=small_runs.small_flow_file(tmp_path))
-    scoring.write_evaluation(settings, STSB, scorer, step=0)
-    found = {name: float(value) for name, value in results(tmp_path).items()}
+    found = results(scorer, settings)
     assert list(found) == ["eval_loss", "eval_loss_flow", "eval_loss_total", "eval_pearsonr", "global_step", "loss"]
     _, without_flow = make_scorer(tmp_path)
     u = without_flow.outputs(scoring.read_split(STSB, settings.data_dir, "dev"), np.zeros(10, np.float32))
@@ -145,12 +138,11 @@ def test_evaluation_of_classes_is_their_accuracy(make_scorer, tmp_path):
     task = get_task("mnli")
     data = small_runs.write_mnli(tmp_path / "mnli")
     settings, scorer = make_scorer(tmp_path, task=task, data_dir=str(data))
-    # The further apart a pair, the more it is of the last class, of which there are four; of the first there is one.
+    # The further apart a pair is, the more it is of the last class. The last has four pairs, the first has one.
     weights = np.zeros(scorer.model.output_weights.shape, np.float32)
     weights[:, 64:] = np.array([[-1.0], [0.0], [1.0]])
     scorer.model.output_weights.assign(weights)
-    scoring.write_evaluation(settings, task, scorer, step=0)
-    found = results(tmp_path)
+    found = results(scorer, settings, task)
     assert list(found) == ["eval_accuracy", "eval_loss", "global_step", "loss"]
     examples = scoring.read_split(task, data, "dev")
     labels = np.array(examples.labels, np.int32)
@@ -159,37 +151,31 @@ def test_evaluation_of_classes_is_their_accuracy(make_scorer, tmp_path):
     logits = np.concatenate([a, b, np.abs(a - b)], axis=-1) @ weights.T
     hits = np.sum(logits.argmax(axis=-1) == labels)
     assert hits != np.sum(logits.argmin(axis=-1) == labels)
-    assert float(found["eval_accuracy"]) == pytest.approx(hits / 9)
+    assert found["eval_accuracy"] == pytest.approx(hits / 9)
     log_likelihoods = special.log_softmax(logits, axis=-1)[np.arange(9), labels]
-    assert float(found["eval_loss"]) == pytest.approx(-log_likelihoods.mean(), rel=1e-4)
+    assert found["eval_loss"] == pytest.approx(-log_likelihoods.mean(), rel=1e-4)
 
 
 @pytest.mark.differs("`--auc`")
 def test_auc_is_evaluated_where_it_is_asked_for(make_scorer, tmp_path):
-    task = get_task("mrpc-regression")
+    task, header = get_task("mrpc-regression"), ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
     pairs = small_runs.random_pairs(8, small_runs.TINY_WORDS, 3)
     rows = [["1" if share > 0.5 else "0", "1", "2", a, b] for a, b, share in pairs]
-    small_runs.write_tsv(
-        tmp_path / "mrpc" / "dev.tsv", [["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"], *rows]
-    )
-    assert {row[0] for row in rows} == {"0", "1"}
+    small_runs.write_tsv(tmp_path / "mrpc" / "dev.tsv", [header, *rows])
     settings, scorer = make_scorer(tmp_path, task=task, data_dir=str(tmp_path / "mrpc"), auc=True)
-    scoring.write_evaluation(settings, task, scorer, step=0)
     outputs = scorer.outputs(scoring.read_split(task, settings.data_dir, "dev"), np.zeros(8, np.float32))
-    cosines = {
-        kind: [c for c, row in zip(outputs["cos_similarity"], rows, strict=True) if row[0] == kind] for kind in "01"
-    }
-    ranked = np.mean([one > zero for one in cosines["1"] for zero in cosines["0"]])
-    assert float(results(tmp_path)["eval_auc"]) == pytest.approx(ranked, abs=1e-6)
+    is_one = np.array([row[0] == "1" for row in rows])
+    cosines = outputs["cos_similarity"]
+    ranked = np.mean(cosines[is_one, np.newaxis] > cosines[~is_one])
+    assert results(scorer, settings, task)["eval_auc"] == pytest.approx(ranked, abs=1e-6)
 
 
-def test_a_correlation_with_labels_that_are_not_there_is_no_number(make_scorer, tmp_path):
-    task = get_task("sts-12")
+def test_a_correlation_without_labels_is_no_number(make_scorer, tmp_path):
     rows = [[a, b] for a, b, _ in small_runs.random_pairs(5, small_runs.TINY_WORDS, 1)]
     small_runs.write_tsv(tmp_path / "STS-12" / "full.txt", rows)
+    task = get_task("sts-12")
     settings, scorer = make_scorer(tmp_path, task=task, data_dir=str(tmp_path / "STS-12"))
-    scoring.write_evaluation(settings, task, scorer, step=0)
-    assert results(tmp_path)["eval_pearsonr"] == "nan"
+    assert np.isnan(results(scorer, settings, task)["eval_pearsonr"])
 
 
 @pytest.mark.parametrize(
@@ -201,7 +187,7 @@ def test_a_correlation_with_labels_that_are_not_there_is_no_number(make_scorer, 
         ({"do_predict": True}, "test.tsv: no such file"),
     ],
 )
-def test_what_could_only_fail_after_training_is_refused_before(tmp_path, changes, message):
+def test_what_could_only_fail_later_is_named_before(tmp_path, changes, message):
     values = {"task_name": "STS-B", "data_dir": str(tmp_path), "output_parent_dir": "out"} | changes
     with user_error(message):
         scoring.check_results(Settings(**values), get_task(values["task_name"]))

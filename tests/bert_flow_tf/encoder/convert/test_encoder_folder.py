@@ -1,4 +1,4 @@
-"""An encoder's two SavedModels have the interfaces of TF-Hub's text encoders and preprocess models."""
+"""An encoder's SavedModels have the interfaces of TF-Hub's."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,7 +8,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS
 
 
-def test_encoder_has_what_hubs_text_encoders_have(small_encoder_dir):
+def test_encoder_has_the_parts_of_tf_hubs(small_encoder_dir):
     loaded = hub.load(str(small_encoder_dir / "encoder"))
     outputs = loaded(dict.fromkeys(TOKEN_INPUTS, tf.ones([2, 5], tf.int32)))
     assert set(outputs) == {"sequence_output", "pooled_output", "encoder_outputs", "default"}
@@ -19,15 +19,13 @@ def test_encoder_has_what_hubs_text_encoders_have(small_encoder_dir):
     with open(loaded.vocab_file.asset_path.numpy(), "rb") as vocabulary:
         assert vocabulary.read() == (small_encoder_dir / "vocab.txt").read_bytes()
     assert not loaded.do_lower_case.numpy()
-
-
-def test_encoder_holds_no_more_than_a_function_for_training_and_one_without_dropout(small_encoder_dir):
+    # One function for training and one without dropout: others would take seconds to load.
     saved = saved_model_pb2.SavedModel.FromString((small_encoder_dir / "encoder" / "saved_model.pb").read_bytes())
     names = [function.signature.name for function in saved.meta_graphs[0].graph_def.library.function]
     assert len([name for name in names if "traced" not in name]) == 2, names
 
 
-def test_sentences_become_the_dict_that_an_encoder_takes_whole_or_by_parts(small_encoder_dir):
+def test_preprocess_gives_an_encoders_inputs_by_parts(small_encoder_dir):
     preprocess = hub.load(str(small_encoder_dir / "preprocess"))
     sentences = tf.constant(["The cats sat.", "the dog"])
     inputs = preprocess(sentences)

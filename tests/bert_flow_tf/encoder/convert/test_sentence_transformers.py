@@ -1,4 +1,4 @@
-"""Settings of sentence-transformers folders, as older and newer versions write them; what is not here is refused."""
+"""Settings of sentence-transformers folders, as older and newer versions write them."""
 
 import json
 
@@ -7,65 +7,47 @@ import pytest
 from bert_flow_tf.encoder.convert.hugging_face import SentenceTransformer, sentence_transformer
 from tests.refusals import user_error
 
-OLD = "sentence_transformers.models."
+BERT, POOLING, SETTINGS = "0_Transformer", "1_Pooling/config.json", "0_Transformer/sentence_bert_config.json"
 
 
-def write(folder, files):
-    for name, content in files.items():
+def write(folder, files, kinds=("Transformer", "Pooling", "Normalize"), **pooling):
+    paths = [BERT, *(f"{i}_{kind}" for i, kind in enumerate(kinds[1:], start=1))]
+    modules = [
+        {"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in zip(kinds, paths, strict=True)
+    ]
+    pooling = pooling or {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+    for name, content in ({"modules.json": modules, POOLING: pooling} | files).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
     return folder
 
 
-def files(*kinds, path="0_Transformer", **pooling):
-    kinds = kinds or ("Transformer", "Pooling", "Normalize")
-    paths = [path, *(f"{i}_{kind}" for i, kind in enumerate(kinds[1:], start=1))]
-    modules = [
-        {"idx": i, "type": OLD + kind, "path": at} for i, (kind, at) in enumerate(zip(kinds, paths, strict=True))
-    ]
-    pooling = pooling or {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
-    return {"modules.json": modules, "1_Pooling/config.json": {"word_embedding_dimension": 8, **pooling}}
-
-
-def test_a_bert_alone_asks_for_nothing(tmp_path):
+def test_settings_of_older_and_newer_versions_are_read(tmp_path):
     assert sentence_transformer(tmp_path) == SentenceTransformer()
-
-
-def test_older_names_and_a_folder_of_their_own_for_the_transformer(tmp_path):
-    settings = {"0_Transformer/sentence_bert_config.json": {"max_seq_length": 128, "do_lower_case": False}}
-    found = sentence_transformer(write(tmp_path, files() | settings))
-    assert found == SentenceTransformer("0_Transformer", "avg", 128)
-
-
-def test_the_state_at_cls_and_the_least_of_tokenizer_and_positions(tmp_path):
-    lengths = {
-        "0_Transformer/config.json": {"max_position_embeddings": 512},
-        "0_Transformer/tokenizer_config.json": {"model_max_length": 256},
-    }
-    found = sentence_transformer(write(tmp_path, files("Transformer", "Pooling", pooling_mode="cls") | lengths))
-    assert found == SentenceTransformer("0_Transformer", "paper-cls", 256)
+    older = write(tmp_path / "older", {SETTINGS: {"max_seq_length": 128, "do_lower_case": False}})
+    assert sentence_transformer(older) == SentenceTransformer(BERT, "avg", 128)
+    # Without a length of the folder, the least of tokenizer and positions counts.
+    lengths = {f"{BERT}/config.json": {"max_position_embeddings": 512}}
+    lengths[f"{BERT}/tokenizer_config.json"] = {"model_max_length": 256}
+    newer = write(tmp_path / "newer", lengths, ("Transformer", "Pooling"), pooling_mode="cls")
+    assert sentence_transformer(newer) == SentenceTransformer(BERT, "paper-cls", 256)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("files", "changes", "parts"),
     [
-        (files("Transformer", "Pooling", "Dense"), "modules.json: found modules"),
-        (files(pooling_mode="max"), "pooling_mode: found max, expected mean or cls"),
+        ({}, {"kinds": ("Transformer", "Pooling", "Dense")}, ["modules.json", "Dense"]),
+        ({}, {"pooling_mode": "max"}, [POOLING, "pooling_mode: found max"]),
         (
-            files(pooling_mode_cls_token=True, pooling_mode_mean_tokens=True),
-            "pooling_mode: found pooling_mode_cls_token and ",
+            {},
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            ["found pooling_mode_cls_token and pooling_mode_mean_tokens"],
         ),
-        (
-            files() | {"0_Transformer/sentence_bert_config.json": {"do_lower_case": True}},
-            "do_lower_case: found true",
-        ),
-        (
-            files() | {"0_Transformer/sentence_bert_config.json": {"max_seq_length": -1}},
-            "0_Transformer/sentence_bert_config.json: max_seq_length: found -1",
-        ),
+        ({SETTINGS: {"do_lower_case": True}}, {}, [SETTINGS, "do_lower_case: found true"]),
+        ({SETTINGS: {"max_seq_length": -1}}, {}, [SETTINGS, "max_seq_length: found -1"]),
     ],
 )
-def test_what_this_model_cannot_do_is_refused(tmp_path, content, message):
-    with user_error(message):
-        sentence_transformer(write(tmp_path, content))
+def test_settings_that_cannot_be_followed_are_named(tmp_path, files, changes, parts):
+    with user_error(*parts):
+        sentence_transformer(write(tmp_path, files, **changes))

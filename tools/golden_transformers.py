@@ -1,9 +1,9 @@
-"""Makes `tests/golden/data/transformers`: small random BERTs as those libraries save them, and their values.
+"""Make `tests/golden/data/transformers`: small random BERTs and their values.
 
 Run it in an environment of its own, from the repository's root; versions.json names the versions that made it:
 
     pip install torch transformers sentence-transformers
-    python tests/bert_flow_tf/encoder/convert/make_transformers.py
+    python -m tools.golden_transformers
 """
 
 import inspect
@@ -18,7 +18,7 @@ import torch
 import transformers
 from sentence_transformers.sentence_transformer import modules
 
-DATA = pathlib.Path(__file__).parents[3] / "golden" / "data"
+DATA = pathlib.Path(__file__).parents[1] / "tests" / "golden" / "data"
 OUT = DATA / "transformers"
 TEXTS = [case["text"] for case in json.loads((DATA / "tokenization_uncased.json").read_text())["cases"]]
 LENGTH = 24
@@ -42,7 +42,7 @@ DISTILBERT_SHAPE = {
 
 
 def vocabulary(is_cased):
-    """Pieces of all letters in the texts, and of every other word of them."""
+    """Return pieces for the texts' letters and every other word."""
     texts = (
         TEXTS
         if is_cased
@@ -98,7 +98,7 @@ def make(name, config, kind, is_cased, options):
     tokenizer = transformers.BertTokenizerFast(vocab=str(vocab), do_lower_case=not is_cased)
     tokenizer.save_pretrained(folder)
     if name != "bert":
-        # As newer versions of transformers save it: tokenizer.json alone.
+        # Newer versions of transformers save tokenizer.json alone.
         vocab.unlink()
     else:
         (folder / "tokenizer.json").unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def make(name, config, kind, is_cased, options):
 
 
 def make_sentence_transformer():
-    """A folder of sentence-transformers: mean pooling of 12 word pieces, scaled to norm 1."""
+    """Write a sentence-transformers folder with mean pooling and norm 1."""
     folder = OUT / "sentence_transformer"
     transformer = modules.Transformer(str(OUT / "bert"), max_seq_length=12)
     pooling = modules.Pooling(transformer.get_embedding_dimension(), pooling_mode="mean")

@@ -1,0 +1,68 @@
+"""`bert-flow search`: the sentences of a corpus that are nearest to queries."""
+
+import pathlib
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from bert_flow_tf.commands import options as opt
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.files.atomic import locked
+from bert_flow_tf.files.embedding_files import EMBEDDING
+from bert_flow_tf.files.sentence_files import PART, read_sentences
+from bert_flow_tf.scale.shards import Engine, Job, PartSettings, input_files
+
+
+@click.command(epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"')
+@click.argument("texts", nargs=-1, metavar="[QUERY]...")
+@opt.model_options()
+@click.option("--input", "inputs", required=True, multiple=True, metavar="FILE", help="File or 'pattern*'; repeatable.")
+@opt.with_options(opt.FORMAT_OPTIONS)
+@click.option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
+@click.option("--top_k", type=opt.COUNT, default=10, metavar="N", help="Sentences for each query.")
+@click.option("--embeddings", metavar="DIR", help="Keep the corpus' embeddings here, for later searches.")
+@click.option("--overwrite", is_flag=True, help="Replace --embeddings of another corpus or model.")
+def search(
+    texts: tuple[str, ...],
+    model: opt.ModelOptions,
+    inputs: Sequence[str],
+    input_format: str | None,
+    queries: str | None,
+    top_k: int,
+    embeddings: str | None,
+    overwrite: bool,
+    **columns: Any,
+) -> None:
+    """Print the sentences of a corpus that are nearest to each query.
+
+    A line holds rank, cosine and sentence; if there are several queries, each comes before its lines.
+    """
+    wanted = [*texts, *(read_sentences(queries) if queries else ())]
+    if not wanted:
+        raise click.UsageError("found no query, expected QUERY or --queries")
+    files, settings = input_files(inputs, file_format=input_format, **columns), PartSettings(shard_rows=PART)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(embeddings or temporary, "" if embeddings else "embeddings")
+        with locked(folder, wait=True):
+            job = Job(files, folder, settings, overwrite=overwrite)
+            loaded = model.load()
+            manifest = job.run(Engine(loaded, folder, settings))
+            import pyarrow.parquet
+
+            tables = [pyarrow.parquet.read_table(folder / name) for name in manifest.parts]
+    if not tables:
+        raise UserError("--input: found no sentence, expected at least one")
+    from sklearn.neighbors import NearestNeighbors
+
+    table = pyarrow.concat_tables(tables)
+    corpus, flat = table.column(0).to_pylist(), table[EMBEDDING].combine_chunks().flatten().to_numpy()
+    neighbors = NearestNeighbors(n_neighbors=min(top_k, len(corpus)), metric="cosine")
+    neighbors.fit(flat.reshape(len(corpus), -1))
+    for query, distances, rows in zip(wanted, *neighbors.kneighbors(loaded.encode(wanted)), strict=True):
+        if len(wanted) > 1:
+            click.echo(" ".join(query.split()))
+        for rank, (distance, row) in enumerate(zip(distances, rows, strict=True), 1):
+            # A tab or a line break would start another field or line.
+            click.echo(f"{rank}\t{1 - distance:.6f}\t{' '.join(corpus[row].split())}")

@@ -1,0 +1,134 @@
+"""Measure whether a calibration helps, with and without labels.
+
+docs/witness.md shows how far the witness follows the judge, and where it fails.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.evaluation.protocols import cosines, spearman
+
+# Bounds by the study in docs/witness.md, of a change times 100, and the standard errors that it must exceed.
+_HELPS, _HARMS, _ERRORS = 1.5, 4.0, 2.0
+_RESAMPLES = 1000
+
+Encode = Callable[[Sequence[str]], np.ndarray]
+Map = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Witness:
+    """A measure from 0 to 1 before and after a calibration.
+
+    It is the mean of two: the share of random pairs whose cosine is below a sentence's with half of its own words, and
+    Spearman's correlation of a sentence's cosine with a mixture, of its words and another's, with its share in that.
+
+    The error is the bootstrap standard error of the difference, over sentences.
+    """
+
+    sentences: int
+    before: float
+    after: float
+    error: float
+
+    @property
+    def claim(self) -> str:
+        """ "helps", "harms", or advice where the measure cannot tell."""
+        change = 100 * (self.after - self.before)
+        if abs(change) > _ERRORS * 100 * self.error and not -_HARMS < change < _HELPS:
+            return "helps" if change > 0 else "harms"
+        return "no clear change; compare with labelled pairs (--pairs)"
+
+    def __str__(self) -> str:
+        found = f"sentences told apart by their words, {100 * self.before:.2f} before, {100 * self.after:.2f} after"
+        return f"{self.claim}: {self.sentences:,} held-out {found} (x100, standard error {100 * self.error:.2f})"
+
+
+def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int = 0) -> Witness:
+    """Return the `Witness` of a calibration.
+
+    Args:
+      encode: function from sentences to embeddings [n, D] before the calibration.
+      calibrate: function from these to the embeddings after it, such as `FlowCalibrator.transform`.
+      sentences: 2 or more held-out ones, which the calibration has not learned.
+      seed: seed of the drawn words and pairs.
+    """
+    generator = np.random.default_rng([seed, 4])
+    halves, mixtures, shares = _drawn(sentences, generator)
+    embeddings = [encode(texts) for texts in (sentences, halves, mixtures)]
+    old = _measured(*embeddings)
+    new = _measured(*map(calibrate, embeddings))
+    everyone = np.arange(len(sentences))
+
+    def mean(measured: tuple[np.ndarray, np.ndarray], rows: np.ndarray) -> float:
+        above, similarities = measured
+        return float(above[rows].mean() + spearman(similarities[rows], shares[rows])) / 2
+
+    drawn = [generator.integers(len(sentences), size=len(sentences)) for _ in range(_RESAMPLES // 5)]
+    differences = [mean(new, rows) - mean(old, rows) for rows in drawn]
+    return Witness(len(sentences), mean(old, everyone), mean(new, everyone), float(np.std(differences)))
+
+
+def _drawn(sentences: Sequence[str], generator: np.random.Generator) -> tuple[list[str], list[str], np.ndarray]:
+    """Return halves of sentences, mixtures with other words, and their shares."""
+    halves, mixtures, shares = [], [], []
+    for i, sentence in enumerate(sentences):
+        words = sentence.split() or [""]
+        other = sentences[(i + 1 + generator.integers(len(sentences) - 1)) % len(sentences)].split() or [""]
+        kept = generator.permutation(len(words)) < round(generator.uniform() * len(words))
+        mixed = [
+            word if keep else other[generator.integers(len(other))] for word, keep in zip(words, kept, strict=True)
+        ]
+        half = generator.permutation(len(words)) < (len(words) + 1) // 2
+        halves.append(" ".join(word for word, keep in zip(words, half, strict=True) if keep))
+        mixtures.append(" ".join(mixed))
+        shares.append(kept.mean())
+    return halves, mixtures, np.array(shares)
+
+
+def _measured(sentences: np.ndarray, halves: np.ndarray, mixtures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return [n] shares of pairs below each half's cosine, and mixtures' cosines."""
+    u, h, m = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in (sentences, halves, mixtures))
+    pairs = np.sort((u @ u.T)[np.triu_indices(len(u), 1)])
+    return np.searchsorted(pairs, np.sum(u * h, axis=1)) / len(pairs), np.sum(u * m, axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Judgement:
+    """Spearman's correlation with labels before and after a calibration."""
+
+    pairs: int
+    before: float
+    after: float
+    low: float  # This and `high` end the bootstrap 95 % interval of the difference.
+    high: float
+
+    @property
+    def claim(self) -> str:
+        """ "helps", "harms", or "no clear change"."""
+        return "helps" if self.low > 0 else "harms" if self.high < 0 else "no clear change"
+
+    def __str__(self) -> str:
+        change, interval = 100 * (self.after - self.before), f"{100 * self.low:+.2f} to {100 * self.high:+.2f}"
+        scores = f"Spearman x100 {100 * self.before:.2f} before, {100 * self.after:.2f} after"
+        return f"{self.claim}: {self.pairs:,} labelled pairs, {scores}; difference {change:+.2f} (95 %: {interval})"
+
+
+def judge(encode: Encode, calibrate: Map, a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> Judgement:
+    """Return the `Judgement` of a calibration on scored pairs."""
+    if not len(a) == len(b) == len(scores):
+        raise UserError(f"pairs: found {len(a)} and {len(b)} sentences and {len(scores)} scores, expected as many")
+    gold, (u, v) = np.asarray(scores, np.float64), map(encode, (a, b))
+    old, new = cosines(u, v, "pairs, before"), cosines(calibrate(u), calibrate(v), "pairs, after")
+    before, after = spearman(old, gold), spearman(new, gold)
+    generator, differences = np.random.default_rng(0), []
+    for _ in range(_RESAMPLES):
+        rows = generator.integers(len(gold), size=len(gold))
+        # In a few pairs, all scores drawn may be the same.
+        if np.ptp(gold[rows]):
+            differences.append(spearman(new[rows], gold[rows]) - spearman(old[rows], gold[rows]))
+    low, high = np.percentile(differences, [2.5, 97.5])
+    return Judgement(len(gold), before, after, float(low), float(high))

@@ -1,0 +1,28 @@
+"""An affine map of embeddings, for whitening, SN and NATSV."""
+
+import numpy as np
+import tensorflow as tf
+
+
+class AffineMap(tf.Module):
+    """Map embeddings `u [..., D]` to `(u - mean) @ matrix`, without a density.
+
+    Li et al. 2020, section 4.3, compare SN and NATSV with the flow; whitening is Su et al. 2021.
+    """
+
+    config = None  # The field of a flow that has no meaning here.
+
+    def __init__(self, event_size: int, mean: np.ndarray | None = None, matrix: np.ndarray | None = None) -> None:
+        super().__init__(name="affine")
+        self.event_size, self.dtype = event_size, tf.float32
+        self._mean = tf.Variable(np.zeros(event_size) if mean is None else mean, dtype=self.dtype)
+        self._matrix = tf.Variable(np.eye(event_size) if matrix is None else matrix, dtype=self.dtype)
+
+    @property
+    def variables_by_path(self) -> dict[str, tf.Variable]:
+        """dict from name to variable."""
+        return {"mean": self._mean, "matrix": self._matrix}
+
+    def forward(self, u: tf.Tensor) -> tf.Tensor:
+        """Return the calibrated embeddings [..., D] of `u` [..., D]."""
+        return (u - self._mean) @ self._matrix

@@ -1,0 +1,63 @@
+"""The witness and the judge on embeddings with known answers."""
+
+import numpy as np
+import pytest
+
+from bert_flow_tf.evaluation.witness import Witness, judge, witness
+from tests.refusals import user_error
+
+SENTENCES = [f"a{i} b{i} c{i} d{i}" for i in range(100)]
+
+
+def embed(sentences):
+    """Return bags of words, [n, 400]."""
+    rows = np.zeros([len(sentences), 400])
+    for row, sentence in zip(rows, sentences, strict=True):
+        row[[100 * "abcd".index(word[0]) + int(word[1:]) for word in sentence.split()]] = 1
+    return rows
+
+
+# The first ten sentences have other words than the rest.
+WEIGHTS = np.where(np.arange(400) % 100 < 10, 1, 1e-3)
+
+
+def forget(u):
+    """Weigh down most words and add a constant, which makes a cone."""
+    return u * WEIGHTS + 0.1
+
+
+def test_witness_is_the_mean_of_both_measures():
+    same = witness(embed, np.copy, SENTENCES)
+    # Bags of words tell everything: half of the words has a cosine of sqrt(.5), and other sentences share no word.
+    assert same.before == same.after == pytest.approx(1, abs=0.02) and same.error == 0
+    assert same.sentences == 100 and same.claim.startswith("no clear change")
+    assert witness(embed, np.copy, SENTENCES, seed=1) != same == witness(embed, np.copy, SENTENCES)
+
+
+def test_witness_tells_a_map_that_helps_from_one_that_harms():
+    harmed = witness(embed, forget, SENTENCES)
+    assert harmed.claim == "harms" and 0 < harmed.error < harmed.before - harmed.after
+    helped = witness(lambda texts: forget(embed(texts)), lambda u: (u - 0.1) / WEIGHTS, SENTENCES)
+    assert helped.claim == "helps"
+    # Sentences that share no word are ties, which rounding breaks.
+    assert (helped.before, helped.after) == pytest.approx((harmed.after, harmed.before), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "claim"), [(0.05, 0.01, "helps"), (0.05, 0.03, "no clear change"), (-0.05, 0.01, "harms")]
+)
+def test_a_change_within_its_error_is_no_claim(change, error, claim):
+    assert Witness(100, 0.5, 0.5 + change, error).claim.startswith(claim)
+    assert Witness(100, 0.5, 0.5 + change / 50, error / 100).claim.startswith("no clear change")
+
+
+def test_judge_says_what_labelled_pairs_say():
+    scores = np.arange(40.0)
+    # The angle of a pair grows as its score falls, but for a third channel that hides it before the calibration.
+    b = np.stack([np.cos(scores / 40), -np.sin(scores / 40), np.random.default_rng(0).normal(0, 9, 40)], 1)
+    sides = {"a": np.tile([1.0, 0, 0], (40, 1)), "b": b}
+    found = judge(lambda names: sides[names[0]], lambda u: u * [1, 1, 0], ["a"] * 40, ["b"] * 40, -scores)
+    assert found.after == pytest.approx(1) and found.before < 0.5 and found.claim == "helps" and found.pairs == 40
+    assert found.low < found.after - found.before < found.high
+    with user_error("pairs: found 2 and 1 sentences and 2 scores"):
+        judge(embed, np.copy, ["a1", "a2"], ["a1"], [1, 2])
