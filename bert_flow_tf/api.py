@@ -28,7 +28,7 @@ from bert_flow_tf.evaluation.witness import judge, witness
 from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
-from bert_flow_tf.model.build import build_model, checkpoint_of, encoder_record, restore
+from bert_flow_tf.model.build import build_model, checkpoint_parts, encoder_record, restore
 from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Flow, Model, Training, model_at
@@ -167,7 +167,7 @@ class BertFlow:
             raise UserError(f"{checkpoint.parent}: training has not finished; rerun the same command to resume")
         source = recorded_encoder(config)
         model = build_model(source, config.model, num_labels=config.num_labels)
-        restore(checkpoint_of(model, config.encoder_trained), checkpoint)
+        restore(checkpoint_parts(model, config.encoder_trained), checkpoint)
         record = model_at(config, checkpoint)
         return cls(model, source, record=record, encoder_trained=config.encoder_trained, dtype=dtype)
 

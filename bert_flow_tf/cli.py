@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from bert_flow_tf import __version__
-from bert_flow_tf.errors import UserError, exit_status, log_progress, nearest, quiet_libraries
+from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries, suggest
 
 # Commands are functions in the module of their name, or in this one.
 _MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}
@@ -55,7 +55,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command:
         if name not in _COMMANDS:
             raise click.UsageError(
-                f"no command {name}, expected one of {', '.join(_COMMANDS)}{nearest(name, _COMMANDS)}"
+                f"no command {name}, expected one of {', '.join(_COMMANDS)}{suggest(name, _COMMANDS)}"
             )
         module = importlib.import_module(f"bert_flow_tf.commands.{_MODULES.get(name, name)}")
         return getattr(module, name.replace("-", "_"))

@@ -19,7 +19,7 @@ from typing import Any
 _PROGRESS_MODULES = ("atomic", "calibrator", "callbacks", "compare", "evaluate", "export", "stream", "verify")
 # These characters end a line, move a terminal's cursor, or are not text.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 
 
 class UserError(Exception):
@@ -41,17 +41,17 @@ def pip_install(extra: str) -> str:
     return f"pip install 'bert-flow-tf[{extra}]', or '.[{extra}]' in a clone"
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean NAME?" for a similar name, else ""."""
     by_letters = {one.lower(): one for one in known if one != name}
     found = difflib.get_close_matches(name.lower(), by_letters, n=1)
     return f"; did you mean {by_letters[found[0]]}?" if found else ""
 
 
-def nearest_file(path: str | os.PathLike) -> str:
-    """Return `nearest` for the files beside a path that does not exist."""
+def suggest_file(path: str | os.PathLike) -> str:
+    """return `suggest` for the files beside a path that does not exist."""
     with contextlib.suppress(OSError):
-        return nearest(os.path.basename(path), os.listdir(os.path.dirname(path) or "."))
+        return suggest(os.path.basename(path), os.listdir(os.path.dirname(path) or "."))
     return ""
 
 

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bert_flow_tf.errors import ArgumentError, UserError, exit_status, nearest, quiet_libraries
+from bert_flow_tf.errors import ArgumentError, UserError, exit_status, quiet_libraries, suggest
 
 quiet_libraries()
 if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for argument in sys.argv):
@@ -67,7 +67,7 @@ def run(settings: Settings) -> None:
 def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
     names = [name.strip() for name in settings.senteval_tasks.split(",")]
     if unknown := [name for name in names if name not in SENTEVAL_NAMES]:
-        known = f"{', '.join(SENTEVAL_NAMES)}{nearest(unknown[0], SENTEVAL_NAMES)}"
+        known = f"{', '.join(SENTEVAL_NAMES)}{suggest(unknown[0], SENTEVAL_NAMES)}"
         raise ArgumentError(f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}")
     return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.senteval_dir)
 

@@ -11,7 +11,7 @@ import click
 
 from bert_flow_tf.encoder.handles import check_handle
 from bert_flow_tf.encoder.pooling import check_pooling
-from bert_flow_tf.errors import UserError, nearest, nearest_file
+from bert_flow_tf.errors import UserError, suggest, suggest_file
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from bert_flow_tf.files.sentence_files import INPUT_FORMATS, read_sentences
 from bert_flow_tf.model.saved_model import model_folder
@@ -145,7 +145,7 @@ def check_model(model: str) -> None:
         if not path.is_dir():
             checkpoint_prefix(model)
     except UserError as error:
-        near = "" if os.path.exists(model) else nearest_file(model)
+        near = "" if os.path.exists(model) else suggest_file(model)
         raise UserError(f"--model={error}{near}") from error
 
 
@@ -173,7 +173,7 @@ def name_list(known: Collection[str] = ()) -> Function:
             raise click.BadParameter("found none, expected names with commas between")
         for name in names if known else ():
             if name not in known:
-                raise click.BadParameter(f"found {name}, expected some of {', '.join(known)}{nearest(name, known)}")
+                raise click.BadParameter(f"found {name}, expected some of {', '.join(known)}{suggest(name, known)}")
         return names or None
 
     return convert
@@ -199,7 +199,7 @@ def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
 
     found = [task for name, task in TASKS.items() if task_key(name) == task_key(text)]
     if not found:
-        raise click.BadParameter(f"unknown task {text!r}, expected one of {', '.join(TASKS)}{nearest(text, TASKS)}")
+        raise click.BadParameter(f"unknown task {text!r}, expected one of {', '.join(TASKS)}{suggest(text, TASKS)}")
     return found[0]
 
 

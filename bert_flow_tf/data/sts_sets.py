@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_flow_tf.data import datasets, tasks
-from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
 
 SENTEVAL_SUBSETS = {
     "sts12": ("MSRpar", "MSRvid", "SMTeuroparl", "surprise.OnWN", "surprise.SMTnews"),
@@ -108,7 +108,7 @@ def read_task(
         pairs = ScoredPairs(name, examples.sentences_a, examples.sentences_b, examples.labels.astype(np.float64))
         return SimilarityTask(name, task_title(task.name), task.metric, split, name, [pairs])
     if key not in of_glue:
-        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{nearest(name, known)}")
+        raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{suggest(name, known)}")
     task = of_glue[key]
     if glue_dir is None:
         raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.reading import read_text, reading
 
 SPLITS = ("train", "dev", "test")
@@ -173,7 +173,7 @@ def get_task(name: Task | str) -> Task:
     if isinstance(name, Task):
         return name
     if name.lower() not in TASKS:
-        known = f"{', '.join(TASKS)}{nearest(name, TASKS)}"
+        known = f"{', '.join(TASKS)}{suggest(name, TASKS)}"
         raise ArgumentError(f"task_name: unknown task {name!r}, expected one of {known}")
     return TASKS[name.lower()]
 

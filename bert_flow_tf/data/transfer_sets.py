@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, senteval_folder
-from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.reading import reading
 
 PREFIX = "senteval:"
@@ -122,7 +122,7 @@ def read_transfer_task(
 ) -> TransferTask:
     """Read one of `NAMES` from SentEval's `downstream` or the folder above."""
     if name not in NAMES:
-        raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{nearest(name, NAMES)}")
+        raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{suggest(name, NAMES)}")
     if split is not None:
         raise ArgumentError(f"split: found {split} for {name}, expected none: SentEval's protocol says what is scored")
     layout = _LAYOUTS[name.removeprefix(PREFIX)]

@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from bert_flow_tf.errors import ArgumentError, UserError, nearest, nearest_file
+from bert_flow_tf.errors import ArgumentError, UserError, suggest, suggest_file
 from bert_flow_tf.files.reading import reading
 from bert_flow_tf.runs.record import BERT_NAMES, EncoderFiles
 
@@ -27,12 +27,12 @@ def check_handle(handle: str | None, argument: str) -> None:
         return
     if not is_model_name(handle):
         known = f"{', '.join(ENCODER_NAMES)}, a folder, https://… of TF-Hub or ORGANISATION/MODEL of Hugging Face"
-        hint = nearest(handle, ENCODER_NAMES) or nearest_file(handle)
+        hint = suggest(handle, ENCODER_NAMES) or suggest_file(handle)
         raise ArgumentError(f"{argument}={handle}: no such folder, expected {known}{hint}")
     try:
         downloaded_model(handle)
     except UserError as error:
-        raise ArgumentError(f"{argument}={error}{nearest_file(handle)}") from error
+        raise ArgumentError(f"{argument}={error}{suggest_file(handle)}") from error
 
 
 def is_model_name(handle: str) -> bool:

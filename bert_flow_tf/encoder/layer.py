@@ -168,7 +168,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return [variable for variable in self.trainable_variables if not re.search(unread, variable.name)]
 
     @property
-    def numbers_occurrences(self) -> bool:
+    def has_seeded_dropout(self) -> bool:
         """True if a sentence's number seeds its dropout; a SavedModel's is random."""
         return self._bert is not None
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bert_flow_tf.errors import ArgumentError, nearest
+from bert_flow_tf.errors import ArgumentError, suggest
 
 # Checking a name must not load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def check_pooling(name: str) -> tuple[str, int]:
     name = pooling_name(name)
     key, digits = re.sub("-[0-9]+$", "-N", name), name.rpartition("-")[2]
     if key not in POOLINGS:
-        raise ArgumentError(f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}{nearest(name, POOLINGS)}")
+        raise ArgumentError(f"pooling: found {name!r}, expected one of {', '.join(POOLINGS)}{suggest(name, POOLINGS)}")
     # The original reads only the last character as N, so it would take avg-last-12 for avg-last-2.
     if key.startswith("avg-") and re.search("[0-9]{2}$", name):
         expected = f"N of one digit; the last {digits} layers are paper-avg-last-{digits}"

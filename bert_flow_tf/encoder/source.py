@@ -53,7 +53,7 @@ def resolve_encoder(
       preprocess_hub: the preprocess model's handle or folder, unless it is known or beside the encoder.
       bert_config_file, vocab_file, init_checkpoint: the original's three files instead of `bert_hub`. `init_checkpoint`
         may also be a run's checkpoint, whose weights replace those of `bert_hub`.
-      do_lower_case: True if the encoder is uncased; None for its own setting, see `tokenizer.lower_cases`.
+      do_lower_case: True if the encoder is uncased; None for its own setting, see `tokenizer.is_uncased`.
       cache_dir: folder for converted encoders; None for the user's cache.
       recorded: the encoder recorded by a run or saved model, which must have the same fingerprint.
 

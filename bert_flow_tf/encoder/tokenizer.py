@@ -118,7 +118,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     return vocab
 
 
-def lower_cases(given: bool | None, vocab: list[str], folder: str) -> bool:
+def is_uncased(given: bool | None, vocab: list[str], folder: str) -> bool:
     """Return True if an encoder's text must be lower-cased.
 
     A folder's name such as `uncased_L-12_H-768_A-12` decides, else `given`, else the vocabulary.

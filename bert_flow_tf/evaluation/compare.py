@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.evaluation.protocols import METRICS, cosines, score_pairs
 from glow.embeddings import check_finite, negligible_channels
 
@@ -28,7 +28,7 @@ def check_name(name: str) -> None:
     """Raise `ArgumentError` for an unknown calibration; tuned ones are known, too."""
     if name not in _NAMES and not _NUMBERED.fullmatch(name):
         known = ", ".join((*_NAMES, "natsv-K", "sn+natsv-K", "whitening-D"))
-        raise ArgumentError(f"methods: unknown calibration {name!r}, expected some of {known}{nearest(name, _NAMES)}")
+        raise ArgumentError(f"methods: unknown calibration {name!r}, expected some of {known}{suggest(name, _NAMES)}")
 
 
 def is_method(name: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from filelock import FileLock, Timeout
 
-from bert_flow_tf.errors import FULL, UserError
+from bert_flow_tf.errors import DISK_FULL_ERRNOS, UserError
 from bert_flow_tf.files.reading import check_local
 
 # TensorFlow's and numpy's errors have these texts and no number.
@@ -135,7 +135,7 @@ def full_disk_as_error(path: pathlib.Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if getattr(error, "errno", None) in FULL or any(text in str(error) for text in _FULL_TEXTS):
+        if getattr(error, "errno", None) in DISK_FULL_ERRNOS or any(text in str(error) for text in _FULL_TEXTS):
             raise UserError(f"{path}: no space left on the disk, or a quota is reached") from error
         raise
 

@@ -81,7 +81,7 @@ def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
     return {path.name: path for path in sorted(prefix.parent.iterdir()) if name.fullmatch(path.name)}
 
 
-def whole_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
+def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
     """Return the prefix of the last checkpoint `name-STEP`, or None.
 
     If it is damaged, the result is None; with `remove`, it is skipped with a warning and replaced by training. `remove`

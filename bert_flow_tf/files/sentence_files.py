@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.reading import AnyPath, is_remote, reading
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
     if missing := [column for column in names if column not in first]:
         found = ", ".join(first) + ("" if missing[0] == SENTENCE else f", not {missing[0]}")
         likely = next((one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME")
-        near = nearest(missing[0], first)
+        near = suggest(missing[0], first)
         raise UserError(f"{path} has the columns {found}: choose one with --column {likely}{near}")
     return names
 

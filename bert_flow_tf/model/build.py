@@ -149,7 +149,7 @@ def build_model(
     return SiameseBertFlow(encoder, flow, num_labels=num_labels, low_dim=model.low_dim, losses=losses, seed=seed)
 
 
-def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
+def checkpoint_parts(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
     """Return a `tf.train.Checkpoint`'s keywords for the trained parts."""
     encoder = model.encoder.variables_by_name if with_encoder else None
     parts = {"flow": model.flow, "output_weights": model.output_weights, "encoder": encoder}
@@ -157,7 +157,7 @@ def checkpoint_of(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
 
 
 def restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
-    """Restore the parts of `checkpoint_of` from a run's checkpoint."""
+    """Restore the parts of `checkpoint_parts` from a run's checkpoint."""
     if parts:
         with reading(checkpoint, "a checkpoint of the run that config.json describes"):
             status = tf.train.Checkpoint(**parts).restore(str(checkpoint))
@@ -177,8 +177,8 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
     prefix = checkpoint_prefix(init_checkpoint)
     run = config_of_checkpoint(prefix)
     if run is None:
-        return assign_tf1_learned(model, prefix)
-    held, parts = run.model.flow, checkpoint_of(model, with_encoder=False)
+        return assign_tf1_parts(model, prefix)
+    held, parts = run.model.flow, checkpoint_parts(model, with_encoder=False)
     if held is None:
         parts.pop("flow", None)
     elif model.flow is not None and model.flow.config != held.config:
@@ -191,7 +191,7 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
     return list(parts)
 
 
-def assign_tf1_learned(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> list[str]:
+def assign_tf1_parts(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> list[str]:
     """Assign flow and classifier from the original's checkpoint; return the parts' names."""
     held, assigned = Checkpoint(checkpoint), []
     flow_names = [name for name in held.shapes if is_flow_name(name)]

@@ -8,7 +8,7 @@ from official.nlp.modeling.layers import masked_lm
 
 from bert_flow_tf.encoder.layer import SentenceEncoder
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.model.siamese import summed
+from bert_flow_tf.model.siamese import replica_sum
 from glow.optimizer import apply_clipped
 
 NOT_PREDICTED = -1  # the label of other positions
@@ -76,11 +76,11 @@ class MaskedLanguageModel(tf_keras.Model):
         """Take a step on the mean loss; clip gradients to norm 1."""
         loss, gradients = self.loss_and_gradients(*data)
         norm = apply_clipped(self.optimizer, gradients, self.learned_variables)
-        return {"loss": summed(loss), "grad_norm": norm}
+        return {"loss": replica_sum(loss), "grad_norm": norm}
 
     def loss_and_gradients(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
         """Return this replica's share of the mean loss, and its gradients."""
-        predicted = summed(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
+        predicted = replica_sum(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(self.token_losses(inputs, labels, training=True)) / tf.maximum(predicted, 1.0)
         return loss, tape.gradient(loss, self.learned_variables)

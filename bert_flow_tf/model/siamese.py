@@ -34,7 +34,7 @@ def cosine_similarity(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.nn.l2_normalize(a, axis=-1) * tf.nn.l2_normalize(b, axis=-1), axis=-1)
 
 
-def summed(value: tf.Tensor) -> tf.Tensor:
+def replica_sum(value: tf.Tensor) -> tf.Tensor:
     """Return the sum over all replicas."""
     replicas = tf.distribute.get_replica_context()
     return value if replicas.num_replicas_in_sync == 1 else replicas.all_reduce(tf.distribute.ReduceOp.SUM, value)
@@ -158,14 +158,14 @@ class SiameseBertFlow(tf_keras.Model):
         """
         inputs, labels = data
         # A replica's sum times this is its share of the mean over the global batch.
-        share = 1.0 / summed(tf.cast(tf.shape(labels)[0], tf.float32))
+        share = 1.0 / replica_sum(tf.cast(tf.shape(labels)[0], tf.float32))
         supervised, flow_variables = self.supervised_variables, self.flow_variables
         with tf.GradientTape(persistent=True) as tape:
             outputs = self(inputs, training=True)
             loss = share * tf.reduce_sum(self.supervised_example_loss(outputs, labels))
             flow_loss = share * tf.reduce_sum(outputs.get("flow_example_loss", 0.0))
         total = loss + flow_loss if self.loss_settings.flow_loss else loss
-        logs = {"loss": summed(total), "supervised_loss": summed(loss), "flow_loss": summed(flow_loss)}
+        logs = {"loss": replica_sum(total), "supervised_loss": replica_sum(loss), "flow_loss": replica_sum(flow_loss)}
         if not self.loss_settings.encoder_is_frozen:
             gradients = tape.gradient(loss, supervised)
             logs["grad_norm"] = apply_clipped(self.optimizer, gradients, supervised)

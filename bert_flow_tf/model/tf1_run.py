@@ -84,9 +84,9 @@ def convert_tf1_run(
         flags={folders.CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
     )
     model = build_model(source, config.model, num_labels=config.num_labels)
-    build.assign_tf1_learned(model, prefix)
+    build.assign_tf1_parts(model, prefix)
     with new_output(out_dir, CONVERTED_RUN, overwrite=overwrite) as folder:
-        parts = {"step": tf.Variable(step, dtype=tf.int64), **build.checkpoint_of(model, with_encoder=False)}
+        parts = {"step": tf.Variable(step, dtype=tf.int64), **build.checkpoint_parts(model, with_encoder=False)}
         options: Any = {"max_to_keep": 1, "checkpoint_name": CHECKPOINT_NAME}
         tf.train.CheckpointManager(tf.train.Checkpoint(**parts), str(folder), **options).save(checkpoint_number=step)
         write_json(folder / record.CONFIG_FILE, config)
@@ -105,7 +105,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
     prefix, config = run_checkpoint(run)
     source = recorded_encoder(config)
     model = build_model(source, config.model, num_labels=config.num_labels)
-    build.restore(build.checkpoint_of(model, config.encoder_trained), prefix)
+    build.restore(build.checkpoint_parts(model, config.encoder_trained), prefix)
     arrays = tf1_arrays(model.encoder.variables_by_name, source.bert_hub)
     if model.flow is not None:
         arrays |= tf1_variables(model.flow)

@@ -8,7 +8,7 @@ import os
 import pathlib
 from typing import Any
 
-from bert_flow_tf.errors import ArgumentError, UserError, nearest
+from bert_flow_tf.errors import ArgumentError, UserError, suggest
 from bert_flow_tf.files.reading import check_local, reading
 from bert_flow_tf.runs.folder import DEV_RESULTS_FILE, EVALUATION_FILE
 from glow.config import DEFAULT_CONFIG, GlowConfig
@@ -276,5 +276,5 @@ def flow_config(name_or_path: str | os.PathLike) -> GlowConfig:
         return GlowConfig.load(name_or_path)
     except (ValueError, OSError) as error:
         name = os.fspath(name_or_path)
-        hint = "" if name.endswith(".json") else nearest(name, GlowConfig.names())
+        hint = "" if name.endswith(".json") else suggest(name, GlowConfig.names())
         raise ArgumentError(f"flow_model_config: {error}{hint}") from error

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import pathlib
 
-from bert_flow_tf.errors import ArgumentError, UserError, nearest, pip_install
+from bert_flow_tf.errors import ArgumentError, UserError, pip_install, suggest
 from bert_flow_tf.files.atomic import FolderKind, output_folder
 from bert_flow_tf.model.saved_model import is_saved_model
 from bert_flow_tf.serving import DTYPES
@@ -49,7 +49,7 @@ def export_path(
       UserError: an option is unknown or does not fit the format, a library is missing, or the folder exists.
     """
     if format not in EXPORT_FORMATS:
-        expected = f"one of {', '.join(EXPORT_FORMATS)}{nearest(str(format), EXPORT_FORMATS)}"
+        expected = f"one of {', '.join(EXPORT_FORMATS)}{suggest(str(format), EXPORT_FORMATS)}"
         raise ArgumentError(f"format: found {format!r}, expected {expected}")
     if format == ONNX and importlib.util.find_spec("tf2onnx") is None:
         raise ArgumentError(f"format: tf2onnx is not installed: {pip_install(ONNX)}")

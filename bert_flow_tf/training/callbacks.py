@@ -14,7 +14,7 @@ from absl import logging
 from tqdm import tqdm
 
 from bert_flow_tf.errors import UserError
-from bert_flow_tf.files.checkpoints import save_checkpoint, whole_checkpoint
+from bert_flow_tf.files.checkpoints import last_readable_checkpoint, save_checkpoint
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import TrainingResults
@@ -44,7 +44,7 @@ class Steps(tf_keras.callbacks.Callback):
         """
         folder = pathlib.Path(self.manager.directory)
         is_trained = (folder / TRAIN_RESULTS_FILE).exists()
-        prefix = prefix or whole_checkpoint(folder, CHECKPOINT_NAME, self._kept, remove=not is_trained)
+        prefix = prefix or last_readable_checkpoint(folder, CHECKPOINT_NAME, self._kept, remove=not is_trained)
         if prefix:
             self._checkpoint.restore(prefix).assert_consumed()
             logging.info("Resumed from %s", prefix)

@@ -164,7 +164,7 @@ def load_scorer(
         num_labels = None if task.is_regression else config.num_labels
         model = build.build_model(source, config.model, num_labels=num_labels, losses=settings, seed=settings.seed)
         if checkpoint is not None:
-            build.restore(build.checkpoint_of(model, config.encoder_trained), checkpoint)
+            build.restore(build.checkpoint_parts(model, config.encoder_trained), checkpoint)
             step = run_step(checkpoint)
             logging.info("Restored %s", checkpoint)
         elif "flow" not in build.load_init_checkpoint(model, settings.init_checkpoint) and model.flow is not None:

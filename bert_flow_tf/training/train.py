@@ -20,7 +20,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.build import build_model, checkpoint_of, load_init_checkpoint, run_config
+from bert_flow_tf.model.build import build_model, checkpoint_parts, load_init_checkpoint, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, begin_run, check_run
 from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingResults, model_at
@@ -72,7 +72,7 @@ def train(
         given = settings.init_checkpoint
         raise ArgumentError(f"flow_ddi: found true with a flow in --init_checkpoint={given}, expected one of them")
     optimizers = {"optimizer": model.optimizer, "flow_optimizer": flow_optimizer}
-    parts = checkpoint_of(model, with_encoder=not is_frozen)
+    parts = checkpoint_parts(model, with_encoder=not is_frozen)
     steps, last = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, **optimizers, **parts), None
     if cluster.is_chief:
         if not resumed:
@@ -130,7 +130,7 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:
             return cached[sentences]
 
-    elif settings.encoder_is_frozen and encoder.numbers_occurrences:
+    elif settings.encoder_is_frozen and encoder.has_seeded_dropout:
         batcher = dropout_batcher(encoder, tokenizer, length, pad)
 
         def embed(sentences: np.ndarray, occurrences: np.ndarray) -> np.ndarray:

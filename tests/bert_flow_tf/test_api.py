@@ -18,7 +18,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.calibration import calibration
 from bert_flow_tf.files import sentence_files
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.model.build import build_model, checkpoint_of
+from bert_flow_tf.model.build import build_model, checkpoint_parts
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
 from tests.refusals import user_error
@@ -54,7 +54,7 @@ def test_run_that_trained_its_encoder_gives_its_weights(tiny_source, tmp_path):
     trained = build_model(tiny_source, record, num_labels=3)
     for variable in trained.encoder.variables_by_name.values():
         variable.assign_add(0.01 * tf.ones_like(variable))
-    checkpoint = tf.train.Checkpoint(**checkpoint_of(trained, with_encoder=True))
+    checkpoint = tf.train.Checkpoint(**checkpoint_parts(trained, with_encoder=True))
     tf.train.CheckpointManager(checkpoint, str(tmp_path), 1, checkpoint_name="model.ckpt").save(checkpoint_number=2)
     config = records.run_config(tiny_source, model=record, encoder_trained=True, num_labels=3)
     write_json(tmp_path / "config.json", config)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bert_flow_tf.errors import ArgumentError, UserError, exit_status, nearest, nearest_file
+from bert_flow_tf.errors import ArgumentError, UserError, exit_status, suggest, suggest_file
 from tests.refusals import refusal
 
 
@@ -43,13 +43,13 @@ def test_status_is_what_was_returned_or_2_after_one_line(capsys):
 
 def test_what_may_be_meant_is_said_where_it_is_near(tmp_path):
     (tmp_path / "my_model").mkdir()
-    assert nearest("encde", ["encode", "export"]) == "; did you mean encode?"
-    assert nearest("other", ["encode", "export"]) == ""
-    assert nearest("STSB", ["sts-b", "sick-r"]) == "; did you mean sts-b?"
-    assert nearest_file(tmp_path / "my_modl") == "; did you mean my_model?"
-    assert nearest_file(tmp_path / "nowhere" / "my_modl") == nearest_file("") == ""
+    assert suggest("encde", ["encode", "export"]) == "; did you mean encode?"
+    assert suggest("other", ["encode", "export"]) == ""
+    assert suggest("STSB", ["sts-b", "sick-r"]) == "; did you mean sts-b?"
+    assert suggest_file(tmp_path / "my_modl") == "; did you mean my_model?"
+    assert suggest_file(tmp_path / "nowhere" / "my_modl") == suggest_file("") == ""
     # Not the folder that both have in common.
-    assert nearest_file(tmp_path / "corpus") == ""
+    assert suggest_file(tmp_path / "corpus") == ""
 
 
 _AS_NOBODY = """

@@ -7,7 +7,7 @@ from bert_flow_tf.encoder.convert.encoder_folder import Pretrained, write_with_w
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE, ENCODER_FOLDER, VOCAB_FILE
 from bert_flow_tf.encoder.convert.weights import check_arrays, read_tf1_config, variable_shapes
 from bert_flow_tf.encoder.handles import EncoderSource
-from bert_flow_tf.encoder.tokenizer import lower_cases, read_vocabulary
+from bert_flow_tf.encoder.tokenizer import is_uncased, read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.checkpoints import Checkpoint, checkpoint_prefix
@@ -33,12 +33,12 @@ def read_tf1(
     Args:
       checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or the checkpoint's prefix.
       config_file, vocab_file: the two files, if they are elsewhere.
-      do_lower_case: True if the vocabulary is uncased; None decides, see `tokenizer.lower_cases`.
+      do_lower_case: True if the vocabulary is uncased; None decides, see `tokenizer.is_uncased`.
     """
     prefix = checkpoint_prefix(checkpoint)
     config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)
     vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
-    do_lower_case = lower_cases(do_lower_case, vocab, prefix.absolute().parent.name)
+    do_lower_case = is_uncased(do_lower_case, vocab, prefix.absolute().parent.name)
     held = Checkpoint(prefix)
     weights = held.read(name for name in held.shapes if not _EXTRAS.match(name))
     check_arrays(weights, variable_shapes(config), prefix, "this configuration")

@@ -23,10 +23,10 @@ from bert_flow_tf.encoder.convert.weights import (
     WORD_EMBEDDINGS,
     BertConfig,
     check_arrays,
-    read_bert,
+    read_bert_config,
     variable_shapes,
 )
-from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, lower_cases, read_vocabulary
+from bert_flow_tf.encoder.tokenizer import MAX_WORD_CHARS, SPECIAL, is_uncased, read_vocabulary
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import read_json, write_json
 from bert_flow_tf.files.reading import reading
@@ -80,7 +80,7 @@ def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
     kind = read_json(path, dict, expected="a model's configuration", versioned=False).get("model_type", "bert")
     if kind not in FAMILIES:
         raise UserError(f"{path}: model_type: found {kind}, expected {' or '.join(FAMILIES)}")
-    return read_bert(path, FAMILIES[kind].keys), FAMILIES[kind]
+    return read_bert_config(path, FAMILIES[kind].keys), FAMILIES[kind]
 
 
 class SentenceTransformer(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
         expected = f"expected BertNormalizer and {set_to}, as TF1 BERT's"
         raise UserError(f"{bert}: the tokenizer's normalizer: found {kind} with strip_accents {strips}, {expected}")
     if set_to is None:
-        set_to = lower_cases(None, vocab, folder.absolute().name)
+        set_to = is_uncased(None, vocab, folder.absolute().name)
     return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, set_to, source)
 
 

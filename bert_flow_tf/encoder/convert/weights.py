@@ -51,7 +51,7 @@ class _BertFile(BertConfig, frozen=True):
     layer_norm_eps: Annotated[float, msgspec.Meta(ge=LAYER_NORM_EPS, le=LAYER_NORM_EPS)] = LAYER_NORM_EPS
 
 
-def read_bert(path: AnyPath, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
+def read_bert_config(path: AnyPath, keys: Mapping[str, str] | None = None, *, gelu: str = "gelu_erf") -> BertConfig:
     """Read a `BertConfig`; raise `UserError` for unsupported values.
 
     Args:
@@ -68,7 +68,7 @@ def read_bert(path: AnyPath, keys: Mapping[str, str] | None = None, *, gelu: str
 
 
 def read_tf1_config(path: AnyPath) -> BertConfig:
-    return read_bert(path, gelu="gelu_tanh")
+    return read_bert_config(path, gelu="gelu_tanh")
 
 
 def keras_names(num_hidden_layers: int) -> dict[str, str]:

@@ -118,7 +118,7 @@ def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(small_source, small_
     numbered = small_inputs | {"occurrence": tf.constant([0, 1], tf.int64)}
     for trainable in (False, True):
         encoder = SentenceEncoder(dataclasses.replace(small_source, encoder_dir=tmp_path), "avg", trainable=trainable)
-        assert not encoder.numbers_occurrences
+        assert not encoder.has_seeded_dropout
         with user_error("dtype: found bfloat16"):
             encoder.in_bfloat16()
         embeddings, dropped = encoder(numbered), encoder(numbered, training=True)

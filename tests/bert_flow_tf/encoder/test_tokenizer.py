@@ -3,7 +3,7 @@
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.tokenizer import Tokenizer, lower_cases, read_vocabulary
+from bert_flow_tf.encoder.tokenizer import Tokenizer, is_uncased, read_vocabulary
 from tests.refusals import user_error
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -43,10 +43,10 @@ def test_pieces_of_a_sentence(sentence, do_lower_case, pieces):
 )
 def test_case_is_that_of_flag_folder_and_vocabulary(given, capital, folder, expected):
     if isinstance(expected, bool):
-        assert lower_cases(given, [*SPECIAL, capital], folder) is expected
+        assert is_uncased(given, [*SPECIAL, capital], folder) is expected
     else:
         with user_error(f"do_lower_case: found {given} and ", expected):
-            lower_cases(given, [*SPECIAL, capital], folder)
+            is_uncased(given, [*SPECIAL, capital], folder)
 
 
 def test_pack_truncates_and_pads_to_the_longest_row():

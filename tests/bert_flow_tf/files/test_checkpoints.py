@@ -7,8 +7,8 @@ from bert_flow_tf.files.checkpoints import (
     Checkpoint,
     checkpoint_files,
     checkpoint_prefix,
+    last_readable_checkpoint,
     named_checkpoint,
-    whole_checkpoint,
 )
 from tests.refusals import user_error
 
@@ -47,8 +47,8 @@ def test_last_whole_checkpoint_is_found_and_named(prefix):
     for step in (3, 7):
         for path in checkpoint_files(prefix).values():
             (folder / path.name.replace("-5", f"-{step}")).write_bytes(path.read_bytes()[: 100 if step == 7 else None])
-    assert whole_checkpoint(folder, "model.ckpt", 1, remove=False) is None
-    assert whole_checkpoint(folder, "model.ckpt", 1, remove=True) == str(prefix) == named_checkpoint(folder)
+    assert last_readable_checkpoint(folder, "model.ckpt", 1, remove=False) is None
+    assert last_readable_checkpoint(folder, "model.ckpt", 1, remove=True) == str(prefix) == named_checkpoint(folder)
     assert checkpoint_files(folder / "model.ckpt-3") == {}
 
 

@@ -43,7 +43,7 @@ def test_loss_and_gradients_are_those_of_transformers(model, golden, golden_dir,
     ids, mask = (tf.constant(golden[f"{name}_0"], tf.int32) for name in ("ids", "mask"))
     inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": tf.zeros_like(ids)}
     if way == "fused":
-        assert model.encoder.numbers_occurrences
+        assert model.encoder.has_seeded_dropout
         inputs["occurrence"] = tf.range(len(ids), dtype=tf.int64)
     loss, gradients = tf.function(model.loss_and_gradients)(inputs, tf.constant(golden["labels_0"], tf.int32))
     assert float(loss) == pytest.approx(float(golden["loss"]), abs=1e-5)

@@ -12,7 +12,7 @@ import tensorflow as tf
 from bert_flow_tf.data.tasks import get_task
 from bert_flow_tf.encoder.source import resolve_encoder
 from bert_flow_tf.encoder.tokenizer import Tokenizer
-from bert_flow_tf.model.build import checkpoint_of, restore
+from bert_flow_tf.model.build import checkpoint_parts, restore
 from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.settings import Cluster, Settings
 from bert_flow_tf.training import callbacks, devices
@@ -218,7 +218,7 @@ def test_initialisation_takes_a_batch_of_its_own(dropping_values):
     pairs, _ = read_training_data(settings, get_task("sts-b"), tokenizer)
     batches = token_batches(pairs, tokenizer, settings, 0, slice(None))
     first, second = (model.embed(inputs, training=True) for inputs, _ in batches.take(2))
-    restore(checkpoint_of(model, with_encoder=False), settings.output_dir / "model.ckpt-0")
+    restore(checkpoint_parts(model, with_encoder=False), settings.output_dir / "model.ckpt-0")
     np.testing.assert_allclose(model.flow.levels[0][0].b, -np.mean(first[::2], axis=0), atol=1e-5)
     (loss,) = small_runs.logged(settings.output_dir, "flow_loss")
     assert loss == pytest.approx(2 * np.mean(model.flow.bits_per_dim(second)), rel=1e-4)
