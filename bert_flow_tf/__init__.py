@@ -2,7 +2,7 @@
 
     from bert_flow_tf import BertFlow
 
-TensorFlow is loaded when one of these names is first used, not with the package.
+Importing the package does not load TensorFlow; the first use of one of its names does.
 """
 
 import importlib
@@ -12,7 +12,6 @@ from bert_flow_tf.errors import quiet_import
 
 __version__ = "0.1.0"
 
-# A name's module is imported at its first use.
 _MODULES = {"BertFlow": "bert_flow_tf.api", "FlowCalibrator": "glow.calibrator", "UserError": "bert_flow_tf.errors"}
 __all__ = ["BertFlow", "FlowCalibrator", "UserError", "__version__"]
 

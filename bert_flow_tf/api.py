@@ -42,16 +42,16 @@ from glow.folded import FoldedFlow, can_fold
 
 
 class BertFlow:
-    """Sentences to embeddings: tokenizer, encoder, and, if there is one, the flow.
+    """A sentence embedding model: tokenizer, encoder and an optional flow.
 
         model = BertFlow.from_hub("demo", pooling="avg-last-2")
-        model.fit(sentences)                      # the flow, on your own sentences; no labels
+        model.fit(sentences)                      # learns a flow on your sentences, without labels
         embeddings = model.encode(sentences)      # float32 [n, D]
         model.similarity("A boat.", sentences)    # cosines [1, n]
         model.save("my_model")                    # BertFlow.from_pretrained("my_model")
         model.export("exported")                  # exported/1/saved_model.pb, for TensorFlow Serving
 
-    Sentences are a list or any other iterable of strings, such as a generator.
+    `sentences` may be any iterable of strings, such as a list or a generator.
 
     Args:
       model: encoder and flow.
@@ -62,10 +62,10 @@ class BertFlow:
         capability 8.0 or more and on CPUs with AMX. `save` and `export` write float32.
 
     Attributes:
-      embedding_size: length of an embedding, as `encode` gives it.
-      encoder, pooled: `SentenceEncoder` in float32, and in `dtype`.
+      embedding_size: width of the embeddings that `encode` returns.
+      encoder, cast_encoder: the `SentenceEncoder` in float32, and the same one in `dtype`.
       flow: `glow.flow.Glow`, or None.
-      history_: `History` of the last `fit` or `fit_dataset`; None before.
+      history_: `training.fitting.History` of the last `fit` or `fit_dataset`; None before.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class BertFlow:
         encoder_trained: bool = False,
         dtype: str = DTYPES[0],
     ) -> None:
-        # A number type such as numpy's may equal its name, but is not JSON.
+        # np.dtype("float32") equals its name, but cannot be written as JSON.
         if not isinstance(dtype, str) or dtype not in DTYPES:
             raise ArgumentError(f"dtype: found {dtype!r}, expected {' or '.join(map(repr, DTYPES))}")
         self.source = source
@@ -87,13 +87,13 @@ class BertFlow:
         self.tokenizer = Tokenizer.from_source(source)
         self.encoder = model.encoder
         self.dtype = dtype
-        self.pooled = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
+        self.cast_encoder = self.encoder.in_bfloat16() if dtype == "bfloat16" else self.encoder
         self.history_: fitting.History | None = None
         self._prompts: dict[str, str] = {}
         self.similarity_fn_name = "cosine"
-        self._use(model, record)
+        self._set_model(model, record)
 
-    def _use(self, model: SiameseBertFlow, record: Model) -> None:
+    def _set_model(self, model: SiameseBertFlow, record: Model) -> None:
         self.record = record
         self.flow = model.flow
         self.low_dim = model.low_dim
@@ -106,8 +106,8 @@ class BertFlow:
         batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
         self._embeddings = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
         if isinstance(flow, Glow):
-            self._log_prob = batcher(lambda tokens: flow.log_prob(self.pooled.embed(tokens)), shape=[])
-        # Set this last, because another thread that finds it current must find the matching batchers.
+            self._log_prob = batcher(lambda tokens: flow.log_prob(self.cast_encoder.embed(tokens)), shape=[])
+        # Set this last, because another thread may check it and then use the batchers.
         self._folded = folded
 
     def _current_embeddings(self) -> SentenceBatcher:
@@ -132,13 +132,13 @@ class BertFlow:
         Args:
           bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub (`ORGANISATION/MODEL`), or
             a folder, see `encoder.source.resolve_encoder`; `preprocess_hub` is its preprocess model.
-          pooling: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `pooling.pooling`, by default the model's, or `avg`;
-            the original's name is `sentence_embedding_type`.
-          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the model's, or 64.
+          pooling: `avg` (or `mean`), `cls`, `avg-last-2`, …, see `encoder.pooling`; by default the encoder's own, or
+            `avg`. The original calls it `sentence_embedding_type`.
+          max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the encoder's own, or 64.
           low_dim: see `model.siamese.reduce_dimension`.
         """
         if saved_model.is_saved_model(bert_hub):
-            logging.warning("%s is a saved model: bert_hub takes its encoder alone", bert_hub)
+            logging.warning("%s is a saved model: bert_hub loads only its encoder, without the flow", bert_hub)
         source = resolve_encoder(bert_hub=bert_hub, preprocess_hub=preprocess_hub)
         recorded = read_encoder_record(source.encoder_dir.parent)
         pooling = pooling_name(sentence_embedding_type or pooling or (recorded and recorded.pooling) or "avg")
@@ -150,12 +150,12 @@ class BertFlow:
 
     @classmethod
     def demo(cls, **options: Any) -> "BertFlow":
-        """Return a `BertFlow` of all-MiniLM-L6-v2, which is downloaded once."""
+        """Return a `BertFlow` of all-MiniLM-L6-v2; download it once."""
         return cls.from_hub("demo", **options)
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """Return the `BertFlow` of a saved model, a run or a checkpoint."""
+        """Load a saved model, a Hub model, a run or a checkpoint."""
         run = saved_model.model_folder(path)
         if saved_model.is_saved_model(run):
             model, source, saved = saved_model.load(run)
@@ -175,7 +175,7 @@ class BertFlow:
 
     @property
     def max_seq_length(self) -> int:
-        """The longest sentence in word pieces; may be set."""
+        """The longest sentence in word pieces; longer ones are cut. Settable."""
         return self._max_seq_length
 
     @max_seq_length.setter
@@ -196,7 +196,7 @@ class BertFlow:
     get_sentence_embedding_dimension = get_embedding_dimension
 
     def tokenize(self, sentences: Sequence[str]) -> dict[str, tf.Tensor]:
-        """Return `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t]."""
+        """Return a dict of `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t]."""
         return self.tokenizer(tf.constant(sentence_list(sentences), tf.string), self.max_seq_length)
 
     def __repr__(self) -> str:
@@ -210,13 +210,13 @@ class BertFlow:
         """Return another model that shares encoder and flow."""
         copied = object.__new__(type(self))
         copied.__dict__.update(self.__dict__)
-        # The old batchers would use the old model's flow, which a later `fit` replaces.
+        # The old batchers would keep using the old model's flow.
         copied._make_batchers()
         return copied
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of everything that the embeddings depend on."""
+        """A SHA-256 of everything that the embeddings depend on."""
         return self._fingerprint(self.flow, self.low_dim)
 
     def _fingerprint(self, flow: Glow | AffineMap | None, low_dim: int) -> str:
@@ -228,13 +228,13 @@ class BertFlow:
         return digest.hexdigest()
 
     def embed_tokens(self, tokens: dict[str, tf.Tensor], folded: FoldedFlow | None = None) -> tf.Tensor:
-        """Return embeddings, float32 [n, embedding_size], of `Tokenizer.pack`'s dict."""
-        u = self.pooled.embed(tokens)
+        """Return embeddings, float32 [n, embedding_size], of the tokens from `Tokenizer.pack`."""
+        u = self.cast_encoder.embed(tokens)
         z = u if self.flow is None else (folded or self.flow.forward)(u)
         return reduce_dimension(z, self.low_dim)
 
     def embed(self, sentences: tf.Tensor) -> tf.Tensor:
-        """Return embeddings of strings [n] in a graph, as in `tf.data`."""
+        """Return embeddings of a string tensor [n]; for graphs, such as `tf.data`."""
         embeddings = self.embed_tokens(self.tokenizer(sentences, self.max_seq_length))
         return tf.ensure_shape(embeddings, [None, self.embedding_size])
 
@@ -253,22 +253,22 @@ class BertFlow:
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
     ) -> Any:
-        """Return embeddings, float32 [n, embedding_size], or of a single string.
+        """Return embeddings, float32 [n, embedding_size], or [embedding_size] of a string.
 
-        The arguments are those of sentence-transformers, in its order; see docs/sentence_transformers.md.
+        The arguments and their order are those of sentence-transformers; see docs/sentence_transformers.md.
 
         Args:
-          prompt: text put before each sentence.
-          prompt_name: the text's key in `prompts`, instead of it.
-          batch_size: sentences per step; None for up to 2,048 word pieces, which CPUs run fastest.
+          prompt: text to put before each sentence.
+          prompt_name: a key of `prompts`, instead of `prompt`.
+          batch_size: sentences per step; None for up to 2,048 word pieces per step, the fastest on CPUs.
           show_progress_bar: None shows it on a terminal only.
-          precision: "int8", "uint8", "binary" or "ubinary" for embeddings in fewer bytes, see `stream.quantized`.
-          convert_to_numpy: give arrays; else a list of one `tf.Tensor` per sentence.
-          convert_to_tensor: give one `tf.Tensor`; overrides `convert_to_numpy`.
-          output_value: another value than the default is an error.
-          device: another value than the default is an error.
-          normalize_embeddings: scale embeddings to norm 1.
-          truncate_dim: keep so many channels, the first ones.
+          precision: "int8", "uint8", "binary" or "ubinary" for smaller embeddings, see `encoder.stream.quantized`.
+          convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
+          convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
+          output_value: only the default is supported.
+          device: only the default is supported.
+          normalize_embeddings: True scales embeddings to norm 1.
+          truncate_dim: number of leading channels to keep; None keeps all.
 
         Raises:
           UserError: an element is not a string, or an argument is invalid.
@@ -300,11 +300,11 @@ class BertFlow:
         return result if convert_to_numpy else [tf.constant(one) for one in found]
 
     def encode_query(self, sentences: str | Iterable[str], **options: Any) -> Any:
-        """Call `encode` with the prompt "query", if `prompts` has it."""
+        """Call `encode` with the prompt named "query", if there is one."""
         return self._encode_with(("query",), sentences, options)
 
     def encode_document(self, sentences: str | Iterable[str], **options: Any) -> Any:
-        """Call `encode` with the prompt "document", "passage" or "corpus"."""
+        """Call `encode` with the prompt named "document", "passage" or "corpus", if any."""
         return self._encode_with(("document", "passage", "corpus"), sentences, options)
 
     def _encode_with(self, names: Sequence[str], sentences: str | Iterable[str], options: dict[str, Any]) -> Any:
@@ -321,7 +321,7 @@ class BertFlow:
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
-        It keeps nothing, so a stream may have more embeddings than fit into memory. Raises as `encode`.
+        Memory holds one list at a time. Raises the errors of `encode`.
         """
         run = self._current_embeddings().encode_parts
         for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
@@ -341,19 +341,19 @@ class BertFlow:
     ) -> Manifest:
         """Write the embeddings of files as a folder of Parquet files.
 
-        The same call resumes after an interruption. The rows are in the input's order. One shard is in memory.
+        The rows keep the input's order. Memory holds one shard. Repeat the call to resume after an interruption.
 
         Args:
-          inputs: a file of text, TSV, CSV, JSON lines or Parquet, a pattern as of `glob`, or several of either.
-          input_format: one of `files.sentence_files.INPUT_FORMATS`, by default by the files' endings.
-          column: the sentences' column, by default `sentence`.
-          keep: the columns to write beside the embeddings, by default the sentences' own.
+          inputs: one or several files (text, TSV, CSV, JSON lines or Parquet) or `glob` patterns.
+          input_format: one of `files.sentence_files.INPUT_FORMATS`; by default from the file's ending.
+          column: the column of the sentences, by default `sentence`.
+          keep: the columns to copy beside the embeddings, by default the sentences.
           overwrite: True to replace parts of another model, input or settings.
-          **settings: of `scale.shards.PartSettings`: `shard_rows`, `precision`, `normalize_embeddings`, `batch_size`.
+          **settings: fields of `scale.shards.PartSettings`, such as `shard_rows` or `precision`.
 
         Raises:
-          scale.shards.ShardsError: files are unreadable; all others are done.
-          UserError: an argument is invalid, or the folder holds anything else.
+          scale.shards.ShardsError: some files are unreadable; the others are embedded.
+          UserError: an argument is invalid, or the folder holds other files.
         """
         files = input_files(inputs, file_format=input_format, column=column, keep=keep)
         part_settings = PartSettings(**{"shard_rows": PART, **settings})
@@ -361,24 +361,24 @@ class BertFlow:
         return job.run(Engine(self, out, part_settings), show_progress_bar=show_progress_bar)
 
     def log_prob(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return the log-density, in nats, of embeddings before the flow."""
-        self._needed_flow("log_prob")
+        """Return each sentence's log-density under the flow, float32 [n], in nats."""
+        self._require_flow("log_prob")
         found = self._log_prob.encode([sentences] if isinstance(sentences, str) else sentences, **options)
         return found[0] if isinstance(sentences, str) else found
 
     def bits_per_dim(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
-        """Return each sentence's flow loss, in bits per dimension; see `log_prob`."""
-        flow = self._needed_flow("bits_per_dim")
+        """Return `log_prob` as a loss, float32 [n], in bits per dimension."""
+        flow = self._require_flow("bits_per_dim")
         return self.log_prob(sentences, **options) / (-flow.event_size * np.log(2.0))
 
     def after_flow(self, u: np.ndarray) -> np.ndarray:
         """Apply the flow to embeddings of `encode_pooled`, float32 [n, D]."""
-        flow = self.flow if isinstance(self.flow, AffineMap) else self._needed_flow("after_flow")
+        flow = self.flow if isinstance(self.flow, AffineMap) else self._require_flow("after_flow")
         return reduce_dimension(flow.forward(u), self.low_dim).numpy()
 
     def inverse(self, z: Any) -> np.ndarray:
         """Return the embeddings before the flow, float32 [n, D] or [D]."""
-        flow = self._needed_flow("inverse")
+        flow = self._require_flow("inverse")
         if self.low_dim > 0:
             raise UserError(f"inverse: found low_dim {self.low_dim}, which averages latents, expected none")
         z = np.asarray(z, np.float32)
@@ -388,9 +388,9 @@ class BertFlow:
 
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """Draw embeddings before the flow, float32 [n, D]; `seed` determines them."""
-        return self._needed_flow("sample").sample(n, seed).numpy()
+        return self._require_flow("sample").sample(n, seed).numpy()
 
-    def _needed_flow(self, what: str) -> Glow:
+    def _require_flow(self, what: str) -> Glow:
         if not isinstance(self.flow, Glow):
             raise UserError(f"{what}: found a model without a flow, expected one (fit() learns it)")
         return self.flow
@@ -398,18 +398,18 @@ class BertFlow:
     def similarity(self, a: Any, b: Any) -> np.ndarray:
         """Return the cosines, float32 [n, m], of sentences or embeddings.
 
-        `similarity_fn_name` selects another function than the cosine. Raises `UserError` if widths differ.
+        `similarity_fn_name` selects another function. Raises `UserError` if the widths differ.
         """
-        return similarities(self.similarity_fn_name, *self._both(a, b))
+        return similarities(self.similarity_fn_name, *self._embed_both(a, b))
 
     def similarity_pairwise(self, a: Any, b: Any) -> np.ndarray:
         """Return the similarity of each pair of rows, float32 [n]."""
-        a, b = self._both(a, b)
+        a, b = self._embed_both(a, b)
         if len(a) != len(b):
             raise UserError(f"similarity_pairwise: found {len(a)} and {len(b)} rows, expected the same number")
         return FUNCTIONS[self.similarity_fn_name](a, b)
 
-    def _both(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _embed_both(self, a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
         a, b = embeddings_of(a, "a", self.encode), embeddings_of(b, "b", self.encode)
         if a.shape[1] != b.shape[1]:
             raise UserError(f"similarity: found {a.shape[1]} and {b.shape[1]} channels, expected the same number")
@@ -417,7 +417,7 @@ class BertFlow:
 
     @property
     def prompts(self) -> dict[str, str]:
-        """The texts by name for `encode`'s `prompt_name`."""
+        """The prompts by name, for `encode`'s `prompt_name`."""
         return self._prompts
 
     @prompts.setter
@@ -440,45 +440,45 @@ class BertFlow:
     def fit(self, sentences: Iterable[str], **settings: Any) -> "BertFlow":
         """Learn a new flow on sentences without labels; return the model.
 
-        `glow.FlowCalibrator` learns on their embeddings, computed once, without dropout, as `run_siamese --flow=1
-        --flow_loss=1 --num_examples=0 --cache_embeddings` does from pairs. An exception does not change the model.
+        `glow.FlowCalibrator` learns on their embeddings, computed once without dropout, as `run_siamese --flow=1
+        --flow_loss=1 --num_examples=0 --cache_embeddings` does. The model does not change if an error is raised.
 
         Args:
-          sentences: each counts as often as it occurs.
-          **settings: `method`, "flow" by default, or "whitening", "sn", "natsv-K" or "sn+natsv-K", see
-            `evaluation.calibration`; of the flow: `flow_model_config`, name of a shipped configuration or a JSON file,
-            default `config_l3_d3_w32`; `epochs`, default one, or as many as give 300 steps; `batch_size`, sentences per
-            step, default 64; `learning_rate`, constant, default 1e-3; `seed` of the sentences' order and of the flow's
-            initial values, default 1234; `dev_fraction` of the different sentences, held out to measure
-            `history_.change`, default .05, but none for fewer than 10 and at most 1,000; `show_progress_bar`, default
-            on a terminal only.
+          sentences: a repeated sentence counts each time.
+          **settings: `method`: "flow" (the default), "whitening", "sn", "natsv-K" or "sn+natsv-K", see
+            `evaluation.calibration`; `pairs`: two lists of sentences and their gold scores, for `history_.judgement`.
+            For the flow: `flow_model_config`: a shipped configuration's name or a JSON file, default
+            `config_l3_d3_w32`; `epochs`: default 1, or more if 1 would be fewer than 300 steps; `batch_size`: sentences
+            per step, default 64; `learning_rate`: constant, default 1e-3; `seed`: of the order and the initial weights,
+            default 1234; `dev_fraction`: share of the distinct sentences to hold out for `history_`, default 0.05, see
+            `training.fitting.hold_out`; `show_progress_bar`: default on a terminal only.
 
         Raises:
-          UserError: too few sentences for a step, an invalid argument, or a loss that is not finite.
+          UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss is not finite.
         """
         return self._learn(sentence_list(sentences), **settings)
 
     def encode_pooled(self, sentences: Sequence[str], dropout_seed: int | None = None) -> np.ndarray:
-        """Return embeddings before the flow, float32 [n, D], perhaps with dropout."""
+        """Return embeddings before the flow, float32 [n, D]; `dropout_seed` adds dropout."""
         pieces = stream.tokenize(self.tokenizer, sentences, self.max_seq_length)
         if dropout_seed is None:
-            return stream.embed(self.pooled, self.tokenizer, pieces, self.max_seq_length)
-        self.pooled.dropout_seed = dropout_seed
-        batcher = stream.dropout_batcher(self.pooled, self.tokenizer, self.max_seq_length)
+            return stream.embed(self.cast_encoder, self.tokenizer, pieces, self.max_seq_length)
+        self.cast_encoder.dropout_seed = dropout_seed
+        batcher = stream.dropout_batcher(self.cast_encoder, self.tokenizer, self.max_seq_length)
         return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 
     def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":
-        """Call `fit` on embeddings of `encode_dataset`, block by block."""
+        """Do as `fit`, block by block on embeddings that `encode_dataset` wrote."""
         return self._learn(self.parts(folder), **settings)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
-        """Return the embeddings that `encode_dataset` wrote without a flow."""
+        """Open a folder of embeddings that `encode_dataset` wrote without a flow."""
         parts = Parts(folder)
         if parts.manifest.model != self._fingerprint(None, -1):
             expected = "this encoder with this pooling, length and dtype, without a flow"
             raise UserError(f"{folder}: found embeddings of another model, expected {expected}")
         if parts.manifest.settings.normalize_embeddings:
-            raise UserError(f"{folder}: found embeddings of norm 1, expected them as the encoder gives them")
+            raise UserError(f"{folder}: found normalized embeddings, expected them unnormalized")
         return parts
 
     def _learn(
@@ -497,13 +497,13 @@ class BertFlow:
     ) -> "BertFlow":
         check_method(method)
         settings: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate}
-        shows = False if isinstance(source, Parts) else show_progress_bar
-        calibrator = fitting.new_calibrator(flow_model_config, epochs, **settings, seed=seed, show_progress_bar=shows)
+        show = False if isinstance(source, Parts) else show_progress_bar
+        calibrator = fitting.new_calibrator(flow_model_config, epochs, **settings, seed=seed, show_progress_bar=show)
         embeddings: Any
         held_out: list[str] = []
         if isinstance(source, Parts):
             if method != "flow":
-                raise UserError(f"method: found {method} with embeddings in a folder, expected flow, which takes parts")
+                raise UserError(f"method: found {method} with a folder of embeddings, expected flow")
             rows, embeddings = source.rows, source.blocks
         elif len(source) < batch_size:
             raise UserError(f"fit: found {len(source)} sentences, expected at least the {batch_size} of one step")
@@ -530,7 +530,7 @@ class BertFlow:
         change = change_by(flow, self.encode_pooled(held_out)) if held_out else None
         training = Training(settings={**sizes, **settings}, seed=seed)
         record = msgspec.structs.replace(self.record, flow=Flow(config=flow.config, training=training))
-        self._use(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
+        self._set_model(SiameseBertFlow(self.encoder, flow, low_dim=self.low_dim), record)
         self.history_ = fitting.History(losses, judged, witnessed, change)
         return self
 
@@ -545,24 +545,24 @@ class BertFlow:
     ) -> "BertFlow":
         """Train the encoder by masked language modelling; return a new model.
 
-        This model does not change. The same call resumes after an interruption. See `training.pretrain`.
+        This model does not change. Repeat the call to resume after an interruption. See `training.pretrain`.
 
         Args:
           sentences: sentences or paragraphs.
-          out_dir: the new encoder folder; `overwrite` replaces it, and a run of other settings beside it.
-          **settings: settings of `runs.settings.PretrainingSettings`, such as `steps` or `learning_rate`.
+          out_dir: the new encoder folder; checkpoints are in `OUT_DIR.pretraining`. `overwrite` replaces both.
+          **settings: fields of `runs.settings.PretrainingSettings`, such as `steps` or `learning_rate`.
 
         Raises:
-          UserError: the text or a setting is invalid, or a run trained the encoder.
+          UserError: the text or a setting is invalid, or a run has already trained this encoder.
         """
         if self.encoder_trained:
             raise UserError("pretrain: found an encoder that a run trained; write it with bert-flow convert --run")
         from bert_flow_tf.runs.settings import PretrainingSettings
         from bert_flow_tf.training.pretrain import pretrain
 
-        shows = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
+        show = sys.stderr.isatty() if show_progress_bar is None else show_progress_bar
         values = PretrainingSettings(**{"max_seq_length": self.max_seq_length, **settings})
-        pretrain(sentences, self.source, out_dir, values, overwrite=overwrite, show_progress_bar=shows)
+        pretrain(sentences, self.source, out_dir, values, overwrite=overwrite, show_progress_bar=show)
         options: dict[str, Any] = {"pooling": self.sentence_embedding_type, "max_seq_length": self.max_seq_length}
         return BertFlow.from_hub(out_dir, low_dim=self.low_dim, dtype=self.dtype, **options)
 
@@ -573,17 +573,18 @@ class BertFlow:
     save_pretrained = save
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
-        """Upload what `save` writes, for `from_pretrained(repo_id)`; return the address of the commit.
+        """Upload the model to the Hugging Face Hub; return the commit's URL.
 
-        Options are those of `huggingface_hub.ModelHubMixin.push_to_hub`. Raises `UserError` if the hub rejects it.
+        `from_pretrained(repo_id)` loads it again. The options are those of `huggingface_hub.ModelHubMixin.push_to_hub`.
+        Raises `UserError` if the Hub rejects it.
         """
         return saved_model.push_to_hub(self, repo_id, **options)
 
     def export(self, out_dir: str | os.PathLike, *, format: str = "savedmodel", **options: Any) -> Any:
-        """Write the model for other programs; return an `Exported`.
+        """Write the model for other programs; return a `serving.export.Exported`.
 
-        `format` is "savedmodel" for TensorFlow Serving, "sentence-transformers" or "onnx"; options and errors are those
-        of `serving.export.export_model`.
+        `format` is "savedmodel" (for TensorFlow Serving), "sentence-transformers" or "onnx". Options and errors are
+        those of `serving.export.export_model`.
         """
         from bert_flow_tf.serving.export import export_model
 

@@ -9,7 +9,7 @@ import click
 from bert_flow_tf import __version__
 from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries, suggest
 
-# Commands are functions in the module of their name, or in this one.
+# These commands are not in the module of their name.
 _MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}
 _GROUPS = {
     "Use": {
@@ -67,17 +67,17 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # click would print "Aborted!" instead.
+            # Otherwise click prints "Aborted!".
             click.echo("interrupted", err=True)
             sys.exit(130)
         except click.UsageError as error:
-            # The message of a group without its command is its help.
+            # If a sub-command is missing, click's message is the help text.
             if isinstance(error, click.exceptions.NoArgsIsHelpError):
                 raise
             raise UserError(f"{(error.ctx or ctx).command_path}: {error.format_message()}") from error
 
 
-# The original's name of an option is accepted too.
+# --sentence_embedding_type is the original's name of --pooling.
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "show_default": True}
 _SETTINGS["token_normalize_func"] = lambda name: "pooling" if name == "sentence_embedding_type" else name
 

@@ -15,9 +15,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-# The modules that log what is being done; other records of INFO are remarks.
+# Only these modules' INFO records report progress.
 _PROGRESS_MODULES = ("atomic", "calibrator", "callbacks", "compare", "evaluate", "export", "stream", "verify")
-# These characters end a line, move a terminal's cursor, or are not text.
+# These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 
@@ -33,11 +33,11 @@ class UserError(Exception):
 
 
 class ArgumentError(UserError):
-    """A mistake in an argument, whose name the message begins with: `max_seq_length: found 2, expected 3 or more`."""
+    """An invalid argument; the message begins with its name: `max_seq_length: found 2, expected 3 or more`."""
 
 
 def pip_install(extra: str) -> str:
-    """Return the hint that installs the libraries of an extra."""
+    """Return the command that installs an extra's libraries."""
     return f"pip install 'bert-flow-tf[{extra}]', or '.[{extra}]' in a clone"
 
 
@@ -49,21 +49,21 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def suggest_file(path: str | os.PathLike) -> str:
-    """return `suggest` for the files beside a path that does not exist."""
+    """Return `suggest` for the files in a missing path's folder."""
     with contextlib.suppress(OSError):
         return suggest(os.path.basename(path), os.listdir(os.path.dirname(path) or "."))
     return ""
 
 
 def command_line_message(error: UserError) -> str:
-    """Return an error's message, with a flag for an argument."""
+    """Return an error's message; write an argument's name as a flag."""
     return f"--{error}" if isinstance(error, ArgumentError) else str(error)
 
 
 def quiet_libraries() -> None:
-    """Keep libraries off stderr, and the process's start and end short."""
+    """Silence libraries; shorten the start and the end of the process."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        # Cron or a daemon may have closed a stream; the next opened file would get its number.
+        # Cron or a daemon may have closed a stream; the next opened file would get its descriptor.
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -79,7 +79,7 @@ def quiet_libraries() -> None:
 
 
 class _Loading:
-    """An import hook that says when TensorFlow is loaded, which takes seconds."""
+    """Import hook that prints a line before TensorFlow loads, which takes seconds."""
 
     @classmethod
     def find_spec(cls, name: str, *_: object) -> None:
@@ -104,7 +104,7 @@ def log_progress() -> None:
 
 @contextlib.contextmanager
 def quiet_import() -> Iterator[None]:
-    """Hold back stderr while TensorFlow loads; write it after an exception."""
+    """Hide stderr while TensorFlow loads; show it after an exception."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if sys.stderr is None:
         yield
@@ -124,7 +124,7 @@ def quiet_import() -> Iterator[None]:
 def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     """Call `run(*arguments)` and return the command's exit status.
 
-    SIGTERM interrupts as Ctrl-C does, so that what is half written is removed.
+    SIGTERM acts as Ctrl-C, so that unfinished files are removed.
     """
     # Only the main thread may set a signal's handler.
     with contextlib.suppress(ValueError):
@@ -140,8 +140,8 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
     except OSError as error:
         if error.errno is None:
             raise
-        unnamed = "working directory" if error.errno == errno.ENOENT else "standard output"
-        line = f"error: {error.filename or unnamed}: {error.strerror}"
+        default_name = "working directory" if error.errno == errno.ENOENT else "standard output"
+        line = f"error: {error.filename or default_name}: {error.strerror}"
         if error.filename is None:
             # A closed pipe or a full disk would fail again when Python flushes its output at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -15,7 +15,7 @@ from bert_flow_tf.evaluation.predicted import read_predictions, score_prediction
 
 _SPLIT_OF_IS_TEST = {"1": "test", "0": "dev", "-1": "train"}
 
-# The original scores these on their test split regardless of --is_test.
+# The original ignores --is_test for these tasks.
 _TEST_ONLY = ("sick-r", "mrpc-regression")
 
 
@@ -36,7 +36,7 @@ def _run(arguments: Sequence[str] | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0, or 2 after one `error:` line."""
+    """Return the exit status: 0, or 2 after an `error:` line."""
     return exit_status(_run, arguments)
 
 

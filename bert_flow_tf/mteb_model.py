@@ -21,11 +21,11 @@ class MtebModel:
         model = MtebModel(BertFlow.from_pretrained("my_model"), name="me/my_model")
         results = mteb.evaluate(model, mteb.get_tasks(["STSBenchmark"]))
 
-    Instructions of a task are ignored, because the encoder does not take them.
+    A task's instructions are ignored, because the encoder does not take them.
 
     Args:
-      name: `organisation/model`, under which MTEB keeps results.
-      revision: MTEB does not score one revision of a name twice; None for a digest of encoder, pooling and flow.
+      name: `organisation/model`; MTEB stores results under this name and the revision, and does not repeat them.
+      revision: None for a digest of encoder, pooling and flow.
 
     Raises:
       UserError: MTEB is not installed, or `name` has no organisation.
@@ -40,14 +40,10 @@ class MtebModel:
             raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB names models")
         self.bert_flow = bert_flow
         self.similarity, self.similarity_pairwise = bert_flow.similarity, bert_flow.similarity_pairwise
-        known = {
-            "name": name,
-            "revision": revision or bert_flow.fingerprint[:16],
-            "embed_dim": bert_flow.embedding_size,
-        }
-        known |= {"max_tokens": float(bert_flow.max_seq_length), "similarity_fn_name": bert_flow.similarity_fn_name}
-        other = {"framework": ["TensorFlow"], "languages": None, "use_instructions": False}
-        self.mteb_model_meta = mteb.models.ModelMeta.create_empty({**known, **other})
+        meta = {"name": name, "revision": revision or bert_flow.fingerprint[:16], "framework": ["TensorFlow"]}
+        meta |= {"embed_dim": bert_flow.embedding_size, "max_tokens": float(bert_flow.max_seq_length)}
+        meta |= {"similarity_fn_name": bert_flow.similarity_fn_name, "languages": None, "use_instructions": False}
+        self.mteb_model_meta = mteb.models.ModelMeta.create_empty(meta)
 
     def encode(
         self, inputs: Iterable[dict[str, Any]], *, batch_size: int = 32, show_progress_bar: bool = False, **task: Any

@@ -50,7 +50,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
 def run(settings: Settings) -> None:
     """Train, evaluate and predict, as the settings say.
 
-    Where TF_CONFIG names several workers, they train together, and the chief evaluates and predicts.
+    If TF_CONFIG names several workers, they train together, and only the chief evaluates and predicts.
     """
     check(settings)
     if not settings.do_senteval:
@@ -75,10 +75,10 @@ def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
 def _write_senteval(
     path: pathlib.Path | None, scorer: "Scorer", tasks: "Sequence[AnyTask]", original_protocol: bool
 ) -> None:
-    """Print the tasks' scores; write them as `bert-flow evaluate` does."""
+    """Print the tasks' scores; write them in the format of `bert-flow evaluate`."""
     from bert_flow_tf.api import BertFlow
 
-    assert scorer.record is not None, "a scorer without a record evaluates alone"
+    assert scorer.record is not None, "only a scorer of dev during training has no record"
     model = BertFlow(scorer.model, scorer.model.encoder.source, record=scorer.record)
     results = scores_of(model, tasks, original_protocol)
     print(scores_table(results).to_text())
@@ -86,8 +86,8 @@ def _write_senteval(
         write_json(path, msgspec.structs.replace(results, made_by=made_by("run_siamese")))
 
 
-def _is_ours(record: python_logging.LogRecord) -> bool:
-    """True for our records and for libraries' warnings."""
+def _is_shown(record: python_logging.LogRecord) -> bool:
+    """True for this package's records and for libraries' warnings."""
     return record.levelno >= python_logging.WARNING or record.pathname.startswith(_SOURCES)
 
 
@@ -105,7 +105,7 @@ def parse(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> list[
 
 def main(argv: list[str], flag_values: flags.FlagValues = flags.FLAGS) -> int:
     logging.set_verbosity(logging.INFO)
-    logging.get_absl_handler().addFilter(_is_ours)
+    logging.get_absl_handler().addFilter(_is_shown)
 
     def run_with_flags() -> None:
         if len(argv) > 1:

@@ -42,7 +42,7 @@ class EmbeddingModel(Protocol):
     record: Model
     source: EncoderSource
     encoder: "SentenceEncoder"  # in float32
-    pooled: "SentenceEncoder"  # in the model's `dtype`, for `embed_tokens`
+    cast_encoder: "SentenceEncoder"  # in the model's `dtype`, for `embed_tokens`
     encoder_trained: bool  # True if the encoder's weights differ from `source`
     tokenizer: "Tokenizer"
     flow: "Glow | AffineMap | None"

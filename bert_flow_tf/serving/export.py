@@ -115,7 +115,7 @@ def export_model(
         path = export_path(out_dir, format, version=version, dtype=dtype, overwrite=overwrite)
         model = copy.copy(model)
         # The comparison needs float32 embeddings, also of a bfloat16 model.
-        model.pooled = model.encoder
+        model.cast_encoder = model.encoder
         if max_seq_length is not None:
             model.max_seq_length = max_seq_length
         if low_dim is not None:

@@ -220,7 +220,7 @@ def write_predictions(settings: Settings, task: Task, scorer: Scorer) -> None:
         lines = [json.dumps(pair) for pair in both]
     else:
         lines = [str(cosine) for cosine in outputs["cos_similarity"]]
-    assert scorer.record is not None, "a scorer without a record evaluates alone"
+    assert scorer.record is not None, "only a scorer of dev during training has no record"
     record = Predictions(
         made_by=made_by("run_siamese"), model=scorer.record, task=task.name, splits=list(splits), pairs=len(examples)
     )
