@@ -40,9 +40,10 @@ class MtebModel:
             raise UserError(f"name: found {name!r}, expected organisation/model, as MTEB names models")
         self.bert_flow = bert_flow
         self.similarity, self.similarity_pairwise = bert_flow.similarity, bert_flow.similarity_pairwise
-        meta: dict[str, Any] = {"name": name, "revision": revision or bert_flow.fingerprint[:16], "framework": ["TensorFlow"]}
+        meta: dict[str, Any] = {"name": name, "revision": revision or bert_flow.fingerprint[:16], "languages": None}
         meta |= {"embed_dim": bert_flow.embedding_size, "max_tokens": float(bert_flow.max_seq_length)}
-        meta |= {"similarity_fn_name": bert_flow.similarity_fn_name, "languages": None, "use_instructions": False}
+        meta |= {"similarity_fn_name": bert_flow.similarity_fn_name, "use_instructions": False}
+        meta |= {"framework": ["TensorFlow"]}
         self.mteb_model_meta = mteb.models.ModelMeta.create_empty(meta)
 
     def encode(
