@@ -1,7 +1,7 @@
 """Write files and folders whole or not at all.
 
-While NAME is written, its folder has its lock `.NAME.lock`, its temporary file or folder `.NAME.tmp` and, for a moment,
-the folder that it replaces, `.NAME.replaced`. Links with these names are replaced or an error, but never followed.
+While NAME is written, three names beside it are in use: the lock `.NAME.lock`, the new file or folder `.NAME.tmp` and,
+briefly, the folder being replaced, `.NAME.replaced`. Links with these names are never followed.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from bert_flow_tf.errors import DISK_FULL_ERRNOS, UserError
 from bert_flow_tf.files.reading import check_local
 
-# TensorFlow's and numpy's errors have these texts and no number.
+# TensorFlow's and numpy's errors have no errno, but contain one of these texts.
 _FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large", "requested and")
 
 
@@ -27,9 +27,9 @@ class FolderKind:
     """A kind of folder that is written and replaced as a whole.
 
     Attributes:
-      what: its name with an article, for errors: "a saved model".
-      marker: name of a file that every such folder has, and for which `is_marker` is true.
-      names: shell patterns of all files in it; other files protect a folder from being replaced.
+      what: name with an article, for messages: "a saved model".
+      marker: name of a file that identifies such a folder; `is_marker` must be true for its path.
+      names: `fnmatch` patterns of all its files; a folder with any other file is not replaced.
     """
 
     what: str
@@ -54,20 +54,20 @@ def remove(path: pathlib.Path) -> None:
 def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     """Lock a file or folder against other processes and threads.
 
-    A thread may lock it again within the block. The remains of a killed process are removed first, and a folder that it
-    was replacing is restored. Missing parent folders are created, and removed if they stay empty.
+    A thread may lock it again within the block. Before the block, clean up after a killed process: restore the folder
+    that it was replacing, remove its temporary files. Missing parent folders are created, and removed if still empty.
 
     Raises:
-      UserError: another process has locked it and `wait` is false, or its folder is not writable.
+      UserError: it is locked and `wait` is false, or its folder is not writable.
     """
     check_local(path, str(path))
-    path = _without_links(path)
-    made, file = [folder for folder in path.parents if not os.path.exists(folder)], _beside(path, "lock")
+    path = _resolve_parents(path)
+    missing_parents, file = [folder for folder in path.parents if not os.path.exists(folder)], _beside(path, "lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Create the file first, because filelock waits forever if it cannot.
         os.close(os.open(file, os.O_CREAT | os.O_NOFOLLOW, 0o666))
-        # The singleton is shared by all threads, which lock it separately.
+        # All threads get the same object, in which each has a lock of its own.
         lock = FileLock(file, is_singleton=True)
         lock.acquire(timeout=0)
     except Timeout as error:
@@ -76,7 +76,7 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
         logging.info("Waiting for another process that is using %s", path)
         lock.acquire()
     except OSError as error:
-        raise UserError(f"{path.parent}: cannot be written to ({error.strerror})") from error
+        raise UserError(f"{path.parent}: is not writable ({error.strerror})") from error
     try:
         if lock.lock_counter == 1:
             _clean_up(path)
@@ -85,35 +85,35 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
         if lock.lock_counter == 1:
             file.unlink(missing_ok=True)
         lock.release()
-        # rmdir fails for folders that are not empty, which stay.
+        # rmdir fails for folders that are not empty, so they stay.
         with contextlib.suppress(OSError):
-            for folder in made:
+            for folder in missing_parents:
                 folder.rmdir()
 
 
 def write_atomically(path: str | os.PathLike, text: str) -> None:
-    with new_file(path) as part:
-        part.write_text(text, encoding="utf-8")
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike, *, wait: bool = False, is_folder: bool = False) -> Iterator[pathlib.Path]:
-    """Give a temporary path; rename it to `path` if the block succeeds.
+    """Yield a temporary path; rename it to `path` if the block succeeds.
 
-    A file or link with that name is replaced. Parent folders are created. With `wait`, wait for another writer.
+    It replaces a file or link named `path`, and creates parent folders. With `wait`, it waits for another writer.
 
     Raises:
       UserError: as `locked`, or the disk is full.
     """
-    path = _without_links(path)
+    path = _resolve_parents(path)
     with locked(path, wait=wait), full_disk_as_error(path):
-        part = _beside(path, "tmp")
+        temporary = _beside(path, "tmp")
         try:
-            part.mkdir() if is_folder else part.touch()
-            yield part
+            temporary.mkdir() if is_folder else temporary.touch()
+            yield temporary
             if is_folder and os.path.lexists(path):
                 path.rename(_beside(path, "replaced"))
-            part.rename(path)
+            temporary.rename(path)
         finally:
             _clean_up(path)
 
@@ -124,7 +124,7 @@ def new_folder(path: str | os.PathLike) -> contextlib.AbstractContextManager[pat
 
 @contextlib.contextmanager
 def new_output(path: str | os.PathLike, kind: FolderKind, *, overwrite: bool) -> Iterator[pathlib.Path]:
-    """Give a `new_folder` that replaces a folder as `output_folder` allows."""
+    """Yield a `new_folder`; `output_folder` decides whether it may replace one."""
     with locked(path), new_folder(output_folder(path, kind, overwrite=overwrite)) as folder:
         yield folder
 
@@ -163,10 +163,10 @@ def output_folder(
             raise UserError(f"{name}: exists, expected a new folder, or {'--overwrite' if flag else 'overwrite=True'}")
         entries = sorted(entry.name for entry in path.iterdir() if not is_temporary(entry.name))
         if entries and not (kind.marker in entries and kind.is_marker(path / kind.marker)):
-            raise UserError(f"{name}: holds no {kind.marker} of {kind.what}, expected {kind.what} to replace")
+            raise UserError(f"{name}: holds no {kind.marker} of {kind.what}; choose another folder")
         for entry in entries:
             if not any(fnmatch.fnmatchcase(entry, pattern) for pattern in kind.names):
-                raise UserError(f"{name}: holds {entry} beside {kind.what}, expected nothing else to replace")
+                raise UserError(f"{name}: holds {entry}, which is not part of {kind.what}; choose another folder")
     check_writable(path, flag)
     return path
 
@@ -176,11 +176,11 @@ def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
     check_local(path, flag or str(path))
     folder = next(above for above in pathlib.Path(path).absolute().parents if above.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
-        raise UserError(f"{flag or path}: {folder} cannot be written to, expected a folder that can")
+        raise UserError(f"{flag or path}: {folder} is not writable")
 
 
-def _without_links(path: str | os.PathLike) -> pathlib.Path:
-    """Return the absolute path, with only its last name possibly a link."""
+def _resolve_parents(path: str | os.PathLike) -> pathlib.Path:
+    """Return the absolute path with links resolved, except in its last name."""
     path = pathlib.Path(os.path.abspath(path))
     return path.parent.resolve() / path.name
 
@@ -191,8 +191,8 @@ def _beside(path: pathlib.Path, ending: str) -> pathlib.Path:
 
 def _clean_up(path: pathlib.Path) -> None:
     """Restore the folder being replaced, if needed; remove temporary files."""
-    old = _beside(path, "replaced")
-    if os.path.lexists(old) and not os.path.lexists(path):
-        old.rename(path)
-    remove(old)
+    replaced = _beside(path, "replaced")
+    if os.path.lexists(replaced) and not os.path.lexists(path):
+        replaced.rename(path)
+    remove(replaced)
     remove(_beside(path, "tmp"))

@@ -44,10 +44,10 @@ class Checkpoint:
 def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
     """Return the prefix of a checkpoint, given the prefix or its folder.
 
-    If a folder has several, `bert_model.ckpt` goes before the one that the file `checkpoint` names.
+    If a folder has several, prefer `bert_model.ckpt`, then the one named in TensorFlow's file `checkpoint`.
 
     Raises:
-      UserError: the folder has no checkpoint, or several and no choice.
+      UserError: the folder has no checkpoint, or several without a preferred one.
     """
     path = pathlib.Path(checkpoint)
     if not path.is_dir():
@@ -64,7 +64,7 @@ def checkpoint_prefix(checkpoint: str | os.PathLike) -> pathlib.Path:
 
 
 def named_checkpoint(folder: pathlib.Path) -> str | None:
-    """Return the prefix in a folder's file `checkpoint`; None without that file."""
+    """Return the latest prefix in a folder's file `checkpoint`, None without it."""
     path, expected = folder / "checkpoint", "TensorFlow's list of checkpoints"
     if not path.exists():
         return None
@@ -84,14 +84,14 @@ def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
 def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
     """Return the prefix of the last checkpoint `name-STEP`, or None.
 
-    If it is damaged, the result is None; with `remove`, it is skipped with a warning and replaced by training. `remove`
-    also deletes all but the last `kept`, which TensorFlow's file `checkpoint` then lists.
+    Damaged ones at the end are skipped with a warning if `remove`, else the result is None. `remove` also deletes all
+    but the last `kept`, and lists those in TensorFlow's file `checkpoint`.
     """
     steps = sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{name}-*.index"))
     prefixes = [folder / f"{name}-{step}" for step in steps]
     while prefixes:
         try:
-            # Reading compares TensorFlow's checksums.
+            # Reading checks TensorFlow's checksums.
             Checkpoint(prefixes[-1]).read()
             break
         except UserError as error:
@@ -114,9 +114,9 @@ def save_checkpoint(manager: "tf.train.CheckpointManager", number: int) -> None:
     folder = pathlib.Path(manager.directory)
     try:
         with full_disk_as_error(folder / f"checkpoint {number}"):
-            # A resumed run's checkpoint must have the same bytes, so the number of saves must not count interruptions.
+            # Interruptions would change this counter, and so the bytes of a resumed run's checkpoint.
             manager.checkpoint.save_counter.assign(0)
             manager.save(checkpoint_number=number)
     finally:
-        for left in folder.glob(f"*-{number}_temp"):
-            shutil.rmtree(left)
+        for temporary in folder.glob(f"*-{number}_temp"):
+            shutil.rmtree(temporary)

@@ -25,13 +25,13 @@ Write = Callable[[Sequence[str], np.ndarray], object]
 
 @contextlib.contextmanager
 def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: int) -> Iterator[Write]:
-    """Give a function that appends sentences and embeddings [k, width].
+    """Yield a function that appends sentences and embeddings [k, width].
 
-    The file appears when the block succeeds; standard output, `-`, is written at the end.
+    The file, or the output for `-` (standard output), appears only when the block succeeds.
 
     - `npy`: one float32 array [n, width]; no sentences.
     - `parquet`: columns `sentence`, string, and `embedding`, a list of `width` float32.
-    - `tfrecord`: `tf.train.Example` of `sentence`, UTF-8, and `embedding`, floats.
+    - `tfrecord`: one `tf.train.Example` per sentence: `sentence`, bytes in UTF-8, and `embedding`, floats.
     """
     if str(path) != STDOUT:
         with new_file(path) as temporary, _WRITERS[file_format](temporary, width) as write:
@@ -51,11 +51,11 @@ def _npy(name: pathlib.Path, width: int) -> Iterator[Write]:
     header: dict[str, Any] = {"descr": "<f4", "fortran_order": False, "shape": (0, width)}
     with open(name, "wb") as stream:
         np.lib.format.write_array_header_1_0(stream, header)
-        begin = stream.tell()
+        start = stream.tell()
         yield lambda sentences, embeddings: stream.write(np.asarray(embeddings, "<f4").tobytes())
-        header["shape"] = ((stream.tell() - begin) // (4 * width), width)
+        header["shape"] = ((stream.tell() - start) // (4 * width), width)
         stream.seek(0)
-        # numpy's header has room for any number of rows.
+        # The header keeps its length, because numpy pads it for any number of rows.
         np.lib.format.write_array_header_1_0(stream, header)
 
 

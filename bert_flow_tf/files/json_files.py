@@ -11,16 +11,16 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import write_atomically
 from bert_flow_tf.files.reading import reading
 
-# Raise this when the format of a file changes, or when the same weights convert to another encoder: the cache's keys of
-# converted encoders include it.
+# Increase this when a file's format changes, or when conversion of the same weights gives another encoder, because the
+# cache keys of converted encoders include it.
 FORMAT_VERSION = 2
 T = TypeVar("T")
 
 
 def read_json(path: str | os.PathLike, kind: type[T], *, expected: str, versioned: bool = True) -> T:
-    """Return a JSON file as `kind`, any type that msgspec decodes.
+    """Read a JSON file as `kind`, any type that msgspec decodes.
 
-    Unknown keys are ignored. `expected` is for errors: "a run's configuration".
+    Unknown keys are ignored. `expected` names the content in errors: "a run's configuration".
 
     Raises:
       UserError: the file is not JSON of this type, or, if `versioned`, its `format_version` is not `FORMAT_VERSION`.

@@ -21,7 +21,7 @@ _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://")
 def reading(path: str | os.PathLike, expected: str) -> Iterator[None]:
     """Turn any exception into `PATH: cannot be read as EXPECTED: REASON`.
 
-    `path` is the file, or its name in errors; `expected` has an article: "a run's settings".
+    `path` names the file, `expected` its content with an article: "a run's settings".
 
     Raises:
       UserError: the block raised an exception.
@@ -48,9 +48,9 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 
 def check_local(path: str | os.PathLike, name: str) -> None:
-    """Raise `UserError`, which begins with `name`, for an address."""
+    """Raise `UserError` for an address; `name` begins its message."""
     if is_remote(path):
-        raise UserError(f"{name}: found an address, expected a path of this machine, mounted perhaps")
+        raise UserError(f"{name}: found an address, expected a local path, such as that of a mounted bucket")
 
 
 def file_digest(path: str | os.PathLike) -> str:

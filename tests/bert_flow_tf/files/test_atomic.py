@@ -131,15 +131,15 @@ def test_an_output_that_may_not_be_written_is_named(tmp_path):
             with user_error(f"{flag or path}: exists", wanted):
                 output(path, overwrite=False, flag=flag)
         assert output(path, overwrite=True) == path
-        with user_error(f"--out=a: {file} cannot be written to"):
+        with user_error(f"--out=a: {file} is not writable"):
             output(file / "a", overwrite=False, flag="--out=a")
     with user_error("found a folder"):
         output_file(folder, overwrite=True)
     with user_error("found a file"):
         model_folder(file, overwrite=True)
-    with user_error("file: cannot be written"), new_folder(file / "folder"):
+    with user_error("file: is not writable"), new_folder(file / "folder"):
         pass
-    with user_error("/sys: cannot be written to"), locked("/sys/none"):
+    with user_error("/sys: is not writable"), locked("/sys/none"):
         pass
     assert files_below(tmp_path) == before
 
@@ -149,7 +149,7 @@ def test_overwrite_replaces_no_folder_of_another_kind(tmp_path):
         ("a.npz", "", "holds no model.json of a model"),
         ("model.json", "theirs", "holds no model.json of a model"),
         ("model.json", "ours", None),
-        ("notes.txt", "mine", "holds notes.txt beside a model"),
+        ("notes.txt", "mine", "holds notes.txt, which is not part of a model"),
     ):
         (tmp_path / name).write_text(text)
         with user_error(found) if found else contextlib.nullcontext():

@@ -42,7 +42,7 @@ def test_a_folder_is_built_once_also_by_two_at_once(tmp_path):
     find()
     assert found == [tmp_path / "key"] * 3 and len(builds) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
-    with user_error("/proc/none", "cannot be written to"):
+    with user_error("/proc/none", "is not writable"):
         cached_folder(cache_root("/proc/none") / "key", "built.txt", build)
 
 
