@@ -20,7 +20,7 @@ if any(re.fullmatch(r"--?use_xla(=(true|t|1|yes|y))?", argument.lower()) for arg
 import msgspec  # noqa: E402
 from absl import app, flags, logging  # noqa: E402
 
-from bert_flow_tf.commands.evaluate import read_all, scores_of  # noqa: E402
+from bert_flow_tf.commands.evaluate import read_tasks, scores_of  # noqa: E402
 from bert_flow_tf.data.transfer_sets import SENTEVAL_NAMES  # noqa: E402
 from bert_flow_tf.encoder.pooling import pooling_name  # noqa: E402
 from bert_flow_tf.files.atomic import output_file  # noqa: E402
@@ -69,7 +69,7 @@ def _senteval_tasks(settings: Settings) -> "list[AnyTask]":
     if unknown := [name for name in names if name not in SENTEVAL_NAMES]:
         known = f"{', '.join(SENTEVAL_NAMES)}{suggest(unknown[0], SENTEVAL_NAMES)}"
         raise ArgumentError(f"senteval_tasks: found {unknown[0] or 'nothing'}, expected some of {known}")
-    return read_all([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.senteval_dir)
+    return read_tasks([SENTEVAL_NAMES[name] for name in names], senteval_dir=settings.senteval_dir)
 
 
 def _write_senteval(

@@ -37,14 +37,14 @@ def _analysis(
     def decorate(function: "Callable[..., Analysis]") -> Any:
         name = function.__name__
         names, what = (RESULTS_FILE, "*.png", "*.svg"), f"an `analyze {name}` folder"
-        of_kind = FolderKind(what, RESULTS_FILE, names, lambda path: kind_of(path) is kind)
+        folder_kind = FolderKind(what, RESULTS_FILE, names, lambda path: kind_of(path) is kind)
 
         @analyze.command(epilog=f"\b\nbert-flow analyze {example}")
         @click.option("--out", required=True, metavar="FOLDER", help="Folder to make, for results.json and plots.")
-        @click.option("--overwrite", is_flag=True, help="Replace what an earlier analysis of this kind wrote there.")
+        @click.option("--overwrite", is_flag=True, help="Replace an earlier analysis of this kind.")
         @functools.wraps(function)
         def command(out: str, overwrite: bool, **options: Any) -> None:
-            folder = locked_folder(out, of_kind, overwrite=overwrite)
+            folder = locked_folder(out, folder_kind, overwrite=overwrite)
             headline, figure, values = function(**options)
             result = new_result(kind, f"analyze {name}", **values)
             from bert_flow_tf.evaluation.plots import write_figure
@@ -68,7 +68,7 @@ def _analysis(
 def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Analysis":
     """Correlate similarity with edit distance.
 
-    It compares gold scores, BERT and the flow, as the paper's Table 6 and Figure 2.
+    It compares gold scores, BERT and the flow, as in the paper's Table 6 and Figure 2.
     """
     pairs = read_scored_split(task, glue_dir, split, task.name)
     loaded = model.load()
@@ -103,7 +103,7 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
 def words(model: ModelOptions) -> "Analysis":
     """Relate word embeddings to word frequency.
 
-    It prints norms and nearest neighbours from frequent to rare words, as the paper's Table 1 and Figure 1.
+    It prints norms and nearest neighbours from frequent to rare words, as in the paper's Table 1 and Figure 1.
     """
     # No sentence is embedded, so use a length that every encoder allows.
     loaded = dataclasses.replace(model, max_seq_length=3).load()
@@ -113,9 +113,9 @@ def words(model: ModelOptions) -> "Analysis":
 
     vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))
     variables = loaded.encoder.variables_by_name
-    (found,) = (v.numpy() for name, v in variables.items() if name.endswith("word_embeddings/embeddings"))
-    # An encoder may have more rows than its vocabulary has pieces.
-    embeddings = found[: len(vocabulary)]
+    (table,) = (v.numpy() for name, v in variables.items() if name.endswith("word_embeddings/embeddings"))
+    # Some encoders have more rows than word pieces.
+    embeddings = table[: len(vocabulary)]
     ranks = frequency.frequency_ranks(vocabulary, frequency.english_frequencies())
     shown = np.flatnonzero((ranks > 0) & (ranks < frequency.RANK_BINS[-1][1]))
     title = f"Embeddings of the {len(shown):,} most frequent words, {encoder_in_words(loaded.record.encoder)}"
@@ -146,9 +146,9 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Ana
 
     measures = {"without flow": measure.measure_isotropy(u)}
     constant = measures["without flow"].constant_channels
-    # Constant channels have no density; the flow's bits are over all of them.
-    over = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
-    bits = {f"diagonal Gaussian{over}": measure.gaussian_bits_per_dim(u)}
+    # A Gaussian has no density in constant channels; the flow's bits count all channels.
+    varying = f" over the {u.shape[1] - constant} channels that vary" if constant else ""
+    bits = {f"diagonal Gaussian{varying}": measure.gaussian_bits_per_dim(u)}
     if isinstance(loaded.flow, AffineMap):
         measures["with flow"] = measure.measure_isotropy(loaded.after_flow(u))
     elif loaded.flow is not None:
@@ -156,7 +156,7 @@ def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Ana
         z, flow_bits = map(np.concatenate, zip(*parts, strict=True))
         measures["with flow"] = measure.measure_isotropy(z)
         bits["flow"] = float(flow_bits.mean(dtype=float))
-    # Compare with draws, because the spectrum of a sample is not flat either.
+    # Compare with normal draws, because the spectrum of a finite sample is not flat either.
     reference = measure.measure_isotropy(np.random.default_rng(0).normal(size=u.shape))
     source = f"{len(u):,} different sentences of {task.directory}, {split}"
     words = model_in_words(loaded.record)

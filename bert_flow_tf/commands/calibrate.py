@@ -34,7 +34,7 @@ def calibrate(
     """Compare calibrations of an encoder's sentence embeddings on a task's test split.
 
     --methods takes none, sn, natsv-K, natsv, sn+natsv-K, sn+natsv, whitening, whitening-D (D dimensions kept) and flow.
-    natsv and sn+natsv choose K among 1 to 20 by the dev split.
+    natsv and sn+natsv choose K from 1 to 20 on the dev split.
     """
     overwrite, flow_model_config, dropout = map(given.pop, ("overwrite", "flow_model_config", "dropout"))
     path = locked_file(out, overwrite=overwrite) if out else None
@@ -53,8 +53,8 @@ def calibrate(
     from bert_flow_tf.results.records import Calibrations
 
     if dropout:
-        learned = sentences if given["fit_on"] == "all" else sentences[: 2 * len(train)]
-        given["flow_rows"] = lambda seed: loaded.encode_pooled(learned, dropout_seed=seed)
+        fit_sentences = sentences if given["fit_on"] == "all" else sentences[: 2 * len(train)]
+        given["flow_rows"] = lambda seed: loaded.encode_pooled(fit_sentences, dropout_seed=seed)
     if methods is None:
         methods = [name for name in compare.METHODS if name != "whitening-256" or matrix.shape[1] > 256]
     splits, start = {}, 0
@@ -66,7 +66,7 @@ def calibrate(
     results |= {"dropout": dropout, "task": task.name, "glue_dir": glue_dir}
     results["pairs"] = {split: len(one) for split, one in examples.items()}
     results["sentences_sha256"] = hashlib.sha256("\n".join(sentences).encode()).hexdigest()
-    # The record has no flow, because a run's own flow is not compared.
+    # The record has no flow, because calibrations start from embeddings before the run's flow.
     results["model"] = msgspec.structs.replace(loaded.record, flow=None, low_dim=-1)
     calibrations = new_result(Calibrations, "calibrate", flow_model_config=flow_model_config, **results)
     click.echo(calibration_table(calibrations).to_text(missing=""))
@@ -76,11 +76,11 @@ def calibrate(
 
 
 def _advice(result: "Calibrations", model: ModelOptions) -> str:
-    """Return the best calibration that `fit` learns, and its command."""
+    """Name the best calibration that `fit` can learn, and its command."""
     scores = {f"{row.method}-{row.k}" if row.k else row.method: getattr(row, result.metric) for row in result.rows}
     known = {name: score for name, score in scores.items() if name == "none" or is_method(name)}
     if not known or (best := max(known, key=lambda name: known[name])) == "none":
-        return "Best by these pairs: the encoder as it is."
-    of_model = f"--bert_hub {model.bert_hub or 'ENCODER'} --pooling {result.model.pooling}"
-    command = f"bert-flow fit {of_model} --input sentences.txt --method {best} --out my_model"
-    return f"Best by these pairs: {best}. Learn it on your sentences: {command}"
+        return "Best on these pairs: the encoder without a calibration."
+    model_flags = f"--bert_hub {model.bert_hub or 'ENCODER'} --pooling {result.model.pooling}"
+    command = f"bert-flow fit {model_flags} --input sentences.txt --method {best} --out my_model"
+    return f"Best on these pairs: {best}. Learn it on your sentences: {command}"

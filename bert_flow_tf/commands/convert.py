@@ -12,15 +12,15 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.checkpoints import checkpoint_prefix
 from glow.config import DEFAULT_CONFIG
 
-_OF_TF1_FLOW: dict[str, tuple[str, click.ParamType, str]] = {
+_TF1_FLOW_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "pooling": ("NAME", click.STRING, "Pooling of --tf1_flow."),
     "flow_model_config": ("NAME|FILE", click.STRING, f"Flow.  [default: {DEFAULT_CONFIG}]"),
     "max_seq_length": ("N", LENGTH, "Word pieces.  [default: 64]"),
     "low_dim": ("N", WHOLE, "Reduced width.  [default: -1, all]"),
     "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder, if --tf1_flow holds none."),
     "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
-    "bert_config_file": ("FILE", click.STRING, "File, if it is not beside --tf1_flow."),
-    "vocab_file": ("FILE", click.STRING, "File, if it is not beside --tf1_flow."),
+    "bert_config_file": ("FILE", click.STRING, "bert_config.json, if not beside --tf1_flow."),
+    "vocab_file": ("FILE", click.STRING, "vocab.txt, if not beside --tf1_flow."),
 }
 
 
@@ -31,23 +31,23 @@ _OF_TF1_FLOW: dict[str, tuple[str, click.ParamType, str]] = {
 @click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original, with a flow.")
 @click.option("--to_tf1", is_flag=True, help="Write --run as the original's checkpoint.")
 @click.option("--out", required=True, metavar="DIR", help="Folder to make.")
-@click.option("--cased/--uncased", default=None, help="Vocabulary.  [default: by its pieces]")
-@options_of(_OF_TF1_FLOW)
+@click.option("--cased/--uncased", default=None, help="Kind of vocabulary.  [default: by its pieces]")
+@options_of(_TF1_FLOW_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
 def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given: Any) -> None:
     """Convert a BERT to an encoder folder, or runs and TF1 checkpoints."""
     sources = {name: given.pop(name) for name in ("tf1_checkpoint", "huggingface", "run", "tf1_flow")}
     check_one_of(sources)
     tf1_checkpoint, huggingface, run, tf1_flow = sources.values()
-    of_the_flow = {flag: value for flag, value in given.items() if value is not None}
-    if of_the_flow and not tf1_flow:
-        raise UserError(f"--{next(iter(of_the_flow))}: missing --tf1_flow, the only source that it applies to")
-    if tf1_flow and "pooling" not in of_the_flow:
-        raise UserError("--pooling: missing, expected that of the run which wrote --tf1_flow")
+    flow_options = {flag: value for flag, value in given.items() if value is not None}
+    if flow_options and not tf1_flow:
+        raise UserError(f"--{next(iter(flow_options))}: missing --tf1_flow, the only source that it applies to")
+    if tf1_flow and "pooling" not in flow_options:
+        raise UserError("--pooling: missing, expected the pooling that --tf1_flow was trained with")
     if to_tf1 and not run:
         raise UserError("--to_tf1: missing --run, the only source that it applies to")
     if cased is not None and not (tf1_checkpoint or tf1_flow):
-        raise UserError("--cased and --uncased: missing --tf1_checkpoint or --tf1_flow, which alone need them")
+        raise UserError("--cased and --uncased: missing --tf1_checkpoint or --tf1_flow, which they apply to")
     if checkpoint := tf1_checkpoint or run or tf1_flow:
         checkpoint_prefix(checkpoint)
     locked_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)
@@ -55,18 +55,18 @@ def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given
     if tf1_flow:
         from bert_flow_tf.model.tf1_run import convert_tf1_run
 
-        of_the_flow["sentence_embedding_type"] = of_the_flow.pop("pooling")
-        made = convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **of_the_flow)
+        flow_options["sentence_embedding_type"] = flow_options.pop("pooling")
+        path = convert_tf1_run(tf1_flow, out, do_lower_case=do_lower_case, overwrite=overwrite, **flow_options)
     elif run and to_tf1:
         from bert_flow_tf.model.tf1_run import write_tf1_run
 
-        made = write_tf1_run(run, out, overwrite=overwrite)
+        path = write_tf1_run(run, out, overwrite=overwrite)
     elif run:
         from bert_flow_tf.encoder.convert.from_checkpoint import convert_run, run_checkpoint
         from bert_flow_tf.encoder.source import recorded_encoder
 
         prefix, config = run_checkpoint(run)
-        made = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
+        path = convert_run(prefix, recorded_encoder(config), out, overwrite=overwrite)
     else:
         from bert_flow_tf.encoder.convert.encoder_folder import write_encoder_folder
         from bert_flow_tf.encoder.convert.from_checkpoint import read_tf1
@@ -76,5 +76,5 @@ def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given
             bert = read_tf1(pathlib.Path(tf1_checkpoint), do_lower_case=do_lower_case)
         else:
             bert = read_hugging_face(pathlib.Path(huggingface))
-        made = write_encoder_folder(out, bert, overwrite=overwrite)
-    click.echo(f"written: {made}")
+        path = write_encoder_folder(out, bert, overwrite=overwrite)
+    click.echo(f"written: {path}")

@@ -28,25 +28,25 @@ _OPTIONS = [
 @opt.model_options()
 @opt.sentence_options()
 @click.option("--out", required=True, metavar="FILE", help=".npy, .parquet or .tfrecord; -: stdout")
-@click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="Format, for another ending.")
+@click.option("--output_format", type=click.Choice(sorted(OUTPUT_FORMATS.values())), help="[default: by the ending]")
 @opt.with_options(_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 def encode(
-    model: opt.ModelOptions, sentences: Iterator[str], out: str, output_format: str | None, dtype: str, **how: Any
+    model: opt.ModelOptions, sentences: Iterator[str], out: str, output_format: str | None, dtype: str, **options: Any
 ) -> None:
     """Write the embeddings of a file's sentences, in their order.
 
-    NPY holds the embeddings alone, [n, D] float32; Parquet and TFRecord also hold the sentences. Memory does not grow
-    with the file.
+    NPY holds only the embeddings, [n, D] float32; Parquet and TFRecord also hold the sentences. Large files need no
+    more memory than small ones.
     """
-    overwrite = how.pop("overwrite")
+    overwrite = options.pop("overwrite")
     if out != STDOUT:
         output_format = output_format or format_of_ending(out, OUTPUT_FORMATS, "output_format")
         locked_file(out, overwrite=overwrite)
     loaded = model.load(dtype=dtype)
     n = empty = 0
     with embedding_writer(out, file_format=output_format or "npy", width=loaded.embedding_size) as write:
-        for part, embeddings in loaded.encode_parts(sentences, **how):
+        for part, embeddings in loaded.encode_parts(sentences, **options):
             write(part, embeddings)
             n += len(part)
             empty += sum(not sentence.strip() for sentence in part)
@@ -59,14 +59,13 @@ def encode(
     epilog="\b\nbert-flow encode-folder --model my_model --input 'crawl/*.parquet' --column text --out embeddings"
 )
 @opt.model_options()
-@click.option("--input", "inputs", required=True, multiple=True, metavar="FILE", help="File or 'pattern*'; repeatable.")
-@opt.with_options(opt.FORMAT_OPTIONS)
+@opt.with_options(opt.INPUT_FILES)
 @click.option("--out", required=True, metavar="DIR", help="Folder to write.")
 @opt.with_options(_OPTIONS)
-@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns.  [default: the sentences]")
+@click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.  [default: the sentences]")
 @click.option("--shard_rows", type=opt.COUNT, default=PART, metavar="N", help="Sentences in each file.")
 @click.option("--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0])
-@click.option("--workers", type=opt.WHOLE, default=0, metavar="N", help="Processes, through Ray; 0: this one.")
+@click.option("--workers", type=opt.WHOLE, default=0, metavar="N", help="Ray processes; 0: this process.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster.  [default: on this machine]")
 @click.option("--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Threads per worker.")
 @click.option("--overwrite", is_flag=True, help="Replace other input, model or settings.")
@@ -75,7 +74,7 @@ def encode_folder(
 ) -> None:
     """Write the embeddings of many files into a folder.
 
-    The folder gets a Parquet file for each shard, and a manifest. The same command resumes an interrupted one.
+    The folder gets a Parquet file per shard, and a manifest. After an interruption, repeat the command to resume.
     """
     lock_output(out, f"--out={out}")
     columns = {name: given.pop(name) for name in ("column", "keep", "no_header")}
@@ -95,15 +94,15 @@ def encode_folder(
         for problem in error.problems if len(error.problems) > 1 else ():
             click.echo(f"error: {command_line_message(problem)}", err=True)
         raise
-    rows, made = sum(manifest.parts.values()), f"{len(manifest.parts)} parts, {job.made} of them now"
-    click.echo(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {made})")
+    rows, parts = sum(manifest.parts.values()), f"{len(manifest.parts)} parts, {job.made} of them new"
+    click.echo(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {parts})")
 
 
 @click.command(epilog='\b\nbert-flow similarity --model my_model "A boat crosses the lake." "A ship sails."')
 @click.argument("sentences", nargs=-1, metavar="[A B]")
 @opt.model_options()
 @click.option("--pairs", metavar="FILE", help="File of pairs; -: TSV from stdin")
-@click.option("--columns", default="sentence1,sentence2", metavar="A,B", help="Columns of --pairs, as 1,2 or names.")
+@click.option("--columns", default="sentence1,sentence2", metavar="A,B", help="Columns of --pairs: names, or as 1,2.")
 @opt.FORMAT_OPTIONS[-1]
 def similarity(
     sentences: tuple[str, ...], model: opt.ModelOptions, pairs: str | None, columns: str, no_header: bool

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from bert_flow_tf.commands.options import SENTEVAL_OPTION, Given, ModelOptions, model_options, name_list
+from bert_flow_tf.commands.options import SENTEVAL_OPTION, ModelOptions, model_options, name_list
 from bert_flow_tf.commands.outputs import locked_file, new_result, write_results
 from bert_flow_tf.data.tasks import SPLITS
 from bert_flow_tf.report.tables import scores_table
@@ -33,43 +33,43 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="FILE", help=f"Results.  [default: {EVALUATION_FILE} of the run]")
 @click.option("--overwrite", is_flag=True, help="Replace existing results.")
 def evaluate(
-    model: ModelOptions, names: list[str], out: Given, overwrite: bool, original_protocol: bool, **where: Given
+    model: ModelOptions, names: list[str], out: str | None, overwrite: bool, original_protocol: bool, **data: str | None
 ) -> None:
     """Score embeddings on tasks by Spearman, AUC or accuracy, times 100.
 
     Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp; tfds:glue/stsb, mrpc, qnli and qqp of TensorFlow
     Datasets; senteval:mr, cr, subj, mpqa, sst2, trec, mrpc and sicke, by a logistic regression in 10 folds.
 
-    Of the several sets of sts12 to sts16, wmean is the mean weighted by size, mean the plain mean, all the correlation
-    of all pairs. A model with a flow is also scored without it; a fall of more than half a point is marked.
+    sts12 to sts16 have several sets: wmean is their mean weighted by size, mean the plain mean, all the correlation of
+    all pairs. A model with a flow is also scored without it; a fall of more than half a point is marked.
     """
     if model.run_dir and not out:
-        # The scores are of the run as it is loaded.
+        # No other command may change the run until its scores are written.
         click.get_current_context().with_resource(locked_run(model.run_dir))
         out = str(model.run_dir / EVALUATION_FILE)
     path = locked_file(out, overwrite=overwrite) if out else None
-    tasks = read_all(names, **where)
+    tasks = read_tasks(names, **data)
     results = scores_of(model.load(), tasks, original_protocol)
     click.echo(scores_table(results).to_text())
     if path:
         write_results(path, results)
 
 
-def read_all(names: list[str], *, senteval_dir: Given, split: Given = None, glue_dir: Given = None) -> "list[AnyTask]":
-    """Return the named tasks, of similarity and of classes."""
+def read_tasks(names: list[str], **data: str | None) -> "list[AnyTask]":
+    """Read tasks by name; `data` are the arguments of `data.sts_sets.read_task`."""
     from bert_flow_tf.data.sts_sets import read_task
     from bert_flow_tf.data.transfer_sets import PREFIX, read_transfer_task
 
     return [
-        read_transfer_task(name, senteval_dir, split)
+        read_transfer_task(name, data["senteval_dir"], data.get("split"))
         if name.startswith(PREFIX)
-        else read_task(name, senteval_dir=senteval_dir, split=split, glue_dir=glue_dir)
+        else read_task(name, **data)
         for name in names
     ]
 
 
 def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol: bool = False) -> "Scores":
-    """Return the record of a model's scores with and without flow."""
+    """Score a model, and a model with a flow also without it."""
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 

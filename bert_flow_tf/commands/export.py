@@ -22,7 +22,7 @@ _VERSION = click.IntRange(1, 2**63 - 1)
 @click.option("--low_dim", type=WHOLE, metavar="D", help="Average channels, down to D.  [default: the run's]")
 @click.option("--max_seq_length", type=LENGTH, metavar="N", help="Cut sentences at N pieces.  [default: the run's]")
 @click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Type of a SavedModel's matrices.")
-@click.option("--overwrite", is_flag=True, help="Replace this version or folder; a server keeps the loaded one.")
+@click.option("--overwrite", is_flag=True, help="Replace this version or folder; a running server keeps the old one.")
 def export(model: str, out: str, format: str, version: int | None, dtype: str, overwrite: bool, **options: Any) -> None:
     """Write a SavedModel or another format, and check it.
 
@@ -42,5 +42,5 @@ def export(model: str, out: str, format: str, version: int | None, dtype: str, o
     if exported.max_difference is not None:
         checked = f"reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
         checked += f", smallest cosine {exported.min_cosine:.4f}" if dtype != DTYPES[0] else ""
-    written = f"SavedModel written: {out}/{exported.path.name}" if format == SAVEDMODEL else f"{format} written: {out}"
-    click.echo(f"{written} ({checked})")
+    place = f"SavedModel written: {out}/{exported.path.name}" if format == SAVEDMODEL else f"{format} written: {out}"
+    click.echo(f"{place} ({checked})")

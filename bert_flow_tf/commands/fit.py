@@ -21,11 +21,13 @@ from bert_flow_tf.scale.shards import Parts
 @click.option("--embeddings", metavar="DIR", help="Folder of encode-folder, instead of --input.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @click.option("--method", default="flow", metavar="NAME", help="flow, whitening, sn, natsv-K or sn+natsv-K.")
-@click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score a line.")
+@click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score per line.")
 @opt.FLOW_OPTION
-@click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, or for 300 steps]")
+@click.option(
+    "--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, or enough for 300 steps]"
+)
 @click.option("--train_batch_size", "batch_size", type=opt.COUNT, default=64, metavar="N", help="Sentences per step.")
-@click.option("--flow_learning_rate", "learning_rate", type=opt.POSITIVE, default=1e-3, metavar="X", help="Constant.")
+@click.option("--flow_learning_rate", "learning_rate", type=opt.POSITIVE, default=1e-3, metavar="X")
 @click.option("--seed", type=opt.WHOLE, default=1234, metavar="N", help="Seed of weights and order.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
@@ -33,8 +35,8 @@ def fit(
 ) -> None:
     """Learn a flow on sentences and save it with its encoder.
 
-    The encoder does not change. More sentences than memory holds come from --embeddings, which `bert-flow encode-folder
-    --bert_hub …` wrote.
+    The encoder does not change. For more sentences than fit into memory, pass --embeddings, a folder of `bert-flow
+    encode-folder --bert_hub …`.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     check_method(settings["method"])
@@ -54,7 +56,7 @@ def fit(
     if record and record.pooling and not record.training:
         # Only a sentence-transformers folder has its own pooling.
         click.echo(
-            "this encoder was trained for cosine similarity; a flow often costs accuracy (docs/witness.md)", err=True
+            "this encoder was trained for cosine similarity; a flow often lowers its scores (docs/witness.md)", err=True
         )
     loaded.fit_dataset(embeddings, **settings) if embeddings else loaded.fit(texts, **settings)
     loaded.save(path, overwrite=overwrite)
@@ -64,5 +66,5 @@ def fit(
     learned = loaded.record.flow.training.settings
     if settings["epochs"] is None and learned.get("epochs", 1) != 1:
         click.echo(f"{learned['epochs']:g} epochs, as one would be fewer than 300 steps (--num_train_epochs)")
-    how = f"{learned['steps']} steps" if "steps" in learned else settings["method"]
-    click.echo(f"model written: {out} ({count} sentences, {how})")
+    training = f"{learned['steps']} steps" if "steps" in learned else settings["method"]
+    click.echo(f"model written: {out} ({count} sentences, {training})")

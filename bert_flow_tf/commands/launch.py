@@ -31,9 +31,9 @@ def launch(
 ) -> None:
     """Train one run in several processes; FLAGS are those of run_siamese.
 
-    Each process takes its part of every batch. When one dies, Ray starts all again from the last checkpoint.
+    Each process trains on its part of every batch. If one dies, Ray restarts all from the last checkpoint.
     """
-    # This module is above this room, so it is imported by name; the workers run it as well.
+    # Import it by name, because its layer is above this one.
     module = importlib.import_module("bert_flow_tf.run_siamese")
     values = flags.FlagValues()
     module.define_flags(values)
@@ -41,7 +41,7 @@ def launch(
         raise UserError(f"found the argument {extra[0]}, expected flags only (--name=value)")
     settings: Settings = module.settings_of(values)
     if settings.overwrite:
-        raise UserError("--overwrite: found it in a launch, where a restart would begin again; remove the run")
+        raise UserError("--overwrite: found with launch, where each restart would delete the run; delete it yourself")
     check(settings)
     threads = worker_threads or (1 if ray else max(1, len(os.sched_getaffinity(0)) // workers))
     click.echo(f"Starting {workers} workers with Ray", err=True)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
-Given = str | None  # an option that may be missing
 
 _LARGEST, _MOST_SEEDS = 2**32 - 1, 1000
 COUNT, WHOLE, LENGTH = (click.IntRange(least, _LARGEST) for least in (1, 0, 3))
@@ -34,12 +33,13 @@ POSITIVE = click.FloatRange(0, _LARGEST, min_open=True)
 HELP_OF_MODEL = "Run, checkpoint, saved model or Hub model."
 SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's folder data, with STS/…")
 _FORMATS = click.Choice(sorted(set(INPUT_FORMATS.values())))
-_HELP_OF_COLUMN = "Name, or number; single words in row 1 are names, not data.  [default: sentence]"
 FORMAT_OPTIONS = [
-    click.option("--input_format", type=_FORMATS, help="Format, if the ending is another."),
-    click.option("--column", metavar="NAME|N", help=_HELP_OF_COLUMN),
-    click.option("--no_header", is_flag=True, help="Row 1 of TSV or CSV holds a sentence."),
+    click.option("--input_format", type=_FORMATS, help="[default: by the ending]"),
+    click.option("--column", metavar="NAME|N", help="Column by name or number.  [default: sentence]"),
+    click.option("--no_header", is_flag=True, help="TSV or CSV has no row of column names."),
 ]
+_files: dict[str, Any] = {"required": True, "multiple": True, "metavar": "FILE", "help": "Repeatable; or 'pattern*'."}
+INPUT_FILES = [click.option("--input", "inputs", **_files), *FORMAT_OPTIONS]
 _flow: dict[str, Any] = {"default": DEFAULT_CONFIG, "callback": lambda ctx, option, text: flow_config(text) and text}
 FLOW_OPTION = click.option("--flow_model_config", metavar="NAME|FILE", help="Configuration of the flow.", **_flow)
 # Each row has metavar, type and help.
@@ -47,8 +47,8 @@ _MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "model": ("RUN", click.STRING, HELP_OF_MODEL),
     "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder: demo, base, a handle or a folder."),
     "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
-    "pooling": ("NAME", click.STRING, "avg (or mean), cls, avg-last-2, …  [default: its own, or avg]"),
-    "max_seq_length": ("N", LENGTH, "Word pieces.  [default: its own, or 64]"),
+    "pooling": ("NAME", click.STRING, "avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]"),
+    "max_seq_length": ("N", LENGTH, "Word pieces.  [default: the encoder's, or 64]"),
 }
 _OF_ENCODERS = ("preprocess_hub", "pooling", "max_seq_length")
 
@@ -88,23 +88,23 @@ class ModelOptions:
 
         if self.model:
             return BertFlow.from_pretrained(self.model, dtype=dtype)
-        assert self.bert_hub is not None  # `model_options` lets only one of the two be missing
+        assert self.bert_hub is not None  # `model_options` requires one of the two
         options: dict[str, Any] = {name: getattr(self, name) for name in _OF_ENCODERS}
         return BertFlow.from_hub(self.bert_hub, **options, dtype=dtype)
 
 
 def model_options(*sources: str, pooling: bool = True, length: int | None = None) -> Decorator:
-    """Return a decorator that gives a command its `model`, a `ModelOptions`.
+    """Return a decorator that adds options and passes a `ModelOptions` as `model`.
 
     Args:
-      *sources: options; exactly one must be given, by default `model` or `bert_hub`.
-      pooling: True for a command that embeds sentences, with `--pooling` and `--max_seq_length`.
+      *sources: names of options; the user must give exactly one. By default `model` and `bert_hub`.
+      pooling: True to add `--pooling` and `--max_seq_length`.
       length: default of `--max_seq_length`, such as the original's 64; None for the model's own.
     """
     sources = sources or ("model", "bert_hub")
     names = [name for name in _MODEL_OPTIONS if name in (*sources, *_OF_ENCODERS[: None if pooling else 1])]
 
-    def chosen(values: dict[str, Any]) -> dict[str, Any]:
+    def checked(values: dict[str, Any]) -> dict[str, Any]:
         check_one_of({name: values[name] for name in sources})
         given = {name: values.pop(name) for name in names}
         for name in _OF_ENCODERS:
@@ -123,7 +123,7 @@ def model_options(*sources: str, pooling: bool = True, length: int | None = None
     table = {name: _MODEL_OPTIONS[name] for name in names}
     if length:
         table["max_seq_length"] = ("N", LENGTH, f"Word pieces.  [default: {length}]")
-    return _converted(options_of(table), chosen)
+    return _converted(options_of(table), checked)
 
 
 def _converted(options: Decorator, convert: Callable[[dict[str, Any]], dict[str, Any]]) -> Decorator:
@@ -132,14 +132,14 @@ def _converted(options: Decorator, convert: Callable[[dict[str, Any]], dict[str,
 
 
 def check_one_of(options: Mapping[str, Any]) -> None:
-    """Raise `click.UsageError` unless one of the options, values by name, is given."""
+    """Raise `click.UsageError` unless one option has a value."""
     given = [f"--{name}" for name, value in options.items() if value]
     if len(given) != 1:
         raise click.UsageError(f"found {' and '.join(given) or 'none'}, expected one of --{', --'.join(options)}")
 
 
 def check_model(model: str) -> None:
-    """Raise `UserError` unless `--model` is a model; download Hub models."""
+    """Raise `UserError` unless `--model` exists; download Hub models."""
     try:
         path = model_folder(model)
         if not path.is_dir():
@@ -150,22 +150,22 @@ def check_model(model: str) -> None:
 
 
 def sentence_options(*, required: bool = True) -> Decorator:
-    """Return a decorator that gives a command its `sentences`, an iterator."""
+    """Return a decorator that adds `--input` and passes an iterator as `sentences`."""
     text = "Text, TSV, CSV, JSON lines or Parquet; -: stdin"
     options = [click.option("--input", "path", required=required, metavar="FILE", help=text), *FORMAT_OPTIONS]
 
     def opened(values: dict[str, Any]) -> dict[str, Any]:
         path, file_format, column = (values.pop(name) for name in ("path", "input_format", "column"))
-        how = {"columns": column and [column], "no_header": values.pop("no_header")}
-        if path is None and (file_format or any(how.values())):
+        columns = {"columns": column and [column], "no_header": values.pop("no_header")}
+        if path is None and (file_format or any(columns.values())):
             raise click.UsageError("--input_format and --column: missing --input, the only option they apply to")
-        return {"sentences": path and read_sentences(path, file_format=file_format, **how), **values}
+        return {"sentences": path and read_sentences(path, file_format=file_format, **columns), **values}
 
     return _converted(with_options(options), opened)
 
 
 def name_list(known: Collection[str] = ()) -> Function:
-    """Return a callback for comma-separated names, each used once."""
+    """Return a callback that splits names at commas and drops duplicates."""
 
     def convert(ctx: click.Context, option: click.Option, text: str | None) -> list[str] | None:
         names = list(dict.fromkeys(filter(None, map(str.strip, (text or "").split(",")))))
@@ -180,7 +180,7 @@ def name_list(known: Collection[str] = ()) -> Function:
 
 
 def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
-    """Return the seeds of a number, `5`, or a list, `7,8,9`."""
+    """Return the seeds 1 to N, or those of a list, `7,8,9`."""
     try:
         seeds = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -188,7 +188,7 @@ def seed_list(ctx: click.Context, option: click.Option, text: str) -> list[int]:
     if "," not in text:
         seeds = list(range(1, seeds[0] + 1)) if seeds and seeds[0] <= _MOST_SEEDS else []
     if not seeds or len(set(seeds)) < len(seeds) or min(seeds) < 0 or max(seeds) > _LARGEST:
-        expected = f"expected a number of seeds up to {_MOST_SEEDS}, or a list of different seeds: 7,8,9 (7, for one)"
+        expected = f"expected a number of seeds up to {_MOST_SEEDS}, or different seeds: '7,8,9', or '7,' for one"
         raise click.BadParameter(f"found {text[:40]!r}, {expected}")
     return seeds
 
@@ -204,5 +204,5 @@ def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
 
 
 def task_option(help_of_task: str) -> Decorator:
-    """Return a decorator that adds `--task`, by any of its names."""
+    """Return a decorator that adds `--task`, in any spelling."""
     return click.option("--task", default="STS-B", callback=_task, metavar="NAME", help=help_of_task)

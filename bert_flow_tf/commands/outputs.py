@@ -1,4 +1,4 @@
-"""Lock and check outputs, write results, and embed sentences, for several commands."""
+"""Lock and check outputs, and write results."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from bert_flow_tf.files.json_files import T, write_json
 
 
 def lock_output(path: str | os.PathLike, flag: str) -> None:
-    """Lock an output until the command ends; errors begin with `flag`."""
+    """Lock an output until the command ends; begin errors with `flag`."""
     try:
         click.get_current_context().with_resource(locked(path))
     except UserError as error:

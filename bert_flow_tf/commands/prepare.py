@@ -10,12 +10,12 @@ from bert_flow_tf.errors import UserError
 
 
 @click.command(epilog="\b\nbert-flow prepare --data tfds:glue/mnli,tfds:snli --out glue_data")
-@click.option("--data", "names", callback=name_list(), required=True, metavar="LIST", help="What to write, see above.")
+@click.option("--data", "names", callback=name_list(), required=True, metavar="LIST", help="Data sets, see above.")
 @SENTEVAL_OPTION
-@click.option("--out", required=True, metavar="DIR", help="GLUE folder in which a folder of each is made.")
+@click.option("--out", required=True, metavar="DIR", help="GLUE folder, which gets a folder per data set.")
 @click.option("--overwrite", is_flag=True, help="Replace folders that this command made.")
 def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: bool) -> None:
-    """Write data sets as the folders that --glue_dir, GLUE_DIR and run_siamese read.
+    """Write data sets into folders for --glue_dir, GLUE_DIR and run_siamese.
 
     tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli, tfds:glue/qqp, tfds:glue/mnli and tfds:snli come from TensorFlow
     Datasets and become GLUE's files (MNLI/train.tsv, …). sts12 to sts16, or sts12-16 for all of them, come from

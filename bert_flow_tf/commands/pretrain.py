@@ -34,10 +34,10 @@ _SETTINGS: dict[str, tuple[str, click.ParamType, str]] = {
 def pretrain(
     model: ModelOptions, text: tuple[str, ...], texts: tuple[str, ...], out: str, overwrite: bool, **values: Any
 ) -> None:
-    """Continue a BERT by masked language modelling on your text.
+    """Train a BERT further, by masked language modelling on your text.
 
-    A line of text is a sentence or a paragraph; longer ones are cut at --max_seq_length. Checkpoints and TensorBoard's
-    events are in DIR.pretraining: the same command resumes.
+    A line of text is a sentence or a paragraph; longer ones are split at --max_seq_length. Checkpoints and
+    TensorBoard's events are in DIR.pretraining. After an interruption, repeat the command to resume.
     """
     settings = PretrainingSettings(**values)
     settings.check()

@@ -32,7 +32,7 @@ _TASKS = ("stsb", "sickr", "mrpc", "qnli", "sts12", "sts13", "sts14", "sts15", "
 @SENTEVAL_OPTION
 @click.option("--tasks", "names", callback=name_list(_TASKS), default="stsb", metavar="LIST", help="Tasks, see above.")
 @click.option("--out", required=True, metavar="DIR", help="Folder of runs and results.")
-@click.option("--overwrite", is_flag=True, help="Do everything again.")
+@click.option("--overwrite", is_flag=True, help="Run every stage again.")
 def reproduce(
     rows: list[str],
     seeds: list[int],
@@ -44,7 +44,7 @@ def reproduce(
     overwrite: bool,
     **encoder: str | None,
 ) -> None:
-    """Train and score rows of Tables 2 to 4 and 8.
+    """Reproduce rows of the paper's Tables 2 to 4 and 8.
 
     \b
     avg          mean of the last layer
@@ -54,7 +54,7 @@ def reproduce(
     flow-nli     flow on NLI sentences, 0.15 epoch at 2e-5, learned once for all tasks
 
     Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16, whose flow learns on their scored pairs.
-    The same command resumes an interrupted one.
+    After an interruption, repeat the command to resume.
     """
     check_one_of({name: encoder[name] for name in ("bert_hub", "bert_premodels")})
     for name in ("bert_hub", "preprocess_hub"):
@@ -69,7 +69,7 @@ def reproduce(
 
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
-    # Read the gold scores first, because a mistake would show up after hours.
+    # Read the gold scores first; otherwise a mistake would show up after hours.
     tasks = [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
     recipe = read_environment(environ, tasks[0])
     folders = {task.name: pathlib.Path(task.source) for task in tasks}
@@ -93,17 +93,17 @@ def reproduce(
     flags = recipe.encoder_flags
     if path.exists() and not overwrite:
         earlier = read_json(path, Reproduction, expected="results of reproduce, or --overwrite")
-        found = [(len(runs), name, row) for name, of in earlier.tasks.items() for row, runs in of.items()]
-        is_lost = any(runs > len(scored.get(name, {}).get(row, ())) for runs, name, row in found)
-        if is_lost or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
+        found = [(len(runs), name, row) for name, rows_of in earlier.tasks.items() for row, runs in rows_of.items()]
+        loses_runs = any(runs > len(scored.get(name, {}).get(row, ())) for runs, name, row in found)
+        if loses_runs or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
             raise UserError(f"--out={out}: found results of other options, expected the same (or use --overwrite)")
-    # All tasks share NLI fine-tuning and the flow on NLI, so each stage runs once.
+    # Tasks share NLI fine-tuning and the flow on NLI; run each stage once.
     outcomes = {one.stage: one for one in run_stages([*dict.fromkeys(stages)], overwrite=overwrite)}
-    made = {
-        name: {row: seed_runs(outcomes[stage] for stage in of) for row, of in rows.items()}
+    results = {
+        name: {row: seed_runs(outcomes[stage] for stage in of_row) for row, of_row in rows.items()}
         for name, rows in scored.items()
     }
     about = {"encoder": recipe.encoder_name, "encoder_flags": flags, "with_nli": nli, "seeds": sorted(seeds)}
-    record = new_result(Reproduction, "reproduce", **about, tasks=made)
+    record = new_result(Reproduction, "reproduce", **about, tasks=results)
     click.echo(f"\n{scores_table(record).to_text()}")
     write_results(path, record)

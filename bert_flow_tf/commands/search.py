@@ -18,11 +18,10 @@ from bert_flow_tf.scale.shards import Engine, Job, PartSettings, input_files
 @click.command(epilog='\b\nbert-flow search --model my_model --input corpus.txt "Who crosses the lake?"')
 @click.argument("texts", nargs=-1, metavar="[QUERY]...")
 @opt.model_options()
-@click.option("--input", "inputs", required=True, multiple=True, metavar="FILE", help="File or 'pattern*'; repeatable.")
-@opt.with_options(opt.FORMAT_OPTIONS)
+@opt.with_options(opt.INPUT_FILES)
 @click.option("--queries", metavar="FILE", help="File of queries; -: text from stdin")
 @click.option("--top_k", type=opt.COUNT, default=10, metavar="N", help="Sentences for each query.")
-@click.option("--embeddings", metavar="DIR", help="Keep the corpus' embeddings here, for later searches.")
+@click.option("--embeddings", metavar="DIR", help="Keep the corpus' embeddings here for later searches.")
 @click.option("--overwrite", is_flag=True, help="Replace --embeddings of another corpus or model.")
 def search(
     texts: tuple[str, ...],
@@ -39,8 +38,8 @@ def search(
 
     A line holds rank, cosine and sentence; if there are several queries, each comes before its lines.
     """
-    wanted = [*texts, *(read_sentences(queries) if queries else ())]
-    if not wanted:
+    all_queries = [*texts, *(read_sentences(queries) if queries else ())]
+    if not all_queries:
         raise click.UsageError("found no query, expected QUERY or --queries")
     files, settings = input_files(inputs, file_format=input_format, **columns), PartSettings(shard_rows=PART)
     with tempfile.TemporaryDirectory() as temporary:
@@ -60,9 +59,9 @@ def search(
     corpus, flat = table.column(0).to_pylist(), table[EMBEDDING].combine_chunks().flatten().to_numpy()
     neighbors = NearestNeighbors(n_neighbors=min(top_k, len(corpus)), metric="cosine")
     neighbors.fit(flat.reshape(len(corpus), -1))
-    for query, distances, rows in zip(wanted, *neighbors.kneighbors(loaded.encode(wanted)), strict=True):
-        if len(wanted) > 1:
+    for query, distances, rows in zip(all_queries, *neighbors.kneighbors(loaded.encode(all_queries)), strict=True):
+        if len(all_queries) > 1:
             click.echo(" ".join(query.split()))
         for rank, (distance, row) in enumerate(zip(distances, rows, strict=True), 1):
-            # A tab or a line break would start another field or line.
+            # Replace tabs and line breaks, because they separate fields and lines.
             click.echo(f"{rank}\t{1 - distance:.6f}\t{' '.join(corpus[row].split())}")

@@ -49,17 +49,15 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
 
 
 @click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
-@click.option(
-    "--runs", "runs", multiple=True, metavar="PATH…", help="Results to judge as well; as in bert-flow report."
-)
+@click.option("--runs", multiple=True, metavar="PATH…", help="Results to judge, as in bert-flow report.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--out", metavar="FILE", help="JSON file of the checks, for bert-flow report.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwrite: bool) -> None:
     """Check that this code gives the original's numbers, and print the verdict.
 
-    It computes the golden values of the TF1 code again (a minute or two), which only a clone of the repository has.
-    With --runs, it judges scores too. Exit status 1 means a difference.
+    In a clone of the repository, it recomputes the TF1 code's golden values (a minute or two). With --runs, it also
+    judges scores. The exit status is 1 if anything differs.
     """
     if more and not runs:
         raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
@@ -71,7 +69,7 @@ def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwr
     verification = _verification(runs)
     claims = verdict([verification], score_rows(sources))
     if not claims:
-        raise UserError("--runs: found no score that the original or the paper has, expected some, or a clone's tests")
+        raise UserError("--runs: found no score to compare with the original or the paper, expected one or more")
     click.echo(verdict_table(claims).to_text())
     if path is not None:
         write_results(path, verification)
@@ -110,7 +108,6 @@ def _golden() -> dict:
                 if "::" in line:
                     click.echo(line.rstrip(), err=True)
         found = json.loads(path.read_text()) if path.exists() else {"failed": []}
-    # A status without a failed test means that the tests did not run to their end.
     if process.returncode and not found["failed"]:
-        raise UserError(f"{_ROOT / _GOLDEN}: found no outcome of its tests: {''.join(lines)[-2000:]}")
+        raise UserError(f"{_ROOT / _GOLDEN}: its tests did not finish: {''.join(lines)[-2000:]}")
     return found

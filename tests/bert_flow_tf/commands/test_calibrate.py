@@ -77,10 +77,10 @@ def test_every_row_is_fitted_on_all_splits_and_scored_on_test(
     assert (written["fit_rows"], written["width"], written["constant_channels"]) == (ROWS, WIDTH, [3])
     assert (written["metric"], written["fit_on"], written["task"]) == ("spearman", "all", "sts-b")
     best = max(rows.values(), key=lambda row: row["spearman"])
-    words = {"none": "the encoder as it is."}.get(
+    words = {"none": "the encoder without a calibration."}.get(
         name := best["method"], f"{name}-{best['k']}" if "k" in best else name
     )
-    assert f"\nBest by these pairs: {words}" in printed
+    assert f"\nBest on these pairs: {words}" in printed
     # These are other pairs than the paper's.
     assert "paper" not in printed
     pairs = [pair for split in small_splits.values() for pair in zip(split.sentences_a, split.sentences_b, strict=True)]

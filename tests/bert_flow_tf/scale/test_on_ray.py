@@ -113,7 +113,7 @@ def test_embeddings_survive_killed_workers_ray_and_command(start, tiny_encoder_d
     process = encode()
     said, error = process.communicate(timeout=300)
     assert process.returncode == 0, error
-    assert "(800 of width 32, 800 parts, " in said and "800 of them now" not in said
+    assert "(800 of width 32, 800 parts, " in said and "800 of them new" not in said
     assert {path.name: path.read_bytes() for path in out.iterdir()} == {
         path.name: path.read_bytes() for path in expected.iterdir()
     }

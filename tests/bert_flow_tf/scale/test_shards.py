@@ -153,7 +153,7 @@ def test_unreadable_files_are_named_and_all_others_done(tiny_encoder_dir, made, 
     for i in (3, 4):
         (folder / f"{i}.parquet").unlink()
     shutil.copytree(tables, folder, dirs_exist_ok=True)
-    assert "(30 of width 32, 6 parts, 3 of them now)" in succeeds(*command)
+    assert "(30 of width 32, 6 parts, 3 of them new)" in succeeds(*command)
     assert contents(out) == contents(made)
 
 
