@@ -18,27 +18,27 @@ _PREFIX = "tfds:"
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """The columns and labels of a TensorFlow dataset that equals a task.
+    """The columns and labels of a task's TensorFlow dataset.
 
-    `label_values` is the task's label for each class id; None if the label is the score. `matched` ends the names of
-    the dev and test splits.
+    `label_values` is the task's label for each class id; None if the label is the score. `suffix` ends the names of the
+    dev and test splits.
     """
 
     name: str
     task: str
     sentence_features: tuple[str, str] = ("sentence1", "sentence2")
     label_values: tuple[float, ...] | None = None
-    matched: str = ""
+    suffix: str = ""
 
 
-# TensorFlow Datasets counts entailment, neutral, contradiction; the tasks count contradiction, entailment, neutral.
+# The classes are entailment, neutral, contradiction there, and contradiction, entailment, neutral in the tasks.
 _NLI: tuple[Any, Any, Any] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
 _DATASETS = {
     _PREFIX + dataset.name: dataset
     for dataset in (
         Dataset("glue/stsb", "sts-b"),
         Dataset("glue/mrpc", "mrpc-regression", label_values=(0.0, 1.0)),
-        # TensorFlow Datasets counts entailment first.
+        # In TensorFlow Datasets, entailment is class 0.
         Dataset("glue/qnli", "qnli-regression", ("question", "sentence"), (1.0, 0.0)),
         Dataset("glue/qqp", "qqp", ("question1", "question2"), (0.0, 1.0)),
         Dataset("glue/mnli", *_NLI, "_matched"),
@@ -63,12 +63,12 @@ def get_dataset(name: str) -> Dataset:
 def read_dataset(name: str, split: str) -> tasks.Examples:
     """Read a split's pairs with the task's labels.
 
-    They have the order of GLUE's file; SNLI has that of TensorFlow Datasets. Pairs without a label (SNLI has some
-    without a majority) are left out; a split without any label keeps all, with `tasks.read_split`'s stand-ins. `split`
-    is "train", "dev" or "test".
+    GLUE's pairs have the order of its files; SNLI's have TensorFlow Datasets'. Pairs without a label (in SNLI, those
+    without a majority) are dropped, unless the split has no labels at all: then every label is 0. `split` is "train",
+    "dev" or "test".
     """
     dataset = get_dataset(name)
-    split = {"dev": "validation"}.get(split, split) + (dataset.matched if split != "train" else "")
+    split = {"dev": "validation"}.get(split, split) + (dataset.suffix if split != "train" else "")
     try:
         import tensorflow_datasets as tfds
     except ImportError as error:
@@ -76,12 +76,12 @@ def read_dataset(name: str, split: str) -> tasks.Examples:
     with reading(name, "a data set, from the network or in TFDS_DATA_DIR"):
         rows = list(tfds.as_numpy(tfds.load(dataset.name, split=split)))
     if rows and "idx" in rows[0]:
-        # GLUE's files have this order; TensorFlow Datasets sorts by a hash.
+        # Restore the order of GLUE's files, because TensorFlow Datasets sorts by a hash.
         rows.sort(key=lambda row: row["idx"])
     has_labels = any(row["label"] != -1 for row in rows)
     rows = [row for row in rows if row["label"] != -1 or not has_labels]
     if not rows:
-        raise UserError(f"{name}: no examples found in split {split}, expected at least one")
+        raise UserError(f"{name}: found no examples in split {split}, expected at least one")
     values = [float(row["label"]) if has_labels else 0.0 for row in rows]
     if has_labels and dataset.label_values:
         values = [dataset.label_values[int(value)] for value in values]

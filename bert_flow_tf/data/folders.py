@@ -1,7 +1,7 @@
-"""Write sentence pairs of other layouts as files that training reads.
+"""Write data sets as files that training reads.
 
-STS-12 to STS-16 become a `full.txt` of two columns, as the original's processors expect; TensorFlow Datasets' sets
-become GLUE's files.
+STS-12 to STS-16 become a `full.txt` of two columns, as the original's processors expect; data sets of TensorFlow
+Datasets become GLUE's files.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
 from bert_flow_tf.files.atomic import FolderKind, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json, write_json
 
-# The marker names the source, and marks a folder that `--overwrite` may replace.
+# This file names the source; `--overwrite` replaces only folders that have it.
 MARKER_FILE = "prepared.json"
 
 
@@ -39,15 +39,15 @@ def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source
 
 
 def layout_of(name: str) -> tasks.Task:
-    """Return the task whose GLUE files have a dataset's layout."""
+    """Return the task whose file layout a dataset is written in."""
     dataset = datasets.get_dataset(name)
     return tasks.SNLI if dataset.name == "snli" else tasks.get_task(dataset.task)
 
 
 def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
-    """Write a TensorFlow dataset as GLUE's files; return the pairs by split.
+    """Write a TensorFlow dataset as GLUE's files; return pair counts by split.
 
-    MNLI's label is the gold one, where GLUE's file has the first annotator's in the column that the original reads.
+    MNLI gets gold labels. In GLUE's file, the column that the original reads has the first annotator's labels.
     """
     task = layout_of(name)
     parts = {split: datasets.read_dataset(name, split) for split in tasks.SPLITS}
@@ -59,7 +59,7 @@ def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
 
 
 def senteval_names(name: str) -> list[str]:
-    """Return the tasks of STS-12 to STS-16 or STS-12-16, else []."""
+    """Return the SentEval tasks of `sts12`, `sts12-16` or similar, else []."""
     key = task_key(name)
     return list(SENTEVAL_SUBSETS) if key == "sts1216" else [key] * (key in SENTEVAL_SUBSETS)
 
@@ -72,7 +72,7 @@ def _rows(task: tasks.Task, layout: tasks.FileLayout, examples: tasks.Examples) 
     labels = [names[int(label)] if names else f"{label:g}" for label in examples.labels]
     rows = [] if layout.header is None else [layout.header]
     rows += zip(examples.sentences_a, examples.sentences_b, labels, strict=True)
-    # Zip drops the examples' labels if the layout has none.
+    # zip drops the labels if the layout has no column for them.
     columns = [column if column >= 0 else width for column in layout.columns]
     cells = [dict(zip(columns, row, strict=False)) for row in rows]
     return [[row.get(column, "-") for column in range(width + last)] for row in cells]

@@ -5,7 +5,7 @@ by a tab, and `STS.gs.NAME.txt` a gold score per line, empty for pairs without a
 STS-13 has no SMT part. Other tasks are those of `bert_flow_tf.data.tasks` and TensorFlow Datasets.
 
 Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>; Li et al. 2020, section 4.1 (STS, SICK-R)
-and section 4.3 (QNLI by AUC on its dev set, which is why that is QNLI's split here; its test labels are not public).
+and section 4.3 (QNLI by AUC on its dev set, because its test labels are not public).
 """
 
 import dataclasses
@@ -50,8 +50,8 @@ class SimilarityTask:
       name: lower case, as in `bert-flow evaluate --tasks`.
       title: the paper's name.
       metric: "spearman" (with Pearson's correlation) or "auc".
-      split, source: the split, and the folder or dataset that it was read from.
-      subsets: the sub-sets, or the single set.
+      split, source: the split, and its folder or dataset.
+      subsets: the sub-sets; one for a task without sub-sets.
     """
 
     name: str
@@ -66,7 +66,7 @@ class SimilarityTask:
         return [sentence for subset in self.subsets for sentence in subset.sentences_a + subset.sentences_b]
 
     def label(self, subset: ScoredPairs) -> str:
-        """Return task and sub-set, to begin an error with."""
+        """Return the names of task and sub-set, for messages."""
         return self.name if subset.name == self.name else f"{self.name}, {subset.name}"
 
 
@@ -81,14 +81,14 @@ def read_task(
 
     Args:
       name: `sts12` to `sts16`, or a scored task of `tasks.TASKS` or of TensorFlow Datasets, spelled `STS-B` or `stsb`.
-      glue_dir: folder of the folders `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression`, `QQP`.
+      glue_dir: folder that holds `STS-B`, `SICK-R`, `MRPC-Regression`, `QNLI-Regression` or `QQP`.
       senteval_dir: folder that holds SentEval's `STS` or `downstream/STS`.
       split: "train", "dev" or "test"; None for test, or for dev if the test labels are not public (QNLI, QQP, GLUE in
         TensorFlow Datasets).
     """
     scored = (task for task in tasks.TASKS.values() if task.is_regression and task.dev.label_column is not None)
-    key, of_glue = task_key(name), {task_key(task.name): task for task in scored}
-    known = (*SENTEVAL_SUBSETS, *of_glue, *datasets.SCORED_NAMES)
+    key, glue_tasks = task_key(name), {task_key(task.name): task for task in scored}
+    known = (*SENTEVAL_SUBSETS, *glue_tasks, *datasets.SCORED_NAMES)
     if key in SENTEVAL_SUBSETS:
         if split not in (None, "test"):
             raise ArgumentError(f"split: found {split} for {name}, expected test, the only split of STS-12 to STS-16")
@@ -107,11 +107,11 @@ def read_task(
             raise ArgumentError(f"split: {name} has no gold scores for its split {split}, expected another split")
         pairs = ScoredPairs(name, examples.sentences_a, examples.sentences_b, examples.labels.astype(np.float64))
         return SimilarityTask(name, task_title(task.name), task.metric, split, name, [pairs])
-    if key not in of_glue:
+    if key not in glue_tasks:
         raise ArgumentError(f"tasks: unknown task {name!r}, expected some of {', '.join(known)}{suggest(name, known)}")
-    task = of_glue[key]
+    task = glue_tasks[key]
     if glue_dir is None:
-        raise ArgumentError(f"glue_dir: missing, expected the folder of {task.directory}")
+        raise ArgumentError(f"glue_dir: missing, expected the folder that holds {task.directory}")
     split, source = split or ("test" if task.gold_test else "dev"), str(pathlib.Path(glue_dir) / task.directory)
     pairs = read_scored_split(task, glue_dir, split, key)
     return SimilarityTask(key, task_title(key), task.metric, split, source, [pairs])
@@ -129,7 +129,7 @@ def task_title(name: str) -> str:
 def senteval_folder(senteval_dir: str | os.PathLike | None, folder: str, name: str) -> pathlib.Path:
     """Return a task's folder in SentEval's data or its `downstream`."""
     if senteval_dir is None:
-        raise ArgumentError(f"senteval_dir: missing, expected the folder of {folder}, to score {name}")
+        raise ArgumentError(f"senteval_dir: missing, expected the folder that holds {folder}, for {name}")
     folders = [pathlib.Path(senteval_dir, part, folder) for part in ("downstream", "")]
     for found in folders:
         if found.is_dir():
@@ -142,12 +142,12 @@ def read_scored_pairs(input_path: str | os.PathLike, gold_path: str | os.PathLik
     for number, columns in enumerate(pairs, start=1):
         if len(columns) != 2:
             raise UserError(f"{input_path}, line {number}: found {len(columns)} columns, expected two sentences")
-    # Empty gold lines at the end count, because the last pairs may have no score.
-    gold = tasks.read_lines(gold_path, keeps_empty_end=True)
+    # Keep empty lines at the end, because the last pairs may have no score.
+    gold = tasks.read_lines(gold_path, keep_empty_end=True)
     scored = [number for number, line in enumerate(gold) if line.strip()]
     if not scored or len(gold) < len(pairs) or scored[-1] >= len(pairs):
         found = f"found {len(gold)} gold lines with {len(scored)} scores"
-        raise UserError(f"{gold_path}: {found} for the {len(pairs)} pairs of {input_path}, expected one for each")
+        raise UserError(f"{gold_path}: {found} for the {len(pairs)} pairs of {input_path}, expected a line per pair")
     scores = [tasks.parse_number(gold[i].strip(), f"{gold_path}, line {i + 1}") for i in scored]
     return ScoredPairs(name, [pairs[i][0] for i in scored], [pairs[i][1] for i in scored], np.array(scores))
 

@@ -1,14 +1,14 @@
-"""The table of tasks and the reader of their files.
+"""Tasks, and the reader of their files.
 
 Source: the original's data processors (`siamese_utils.py`), its choice of label ranges (`run_siamese.py`) and its
 scoring script (`scripts/eval_stsb.py`).
 
 Some quirks of the original are kept, because the published numbers depend on them:
 
-- MNLI's label is column 10, which is `label1`, the first annotator's, in `train.tsv` (12 columns) and `dev_matched.tsv`
-  (16); the gold label is the last column.
-- A test split has no labels, even if its file has some: its examples get label 0, or the first class. So the SNLI
-  test pairs that ALLNLI trains on all count as contradictions.
+- MNLI's label is column 10 of `train.tsv` (12 columns) and `dev_matched.tsv` (16): `label1`, by the first annotator.
+  The gold label is the last column.
+- A test split has no labels, even if its file has some: its examples get label 0, or the first class. So ALLNLI trains
+  on all SNLI test pairs as contradictions.
 - STS-12 to STS-16 read the same `full.txt` for every split, so "all splits" has every pair three times.
 """
 
@@ -37,7 +37,7 @@ class FileLayout:
       name: the file's name in its task's folder.
       sentence_columns: the two sentences' columns, from 0.
       label_column: the label's column, from 0; -1 for the last; None if the file has no label.
-      header: these columns' names in the first line, or common ones; None if the first line is data.
+      header: the columns' names in the first line (`_COMMON_NAMES` fit, too); None if the first line is data.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Task:
       label_max: the highest score, 0 is the lowest; label / label_max is the cosine's target.
       metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
       gold_test: the file with the test split's gold scores; None if they are not public.
-      sibling: a folder to read beside the given one; None to read the given one.
+      sibling: a folder beside the given one to read instead; None to read the given one.
       skips_incomplete_rows: True to skip, with a warning, the broken rows of the published files.
     """
 
@@ -98,7 +98,7 @@ class Examples:
 
     Attributes:
       labels: [n], float32 scores as in the file (regression) or int32 class ids.
-      has_labels: False if some labels are stand-ins for missing ones.
+      has_labels: False if some labels are missing and set to 0.
     """
 
     sentences_a: list[str]
@@ -226,17 +226,17 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
     return np.asarray(_read(task, layout, os.path.join(glue_dir, task.directory))[1], np.float64)
 
 
-def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keeps_empty_end: bool = False) -> list[str]:
+def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keep_empty_end: bool = False) -> list[str]:
     """Return a UTF-8 file's lines, without empty ones at the end."""
     text = read_text(path, expected)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
-    while lines and not lines[-1] and not keeps_empty_end:
+    while lines and not lines[-1] and not keep_empty_end:
         lines.pop()
     return lines
 
 
 def parse_number(text: str, source: str) -> float:
-    """Return a finite number; the `UserError` otherwise begins with `source`."""
+    """Parse a finite number; begin the `UserError` with `source`."""
     with reading(source, "a number"):
         number = float(text)
     if not math.isfinite(number):
@@ -255,7 +255,7 @@ def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
 
 
 def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[list[_Row], list[float]]:
-    """Read the rows and their labels, or zeros; quotes are ordinary characters."""
+    """Return rows and labels, 0 where missing; quotes have no special meaning."""
     path = os.path.join(task_folder(task, data_dir), layout.name)
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
@@ -267,12 +267,12 @@ def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[
     complete = [row for row in rows if len(row[1]) >= layout.min_columns]
     if len(complete) < len(rows):
         number, row = next(row for row in rows if len(row[1]) < layout.min_columns)
-        message = f"{path}, line {number}: {len(row)} columns found, at least {layout.min_columns} expected"
+        message = f"{path}, line {number}: found {len(row)} columns, expected at least {layout.min_columns}"
         if not task.skips_incomplete_rows:
             raise UserError(message)
         logging.getLogger(__name__).warning("%s; skipped %d such lines", message, len(rows) - len(complete))
     if not complete:
-        raise UserError(f"{path}: no examples found, expected at least one row")
+        raise UserError(f"{path}: found no examples, expected at least one row")
     label_column, labels = layout.label_column, list[float]()
     if label_column is None:
         return complete, [0.0] * len(complete)
@@ -280,8 +280,8 @@ def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[
     for line, row in complete:
         text, where = row[label_column], f"{path}, line {line}, column {label_column % len(row) + 1}"
         if by_name and text not in by_name:
-            raise UserError(f"{where}: label {text!r}, expected one of {', '.join(by_name)}")
+            raise UserError(f"{where}: found label {text!r}, expected one of {', '.join(by_name)}")
         labels.append(by_name[text] if by_name else parse_number(text, where))
         if not 0 <= labels[-1] <= task.label_max and not by_name:
-            raise UserError(f"{where}: score {text}, expected 0 to {task.label_max:g}")
+            raise UserError(f"{where}: found score {text}, expected 0 to {task.label_max:g}")
     return complete, labels

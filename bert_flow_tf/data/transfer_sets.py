@@ -1,4 +1,4 @@
-"""SentEval's classification tasks, in its folders and its order.
+"""SentEval's classification tasks and their files.
 
 `MR/rt-polarity.pos`, `CR/custrev.pos`, `SUBJ/subj.objective`, `MPQA/mpqa.pos`, `SST/binary/sentiment-train`,
 `TREC/train_5500.label`, `MRPC/msr_paraphrase_train.txt` and `SICK/SICK_train.txt` are in SentEval's `downstream` or in
@@ -34,9 +34,9 @@ class TransferTask:
     Attributes:
       name: `senteval:mr` and so on.
       title: SentEval's name.
-      source: the folder that it was read from.
-      parts: lists of `Example` by name, sorted by numbers of words and classes as in SentEval: `all` for a task with
-        cross-validation, else `train`, perhaps `dev`, and `test`.
+      source: the folder of its files.
+      parts: lists of `Example` by name, sorted by number of words, then class, as in SentEval: `all` for a task with
+        cross-validation; else `train`, `test` and, if there is one, `dev`.
       reports_f1: True if SentEval also reports F1 of class 1 on `test`.
     """
 
@@ -55,7 +55,7 @@ class TransferTask:
 class _Layout:
     """A task's files: tab-separated columns, or one class per file.
 
-    Without `classes`, the first file has the sentences of class 1. TREC's lines are `CLASS:class question`.
+    Without `classes`, the first file holds class 1, the second class 0. TREC's lines are `CLASS:subclass question`.
     """
 
     title: str
@@ -97,7 +97,7 @@ SENTEVAL_NAMES = {
 
 def _read_file(path: pathlib.Path, layout: _Layout, position: int) -> list[Example]:
     with reading(path, "SentEval's data"):
-        # SentEval's reader also splits lines at Python's other line ends.
+        # SentEval's reader also splits at the other line ends that Python knows.
         lines = path.read_bytes().decode(layout.encoding).splitlines()
     examples = []
     for number, line in list(enumerate(lines, start=1))[layout.has_header :]:
@@ -124,12 +124,12 @@ def read_transfer_task(
     if name not in NAMES:
         raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{suggest(name, NAMES)}")
     if split is not None:
-        raise ArgumentError(f"split: found {split} for {name}, expected none: SentEval's protocol says what is scored")
+        raise ArgumentError(f"split: found {split} for {name}, expected none: the protocol fixes the split")
     layout = _LAYOUTS[name.removeprefix(PREFIX)]
     folder, parts = senteval_folder(senteval_dir, layout.folder, name), {}
     for part, files in layout.parts.items():
         examples = [one for i, file in enumerate(files) for one in _read_file(folder / file, layout, i)]
-        # A classifier needs two classes in each part that it is fitted or chosen on.
+        # The classifier needs two classes in the parts that train or select it.
         if len({example.label for example in examples}) < (1 if part == "test" else 2):
             raise UserError(f"{folder / files[0]}: found too few classes, expected sentences of two or more")
         parts[part] = sorted(examples, key=lambda one: (*(len(text.split()) for text in one.sentences), one.label))

@@ -109,7 +109,7 @@ def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
     """Return a file's word pieces; the line, from 0, is the id."""
-    vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keeps_empty_end=True)]
+    vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keep_empty_end=True)]
     if "" in vocab or len(set(vocab)) < len(vocab):
         line, piece = next((i, piece) for i, piece in enumerate(vocab, 1) if not piece or piece in vocab[: i - 1])
         raise UserError(f"{path}, line {line}: {piece!r} is {'repeated' if piece else 'empty'}, expected a new piece")

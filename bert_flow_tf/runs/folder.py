@@ -1,7 +1,7 @@
 """The folder of a run: files, lock, and checks for a resume.
 
     config.json                     model, data and flags (`runs.record.RunConfig`)
-    model.ckpt-N.*, checkpoint      the last three checkpoints, of step N, and TensorFlow's name of the latest
+    model.ckpt-N.*, checkpoint      the last three checkpoints, and TensorFlow's record of the latest
     train_results.json              steps, seconds and memory of a finished run
     early_stopping.json             dev score at the end of each epoch, with `--early_stopping`
     events.out.tfevents.*           losses and gradient norms for TensorBoard
@@ -34,12 +34,12 @@ TRAIN_RESULTS_FILE = "train_results.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
 
-# Evaluation, prediction and the cache write these; a checkpoint's name may come first.
+# Evaluation, prediction and the cache write these; the name may begin with a checkpoint's.
 _RESULT = re.compile(
     r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
     r"|evaluation\.json|embeddings-[0-9a-f]+\.npz)"
 )
-# A killed process leaves these: TensorFlow's while it saves, and those of `files.atomic`.
+# A killed process leaves these temporary files of TensorFlow and `files.atomic`.
 _UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "checkpoint.tmp*", ".*.tmp")
 
 
@@ -49,13 +49,13 @@ class FinishedRun(UserError):
 
 @contextlib.contextmanager
 def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
-    """Lock a run's folder; remove the remains of killed processes."""
+    """Lock a run's folder; clean up after killed processes."""
     run_dir = run_dir.resolve()
     with locked(run_dir):
         if is_run(run_dir):
             data = run_dir.glob(f"{CHECKPOINT_NAME}-*.data-*")
-            left = [path for path in data if not path.with_suffix(".index").exists()]
-            for path in (*left, *(path for pattern in _UNFINISHED for path in run_dir.glob(pattern))):
+            unindexed = [path for path in data if not path.with_suffix(".index").exists()]
+            for path in (*unindexed, *(path for pattern in _UNFINISHED for path in run_dir.glob(pattern))):
                 remove(path)
         yield
 
@@ -66,7 +66,7 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
     path.parent.mkdir(parents=True, exist_ok=True)
     if record is not None:
-        # Delete the old result first, so that a killed command never leaves it beside another result's record.
+        # Delete the old result first, so that a killed command never leaves it beside the new record.
         if overwrite:
             path.unlink(missing_ok=True)
         write_json(path.with_suffix(".json"), record)
@@ -81,10 +81,9 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def check_run(
     run_dir: pathlib.Path, config: RunConfig, overwrite: bool, missing_outputs: Sequence[pathlib.Path] = ()
 ) -> bool:
-    """True for an unfinished run of these settings, False to start one.
+    """Return True to resume a run, False to start one.
 
-    A run is finished if it is trained and has every result that the command asks for. `RunConfig.identity` decides
-    whether two runs are the same.
+    A run is finished if it is trained and no output is missing. Two runs are the same if their `RunConfig.identity` is.
 
     Raises:
       FinishedRun: the folder holds a finished run of these settings, and `overwrite` is false.
@@ -93,7 +92,7 @@ def check_run(
     old = None if overwrite else read_config(run_dir)
     if old is None:
         if not overwrite and _contents(run_dir):
-            raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected an empty directory or none")
+            raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected an empty or a new folder")
         return False
     if differing := differences(old.identity, config.identity):
         hint = "expected the same ones, another folder, or --overwrite to delete it"
@@ -103,7 +102,7 @@ def check_run(
     return True
 
 
-def begin_run(run_dir: pathlib.Path, config: RunConfig, overwrite: bool) -> None:
+def start_run(run_dir: pathlib.Path, config: RunConfig, overwrite: bool) -> None:
     if overwrite:
         clear_run(run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -115,11 +114,11 @@ def clear_run(run_dir: pathlib.Path) -> None:
 
     `train_results.json` goes first and `config.json` last, so that a killed command leaves an unfinished run.
     """
-    left = _contents(run_dir)
-    if left and not is_run(run_dir) and not all(path.is_file() and _RESULT.fullmatch(path.name) for path in left):
-        raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected a run or an empty directory")
+    paths = _contents(run_dir)
+    if paths and not is_run(run_dir) and not all(path.is_file() and _RESULT.fullmatch(path.name) for path in paths):
+        raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected a run or an empty folder")
     order = {TRAIN_RESULTS_FILE: -1, CONFIG_FILE: 1}
-    for path in sorted(left, key=lambda path: order.get(path.name, 0)):
+    for path in sorted(paths, key=lambda path: order.get(path.name, 0)):
         remove(path)
 
 

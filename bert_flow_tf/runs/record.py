@@ -33,7 +33,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     task: str | None = None  # None for a user's own sentences
     pairs: Count | None = None  # pairs per epoch, counting duplicates; None for a user's own sentences
-    settings: dict[str, Setting] = {}  # flags of `run_siamese`, or arguments of `BertFlow.fit`, that it depends on
+    settings: dict[str, Setting] = {}  # the flags of `run_siamese` or arguments of `BertFlow.fit` that it depends on
     seed: Count | None = None
     began_with: "Training | None" = None  # the training of the initial weights; None if there was none
 
@@ -43,7 +43,7 @@ class Encoder(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str | None  # "demo", "base", "large" or None
     handle: str  # TF-Hub handle, name or folder
-    fingerprint: str | None  # digest of weights, graph and vocabulary; None if a run trained it, until it is converted
+    fingerprint: str | None  # digest of weights, graph and vocabulary; None in a run that trains it
     weights: str | None  # digest of the weights; None in the `config.json` of a run that trains them
     fine_tuning: Training | None = None  # None for an encoder as published
 
@@ -112,7 +112,7 @@ class RunConfig(Result, frozen=True, kw_only=True, tag="run"):
 
     @property
     def identity(self) -> dict:
-        """The settings in which two equal runs agree, by name."""
+        """The settings that tell runs apart, by name."""
         flow = self.model.flow
         return self.flags | {
             "encoder": self.encoder.fingerprint,
@@ -153,13 +153,13 @@ def is_run(folder: pathlib.Path) -> bool:
 def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> Model:
     encoder = config.model.encoder
     if config.encoder_trained:
-        # A checkpoint's index holds the checksum of every tensor.
+        # The index holds a checksum of every tensor, so its digest identifies the weights.
         encoder = msgspec.structs.replace(encoder, weights=file_digest(f"{checkpoint}.index"))
     return msgspec.structs.replace(config.model, encoder=encoder, checkpoint=str(checkpoint))
 
 
 def made_by(command: str) -> MadeBy:
-    """Return the versions of this process for a command's results."""
+    """Return a command's `MadeBy`, with the installed versions."""
     libraries = {"bert-flow-tf": bert_flow_tf.__version__, "python": platform.python_version()}
     # A library may be missing if it is optional, or if TensorFlow is installed under another name.
     for name in _LIBRARIES:
@@ -169,9 +169,9 @@ def made_by(command: str) -> MadeBy:
 
 
 def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | None:
-    """Return "demo", "base" or "large" for such a handle, else None.
+    """Return a handle's short name, "demo", "base" or "large", or None.
 
-    An encoder with another preprocess model gets other word pieces, so it has no such name.
+    An encoder with another preprocess model has other word pieces, and so no short name.
     """
     if preprocess_handle is not None and "bert_en_uncased_preprocess" not in preprocess_handle:
         return None

@@ -15,9 +15,10 @@ from glow.config import DEFAULT_CONFIG, GlowConfig
 
 
 def flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> Any:
-    """Return a flag's field; runs may differ in it unless it `identifies`.
+    """Return the dataclass field of a flag.
 
-    `limits` are `least` (included), `below`, `choices` and `required`.
+    `identifies` is True if two runs with different values are different runs. `limits` are `least` (included),
+    `below`, `choices` and `required`.
     """
     return dataclasses.field(default=default, metadata={"help": help, "identifies": identifies, **limits})
 
@@ -32,7 +33,7 @@ _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEnt
 
 @dataclasses.dataclass(frozen=True)
 class LossSettings:
-    num_examples: int = flag(-1, "-1: all labels; 0: none, BERT is frozen; n: that many labelled examples.", least=-1)
+    num_examples: int = flag(-1, "-1: all labels; 0: no labels, BERT is frozen; n: n labelled examples.", least=-1)
     l2_penalty: float = flag(-1.0, "Weight of the embeddings' norms in the loss, if positive.")
     flow_loss: int = flag(0, "1: learn the flow by its likelihood.", choices=(0, 1))
 
@@ -47,13 +48,13 @@ class LossSettings:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """This worker's number; worker 0 is the chief."""
+    """This worker's index and the worker count; worker 0 is the chief."""
 
     index: int = 0
     count: int = 1
 
     @classmethod
-    def of_environment(cls) -> "Cluster":
+    def from_environment(cls) -> "Cluster":
         """Read TF_CONFIG; raise `UserError` if it is invalid."""
         text = os.environ.get("TF_CONFIG")
         if not text:
@@ -68,9 +69,10 @@ class Cluster:
         return self.index == 0
 
     def rows(self, batch_size: int) -> slice:
-        least, more = divmod(batch_size, self.count)
-        start = self.index * least + min(self.index, more)
-        return slice(start, start + least + (self.index < more))
+        """Return this worker's rows of a batch."""
+        size, rest = divmod(batch_size, self.count)
+        start = self.index * size + min(self.index, rest)
+        return slice(start, start + size + (self.index < rest))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,18 +82,16 @@ class Settings(LossSettings):
     task_name: str = flag(None, f"One of {_TASKS}.", required=True)
     data_dir: str = _neutral(None, "Folder of the task's files.", required=True)
     use_full_for_training: int = flag(0, "1: train on train, dev and test sentences.", choices=(0, 1))
-    dupe_factor: int = flag(
-        1, "Copies of each example, all but the first with a random token masked.", least=1, below=1001
-    )
-    label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
-    label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task knows its range.")
+    dupe_factor: int = flag(1, "Copies of each example; all but the first mask one random token.", least=1, below=1001)
+    label_min: float = flag(0.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
+    label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
 
     bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
     preprocess_hub: str | None = _neutral(None, "Preprocess model, if --bert_hub does not name one.")
     bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
     vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
     init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
-    do_lower_case: bool | None = _neutral(None, "Lower-case the text, if not given as the vocabulary is.")
+    do_lower_case: bool | None = _neutral(None, "Lower-case the text; the vocabulary decides if not given.")
 
     sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
     max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
@@ -112,7 +112,7 @@ class Settings(LossSettings):
     num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0, below=1e12)
     warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
     early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
-    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints, unless saved every epoch.", least=1)
+    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints; an epoch with --early_stopping.", least=1)
     log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
     start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
     throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
@@ -122,14 +122,14 @@ class Settings(LossSettings):
         0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0, below=1025
     )
 
-    eval_batch_size: int = _neutral(8, "Batch over which the estimator's mean loss is taken.", least=1)
+    eval_batch_size: int = _neutral(8, "Batch size in the mean loss of the original's estimator.", least=1)
     auc: bool = _neutral(False, "Evaluate the area under the ROC curve as well, for tasks with two labels.")
-    predict_batch_size: int = _neutral(8, f"{_WITHOUT_EFFECT}: batches go by length.", least=1)
+    predict_batch_size: int = _neutral(8, f"{_WITHOUT_EFFECT}: batches hold sentences of similar length.", least=1)
     predict_pool: bool = _neutral(False, "Write embeddings instead of cosines, to test_pooled.tsv.")
     do_predict_on_dev: bool = _neutral(False, "Predict on dev instead of test.")
     do_predict_on_full: bool = _neutral(False, "Predict on test, dev and train.")
     eval_checkpoint_name: str | None = _neutral(None, "Name of the checkpoint to predict with, if not the latest.")
-    do_senteval: bool = _neutral(False, f"Score --senteval_tasks, a run's to {EVALUATION_FILE}.")
+    do_senteval: bool = _neutral(False, f"Score --senteval_tasks; write a run's scores to {EVALUATION_FILE}.")
     senteval_tasks: str = _neutral("", f"Comma-separated: {_SENTEVAL_TASKS}.")
     senteval_dir: str = _neutral("../SentEval/data", "Folder of SentEval's data.")
     original_protocol: bool = _neutral(False, "Classify embeddings of norm 1, in 5 folds, on --senteval_tasks.")
@@ -139,7 +139,7 @@ class Settings(LossSettings):
     do_predict: bool = _neutral(False, "Write the cosines of the test split, to test_results.tsv.")
     output_parent_dir: str = _neutral(None, "Parent folder of the run's directory.", required=True)
     exp_name: str | None = _neutral(None, "Name of the run's directory.")
-    exp_name_prefix: str | None = _neutral(None, "Prefix of the run's directory; the settings spell the rest.")
+    exp_name_prefix: str | None = _neutral(None, "Prefix of the run's directory; the settings make up the rest.")
     overwrite: bool = _neutral(False, "Delete a run, or replace results, of the same name.")
 
     def encoder_arguments(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Settings(LossSettings):
             f"ld_{self.low_dim}": self.low_dim > -1,
             f"l2_{self.l2_penalty:.2e}": self.l2_penalty > 0,
         }
-        name = "_".join(part for part, is_spelled in parts.items() if is_spelled)
+        name = "_".join(part for part, is_used in parts.items() if is_used)
         return pathlib.Path(self.output_parent_dir, name)
 
     @property
@@ -190,7 +190,7 @@ class Settings(LossSettings):
 
     @property
     def trains(self) -> bool:
-        """True if the command trains, and for more than 1e-6 epochs."""
+        """True if the command trains for more than 1e-6 epochs."""
         return self.do_train and self.num_train_epochs > 1e-6
 
     @property
@@ -256,9 +256,9 @@ class PretrainingSettings:
     train_batch_size: int = flag(64, "Sentences per step, over all replicas.", least=1)
     learning_rate: float = flag(2e-4, "Peak learning rate.", least=0)
     num_warmup_steps: int = flag(100, "Steps of linear warm-up.", least=0)
-    max_seq_length: int = flag(64, "Word pieces of a sentence, [CLS] and [SEP] included; longer ones are cut.", least=3)
-    masked_lm_prob: float = flag(0.15, "Share of the word pieces that is predicted.", least=0.001, below=1)
-    dev_fraction: float = flag(0.01, "Share of the sentences, at most 1000, that is held out.", least=0, below=1)
+    max_seq_length: int = flag(64, "Word pieces of a sentence with [CLS] and [SEP]; longer ones are split.", least=3)
+    masked_lm_prob: float = flag(0.15, "Share of the word pieces to predict.", least=0.001, below=1)
+    dev_fraction: float = flag(0.01, "Share of the sentences to hold out, at most 1000.", least=0, below=1)
     save_checkpoints_steps: int = flag(100, "Steps between checkpoints, each with a dev loss.", least=1)
     seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
 

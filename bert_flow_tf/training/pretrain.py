@@ -27,7 +27,7 @@ from bert_flow_tf.files.json_files import read_json
 from bert_flow_tf.files.sentence_files import sentence_list
 from bert_flow_tf.model.build import encoder_record
 from bert_flow_tf.model.masked_lm import NOT_PREDICTED, MaskedLanguageModel
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, begin_run, check_run, locked_run
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME, TRAIN_RESULTS_FILE, check_run, locked_run, start_run
 from bert_flow_tf.runs.record import MASKED_LM, Model, RunConfig, Training, TrainingResults, made_by
 from bert_flow_tf.runs.settings import PretrainingSettings
 from bert_flow_tf.training import callbacks
@@ -81,7 +81,7 @@ def pretrain(
         learned = {"encoder": model.encoder.variables_by_name, "head": model.head_variables}
         steps = callbacks.Steps(run_dir, kept=2, optimizer=model.optimizer, **learned)
         if not resumed:
-            begin_run(run_dir, config, overwrite)
+            start_run(run_dir, config, overwrite)
         steps.restore()
         stages.end("load")
         if results_path.exists():

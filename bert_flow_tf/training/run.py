@@ -46,7 +46,7 @@ def train_and_score(settings: Settings, score: "Callable[[Scorer], None] | None"
       FinishedRun: the run already exists with these settings and all its results.
     """
     check(settings)
-    cluster = Cluster.of_environment() if settings.trains else Cluster()
+    cluster = Cluster.from_environment() if settings.trains else Cluster()
     if not cluster.is_chief:
         logging.set_verbosity(logging.WARNING)
     has_folder = cluster.is_chief and not settings.scores_checkpoint_alone

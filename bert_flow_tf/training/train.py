@@ -22,7 +22,7 @@ from bert_flow_tf.files.checkpoints import save_checkpoint
 from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.model.build import build_model, checkpoint_parts, load_init_checkpoint, run_config
 from bert_flow_tf.model.siamese import SiameseBertFlow
-from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, begin_run, check_run
+from bert_flow_tf.runs.folder import CHECKPOINT_NAME, KEEP_CHECKPOINT_MAX, TRAIN_RESULTS_FILE, check_run, start_run
 from bert_flow_tf.runs.record import Model, RunConfig, StageCost, TrainingResults, model_at
 from bert_flow_tf.runs.settings import Cluster, Settings
 from bert_flow_tf.training import callbacks
@@ -76,7 +76,7 @@ def train(
     steps, last = callbacks.Steps(output_dir, KEEP_CHECKPOINT_MAX, **optimizers, **parts), None
     if cluster.is_chief:
         if not resumed:
-            begin_run(output_dir, config, settings.overwrite)
+            start_run(output_dir, config, settings.overwrite)
         last = steps.restore()
     stages.end("load")
     batches = _batches(settings, model, tokenizer, pairs)

@@ -84,7 +84,7 @@ def test_qnli_entailment_is_one_and_short_rows_are_left_out(tmp_path, caplog):
     rows = [["0", "q", "s", "entailment"], ["1", "q only"], ["2", "q", "s", "not_entailment"]]
     path = write(tmp_path / "train.tsv", [["index", "question", "sentence", "label"], *rows])
     assert tasks.read_split("qnli-regression", tmp_path, "train").labels.tolist() == [1.0, 0.0]
-    assert f"{path}, line 3: 2 columns found, at least 4 expected" in caplog.text
+    assert f"{path}, line 3: found 2 columns, expected at least 4" in caplog.text
 
 
 def test_mnli_label_is_the_first_annotators(tmp_path):
@@ -160,16 +160,16 @@ def test_columns_may_have_the_names_of_common_exports(tmp_path, names):
 @pytest.mark.parametrize(
     ("rows", "found"),
     [
-        ([], ": no examples found"),
-        ([STSB_HEADER], ": no examples found"),
+        ([], ": found no examples"),
+        ([STSB_HEADER], ": found no examples"),
         ([STSB_HEADER[:9], GOOD], ", line 1: found the column '', expected 'score'"),
         ([[*STSB_HEADER[:8], "text", "score"], GOOD], ", line 1: found the column 'text', expected 'sentence2'"),
         ([stsb_row("first", "pair", "1"), GOOD], ", line 1: found the column 'first', expected 'sentence1'"),
-        ([STSB_HEADER, GOOD, stsb_row("a", "b"), GOOD], ", line 3: 9 columns found, at least 10 expected"),
-        ([STSB_HEADER, GOOD, [""], GOOD], ", line 3: 1 columns found, at least 10 expected"),
+        ([STSB_HEADER, GOOD, stsb_row("a", "b"), GOOD], ", line 3: found 9 columns, expected at least 10"),
+        ([STSB_HEADER, GOOD, [""], GOOD], ", line 3: found 1 columns, expected at least 10"),
         ([STSB_HEADER, stsb_row("a", "b", "high")], ", line 2, column 10: cannot be read as a number"),
         ([STSB_HEADER, stsb_row("a", "b", "nan")], ", line 2, column 10: found 'nan', expected a finite number"),
-        ([STSB_HEADER, stsb_row("a", "b", "7.5")], ", line 2, column 10: score 7.5, expected 0 to 5"),
+        ([STSB_HEADER, stsb_row("a", "b", "7.5")], ", line 2, column 10: found score 7.5, expected 0 to 5"),
     ],
 )
 def test_a_bad_file_is_named_with_line_and_column(tmp_path, rows, found):
@@ -183,5 +183,5 @@ def test_bad_text_and_labels_are_named(tmp_path):
     with user_error(f"{tmp_path / 'full.txt'}: cannot be read"):
         tasks.read_split("sts-12", tmp_path, "train")
     write(tmp_path / "train.tsv", [MNLI_HEADER, mnli_row("a", "b", "-", "neutral")])
-    with user_error("line 2, column 11: label '-', expected one of contradiction, entailment, neutral"):
+    with user_error("line 2, column 11: found label '-', expected one of contradiction, entailment, neutral"):
         tasks.read_split("mnli", tmp_path, "train")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.json_files import write_json
-from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, begin_run, check_run, locked_run, write_result
+from bert_flow_tf.runs.folder import TRAIN_RESULTS_FILE, FinishedRun, check_run, locked_run, start_run, write_result
 from bert_flow_tf.runs.record import read_config
 from glow.config import GlowConfig
 from tests.bert_flow_tf import records
@@ -21,7 +21,7 @@ def open_run(run_dir, config, overwrite, missing_outputs=()):
     """True for a resumed run; start another one."""
     if check_run(run_dir, config, overwrite, missing_outputs):
         return True
-    begin_run(run_dir, config, overwrite)
+    start_run(run_dir, config, overwrite)
     return False
 
 

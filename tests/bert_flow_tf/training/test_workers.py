@@ -27,14 +27,14 @@ def test_rows_of_workers_are_all_of_a_batch():
 )
 def test_a_worker_is_numbered_by_tf_config(text, found, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
-    assert Cluster.of_environment() == found and found.is_chief == (found.index == 0)
+    assert Cluster.from_environment() == found and found.is_chief == (found.index == 0)
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}'])
 def test_a_mistake_in_tf_config_is_named(text, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", text)
     with user_error("TF_CONFIG: "):
-        Cluster.of_environment()
+        Cluster.from_environment()
 
 
 _WRITES_NO_CHECKPOINT = """
