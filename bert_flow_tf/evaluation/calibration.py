@@ -1,7 +1,6 @@
-"""Calibrations of embeddings [n, D], with scikit-learn's methods.
+"""Calibrations of embeddings [n, D], as scikit-learn's transformers.
 
-A *negligible* deviation carries rounding, not information: see `glow.embeddings`, which has the rule for the flow's
-data-dependent initialisation, too.
+A *negligible* deviation is only rounding, see `glow.embeddings`.
 """
 
 import copy
@@ -20,7 +19,7 @@ from glow.embeddings import negligible_channels, negligible_deviation
 class StandardNormalization(StandardScaler):
     """SN: `(x - mean) / deviation` by channel (Li et al. 2020, Table 5).
 
-    A channel whose deviation is negligible is divided by 1, so that it stays near zero.
+    A channel of negligible deviation is divided by 1, so that it stays near zero.
     """
 
     def fit(self, X: np.ndarray, y: None = None) -> "StandardNormalization":
@@ -32,8 +31,8 @@ class StandardNormalization(StandardScaler):
 class NullTopSingularVectors(TransformerMixin, BaseEstimator):
     """NATSV(k): remove the first k right singular vectors, `x - V Vᵀ x`.
 
-    The paper cites Mu and Viswanath 2018, who subtract the mean first, but it describes only the projection, and
-    subtracts a mean only in the row SN + NATSV. So the embeddings are not centred here.
+    Embeddings are not centred. The paper's source, Mu and Viswanath 2018, subtracts the mean first; but the paper
+    describes only the projection, and subtracts a mean only in the row SN + NATSV.
     """
 
     def __init__(self, k: int = 1):
@@ -51,19 +50,19 @@ class NullTopSingularVectors(TransformerMixin, BaseEstimator):
 
     def truncated(self, k: int) -> "NullTopSingularVectors":
         """Return a fitted copy that removes only `k` directions."""
-        fewer = copy.copy(self)
-        fewer.k, fewer.components_ = k, self.components_[:k]
-        return fewer
+        copied = copy.copy(self)
+        copied.k, copied.components_ = k, self.components_[:k]
+        return copied
 
 
 class Whitening(PCA):
-    """`(x - mean) U Λ^(-1/2)`, with the covariance's eigenvectors U and eigenvalues Λ, the largest first.
+    """`(x - mean) U Λ^(-1/2)`, with the covariance's eigenvectors U and eigenvalues Λ, in descending order.
 
-    A direction whose deviation is negligible becomes 0. Su et al. 2021, "Whitening Sentence Representations for Better
+    Directions of negligible deviation become 0. Source: Su et al. 2021, "Whitening Sentence Representations for Better
     Semantics and Faster Retrieval", algorithm 1.
 
     Args:
-      n_components: columns to keep, the leading ones; None keeps all D.
+      n_components: number of leading columns to keep; None keeps all D.
     """
 
     def __init__(self, n_components: int | None = None):
@@ -78,17 +77,17 @@ class Whitening(PCA):
 
 
 def calibration(name: str) -> BaseEstimator:
-    """Return the calibration of that name, not fitted.
+    """Return an unfitted calibration.
 
     Args:
       name: `none`, `sn`, `natsv-K`, `sn+natsv-K`, `whitening`, or `whitening-D` (D dimensions kept).
 
     Raises:
-      ArgumentError: no such calibration, or `natsv` or `sn+natsv` without a K, which `compare_calibrations` chooses.
+      ArgumentError: the name is unknown, or has no K; only `compare_calibrations` chooses one.
     """
     check_name(name)
     if name in TUNED:
-        raise ArgumentError(f"name: found {name!r} without its k, expected {name}-K")
+        raise ArgumentError(f"name: found {name!r} without K, expected {name}-K")
     kind, _, number = name.partition("-")
     if kind == "whitening":
         return Whitening(int(number) if number else None)

@@ -18,35 +18,32 @@ if TYPE_CHECKING:
 
 METHODS = ("none", "sn", "natsv-1", "natsv", "sn+natsv-1", "sn+natsv", "whitening", "whitening-256", "flow")
 FIT_ON = {"all": ("train", "dev", "test"), "train": ("train",)}
-# These choose k on dev among 1 to _MOST_K (Table 5).
+# These methods choose k from 1 to _MOST_K on dev (Table 5).
 TUNED, _MOST_K = ("natsv", "sn+natsv"), 20
 _NAMES = ("none", "sn", *TUNED, "whitening", "flow")
 _NUMBERED = re.compile(r"(natsv|sn\+natsv|whitening)-([1-9][0-9]*)")
 
 
 def check_name(name: str) -> None:
-    """Raise `ArgumentError` for an unknown calibration; tuned ones are known, too."""
+    """Raise `ArgumentError` for an unknown calibration."""
     if name not in _NAMES and not _NUMBERED.fullmatch(name):
         known = ", ".join((*_NAMES, "natsv-K", "sn+natsv-K", "whitening-D"))
         raise ArgumentError(f"methods: unknown calibration {name!r}, expected some of {known}{suggest(name, _NAMES)}")
 
 
 def is_method(name: str) -> bool:
-    """True for a calibration that `BertFlow.fit` learns: it keeps the embeddings' width."""
+    """True for a calibration that `BertFlow.fit` can learn."""
     return name in ("flow", "whitening", "sn") or re.fullmatch(r"(sn\+)?natsv-[1-9][0-9]*", name) is not None
 
 
 def check_method(method: str) -> None:
-    """Raise `ArgumentError` for a method that `BertFlow.fit` does not learn."""
+    """Raise `ArgumentError` for a method that `BertFlow.fit` cannot learn."""
     if not is_method(method):
         raise ArgumentError(f"method: found {method!r}, expected flow, whitening, sn, natsv-K or sn+natsv-K")
 
 
 class Split(NamedTuple):
-    """Embeddings of one split's n pairs.
-
-    The embeddings are [2n, D], a pair's sentences in consecutive rows, gold scores or labels [n].
-    """
+    """Embeddings [2n, D], two rows per pair, and gold scores [n]."""
 
     embeddings: np.ndarray
     gold: np.ndarray | None = None
@@ -62,20 +59,19 @@ def compare_calibrations(
     flow_options: dict[str, Any] | None = None,
     flow_rows: Callable[[int], np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """Return each calibration's scores on test, as fields of `Calibrations`.
+    """Return each calibration's scores on test, as fields of `results.records.Calibrations`.
 
-    A tuned method (`natsv`, `sn+natsv`) has the k that is the best on dev among 1 to 20; `flow` has means over the
-    seeds. Every sentence counts as often as it occurs, as in the original's training.
+    A tuned method (`natsv`, `sn+natsv`) gets the k from 1 to 20 that is best on dev; the flow's scores are means over
+    the seeds. Repeated sentences count each time, as in the original's training.
 
     Args:
       splits: `train`, `dev` and `test`; `test` needs gold scores, and so does `dev` for tuned methods.
-      fit_on: key of `FIT_ON`: "all" splits, the paper's "target", or "train".
+      fit_on: "all" splits, the paper's "target", or "train".
       flow_options: arguments of `glow.calibrator.FlowCalibrator`.
-      flow_rows: function from a seed to embeddings to learn the flow on; None takes those of `splits`.
+      flow_rows: function from a seed to the embeddings to learn the flow on; None for those of `splits`.
 
     Raises:
-      UserError: an unknown method, no seed for the flow, embeddings that are not finite or do not fit a method,
-        or scores that are undefined.
+      UserError: a method is unknown or cannot be fitted, an embedding is not finite, or a score is undefined.
     """
     for name, split in splits.items():
         check_finite(split.embeddings, f"embeddings of {name}", UserError)
@@ -98,8 +94,8 @@ def compare_calibrations(
             raise UserError(f"{method}: {error}") from error
         rows.append({"method": method, **row, "seconds": time.monotonic() - started})
     constant = np.flatnonzero(negligible_channels(fit_rows)).tolist()
-    fitted = {"metric": metric, "fit_on": fit_on, "fit_rows": n, "width": width, "constant_channels": constant}
-    return {**fitted, "seeds": list(seeds) if "flow" in methods else [], "rows": rows}
+    about = {"metric": metric, "fit_on": fit_on, "fit_rows": n, "width": width, "constant_channels": constant}
+    return {**about, "seeds": list(seeds) if "flow" in methods else [], "rows": rows}
 
 
 def _scores(fitted: "BaseEstimator", split: Split, metric: str, label: str) -> dict[str, float]:
@@ -114,24 +110,24 @@ def _tuned(method: str, fit_rows: np.ndarray, splits: Mapping[str, Split], metri
     from bert_flow_tf.evaluation.calibration import NullTopSingularVectors, calibration
 
     first = calibration("sn" if method == "sn+natsv" else "none").fit(fit_rows)
-    # Fit once: the top k directions are the first k of the largest set.
-    most = NullTopSingularVectors(min(_MOST_K, fit_rows.shape[1] - 1)).fit(first.transform(fit_rows))
-    nulled = {k: make_pipeline(first, most.truncated(k)) for k in range(1, most.k + 1)}
-    dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in nulled.items()}
+    # Fit the largest k only, because smaller ones use its leading directions.
+    largest = NullTopSingularVectors(min(_MOST_K, fit_rows.shape[1] - 1)).fit(first.transform(fit_rows))
+    by_k = {k: make_pipeline(first, largest.truncated(k)) for k in range(1, largest.k + 1)}
+    dev_by_k = {k: _scores(fitted, splits["dev"], metric, f"{method}-{k}, dev")[metric] for k, fitted in by_k.items()}
     k = max(dev_by_k, key=lambda k: dev_by_k[k])
-    scores = _scores(nulled[k], splits["test"], metric, f"{method}-{k}, test")
+    scores = _scores(by_k[k], splits["test"], metric, f"{method}-{k}, test")
     return {"k": k, "dev": dev_by_k[k], **scores, "dev_by_k": {str(k): score for k, score in dev_by_k.items()}}
 
 
 def _flow(
-    rows: Callable[[int], np.ndarray], test: Split, metric: str, seeds: Sequence[int], how: dict[str, Any]
+    rows: Callable[[int], np.ndarray], test: Split, metric: str, seeds: Sequence[int], options: dict[str, Any]
 ) -> dict[str, Any]:
     from glow import FlowCalibrator
 
     by_seed = []
     for seed in seeds:
         started = time.monotonic()
-        fitted = FlowCalibrator(seed=seed, **how).fit(rows(seed))
+        fitted = FlowCalibrator(seed=seed, **options).fit(rows(seed))
         seconds = {"fit_seconds": time.monotonic() - started}
         by_seed.append({"seed": seed, **_scores(fitted, test, metric, f"flow of seed {seed}, test"), **seconds})
     means = {name: statistics.fmean(run[name] for run in by_seed) for name in METRICS[metric]}

@@ -1,8 +1,7 @@
-"""Score encoders by cosines, or as features of a logistic regression.
+"""Score embeddings by cosines, or as features of a logistic regression.
 
-Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, section 3.1: a logistic regression on
-frozen embeddings, its regularisation chosen by cross-validation or on the dev split; of a pair, the features are
-|u - v| and u * v.
+Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>, section 3.1: a logistic regression whose
+regularisation is chosen by cross-validation or on dev; a pair's features are |u - v| and u * v.
 """
 
 import warnings
@@ -24,11 +23,11 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, score_task
 
 SEED, FOLDS = 1111, 10
-# The TF1 code has this protocol; its classifier is SentEval's in PyTorch.
+# The TF1 code uses this protocol, with SentEval's PyTorch classifier.
 ORIGINAL_FOLDS, ORIGINAL_PROTOCOL = 5, "norm 1, 5 folds"
-# The inverse strength of the regularisation is chosen from these.
+# The inverse strength of the regularisation is chosen from these; SentEval has another grid for tasks without dev.
 _GRID = tuple(2.0**t for t in range(-2, 4))
-_GRID_OF_TWO_PARTS = tuple(2.0**t for t in range(-1, 6))
+_GRID_WITHOUT_DEV = tuple(2.0**t for t in range(-1, 6))
 
 
 def score_tasks(
@@ -36,10 +35,10 @@ def score_tasks(
     tasks: Sequence[SimilarityTask | TransferTask],
     original_protocol: bool = False,
 ) -> dict[str, dict]:
-    """Return each task's result by name, from `protocols.score_task` or `score_transfer`.
+    """Return the fields of each task's `results.records.TaskScores`, by name.
 
-    `encode` maps the n different sentences of all tasks, in one call, to an array [n, D], as `BertFlow.encode` does.
-    With `original_protocol`, the classifier gets embeddings of norm 1 and 5 folds, as in Li et al.'s code.
+    `encode` maps the n distinct sentences of all tasks to embeddings [n, D]; it is called once. `original_protocol`
+    scores classification on embeddings of norm 1 in 5 folds, as Li et al.'s code.
 
     Raises:
       UserError: `encode` returns another shape or values that are not finite, or a score is undefined.
@@ -69,15 +68,14 @@ def score_tasks(
 def score_transfer(
     task: TransferTask, embeddings_of: Callable[[Sequence[str]], np.ndarray], *, folds: int = FOLDS
 ) -> dict[str, Any]:
-    """Return the task's accuracy, ready for JSON.
+    """Return the fields of a classification task's `results.records.TaskScores`.
 
-    A task of one part is cross-validated whole, and within each fold; one of `train` and `test` is cross-validated on
-    `train`; one with `dev` is chosen there. The solver is scikit-learn's with 100 iterations, as in SentEval.
-
-    The dict has fields of `results.records.TaskScores`; its `pairs` are the examples that are scored.
+    The regularisation is chosen on `dev`, or without it by cross-validation on `train`. A task with `all` alone gets
+    nested cross-validation. The solver is scikit-learn's with 100 iterations, as in SentEval. `pairs` counts the scored
+    examples.
 
     Raises:
-      UserError: a class has too few examples for so many folds.
+      UserError: a class has fewer examples than folds.
     """
     x = {name: _features(part, embeddings_of) for name, part in task.parts.items()}
     y = {name: np.array([example.label for example in part]) for name, part in task.parts.items()}
@@ -95,12 +93,12 @@ def score_transfer(
             if "dev" in x:
                 dev, best = _best(_GRID, lambda c: _model(c).fit(x["train"], y["train"]).score(x["dev"], y["dev"]))
             else:
-                dev, best = _chosen(x["train"], y["train"], _GRID_OF_TWO_PARTS, split)
+                dev, best = _chosen(x["train"], y["train"], _GRID_WITHOUT_DEV, split)
             predicted = _model(best).fit(x["train"], y["train"]).predict(x["test"])
             accuracy = 100 * float(np.mean(predicted == y["test"]))
-    described = {"title": task.title, "metric": "accuracy", "split": scored, "source": task.source}
+    about = {"title": task.title, "metric": "accuracy", "split": scored, "source": task.source}
     scores = {"pairs": len(y[scored]), "accuracy": {"all": accuracy / 100}, "dev_accuracy": dev / 100}
-    return described | scores | ({"f1": float(f1_score(y["test"], predicted))} if task.reports_f1 else {})
+    return about | scores | ({"f1": float(f1_score(y["test"], predicted))} if task.reports_f1 else {})
 
 
 def _features(part: Sequence[Example], embeddings_of: Callable[[Sequence[str]], np.ndarray]) -> np.ndarray:
@@ -116,13 +114,13 @@ def _model(c: float) -> LogisticRegression:
 
 
 def _best(grid: Sequence[float], accuracy: Callable[[float], float]) -> tuple[float, float]:
-    """Return the best accuracy x100 and the first value that has it."""
+    """Return the best accuracy x100 and the first C that has it."""
     scores = [round(100 * float(accuracy(c)), 2) for c in grid]
     return max(scores), grid[int(np.argmax(scores))]
 
 
 def _chosen(x: np.ndarray, y: np.ndarray, grid: Sequence[float], folds: StratifiedKFold) -> tuple[float, float]:
-    """Return the best mean accuracy x100 over folds, and its value."""
+    """Return the best mean accuracy x100 over folds, and its C."""
     return _best(grid, lambda c: cross_val_score(_model(c), x, y, cv=folds).mean())
 
 

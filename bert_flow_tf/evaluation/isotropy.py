@@ -25,12 +25,13 @@ class Isotropy:
 
     Attributes:
       embeddings, channels: n, D.
-      constant_channels: channels that vary by rounding only, see `glow.embeddings.negligible_channels`.
+      constant_channels: number of channels that vary only by rounding, see `glow.embeddings.negligible_channels`.
       mean_cosine: mean over all pairs of different embeddings; near 0 when isotropic.
       mean_share: the mean vector's share of the mean squared norm; near 0 when isotropic.
-      top_share, centred_top_share: the top singular vector's share of it, and of the variance; 1 / D when isotropic.
+      top_share, centred_top_share: the top singular vector's share of the mean squared norm, and of the variance;
+        1 / D when isotropic.
       participation_ratio: (sum of variances)^2 / sum of squared variances, over principal directions; D when isotropic.
-      effective_rank: exp of the entropy of the centred singular values, taken as shares; D when isotropic.
+      effective_rank: exp of the entropy of the centred singular values' shares; D when isotropic.
       partition_ratio: min Z(c) / max Z(c), in (0, 1], where Z(c) is the sum over embeddings x of exp(c . x), scaled to
         a mean squared norm of 1, and c are the unit singular vectors, with both signs; 1 when isotropic.
       spectrum, centred_spectrum: singular values over sqrt(n), descending, [min(n, D)].
@@ -56,7 +57,7 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 
     x = _checked(embeddings)
     n, mean = len(x), x.mean(axis=0)
-    # R has the same right singular vectors, and the left ones of tall embeddings would cost most.
+    # QR's R has the same singular values and right vectors; the left ones, which would cost most, are not needed.
     _, singular, directions = np.linalg.svd(np.linalg.qr(x, mode="r"), full_matrices=False)
     spectrum = singular / np.sqrt(n)
     centred_spectrum = np.linalg.svd(np.linalg.qr(x - mean, mode="r"), compute_uv=False) / np.sqrt(n)
@@ -84,7 +85,7 @@ def measure_isotropy(embeddings: npt.ArrayLike) -> Isotropy:
 def gaussian_bits_per_dim(embeddings: npt.ArrayLike) -> float:
     """Return the bits per dimension under a fitted diagonal Gaussian.
 
-    This is the mean of log2(2 pi e variance) / 2 over the channels that vary. Raises as `measure_isotropy`.
+    This is the mean of log2(2 pi e variance) / 2 over the channels that vary.
     """
     x = _checked(embeddings)
     variance = x.var(axis=0)[~negligible_channels(x)]
@@ -111,10 +112,10 @@ def change_by(flow: "Glow | AffineMap", embeddings: np.ndarray) -> Change:
 def _checked(embeddings: npt.ArrayLike) -> np.ndarray:
     x = np.asarray(embeddings, np.float64)
     if x.ndim != 2 or len(x) < 2:
-        raise UserError(f"embeddings of shape {x.shape}, expected [n, D] with n of 2 or more")
+        raise UserError(f"embeddings: found shape {x.shape}, expected [n, D] with n of 2 or more")
     bad = np.flatnonzero(~(np.isfinite(x).all(axis=1) & x.any(axis=1)))
     if bad.size:
-        raise UserError(f"embedding {bad[0] + 1} of {len(x)} is zero or not finite, expected a direction")
+        raise UserError(f"embedding {bad[0] + 1} of {len(x)} is zero or not finite")
     if not np.any(x != x[0]):
         raise UserError(f"all {len(x)} embeddings are the same, expected different sentences")
     return x

@@ -1,9 +1,8 @@
-"""Edit distance against gold, BERT's and the flow's similarity.
+"""Correlations of edit distance with gold, BERT's and the flow's similarity.
 
 Source: Li et al. 2020, section 5.1, Table 6 and Figure 2. The distance is Levenshtein's over words, split at white
-space, with case and attached punctuation: on the development set of the STS Benchmark this gives -24.55 for the gold
-scores, where the paper prints -24.61. Counting characters gives -20.27, punctuation as words -24.04, words without
-punctuation -26.26.
+space. On the development set of the STS Benchmark it gives -24.55 for the gold scores, where the paper prints -24.61;
+other ways to split give -20.27 to -26.26.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,18 +27,14 @@ def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np
 
 
 def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, npt.ArrayLike]) -> dict:
-    """Return Spearman's correlations x100 of each similarity, as in Table 6.
-
-    These are `pairs`, `rows` and `close` of `results.records.Lexical`; `close` pairs have a distance of at most
-    `CLOSE_DISTANCE`.
-    """
+    """Return `pairs`, `rows` and `close` of `results.records.Lexical`."""
     distances, gold = np.asarray(distances), np.asarray(similarities[GOLD], np.float64)
     close = distances <= CLOSE_DISTANCE
     rows: dict[str, dict[str, float]] = {}
     of_close: dict[str, Any] = {"max_distance": CLOSE_DISTANCE, "pairs": int(close.sum()), "rows": {}, "undefined": []}
-    for name, given in similarities.items():
+    for name, similarity in similarities.items():
         rows[name], of_close["rows"][name] = {}, {}
-        values = np.asarray(given, np.float64)
+        values = np.asarray(similarity, np.float64)
         for column, other in (("edit distance", distances), ("gold", gold)):
             rows[name][column] = 100 * spearman(values, other)
             try:

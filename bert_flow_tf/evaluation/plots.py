@@ -1,6 +1,6 @@
 """Figures of the analyses, and their files.
 
-Figures need neither pyplot's state nor a display. Colour-blind readers can distinguish Okabe and Ito's colours.
+They need neither pyplot nor a display. Colour-blind readers can distinguish the colours, which are Okabe and Ito's.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PNG_DPI = 150
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
-# Without a fixed salt every SVG would have other random names.
+# Without a fixed salt, each SVG would get other random ids.
 _STYLE = {"axes.grid": True, "grid.color": "#E6E6E6", "axes.axisbelow": True, "svg.hashsalt": "bert-flow"}
 _STYLE |= {"axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False}
 
@@ -30,7 +30,7 @@ def lexical_figure(
 ) -> "Figure":
     """Draw edit distance over each similarity (Li et al. 2020, Figure 2).
 
-    `correlations` are Spearman's x100 with edit distance. Points are spread by up to 0.35 around their distance.
+    `correlations` are Spearman's x100 with edit distance. Points are moved by up to 0.35, so that fewer overlap.
     """
     spread = distances + np.random.default_rng(0).uniform(-0.35, 0.35, len(distances))
     close = np.asarray(distances) <= CLOSE_DISTANCE
@@ -55,7 +55,7 @@ def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str =
     """Draw words coloured by frequency rank (Li et al. 2020, Figure 1)."""
     from matplotlib.colors import LogNorm
 
-    # The few frequent words are drawn last and large, because the rare ones would hide them.
+    # Draw the few frequent words last and large, because the rare ones would hide them.
     order = np.argsort(-ranks, kind="stable")
     ranks, (x, y) = ranks[order], points[order].T
     sizes, norm = np.interp(np.log10(ranks), [0, 2, 4], [34, 20, 4]), LogNorm(1, max(int(ranks.max()), 10))
@@ -71,7 +71,7 @@ def word_frequency_figure(points: np.ndarray, ranks: np.ndarray, *, title: str =
 
 
 def spectrum_figure(measures: Mapping[str, Isotropy], reference: Isotropy, *, title: str = "") -> "Figure":
-    """Draw singular spectra, uncentred and centred, with an isotropic sample's."""
+    """Draw singular spectra, uncentred and centred, beside an isotropic sample's."""
     spectra = {**measures, "standard normal, same number of draws": reference}
     colours = (*(BLUE, VERMILION)[: len(measures)], GREY)
     lowest = []
@@ -138,7 +138,7 @@ def legend_below(figure: "Figure", panel: "Axes", *, columns: int | None = None)
 
 
 def svg_document(figure: "Figure") -> bytes:
-    """Return the figure as SVG; the same bytes for the same figure."""
+    """Return the figure as SVG; equal figures give equal bytes."""
     import matplotlib
 
     with io.BytesIO() as buffer, matplotlib.rc_context(_STYLE):
@@ -147,7 +147,7 @@ def svg_document(figure: "Figure") -> bytes:
 
 
 def write_figure(figure: "Figure", folder: pathlib.Path, name: str) -> None:
-    """Write the figure into the folder as `name`.png, 150 dpi, and `name`.svg."""
+    """Write `name`.png, 150 dpi, and `name`.svg into the folder."""
     import matplotlib
 
     with matplotlib.rc_context(_STYLE):

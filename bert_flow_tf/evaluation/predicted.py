@@ -1,4 +1,4 @@
-"""Scores of `run_siamese --do_predict`'s files against gold scores."""
+"""Score the files of `run_siamese --do_predict` against gold scores."""
 
 import dataclasses
 import os
@@ -52,5 +52,5 @@ def score_predictions(
 def score_predictions_of(task: SimilarityTask, path: str | os.PathLike) -> dict[str, Any]:
     cosines, sizes = read_predictions(path), [len(subset) for subset in task.subsets]
     if len(cosines) != sum(sizes):
-        raise UserError(f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, as {task.source} has pairs")
+        raise UserError(f"{path}: found {len(cosines)} predictions, expected {sum(sizes)}, one per pair of {task.name}")
     return score_task(task, np.split(cosines, np.cumsum(sizes)[:-1]))

@@ -1,7 +1,7 @@
 """A task's scores by sub-set and over all sub-sets.
 
-SentEval and the paper give the mean over sub-sets weighted by size (`wmean`); later work, from SimCSE on, correlates
-all pairs of a task together (`all`). The two differ by several points, so every figure names its protocol.
+SentEval and the paper average over sub-sets, weighted by size (`wmean`); later work, from SimCSE on, correlates all
+pairs of a task together (`all`). The two differ by several points, so every figure names its protocol.
 
 Source: Li et al. 2020, section 4.1; Gao et al., SimCSE, 2021, appendix B, on the difference between the protocols.
 """
@@ -15,10 +15,8 @@ import numpy.typing as npt
 from bert_flow_tf.data.sts_sets import SimilarityTask
 from bert_flow_tf.errors import UserError
 
-# A plot shows so many pairs, and its histogram has so many bins.
-_SHOWN_PAIRS, _BINS = 500, 40
-
-# Cosines that differ by less differ by rounding: embeddings are float32, of spacing 1.2e-7 at 1.
+_PLOTTED_PAIRS, _HISTOGRAM_BINS = 500, 40
+# Smaller differences of cosines are rounding, because float32 numbers near 1 are 1.2e-7 apart.
 _ROUNDING = 1e-6
 
 
@@ -44,7 +42,7 @@ def auc(predictions: npt.ArrayLike, gold: npt.ArrayLike) -> float:
     """Return the area under the ROC curve for labels 0 and 1.
 
     Raises:
-      UserError: as `pearson`, or there are other labels than 0 and 1, or not both.
+      UserError: as `pearson`, or the labels are not 0 and 1.
     """
     from sklearn import metrics
 
@@ -62,24 +60,21 @@ def cosines(embeddings_a: npt.ArrayLike, embeddings_b: npt.ArrayLike, label: str
     """Return the cosine of each pair of rows, float64 [n].
 
     Raises:
-      UserError: an embedding holds NaN or infinite values, or is zero; the line begins with `label`.
+      UserError: an embedding holds NaN or infinite values, or is zero; the message begins with `label`.
     """
     a, b = np.asarray(embeddings_a), np.asarray(embeddings_b)
     for side, u in (("first", a), ("second", b)):
         for found, bad in (("with NaN or infinite values", ~np.isfinite(u).all(axis=1)), ("of norm 0", ~u.any(axis=1))):
             if bad.any():
-                those = f"{bad.sum()} of the {len(u)} {side} sentences have embeddings {found}"
-                raise UserError(f"{label}: {those}, pair {np.argmax(bad) + 1} first, expected others")
-    # With one root of the product, the cosine of an embedding with itself is exactly 1, so such pairs are ties.
+                which = f"{bad.sum()} of the {len(u)} {side} sentences, the first in pair {np.argmax(bad) + 1}"
+                raise UserError(f"{label}: {which}, have embeddings {found}")
+    # A single square root makes the cosine of equal embeddings exactly 1, so that such pairs are ties.
     ab, aa, bb = (np.einsum("nd,nd->n", *sides, dtype=np.float64) for sides in ((a, b), (a, a), (b, b)))
     return ab / np.sqrt(aa * bb)
 
 
 def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict:
-    """Return a task's `TaskScores` fields from its sub-sets' similarities.
-
-    Raises as `score_pairs`.
-    """
+    """Return the fields of `results.records.TaskScores` from each sub-set's similarities."""
     subsets = {
         subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.label(subset))}
         for subset, values in zip(task.subsets, similarities, strict=True)
@@ -91,22 +86,22 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
         values = [subset[metric] for subset in subsets.values()]
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
         figures[metric] = (means if len(subsets) > 1 else {}) | {"all": everything[metric]}
-    described = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
-    return described | {"pairs": sum(sizes)} | figures | {"subsets": subsets, "agreement": agreement(of_all, gold)}
+    about = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
+    return about | {"pairs": sum(sizes)} | figures | {"subsets": subsets, "agreement": agreement(of_all, gold)}
 
 
 def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
-    """Return the fields of `results.records.Agreement` from similarities [n] and gold scores [n]."""
+    """Return the fields of `results.records.Agreement`."""
     values = np.asarray(similarities, np.float64)
-    shown = np.linspace(0, len(values) - 1, min(len(values), _SHOWN_PAIRS)).round().astype(int)
-    counts, _ = np.histogram(values.clip(-1, 1), bins=_BINS, range=(-1, 1))
+    shown = np.linspace(0, len(values) - 1, min(len(values), _PLOTTED_PAIRS)).round().astype(int)
+    counts, _ = np.histogram(values.clip(-1, 1), bins=_HISTOGRAM_BINS, range=(-1, 1))
     plotted = {"similarities": values[shown], "gold": np.asarray(gold, np.float64)[shown]}
     of_all = {"mean": float(values.mean()), "std": float(values.std()), "counts": counts.tolist()}
     return {name: array.round(4).tolist() for name, array in plotted.items()} | of_all
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: str) -> dict[str, float]:
-    """Return the scores of one set of pairs by metric."""
+    """Return a set's scores by metric."""
     check_spread(similarities, label)
     try:
         return {name: function(similarities, gold) for name, function in METRICS[metric].items()}
@@ -118,7 +113,7 @@ def check_spread(similarities: np.ndarray, label: str) -> None:
     """Raise `UserError` if all cosines are equal up to rounding."""
     if len(similarities) > 1 and np.ptp(similarities) < _ROUNDING:
         found = f"{len(similarities)} cosines that are all {similarities[0]:.6g} up to rounding"
-        raise UserError(f"{label}: found {found}, expected similarities that differ, or a correlation is undefined")
+        raise UserError(f"{label}: found {found}, for which a correlation is undefined")
 
 
 def _checked(predictions: npt.ArrayLike, gold: npt.ArrayLike, correlation: str | None) -> tuple[np.ndarray, np.ndarray]:

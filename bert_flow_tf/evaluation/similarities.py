@@ -1,4 +1,4 @@
-"""Similarity functions of embeddings, under sentence-transformers' names."""
+"""Similarity functions of embeddings, named as in sentence-transformers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +16,7 @@ def _normalized(x: np.ndarray) -> np.ndarray:
     return tf.nn.l2_normalize(x, axis=-1).numpy()
 
 
-# Embeddings [..., D] broadcast; distances are negative, so that a larger value always means more similar.
+# Embeddings [..., D] broadcast; distances are negated, so that a larger value always means more similar.
 FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "cosine": lambda a, b: (_normalized(a) * _normalized(b)).sum(axis=-1),
     "dot": lambda a, b: (a * b).sum(axis=-1),
@@ -26,7 +26,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the similarity of each row with each, float32 [n, m]."""
+    """Return the similarity of all pairs of rows, float32 [n, m]."""
     if name in ("euclidean", "manhattan"):
         return -cdist(a, b, {"manhattan": "cityblock"}.get(name, name)).astype(np.float32)
     if name == "cosine":
@@ -35,7 +35,7 @@ def similarities(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def embeddings_of(values: Any, name: str, encode: Callable[[list[str]], np.ndarray]) -> np.ndarray:
-    """Return embeddings [n, D] of numbers, or of strings by `encode`."""
+    """Return numbers as embeddings [n, D]; encode strings."""
     if isinstance(values, str):
         return encode([values])
     values = list(values) if isinstance(values, Iterator) else values

@@ -11,7 +11,7 @@ import numpy as np
 from bert_flow_tf.errors import UserError
 from bert_flow_tf.evaluation.protocols import cosines, spearman
 
-# Bounds by the study in docs/witness.md, of a change times 100, and the standard errors that it must exceed.
+# A claim needs a change x100 beyond these bounds, and beyond _ERRORS standard errors; docs/witness.md has the study.
 _HELPS, _HARMS, _ERRORS = 1.5, 4.0, 2.0
 _RESAMPLES = 1000
 
@@ -21,12 +21,11 @@ Map = Callable[[np.ndarray], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Witness:
-    """A measure from 0 to 1 before and after a calibration.
+    """A measure without labels, before and after a calibration.
 
-    It is the mean of two: the share of random pairs whose cosine is below a sentence's with half of its own words, and
-    Spearman's correlation of a sentence's cosine with a mixture, of its words and another's, with its share in that.
-
-    The error is the bootstrap standard error of the difference, over sentences.
+    It is the mean of two numbers: the share of sentence pairs that are less similar than a sentence and half of its own
+    words; and Spearman's correlation, over mixtures of two sentences' words, of the first sentence's share of the words
+    with its cosine. `error` is the bootstrap standard error of the difference.
     """
 
     sentences: int
@@ -36,14 +35,14 @@ class Witness:
 
     @property
     def claim(self) -> str:
-        """ "helps", "harms", or advice where the measure cannot tell."""
+        """The verdict: "helps", "harms", or advice if the change is unclear."""
         change = 100 * (self.after - self.before)
         if abs(change) > _ERRORS * 100 * self.error and not -_HARMS < change < _HELPS:
             return "helps" if change > 0 else "harms"
         return "no clear change; compare with labelled pairs (--pairs)"
 
     def __str__(self) -> str:
-        found = f"sentences told apart by their words, {100 * self.before:.2f} before, {100 * self.after:.2f} after"
+        found = f"sentences recognised by their words, {100 * self.before:.2f} before, {100 * self.after:.2f} after"
         return f"{self.claim}: {self.sentences:,} held-out {found} (x100, standard error {100 * self.error:.2f})"
 
 
@@ -53,27 +52,25 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
     Args:
       encode: function from sentences to embeddings [n, D] before the calibration.
       calibrate: function from these to the embeddings after it, such as `FlowCalibrator.transform`.
-      sentences: 2 or more held-out ones, which the calibration has not learned.
+      sentences: 2 or more sentences that the calibration did not learn from.
       seed: seed of the drawn words and pairs.
     """
     generator = np.random.default_rng([seed, 4])
-    halves, mixtures, shares = _drawn(sentences, generator)
+    halves, mixtures, shares = _draw_texts(sentences, generator)
     embeddings = [encode(texts) for texts in (sentences, halves, mixtures)]
-    old = _measured(*embeddings)
-    new = _measured(*map(calibrate, embeddings))
-    everyone = np.arange(len(sentences))
+    old, new = _measure(*embeddings), _measure(*map(calibrate, embeddings))
 
-    def mean(measured: tuple[np.ndarray, np.ndarray], rows: np.ndarray) -> float:
+    def mean(measured: tuple[np.ndarray, np.ndarray], rows: np.ndarray | slice) -> float:
         above, similarities = measured
         return float(above[rows].mean() + spearman(similarities[rows], shares[rows])) / 2
 
-    drawn = [generator.integers(len(sentences), size=len(sentences)) for _ in range(_RESAMPLES // 5)]
-    differences = [mean(new, rows) - mean(old, rows) for rows in drawn]
-    return Witness(len(sentences), mean(old, everyone), mean(new, everyone), float(np.std(differences)))
+    samples = [generator.integers(len(sentences), size=len(sentences)) for _ in range(_RESAMPLES // 5)]
+    error = float(np.std([mean(new, rows) - mean(old, rows) for rows in samples]))
+    return Witness(len(sentences), mean(old, slice(None)), mean(new, slice(None)), error)
 
 
-def _drawn(sentences: Sequence[str], generator: np.random.Generator) -> tuple[list[str], list[str], np.ndarray]:
-    """Return halves of sentences, mixtures with other words, and their shares."""
+def _draw_texts(sentences: Sequence[str], generator: np.random.Generator) -> tuple[list[str], list[str], np.ndarray]:
+    """Return half of each sentence, a mixture with another, and its share."""
     halves, mixtures, shares = [], [], []
     for i, sentence in enumerate(sentences):
         words = sentence.split() or [""]
@@ -89,7 +86,7 @@ def _drawn(sentences: Sequence[str], generator: np.random.Generator) -> tuple[li
     return halves, mixtures, np.array(shares)
 
 
-def _measured(sentences: np.ndarray, halves: np.ndarray, mixtures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _measure(sentences: np.ndarray, halves: np.ndarray, mixtures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return [n] shares of pairs below each half's cosine, and mixtures' cosines."""
     u, h, m = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-30) for x in (sentences, halves, mixtures))
     pairs = np.sort((u @ u.T)[np.triu_indices(len(u), 1)])
@@ -103,12 +100,12 @@ class Judgement:
     pairs: int
     before: float
     after: float
-    low: float  # This and `high` end the bootstrap 95 % interval of the difference.
+    low: float  # The bootstrap 95 % interval of the difference goes from `low` to `high`.
     high: float
 
     @property
     def claim(self) -> str:
-        """ "helps", "harms", or "no clear change"."""
+        """The verdict: "helps", "harms" or "no clear change"."""
         return "helps" if self.low > 0 else "harms" if self.high < 0 else "no clear change"
 
     def __str__(self) -> str:
@@ -120,14 +117,16 @@ class Judgement:
 def judge(encode: Encode, calibrate: Map, a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> Judgement:
     """Return the `Judgement` of a calibration on scored pairs."""
     if not len(a) == len(b) == len(scores):
-        raise UserError(f"pairs: found {len(a)} and {len(b)} sentences and {len(scores)} scores, expected as many")
+        raise UserError(
+            f"pairs: found {len(a)} and {len(b)} sentences and {len(scores)} scores, expected equal numbers"
+        )
     gold, (u, v) = np.asarray(scores, np.float64), map(encode, (a, b))
     old, new = cosines(u, v, "pairs, before"), cosines(calibrate(u), calibrate(v), "pairs, after")
     before, after = spearman(old, gold), spearman(new, gold)
     generator, differences = np.random.default_rng(0), []
     for _ in range(_RESAMPLES):
         rows = generator.integers(len(gold), size=len(gold))
-        # In a few pairs, all scores drawn may be the same.
+        # A sample of few pairs may hold equal scores only, which have no correlation.
         if np.ptp(gold[rows]):
             differences.append(spearman(new[rows], gold[rows]) - spearman(old[rows], gold[rows]))
     low, high = np.percentile(differences, [2.5, 97.5])

@@ -1,12 +1,12 @@
 """An encoder's word embeddings, from frequent words to rare ones.
 
-Source: Li et al. 2020, section 3 (Table 1 and Figure 1). The paper leaves some choices open; here
+Source: Li et al. 2020, section 3 (Table 1 and Figure 1). The paper leaves some choices open:
 
-- a rank, from 1, orders the vocabulary's whole words by the package `wordfreq`; the paper counted a Wikipedia dump.
-  Pieces not of letters alone (`##s`, `[MASK]`, `2010`) and words unknown to `wordfreq` have no rank.
-- the neighbours of a word are all other word embeddings of the vocabulary, with or without a rank.
-- distances are to the k nearest neighbours, dot products with the k neighbours of largest dot product. One set of
-  neighbours for both contradicts the paper's own figures, by which its squared norms would be far above the words'.
+- Whole words are ranked from 1 by the package `wordfreq`; the paper counted a Wikipedia dump. Pieces that are not all
+  letters (`##s`, `[MASK]`, `2010`) and words unknown to `wordfreq` have no rank.
+- A word's neighbours are all other word embeddings, with or without a rank.
+- Distances are to the k nearest neighbours, dot products with the k neighbours of largest product. The paper's figures
+  cannot come from one set of neighbours for both.
 """
 
 import dataclasses
@@ -23,17 +23,13 @@ NEIGHBORS = (3, 5, 7)
 
 @dataclasses.dataclass(frozen=True)
 class RankBin:
-    """Means over words of ranks `first` to `stop - 1`; None without words.
-
-    Attributes:
-      mean_knn_l2_distance, mean_knn_dot_product: dict of k -> mean over words of the mean over the k neighbours.
-    """
+    """Means over words of ranks `first` to `stop - 1`; None without words."""
 
     first: int
     stop: int
     words: int
     mean_l2_norm: float | None
-    mean_knn_l2_distance: dict[int, float | None]
+    mean_knn_l2_distance: dict[int, float | None]  # by k, of the mean over the k neighbours
     mean_knn_dot_product: dict[int, float | None]
 
 
@@ -64,29 +60,26 @@ def rank_statistics(embeddings: np.ndarray, ranks: np.ndarray) -> list[RankBin]:
     def mean(values: np.ndarray) -> float | None:
         return float(values.mean(dtype=np.float64)) if values.size else None
 
-    embeddings, ranks, most = np.asarray(embeddings), np.asarray(ranks), max(NEIGHBORS)
-    search = NearestNeighbors(n_neighbors=most + 1, algorithm="brute").fit(embeddings)
-    found = []
+    embeddings, ranks, max_k = np.asarray(embeddings), np.asarray(ranks), max(NEIGHBORS)
+    search = NearestNeighbors(n_neighbors=max_k + 1, algorithm="brute").fit(embeddings)
+    bins = []
     for first, stop in RANK_BINS:
         ids = np.flatnonzero((first <= ranks) & (ranks < stop))
         # Drop the nearest one, which is the word itself.
-        distances = search.kneighbors(embeddings[ids])[0][:, 1:] if len(ids) else np.empty((0, most))
-        products = _largest_products(embeddings, ids, most)
+        distances = search.kneighbors(embeddings[ids])[0][:, 1:] if len(ids) else np.empty((0, max_k))
+        products = _largest_products(embeddings, ids, max_k)
         means = ({k: mean(values[:, :k]) for k in NEIGHBORS} for values in (distances, products))
-        found.append(RankBin(first, stop, len(ids), mean(np.linalg.norm(embeddings[ids], axis=1)), *means))
-    return found
+        bins.append(RankBin(first, stop, len(ids), mean(np.linalg.norm(embeddings[ids], axis=1)), *means))
+    return bins
 
 
 def svd_projection(embeddings: np.ndarray) -> np.ndarray:
-    """Return coordinates [n, 2] on the first two singular vectors.
-
-    The mean coordinate along each is positive.
-    """
+    """Return coordinates [n, 2] on the first two singular vectors."""
     embeddings = np.asarray(embeddings, np.float64)
-    # The Gram matrix is far smaller than n x D, and its two largest eigenvalues are well separated from the rest.
+    # The Gram matrix [D, D] is far smaller than [n, D]; its two largest eigenvalues are well separated from the rest.
     _, vectors = np.linalg.eigh(embeddings.T @ embeddings)
     points = embeddings @ vectors[:, :-3:-1]
-    # A singular vector's sign is arbitrary, so without a rule the figure could be mirrored on another machine.
+    # A singular vector's sign is arbitrary; without this rule another machine might mirror the figure.
     return points * np.where(points.mean(axis=0) < 0, -1.0, 1.0)
 
 

@@ -46,7 +46,7 @@ def test_fit_prints_what_changes_on_held_out_sentences(fit_arguments, tmp_path, 
     assert outcome.stderr.splitlines()[0] == "empty sentences, skipped: 2"
     assert {"encoding 192 sentences", "learning the flow, 24 steps", "encoding 48 sentences"} <= set(caplog.messages)
     said = outcome.stdout.splitlines()
-    assert ": 48 held-out sentences told apart by their words" in said[0]
+    assert ": 48 held-out sentences recognised by their words" in said[0]
     assert said[1].startswith("48 held-out sentences: mean cosine of random pairs ")
     assert said[-1] == f"model written: {out} (240 sentences, 24 steps)"
 

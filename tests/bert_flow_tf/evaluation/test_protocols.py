@@ -87,7 +87,7 @@ def test_embedding_without_a_direction_is_named_by_its_pair(value):
     a, b = np.ones((2, 4, 3))
     b[2:, 1 if value else slice(None)] = value
     found = "with NaN or infinite values" if value else "of norm 0"
-    with user_error("sts12, MSRpar: 2 of the 4 second sentences", found, "pair 3 first"):
+    with user_error("sts12, MSRpar: 2 of the 4 second sentences", found, "the first in pair 3"):
         cosines(a, b, "sts12, MSRpar")
 
 
