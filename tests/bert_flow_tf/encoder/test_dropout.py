@@ -37,20 +37,17 @@ def test_masks_of_a_sentence_do_not_depend_on_its_batch():
 
 
 def test_each_site_has_its_own_mask_and_scales_the_rest():
-    drawn = dropout_of([3, 2], [1, 2], (0.25, 0.5))
-    sites = [drawn.hidden(tf.ones([5, WIDTH]), i).numpy() for i in range(2 * LAYERS + 1)]
-    weights = [drawn.attention(tf.ones([2, HEADS, 3, 3]), i).numpy() for i in range(LAYERS)]
-    for kept, rate in ((sites, 0.25), (weights, 0.5)):
-        np.testing.assert_allclose(np.unique(kept), [0, 1 / (1 - rate)], rtol=1e-6)
-        assert len({each.tobytes() for each in kept}) == len(kept)
-    for rates in ((0.5, 0.0), (0.0, 0.5), (0.0, 0.0)):
-        drawn, x, weights = dropout_of([3, 2], [1, 2], rates), tf.ones([5, WIDTH]), tf.ones([2, HEADS, 3, 3])
-        assert (drawn.hidden(x, 0) is x, drawn.attention(weights, 0) is weights) == (rates[0] == 0, rates[1] == 0)
-
-
-def test_the_gradient_is_scaled_like_the_value():
-    drawn, x = dropout_of([3, 2], [1, 2], (0.25, 0.0)), tf.ones([5, WIDTH])
+    drawn, x, weights = dropout_of([3, 2], [1, 2], (0.25, 0.5)), tf.ones([5, WIDTH]), tf.ones([2, HEADS, 3, 3])
     with tf.GradientTape() as tape:
         tape.watch(x)
         dropped = drawn.hidden(x, 1)
+    # The gradient is scaled like the value.
     np.testing.assert_array_equal(tape.gradient(dropped, x), dropped)
+    sites = [drawn.hidden(x, i).numpy() for i in range(2 * LAYERS + 1)]
+    layers = [drawn.attention(weights, i).numpy() for i in range(LAYERS)]
+    for kept, rate in ((sites, 0.25), (layers, 0.5)):
+        np.testing.assert_allclose(np.unique(kept), [0, 1 / (1 - rate)], rtol=1e-6)
+        assert len({each.tobytes() for each in kept}) == len(kept)
+    for rates in ((0.5, 0.0), (0.0, 0.5), (0.0, 0.0)):
+        drawn = dropout_of([3, 2], [1, 2], rates)
+        assert (drawn.hidden(x, 0) is x, drawn.attention(weights, 0) is weights) == (rates[0] == 0, rates[1] == 0)

@@ -1,62 +1,23 @@
-"""The encoder layer's variables and dropout, and encoders that are no BERT."""
+"""The encoder layer's dropout, its sharing, and encoders that are no BERT."""
 
 import dataclasses
 
+import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.layer import SentenceEncoder
+from bert_flow_tf.encoder.layer import SentenceEncoder, frozen_encoder, sharing_encoders
+from bert_flow_tf.encoder.stream import embed
 from bert_flow_tf.encoder.tokenizer import TOKEN_SPECS, Tokenizer
+from bert_flow_tf.model.build import build_model, encoder_record
+from bert_flow_tf.runs.record import Model
 from tests.refusals import user_error
-
-
-@pytest.fixture(scope="module")
-def inputs(golden_dir):
-    golden = np.load(golden_dir / "pooling.npz")
-    names = {"input_word_ids": "input_ids", "input_mask": "input_mask", "input_type_ids": "segment_ids"}
-    return {name: tf.constant(golden[key]) for name, key in names.items()}
 
 
 @pytest.fixture(scope="module")
 def small_inputs(small_source):
     return Tokenizer.from_source(small_source)(tf.constant(["The cats sat.", "cat"]), 10)
-
-
-@pytest.fixture(scope="module")
-def trainable(tiny_source):
-    return SentenceEncoder(tiny_source, "cls", trainable=True)
-
-
-def test_gradients_reach_every_variable(trainable, inputs):
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(trainable(inputs, training=True) ** 2)
-    gradients = tape.gradient(loss, trainable.variables_by_name)
-    assert len(trainable.trainable_variables) == len(gradients) == 55
-    assert all(gradient is not None for gradient in gradients.values())
-    words = gradients["word_embeddings/embeddings"]
-    # One slice per token, as in TF1: clipping by the global norm depends on it.
-    assert isinstance(words, tf.IndexedSlices)
-    assert words.values.shape[0] == tf.reduce_sum(inputs["input_mask"])
-    assert sum(isinstance(gradient, tf.IndexedSlices) for gradient in gradients.values()) == 1
-    sizes = ("hidden_size", "num_layers", "max_seq_length", "num_types")
-    assert [getattr(trainable, name) for name in sizes] == [32, 3, 24, 2]
-    assert trainable.with_pooling("paper-concat-last-2").embedding_size == 64
-
-
-@pytest.mark.parametrize(
-    ("pooling", "unread"), [("cls", {}), ("avg", {"pooler": 2}), ("avg-last-last-2", {"pooler": 2, "layer_2": 16})]
-)
-def test_pooled_variables_are_those_of_the_embedding(trainable, inputs, pooling, unread):
-    encoder = trainable.with_pooling(pooling)
-    pooled = {id(variable) for variable in encoder.pooled_variables}
-    left = [variable for variable in encoder.trainable_variables if id(variable) not in pooled]
-    assert len(left) == sum(unread.values())
-    assert all(any(part in variable.name for part in unread) for variable in left)
-    before = encoder(inputs).numpy()
-    for variable in left:
-        variable.assign(variable + 1.0)
-    np.testing.assert_array_equal(encoder(inputs), before)
 
 
 def test_dropout_is_that_of_seed_and_number_alone(small_source, small_inputs):
@@ -76,31 +37,12 @@ def test_dropout_is_that_of_seed_and_number_alone(small_source, small_inputs):
     np.testing.assert_array_equal(encoder(numbered), encoder(small_inputs))
     random, other = (encoder(small_inputs, training=True) for _ in range(2))
     assert np.abs(random - other).max() > 1e-2
+    # A frozen encoder drops out as well.
+    frozen = SentenceEncoder(small_source, "avg", trainable=False)
+    frozen.dropout_seed = 5
+    np.testing.assert_allclose(frozen(numbered, training=True), first, atol=5e-6)
     encoder.dropout_seed = 6
     assert np.abs(embeddings([0, 1]) - first).max() > 1e-2
-    frozen = SentenceEncoder(small_source, "avg", trainable=False)
-    assert frozen.trainable_variables == []
-    assert np.abs(frozen(small_inputs, training=True) - frozen(small_inputs)).max() > 0.01
-
-
-def test_replicas_drop_the_same_of_a_sentence(small_source, small_inputs):
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
-        encoder = SentenceEncoder(small_source, "avg", trainable=True)
-    encoder.dropout_seed = 5
-    inputs = small_inputs | {"occurrence": tf.constant([3, 4], tf.int64)}
-    expected = encoder(inputs, training=True)
-
-    @tf.function
-    def step():
-        def one():
-            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-            return encoder({name: value[replica : replica + 1] for name, value in inputs.items()}, training=True)
-
-        return strategy.run(one)
-
-    found = tf.concat(strategy.experimental_local_results(step()), axis=0)
-    np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
 def test_an_encoder_that_is_no_bert_runs_as_its_saved_model(small_source, small_inputs, tmp_path):
@@ -134,29 +76,54 @@ class WithoutLayers(tf.Module):
         return {"sequence_output": states, "pooled_output": states[:, 0]}
 
 
-class Doubling(tf.Module):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
-    def __call__(self, inputs):
-        return 2.0 * inputs
-
-
-@pytest.mark.parametrize(("module", "part"), [(WithoutLayers, "'encoder_outputs'"), (Doubling, "input_word_ids")])
-def test_a_saved_model_without_layers_is_no_encoder(small_source, tmp_path, module, part):
-    tf.saved_model.save(module(), str(tmp_path))
-    with user_error(str(small_source.bert_hub), part):
+def test_a_saved_model_without_layers_is_no_encoder(small_source, tmp_path):
+    tf.saved_model.save(WithoutLayers(), str(tmp_path))
+    with user_error(str(small_source.bert_hub), "'encoder_outputs'"):
         SentenceEncoder(dataclasses.replace(small_source, encoder_dir=tmp_path), "avg", trainable=False)
 
 
-def test_a_model_without_a_pooler_has_no_pooled_output(trainable):
-    kernel = trainable.variables_by_name["pooler_transform/kernel"]
-    value = kernel.numpy()
+def test_a_model_without_a_pooler_has_no_pooled_output(tiny_source):
+    encoder = SentenceEncoder(tiny_source, "avg", trainable=True)
+    kernel = encoder.variables_by_name["pooler_transform/kernel"]
     kernel.assign(tf.zeros_like(kernel))
     with user_error("pooling: found 'cls'", "paper-cls"):
-        trainable.with_pooling("cls")
-    kernel.assign(value)
+        encoder.with_pooling("cls")
 
 
 def test_a_vocabulary_larger_than_the_embeddings_is_named(small_source, tiny_source):
     mixed = dataclasses.replace(small_source, preprocess_dir=tiny_source.preprocess_dir)
     with user_error(f"{tiny_source.preprocess_dir}: 64 ", " 11 "):
         SentenceEncoder(mixed, "avg", trainable=False)
+
+
+def _share_variables(encoder, other):
+    return encoder.variables[0] is other.variables[0]
+
+
+def test_an_encoder_is_loaded_once_and_traced_once(tiny_source, small_source, tokenizer):
+    pieces, encoder = tf.ragged.constant([[5, 6], [7], [8, 9, 10]], tf.int32), frozen_encoder(small_source, "avg")
+    with sharing_encoders():
+        first = frozen_encoder(small_source, "avg")
+        assert not _share_variables(first, encoder)
+        for kind in ("avg", "cls", "avg"):
+            shared = frozen_encoder(small_source, kind)
+            assert _share_variables(shared, first)
+            expected = embed(encoder.with_pooling(kind), tokenizer, pieces, 10)
+            np.testing.assert_array_equal(embed(shared, tokenizer, pieces, 10), expected)
+        assert shared.traced_embed.experimental_get_tracing_count() == 1
+        assert frozen_encoder(tiny_source, "avg").source == tiny_source
+        with tf.distribute.MirroredStrategy(["/cpu:0"]).scope():
+            assert not _share_variables(frozen_encoder(small_source, "avg"), first)
+
+
+def test_what_training_changes_is_not_shared(small_source):
+    record = Model(encoder=encoder_record(small_source), pooling="avg", max_seq_length=10)
+    trained = msgspec.structs.replace(record, encoder=msgspec.structs.replace(record.encoder, fingerprint=None))
+    with sharing_encoders():
+        other = build_model(small_source, record, seed=5).encoder
+        assert other.dropout_seed == 5
+        shared = build_model(small_source, record).encoder
+        # A later run has its own seed.
+        assert _share_variables(other, shared) and shared.dropout_seed == 0
+        for model in (build_model(small_source, trained), build_model(small_source, record, trainable=True)):
+            assert not _share_variables(model.encoder, shared)

@@ -8,23 +8,10 @@ from bert_flow_tf.encoder.pooling import pooling
 from tests.refusals import user_error
 
 
-@pytest.fixture(scope="module")
-def golden(golden_dir):
-    return np.load(golden_dir / "pooling.npz")
-
-
-@pytest.fixture(scope="module")
-def outputs(golden):
-    return {
-        "sequence_output": tf.constant(golden["sequence_output"]),
-        "pooled_output": tf.constant(golden["pooled_output"]),
-        "encoder_outputs": [tf.constant(golden[f"encoder_layer_{i}"]) for i in range(3)],
-    }
-
-
 @pytest.mark.differs("`avg-last-N` takes the first layer")
-def test_the_papers_poolings_take_the_last_layers(golden, outputs):
-    mask = golden["input_mask"]
+def test_the_papers_poolings_take_the_last_layers(golden_dir):
+    golden = np.load(golden_dir / "pooling.npz")
+    outputs, mask = {"encoder_outputs": [golden[f"encoder_layer_{i}"] for i in range(3)]}, golden["input_mask"]
     first, middle, last = (pooling(f"avg-last-last-{n}", 3)(outputs, mask) for n in (3, 2, 1))
     np.testing.assert_allclose(pooling("avg-last-2", 3)(outputs, mask), (first + last) / 2, atol=1e-6)
     np.testing.assert_allclose(pooling("paper-avg-last-2", 3)(outputs, mask), (middle + last) / 2, atol=1e-6)
@@ -35,15 +22,7 @@ def test_the_papers_poolings_take_the_last_layers(golden, outputs):
 
 
 @pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("max", "expected one of avg, cls, avg-last-N"),
-        ("avg-last-", "expected one of avg, cls, avg-last-N"),
-        ("avg-last-4", "N from 1 to 3"),
-        ("avg-last-0", "N from 1 to 3"),
-        ("avg-last-12", "paper-avg-last-12"),
-        ("paper-concat-last-4", "N from 1 to 3"),
-    ],
+    ("name", "part"), [("avg-last-", "avg-last-N"), ("avg-last-4", "3"), ("avg-last-0", "3"), ("avg-last-12", "paper-")]
 )
 def test_an_unknown_pooling_is_named_with_the_known_ones(name, part):
     with user_error(f"pooling: found {name!r}", part):

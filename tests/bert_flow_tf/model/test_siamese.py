@@ -6,20 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.model.siamese import SiameseBertFlow, reduce_dimension
+from bert_flow_tf.model.siamese import SiameseBertFlow
 from bert_flow_tf.runs.settings import LossSettings
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay
-from tests.refusals import user_error
-
-
-def test_low_dim_averages_neighbouring_channels():
-    u = tf.constant([[1.0, 3.0, 5.0, 7.0]])
-    assert reduce_dimension(u, 2).numpy().tolist() == [[2.0, 6.0]]
-    assert reduce_dimension(u, -1) is u
-    with user_error("low_dim: found 5", "32"):
-        SiameseBertFlow(types.SimpleNamespace(embedding_size=32), None, low_dim=5)
 
 
 def test_the_classifier_begins_with_a_truncated_normal_of_002():

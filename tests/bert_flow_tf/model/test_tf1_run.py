@@ -1,6 +1,7 @@
 """Checkpoints of the original's training become bert_flow_tf runs, and the reverse."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -8,11 +9,13 @@ import pytest
 import tensorflow as tf
 
 from bert_flow_tf.api import BertFlow
+from bert_flow_tf.model.build import build_model, load_init_checkpoint
+from bert_flow_tf.runs.record import read_config
 from glow.config import GlowConfig
 from glow.flow import Glow
 from glow.tf1_checkpoint import tf1_variables
 from tests.bert_flow_tf import small_runs
-from tests.refusals import refused, succeeds
+from tests.refusals import refused, succeeds, user_error
 
 SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8"]
 
@@ -83,90 +86,56 @@ def test_there_and_back_gives_the_same_bits(workplace, arrays, tmp_path):
     np.testing.assert_array_equal(*embeddings)
 
 
-def test_a_flow_alone_takes_an_encoder_by_handle(workplace, arrays, write_tf1_checkpoint, tiny_encoder_dir, tmp_path):
-    flow = {name: value for name, value in arrays.items() if name.startswith("bert/flow/")}
-    write_tf1_checkpoint(tmp_path / "flow.ckpt-7", flow)
-    given = {"tf1_flow": tmp_path / "flow.ckpt-7", "bert_hub": tiny_encoder_dir, "out": tmp_path / "run"}
-    succeeds("convert", *flags(workplace, **given))
-    embeddings = [BertFlow.load(folder / "run").encode(SENTENCES) for folder in (workplace, tmp_path)]
-    np.testing.assert_array_equal(*embeddings)
+@pytest.mark.parametrize(
+    ("pattern", "changes", "found"),
+    [
+        ("(?!.*flow)", {}, "no variable below bert/flow/"),
+        ("(?!.*additive/nn/zeros/W)", {}, "additive/nn/zeros/W: missing"),
+        (".*flow", {}, "--bert_hub: missing"),
+        (".*", {"low_dim": 5}, "--low_dim: found 5"),
+    ],
+)
+def test_what_does_not_fit_is_named_and_leaves_nothing(
+    workplace, golden_dir, arrays, write_tf1_checkpoint, tmp_path, pattern, changes, found
+):
+    tf1 = begin_folder(golden_dir, tmp_path / "tf1")
+    held = {name: value for name, value in arrays.items() if re.match(pattern, name)}
+    write_tf1_checkpoint(tf1 / "model.ckpt-7", held)
+    assert found in refused("convert", *flags(workplace, tf1_flow=tf1, out=tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()
 
 
-@pytest.fixture(scope="module")
-def predict(workplace):
-    """Return arguments that predict STS-B with the run in a folder."""
+@pytest.mark.differs("checkpoint of the original")
+def test_the_original_command_line_predicts_with_the_run_alone(workplace, arrays, write_tf1_checkpoint, tmp_path):
     data = small_runs.write_stsb(workplace / "STS-B")
-    return lambda folder: (
-        *("--task_name=STS-B", f"--data_dir={data}", "--do_predict=true", f"--output_parent_dir={folder}"),
-        *("--exp_name=run", "--sentence_embedding_type=avg-last-2", "--flow=1", "--max_seq_length=8"),
-        *(f"--flow_model_config={workplace / 'small_flow.json'}", "--num_examples=0"),
+    line = (
+        *("--task_name=STS-B", f"--data_dir={data}", "--do_predict=true", f"--output_parent_dir={tmp_path}"),
+        *("--sentence_embedding_type=avg-last-2", "--flow=1", "--max_seq_length=8", "--num_examples=0"),
+        f"--flow_model_config={workplace / 'small_flow.json'}",
     )
-
-
-def test_the_run_predicts_through_the_originals_command_line(workplace, predict, tmp_path):
     run_dir = shutil.copytree(workplace / "run", tmp_path / "run")
-    status, stderr = small_runs.main(*predict(tmp_path))
+    status, stderr = small_runs.main(*line, "--exp_name=run")
     assert status == 0, stderr
-    rows = [line.split("\t") for line in (workplace / "STS-B" / "test.tsv").read_text().splitlines()[1:]]
+    rows = [row.split("\t") for row in (data / "test.tsv").read_text().splitlines()[1:]]
     model = BertFlow.load(run_dir)
     a, b = model.encode([row[7] for row in rows]), model.encode([row[8] for row in rows])
     predicted = np.loadtxt(run_dir / "test_results.tsv")
     np.testing.assert_allclose(np.diag(model.similarity(a, b)), predicted, rtol=0, atol=1e-6)
+    (tmp_path / "tf1").mkdir()
+    write_tf1_checkpoint(tmp_path / "tf1" / "model.ckpt-7", arrays)
+    status, stderr = small_runs.main(*line, "--exp_name=tf1", "--bert_hub=demo")
+    assert status == 2 and "model.ckpt-7: found a checkpoint without the config.json of a run" in stderr
 
 
-@pytest.mark.differs("checkpoint of the original")
-def test_a_checkpoint_of_the_original_is_no_run(predict, arrays, write_tf1_checkpoint, tmp_path):
-    (tmp_path / "run").mkdir()
-    write_tf1_checkpoint(tmp_path / "run" / "model.ckpt-7", arrays)
-    status, stderr = small_runs.main(*predict(tmp_path), "--bert_hub=demo")
-    assert status == 2
-    assert "model.ckpt-7: found a checkpoint without the config.json of a run" in stderr
-
-
-def test_training_begins_with_the_checkpoints_weights(workplace, arrays, tmp_path):
-    run_dir = small_runs.run(
-        task_name="MNLI",
-        data_dir=str(small_runs.write_mnli(tmp_path / "MNLI")),
-        output_parent_dir=str(tmp_path),
-        exp_name="nli",
-        bert_config_file=str(workplace / "tf1" / "bert_config.json"),
-        vocab_file=str(workplace / "tf1" / "vocab.txt"),
-        init_checkpoint=str(workplace / "tf1" / "model.ckpt-7"),
-        sentence_embedding_type="avg-last-2",
-        **{"flow": 1, "flow_loss": 1, "num_examples": 0, "flow_model_config": str(workplace / "small_flow.json")},
-        **{"do_train": True, "max_seq_length": 8, "train_batch_size": 8, "num_train_epochs": 0.34},
-    )
-    start = small_runs.checkpoint_variables(run_dir, "model.ckpt-0")
-    weights = next(value for key, value in start.items() if key.startswith("output_weights/.ATTRIBUTES"))
-    np.testing.assert_array_equal(weights, arrays["loss/output_weights"])
-    bias = arrays["bert/flow/revnet_0/revnet_step_0/actnorm/actnorm_center/b"].ravel()
-    assert any(np.array_equal(value.ravel(), bias) for key, value in start.items() if key.startswith("flow/"))
-
-
-def without(part):
-    return lambda arrays: {name: value for name, value in arrays.items() if part not in name}
-
-
-@pytest.mark.parametrize(
-    ("change", "changes", "found"),
-    [
-        (without("flow"), {}, "no variable below bert/flow/"),
-        (without("additive/nn/zeros/W"), {}, "additive/nn/zeros/W: missing"),
-        (lambda a: a | {"loss/output_weights": np.zeros([3, 5], np.float32)}, {}, "loss/output_weights: found shape"),
-        (None, {"low_dim": 5}, "--low_dim: found 5"),
-        (None, {"bert_hub": "demo"}, "--bert_hub: found bert_config_file as well"),
-        (None, {"vocab_file": "nowhere.txt"}, "nowhere.txt"),
-        (lambda a: {k: v for k, v in a.items() if "flow" in k}, {}, "--bert_hub: missing"),
-    ],
-)
-def test_what_does_not_fit_is_named_and_leaves_nothing(
-    workplace, golden_dir, arrays, write_tf1_checkpoint, tmp_path, change, changes, found
-):
-    if change:
-        changes = {"tf1_flow": begin_folder(golden_dir, tmp_path / "tf1")}
-        write_tf1_checkpoint(tmp_path / "tf1" / "model.ckpt-7", change(arrays))
-    assert found in refused("convert", *flags(workplace, out=tmp_path / "run", **changes))
-    assert not (tmp_path / "run").exists()
+def test_training_begins_with_the_checkpoints_weights(workplace, arrays, tiny_source):
+    model = build_model(tiny_source, read_config(workplace / "run").model, num_labels=3, trainable=True)
+    assert load_init_checkpoint(model, workplace / "tf1") == ["flow", "output_weights"]
+    np.testing.assert_array_equal(model.output_weights, arrays["loss/output_weights"])
+    for name, value in tf1_variables(model.flow).items():
+        np.testing.assert_array_equal(value, arrays[name], err_msg=name)
+    five = build_model(tiny_source, read_config(workplace / "run").model, num_labels=5)
+    with user_error("loss/output_weights: found shape [3, 96]"):
+        load_init_checkpoint(five, workplace / "tf1")
 
 
 def test_nothing_but_a_converted_run_is_overwritten(workplace, tmp_path):
