@@ -48,11 +48,9 @@ def gradients(function, variables):
     with tf.GradientTape() as tape:
         outputs = function()
         states = [state * tf.cast(WORDS, tf.float32)[:, :, tf.newaxis] for state in outputs["encoder_outputs"]]
-        total = tf.add_n(
-            [
-                tf.reduce_sum(tf.sin(tf.range(tf.size(x), dtype=x.dtype)) * tf.reshape(x, [-1]))
-                for x in (*states, outputs["pooled_output"])
-            ]
+        total = sum(
+            tf.reduce_sum(tf.sin(tf.range(tf.size(x), dtype=x.dtype)) * tf.reshape(x, [-1]))
+            for x in (*states, outputs["pooled_output"])
         )
     return tape.gradient(total, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
@@ -69,6 +67,11 @@ def test_gradients_are_those_of_the_saved_model(both):
     slices = {name: gradient for name, gradient in found.items() if isinstance(gradient, tf.IndexedSlices)}
     assert [*slices] == ["word_embeddings/embeddings"]
     assert slices["word_embeddings/embeddings"].values.shape[0] == WORDS.sum()
+
+
+def test_in_bfloat16_matrices_alone_are_rounded(encoder):
+    for name, variable in encoder.in_bfloat16().variables_by_name.items():
+        assert (variable.dtype == tf.bfloat16) == name.endswith(("kernel", "embeddings")), name
 
 
 def test_only_a_bert_is_computed_as_one(encoder):

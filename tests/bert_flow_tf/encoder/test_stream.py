@@ -31,17 +31,16 @@ def test_two_threads_keep_order_and_device_unless_one_must(monkeypatch):
 
 def test_embeddings_do_not_depend_on_the_batch(tokenizer, encoder, monkeypatch):
     pairs = make_pairs(tokenizer, n=8)
-    alone = np.concatenate(
-        [encoder(tokenizer.pack(pairs.pieces[i : i + 1], 10)).numpy() for i in range(int(pairs.pieces.nrows()))]
-    )
+    rows = range(int(pairs.pieces.nrows()))
+    alone = np.concatenate([encoder(tokenizer.pack(pairs.pieces[i : i + 1], 10)) for i in rows])
     for tokens_per_batch, pads in ((2048, False), (20, False), (20, True)):
         monkeypatch.setattr(stream, "_TOKENS_PER_BATCH", tokens_per_batch)
         embeddings = stream.embed(encoder, tokenizer, pairs.pieces, 10, pad_to_max=pads)
         np.testing.assert_allclose(embeddings, alone, atol=1e-5)
 
 
-@settings(derandomize=True, max_examples=50, deadline=None)
-@given(lengths=st.lists(st.integers(2, 5000), max_size=300), batch_size=st.none() | st.integers(1, 50))
+@settings(derandomize=True, max_examples=20, deadline=None)
+@given(lengths=st.lists(st.integers(2, 5000), max_size=100), batch_size=st.none() | st.integers(1, 50))
 def test_batches_hold_each_index_once_and_like_lengths(lengths, batch_size):
     batches = list(stream.length_batches(np.array(lengths, np.int64), batch_size))
     order = [int(index) for batch in batches for index in batch]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_flow_tf import BertFlow
-from glow.config import GlowConfig
+from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
 SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8", ""]
@@ -17,11 +17,10 @@ SENTENCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8", ""]
 def model(tiny_encoder_dir, tmp_path_factory):
     """The golden BERT with a small flow; its encoder folder is deleted."""
     folder = shutil.copytree(tiny_encoder_dir, tmp_path_factory.mktemp("gone") / "tiny bert")
-    path = tmp_path_factory.mktemp("flow") / "small.json"
-    path.write_text(json.dumps(GlowConfig(n_levels=1, depth=1, coupling_width=4).to_dict()))
+    path = small_runs.small_flow_file(tmp_path_factory.mktemp("flow"))
     sentences = [f"w{i} w{i + 1}" for i in range(16)]
     return BertFlow.from_hub(str(folder), pooling="avg-last-2", max_seq_length=8).fit(
-        sentences, epochs=1, batch_size=8, learning_rate=0.01, flow_model_config=str(path)
+        sentences, epochs=1, batch_size=8, learning_rate=0.01, flow_model_config=path
     )
 
 

@@ -40,21 +40,20 @@ def normalizer(**changes):
     return {"normalizer": {"type": "BertNormalizer"} | changes}
 
 
-# Model, file in its folder, its new content (None: missing) or changes of its keys, and what the message names.
-PROBLEMS = [
-    ("bert", "model.safetensors", None, ["model.safetensors: missing"]),
-    ("bert", "model.safetensors", b"\x80\x04pickle", ["model.safetensors: cannot be read"]),
-    ("bert", "config.json", {"num_hidden_layers": 3}, ["variable encoder.layer.2.", "missing"]),
-    ("bert", "config.json", {"model_type": "roberta"}, ["model_type: found roberta", "bert or distilbert"]),
-    ("bert", "config.json", {"position_embedding_type": "relative_key"}, ["'relative_key'"]),
-    ("distilbert", "tokenizer.json", normalizer(strip_accents=True, lowercase=False), ["strip_accents True"]),
-    ("distilbert", "tokenizer.json", normalizer(type="Lowercase"), ["Lowercase"]),
-    ("distilbert", "tokenizer.json", None, ["vocab.txt: no such file"]),
-    ("bert_masked_lm_sharded", "model-00002-of-00003.safetensors", None, ["missing"]),
-]
-
-
-@pytest.mark.parametrize(("model", "name", "content", "parts"), PROBLEMS)
+@pytest.mark.parametrize(
+    ("model", "name", "content", "parts"),
+    [
+        ("bert", "model.safetensors", None, ["model.safetensors: missing"]),
+        ("bert", "model.safetensors", b"\x80\x04pickle", ["model.safetensors: cannot be read"]),
+        ("bert", "config.json", {"num_hidden_layers": 3}, ["variable encoder.layer.2.", "missing"]),
+        ("bert", "config.json", {"model_type": "roberta"}, ["model_type: found roberta", "bert or distilbert"]),
+        ("bert", "config.json", {"position_embedding_type": "relative_key"}, ["'relative_key'"]),
+        ("distilbert", "tokenizer.json", normalizer(strip_accents=True, lowercase=False), ["strip_accents True"]),
+        ("distilbert", "tokenizer.json", normalizer(type="Lowercase"), ["Lowercase"]),
+        ("distilbert", "tokenizer.json", None, ["vocab.txt: no such file"]),
+        ("bert_masked_lm_sharded", "model-00002-of-00003.safetensors", None, ["missing"]),
+    ],
+)
 def test_a_folder_that_does_not_fit_is_named(golden_dir, tmp_path, model, name, content, parts):
     folder = shutil.copytree(golden_dir / "transformers" / model, tmp_path / "model")
     if content is None:
