@@ -25,19 +25,19 @@ Logs = Mapping[str, float]
 class Steps(tf_keras.callbacks.Callback):
     """Count and save a run's steps; stop if values are not finite.
 
-    The last `kept` checkpoints in `run_dir` hold the step and the named `parts` that are not None.
+    The last `kept` checkpoints stay in `run_dir`; each holds the step and those `parts` that are not None.
     """
 
     def __init__(self, run_dir: pathlib.Path, kept: int, **parts: object) -> None:
         super().__init__()
         self.step = tf.Variable(0, dtype=tf.int64, trainable=False, name="global_step")
-        held = {name: part for name, part in parts.items() if part is not None}
-        self._kept, self._checkpoint = kept, tf.train.Checkpoint(step=self.step, **held)
+        saved = {name: part for name, part in parts.items() if part is not None}
+        self._kept, self._checkpoint = kept, tf.train.Checkpoint(step=self.step, **saved)
         self.manager = tf.train.CheckpointManager(self._checkpoint, str(run_dir), kept, checkpoint_name=CHECKPOINT_NAME)
         self._saved_at = self._signal = 0
 
     def restore(self, prefix: str | None = None) -> str | None:
-        """Restore a checkpoint, by default the last whole one; return its prefix.
+        """Restore a checkpoint, by default the last complete one; return its prefix.
 
         Raises:
           UserError: the run is finished, and its checkpoint is missing or damaged.
@@ -53,7 +53,7 @@ class Steps(tf_keras.callbacks.Callback):
             results = read_json(folder / TRAIN_RESULTS_FILE, TrainingResults, expected="a finished run's results")
             if not prefix or int(self.step) != results.steps:
                 found = f"found a finished run without its checkpoint of step {results.steps}"
-                raise UserError(f"{folder}: {found}, expected both, or --overwrite")
+                raise UserError(f"{folder}: {found}; use --overwrite to train again")
         return prefix
 
     def fit(
@@ -69,7 +69,7 @@ class Steps(tf_keras.callbacks.Callback):
     ) -> None:
         """Train to step `total` unless a callback or a signal stops it.
 
-        `learned` are the trained variables. `writes` is False for workers other than the chief, which only check.
+        `learned` are the trained variables. `writes` is False for workers other than the chief, which do not save.
 
         Raises:
           UserError: a loss, a gradient or a variable is not finite.
@@ -105,7 +105,7 @@ class Steps(tf_keras.callbacks.Callback):
     def _save(self) -> None:
         if self._saved_at == int(self.step):
             return
-        # Variables may be lost while the loss is still finite, because a step's loss comes before its update.
+        # Check variables as well, because a step computes its loss before it updates them.
         for variable in self._learned:
             if not np.isfinite(variable.numpy()).all():
                 self._stop(f"{variable.name} with values that are not finite, expected finite ones")
@@ -122,12 +122,12 @@ class Progress(tf_keras.callbacks.Callback):
     """Write logs for TensorBoard; show a bar, or log ten lines."""
 
     def __init__(
-        self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, hides_bar: bool | None = None
+        self, step: tf.Variable, total_steps: int, output_dir: pathlib.Path, every: int, hide_bar: bool | None = None
     ) -> None:
         super().__init__()
         self.step, self.total_steps, self.every = step, total_steps, every
         self.writer = tf.summary.create_file_writer(str(output_dir))
-        self.bar = tqdm(desc="train", initial=int(step), total=total_steps, unit="step", disable=hides_bar)
+        self.bar = tqdm(desc="train", initial=int(step), total=total_steps, unit="step", disable=hide_bar)
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         step = int(self.step)
@@ -138,8 +138,8 @@ class Progress(tf_keras.callbacks.Callback):
         self.bar.set_postfix(logs, refresh=False)
         self.bar.update()
         if self.bar.disable and (step % max(1, self.total_steps // 10) == 0 or step == self.total_steps):
-            shown = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
-            logging.info("  step %d of %d  %s", step, self.total_steps, shown)
+            losses = "  ".join(f"{name} {value:.4f}" for name, value in logs.items())
+            logging.info("  step %d of %d  %s", step, self.total_steps, losses)
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         self.bar.close()
@@ -154,9 +154,9 @@ class DevScores(tf_keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self.step, self.every, self._path, self._measure, self._writes = step, every, path, measure, writes
-        self.seen: dict[int, float] = {}
+        self.by_step: dict[int, float] = {}
         if path.exists():
-            self.seen = read_json(path, dict[int, float], expected="dev scores by step", versioned=False)
+            self.by_step = read_json(path, dict[int, float], expected="dev scores by step", versioned=False)
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
         if int(self.step) % self.every == 0:
@@ -164,34 +164,34 @@ class DevScores(tf_keras.callbacks.Callback):
 
     def score(self) -> float:
         step = int(self.step)
-        if step not in self.seen:
-            # Keras calls back in a strategy's scope, in which an encoder cannot run.
+        if step not in self.by_step:
+            # Use another thread, because Keras runs callbacks in the strategy's scope, where an encoder cannot run.
             with concurrent.futures.ThreadPoolExecutor(1) as thread:
                 score = thread.submit(self._measure).result()
             if not np.isfinite(score):
                 raise UserError(f"step {step}: found a dev score of {score}, expected a finite number")
-            self.seen[step] = score
+            self.by_step[step] = score
             if self._writes:
-                write_json(self._path, self.seen)
-        return self.seen[step]
+                write_json(self._path, self.by_step)
+        return self.by_step[step]
 
 
 class EarlyStopping(DevScores):
     """Stop at the first epoch without a new best dev score.
 
-    The original stops as soon as the correlation rises, because it tests whether the correlation has *not fallen*.
+    The original stops as soon as the correlation rises, because its test is inverted.
     """
 
     def on_train_batch_end(self, batch: int, logs: Logs) -> None:
-        if self.stops():
+        if self.should_stop():
             self.model.stop_training = True
 
-    def stops(self) -> bool:
+    def should_stop(self) -> bool:
         """True at the end of an epoch without a new best score."""
         step = int(self.step)
         if step == 0 or step % self.every:
             return False
         score = self.score()
-        best = max((value for at, value in self.seen.items() if at < step), default=float("-inf"))
+        best = max((value for at, value in self.by_step.items() if at < step), default=float("-inf"))
         logging.info("  dev score %.6f at step %d, best before %.6f", score, step, best)
         return score <= best

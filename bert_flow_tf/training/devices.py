@@ -50,8 +50,8 @@ def configure_devices(
     if batch_size is not None and batch_size % count:
         raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {count} replicas")
     if count == 1 and not (wanted and gpus):
-        # A mirrored strategy of one replica has an iterator whose end may take a minute: it waits for a thread that
-        # sleeps for up to as long as the iterator has lived.
+        # Mirror two or more replicas only, because closing a mirrored iterator may take a minute: it waits for a thread
+        # that sleeps for up to the iterator's age.
         return tf.distribute.get_strategy()
     return _strategy(kind, count)
 
@@ -59,7 +59,7 @@ def configure_devices(
 @functools.cache
 def _strategy(kind: str, count: int) -> tf.distribute.Strategy:
     """Cache one strategy, because variables of one cannot be used in another."""
-    # On CPUs TensorFlow's collective operations tie a process to the first number of replicas that it trains on.
+    # On CPUs, TensorFlow's collective operations would fix the number of replicas for the rest of the process.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "cpu" and count > 1 else None
     return tf.distribute.MirroredStrategy([f"/{kind}:{i}" for i in range(count)], reduction)
 

@@ -1,4 +1,4 @@
-"""The training of a flow in `BertFlow.fit`."""
+"""Train the flow of `BertFlow.fit`."""
 
 import contextlib
 import dataclasses
@@ -33,10 +33,10 @@ class History:
     """The record of a flow's training.
 
     Attributes:
-      losses: float32 [steps], each step's loss before it, in bits per dimension.
-      judgement: the change of Spearman's correlation on labelled pairs; None without any.
+      losses: float32 [steps], the loss before each step, in bits per dimension.
+      judgement: the change of Spearman's correlation on labelled pairs; None without pairs.
       witness: the change of a measure without labels, on held-out sentences; None without any.
-      change: the change of the space, likewise.
+      change: the isotropy before and after, on held-out sentences; None without any.
     """
 
     losses: np.ndarray
@@ -51,28 +51,28 @@ class History:
 def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) -> tuple[list[str], list[str]]:
     """Return the sentences to learn on and the distinct held-out ones.
 
-    A share of at least 200 is held out, but at most a fifth if `fraction` is less; nothing if that would be few
-    sentences, or would leave less than a batch.
+    Hold out `fraction` of the distinct sentences, but at least 200 or a fifth of them, whichever is fewer, and at most
+    1,000. Hold out none if `fraction` is 0, if they would be fewer than 10, or if less than a batch would be left.
 
     Raises:
       ArgumentError: `fraction` is not from 0 to below 1.
     """
     if not 0 <= fraction < 1:
         raise ArgumentError(f"dev_fraction: found {fraction}, expected a number from 0 to below 1")
-    different = sorted(set(sentences))
-    least = min(_ENOUGH_HELD_OUT, len(different) // 5)
-    count = min(max(int(fraction * len(different)), least), _HELD_OUT[-1])
+    distinct = sorted(set(sentences))
+    least = min(_ENOUGH_HELD_OUT, len(distinct) // 5)
+    count = min(max(int(fraction * len(distinct)), least), _HELD_OUT[-1])
     if not fraction or count not in _HELD_OUT:
         return sentences, []
-    chosen = np.random.default_rng([seed, 3]).choice(len(different), count, replace=False)
-    held_out = {different[i] for i in chosen}
+    chosen = np.random.default_rng([seed, 3]).choice(len(distinct), count, replace=False)
+    held_out = {distinct[i] for i in chosen}
     kept = [sentence for sentence in sentences if sentence not in held_out]
     return (kept, sorted(held_out)) if len(kept) >= batch_size else (sentences, [])
 
 
 def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
     """Return a calibration learned on embeddings [n, D]."""
-    # scikit-learn takes a second to load.
+    # Import it here, because scikit-learn takes a second to load.
     from bert_flow_tf.evaluation.calibration import calibration
 
     n, width = embeddings.shape
@@ -106,28 +106,28 @@ def learn(
     """Learn on an array or a function that yields an epoch's blocks.
 
     Raises:
-      UserError: the epochs have fewer rows than a step, or as `FlowCalibrator.fit`.
+      UserError: the epochs have fewer rows than one step, or as `FlowCalibrator.fit`.
     """
     with _user_errors():
         if isinstance(embeddings, np.ndarray):
             calibrator.fit(embeddings)
         else:
-            left, least = int(rows * calibrator.epochs), calibrator.batch_size
-            if left < least:
-                given = f"{left} rows in {calibrator.epochs} epochs"
-                raise ValueError(f"found {given}, expected at least the {least} of one step")
+            left, batch_size = int(rows * calibrator.epochs), calibrator.batch_size
+            if left < batch_size:
+                found = f"{left} rows in {calibrator.epochs} epochs"
+                raise ValueError(f"found {found}, expected at least the {batch_size} of one step")
             generator = np.random.default_rng([calibrator.seed, 2])
             endless = itertools.chain.from_iterable(embeddings(generator) for _ in itertools.count())
-            hides_bar = None if show_progress_bar is None else not show_progress_bar
-            with tqdm(total=left, desc="flow", unit="sentence", disable=hides_bar) as progress:
+            hide_bar = None if show_progress_bar is None else not show_progress_bar
+            with tqdm(total=left, desc="flow", unit="sentence", disable=hide_bar) as progress:
                 while left:
                     block = next(endless)[:left]
                     calibrator.partial_fit(block)
                     progress.update(len(block))
                     left -= len(block)
     if calibrator.n_steps_ < _FEW_STEPS:
-        advice = f"after fewer than {_FEW_STEPS} a flow may be worse than none: use more sentences, or more epochs"
-        # The warning names the line that called `BertFlow.fit`.
+        advice = f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more sentences or epochs"
+        # This level makes the warning name the line that called `BertFlow.fit`.
         warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=4)
 
 

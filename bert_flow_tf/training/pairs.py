@@ -13,7 +13,7 @@ from bert_flow_tf.encoder.tokenizer import Tokenizer
 from bert_flow_tf.runs.settings import Settings
 
 SHUFFLE_BUFFER = 1000
-# Embeddings of this many sentences are computed together, so that sentences of one length share a batch.
+# This many sentences are embedded together, so that sentences of similar length share a batch.
 SENTENCES_AHEAD = 2048
 # Map rows of `Pairs.pieces`, int64 [k], and their occurrence numbers in the run, int64 [k], to embeddings [k, D].
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -43,7 +43,7 @@ def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> 
     # The original shuffles once, before it writes its records.
     order = np.random.default_rng([seed, 0]).permutation(len(labels))
     pairs = Pairs(tf.gather(pairs.pieces, _sentences(order)), labels[order])
-    return duplicated(pairs, settings.dupe_factor, tokenizer.mask_id, seed), len(examples)
+    return duplicate(pairs, settings.dupe_factor, tokenizer.mask_id, seed), len(examples)
 
 
 def scaled_labels(examples: Examples, task: Task) -> np.ndarray:
@@ -62,7 +62,7 @@ def _sentences(indices: np.ndarray) -> np.ndarray:
     return np.stack([2 * indices, 2 * indices + 1], axis=-1).reshape(-1)
 
 
-def duplicated(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
+def duplicate(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
     """Repeat each pair; mask one random token per sentence in the copies.
 
     A sentence without tokens does not change (the original fails on one).
@@ -95,9 +95,9 @@ def token_batches(
 ) -> tf.data.Dataset:
     """Return endless batches of token ids [batch, 2, t] and labels [batch].
 
-    As in the original, a buffer of 1,000 shuffles again every epoch, and a batch may span epochs. The order depends on
-    the seed alone, so `skip_steps` resumes exactly where an interrupted run stopped. `rows` selects a worker's part of
-    each batch. `occurrence`, int64 [batch, 2], numbers all sentences of a run, for dropout's masks.
+    As in the original, a buffer of 1,000 pairs shuffles every epoch differently, and a batch may span epochs. The order
+    depends only on the seed, so `skip_steps` resumes exactly where an interrupted run stopped. `rows` selects a
+    worker's part of each batch. `occurrence`, int64 [batch, 2], numbers all sentences of a run, for dropout's masks.
     """
     labels, size = tf.constant(pairs.labels), settings.train_batch_size
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
@@ -119,8 +119,8 @@ def embedded_batches(
 ) -> tf.data.Dataset:
     """Return the batches of `token_batches` as embeddings [batch, 2, width].
 
-    `embed` gets the sentences of many steps at once, so that those of like length share a batch. The groups do not
-    depend on `skip_steps`, so a resumed run has the same bits.
+    `embed` gets the sentences of many steps at once, so that sentences of similar length share a batch. The groups do
+    not depend on `skip_steps`, so a resumed run has the same bits.
     """
     size = settings.train_batch_size
     group = max(1, SENTENCES_AHEAD // (2 * size))
@@ -141,7 +141,7 @@ def embedded_batches(
 
 
 def _order(num_pairs: int, settings: Settings) -> tf.data.Dataset:
-    """Yield each step's number and indices of pairs, int64 [batch], without end."""
+    """Return endless step numbers and indices of pairs, int64 [batch]."""
     indices = tf.data.Dataset.range(num_pairs)
     indices = indices.shuffle(SHUFFLE_BUFFER, seed=settings.seed, reshuffle_each_iteration=True)
     return indices.repeat().batch(settings.train_batch_size, drop_remainder=True).enumerate()

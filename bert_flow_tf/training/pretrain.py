@@ -68,12 +68,12 @@ def pretrain(
     results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
         if os.path.exists(out_dir) and results_path.exists():
-            # A command may have been killed after it wrote the folder.
+            # An earlier command may have been killed before it removed them.
             _remove_checkpoints(run_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
         strategy = configure_devices(None, settings.train_batch_size)
         tokenizer = Tokenizer.from_source(source)
-        pieces = _tokenized(tokenizer, sentences, settings.max_seq_length - 2)
+        pieces = _tokenize(tokenizer, sentences, settings.max_seq_length - 2)
         config = _run_config(source, settings, pieces)
         resumed = check_run(run_dir, config, overwrite, [out])
         with strategy.scope():
@@ -87,8 +87,8 @@ def pretrain(
         if results_path.exists():
             results = read_json(results_path, TrainingResults, expected="a finished run's results")
         else:
-            hides_bar = None if show_progress_bar is None else not show_progress_bar
-            losses = _fit(model, steps, settings, pieces, tokenizer, hides_bar)
+            hide_bar = None if show_progress_bar is None else not show_progress_bar
+            losses = _fit(model, steps, settings, pieces, tokenizer, hide_bar)
             stages.end("train")
             results = write_results(config, steps, stages, losses)
         origin = {
@@ -106,7 +106,7 @@ def pretrain(
 
 
 def run_folder(out_dir: str | os.PathLike) -> pathlib.Path:
-    """Return the run's folder, beside the encoder folder that it writes."""
+    """Return the folder of the run that writes an encoder folder."""
     out = pathlib.Path(os.path.abspath(out_dir))
     return out.with_name(f"{out.name}.pretraining")
 
@@ -116,12 +116,12 @@ def _remove_checkpoints(run_dir: pathlib.Path) -> None:
         path.unlink()
 
 
-def _tokenized(tokenizer: Tokenizer, sentences: Iterable[str], most: int) -> tf.RaggedTensor:
-    """Return word pieces in rows of 1 to `most`: int32 [n, (t)]."""
+def _tokenize(tokenizer: Tokenizer, sentences: Iterable[str], size: int) -> tf.RaggedTensor:
+    """Return word pieces in rows of at most `size`: int32 [n, (t)]."""
     pieces = stream.tokenize(tokenizer, sentence_list(sentences), 2**31)
-    lengths = [min(most, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, most)]
+    lengths = [min(size, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, size)]
     if not lengths:
-        raise UserError("sentences: found no text, expected a sentence or paragraph each")
+        raise UserError("sentences: found no text, expected sentences or paragraphs")
     return tf.RaggedTensor.from_row_lengths(pieces.flat_values, np.array(lengths, np.int64))
 
 
@@ -153,9 +153,9 @@ def compiled_model(source: EncoderSource, settings: PretrainingSettings) -> Mask
       UserError: the encoder cannot be loaded, or has fewer positions than `settings.max_seq_length`.
     """
     encoder = SentenceEncoder(source, "avg", trainable=True)
-    length, most = settings.max_seq_length, encoder.max_seq_length
-    if most and length > most:
-        raise ArgumentError(f"max_seq_length: found {length}, expected at most {most}, the positions of the encoder")
+    length, limit = settings.max_seq_length, encoder.max_seq_length
+    if limit and length > limit:
+        raise ArgumentError(f"max_seq_length: found {length}, expected at most the encoder's {limit} positions")
     encoder.dropout_seed = settings.seed
     config = encoder.bert_config
     # TF-Hub's BERTs have no config; they use TF1's GELU.
@@ -178,7 +178,7 @@ def _fit(
     settings: PretrainingSettings,
     pieces: tf.RaggedTensor,
     tokenizer: Tokenizer,
-    hides_bar: bool | None,
+    hide_bar: bool | None,
 ) -> dict[int, float]:
     count, every, run_dir = int(pieces.nrows()), settings.save_checkpoints_steps, pathlib.Path(steps.manager.directory)
     held_out = min(math.ceil(count * settings.dev_fraction), 1000, count - 1)
@@ -186,14 +186,14 @@ def _fit(
     dev, train = (tf.gather(pieces, np.sort(rows)) for rows in (order[:held_out], order[held_out:]))
     if not steps.manager.latest_checkpoint:
         save_checkpoint(steps.manager, 0)
-    progress = callbacks.Progress(steps.step, settings.steps, run_dir, 10, hides_bar)
+    progress = callbacks.Progress(steps.step, settings.steps, run_dir, 10, hide_bar)
     specs = [TOKEN_SPECS, tf.TensorSpec([None, None], tf.int32)]
     losses_of = tf.function(model.token_losses, input_signature=specs, autograph=False)
     mask = tf.function(functools.partial(masked, tokenizer, settings), reduce_retracing=True)
     dev_batches = []
     for rows in stream.length_batches(dev.row_lengths().numpy()):
         tokens = tokenizer.pack(tf.gather(dev, rows), settings.max_seq_length)
-        # The masks of dev differ from those of training, whose numbers start at 0.
+        # Negative numbers give dev other masks than training, whose numbers start at 0.
         dev_batches.append(mask(tokens, tf.constant(-1 - rows, tf.int64)))
 
     def dev_loss() -> float:
@@ -202,7 +202,7 @@ def _fit(
         with progress.writer.as_default(step=step):
             tf.summary.scalar("dev_loss", loss)
         perplexity = math.exp(min(loss, 700.0))
-        if not hides_bar:
+        if not hide_bar:
             line = f"step {step} of {settings.steps}: dev loss {loss:.4f} (perplexity {perplexity:.4g})"
             tqdm.write(line, file=sys.stderr)
         return loss
@@ -215,7 +215,7 @@ def _fit(
     steps.fit(model, batches, settings.steps, model.learned_variables, save_every=every, used=used)
     if held_out:
         scores.score()
-    return scores.seen
+    return scores.by_step
 
 
 def masked(
@@ -223,12 +223,12 @@ def masked(
 ) -> tuple[Inputs, tf.Tensor]:
     """Mask word pieces as BERT does (Devlin et al. 2019, section 3.1).
 
-    As TF1's `create_masked_lm_predictions`, predict the share `masked_lm_prob` of a sentence's ids, [CLS] and [SEP]
-    counted, but at least one. The masks depend on the seed and the sentence's number, not on its batch.
+    Like TF1's `create_masked_lm_predictions`, predict the share `masked_lm_prob` of a sentence's ids, [CLS] and [SEP]
+    included in the count, but at least one. The masks depend on the seed and the sentence's number, not on its batch.
 
     Args:
       tokens: dict of int32 [n, t] from `Tokenizer.pack`.
-      numbers: int64 [n], the number of each sentence among all of the run.
+      numbers: int64 [n], the number of each sentence in the run.
     Returns:
       The masked tokens, and the labels, int32 [n, t].
     """
@@ -239,15 +239,15 @@ def masked(
         numbers,
         fn_output_signature=tf.float32,
     )
-    # Each is [n, t]: the order of the pieces, the kind of change, and the piece that may replace it.
-    order, fate, other = tf.unstack(draws[:, : tf.size(position)], axis=2)
+    # These draws [n, t] choose the pieces to predict, the kind of change, and the random piece.
+    order, action, other = tf.unstack(draws[:, : tf.size(position)], axis=2)
     share = tf.cast(length, tf.float64) * tf.constant(settings.masked_lm_prob, tf.float64)
-    most = tf.maximum(tf.cast(tf.round(share), tf.int32), 1)
-    can = (position > 0) & (position < length[:, tf.newaxis] - 1)
-    rank = tf.argsort(tf.argsort(tf.where(can, order, 1.0), stable=True))
-    predicted = can & (rank < most[:, tf.newaxis])
+    count = tf.maximum(tf.cast(tf.round(share), tf.int32), 1)
+    is_candidate = (position > 0) & (position < length[:, tf.newaxis] - 1)
+    rank = tf.argsort(tf.argsort(tf.where(is_candidate, order, 1.0), stable=True))
+    predicted = is_candidate & (rank < count[:, tf.newaxis])
     random_piece = tf.cast(other * tokenizer.vocab_size, tf.int32)
-    changed = tf.where(fate < _MASKED, tokenizer.mask_id, tf.where(fate < _KEPT, ids, random_piece))
+    changed = tf.where(action < _MASKED, tokenizer.mask_id, tf.where(action < _KEPT, ids, random_piece))
     changed_tokens = tokens | {"input_word_ids": tf.where(predicted, changed, ids)}
     return changed_tokens, tf.where(predicted, ids, NOT_PREDICTED)
 
@@ -257,7 +257,7 @@ def masked_batches(
 ) -> tf.data.Dataset:
     """Return endless batches of `MaskedLanguageModel`'s inputs and labels.
 
-    Each epoch has its own order; a batch may span epochs. Order and masks depend on the seed alone, so `skip_steps`
+    Each epoch has its own order; a batch may span epochs. Order and masks depend only on the seed, so `skip_steps`
     resumes exactly where an interrupted run stopped.
     """
     count, size = pieces.nrows(tf.int64), settings.train_batch_size
@@ -266,7 +266,7 @@ def masked_batches(
         numbers = step * size + tf.range(size, dtype=tf.int64)
         epochs = numbers // count
         seeds = tf.stack([tf.fill([size], tf.constant(settings.seed, tf.int64)), epochs, tf.zeros_like(epochs)], 1)
-        # This operation needs no permutation in memory.
+        # This operation does not keep the permutation in memory.
         rows = tf.raw_ops.RandomIndexShuffle(index=numbers % count, seed=seeds, max_index=tf.fill([size], count - 1))
         tokens = tokenizer.pack(tf.gather(pieces, rows), settings.max_seq_length)
         inputs, labels = masked(tokenizer, settings, tokens, numbers)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LostWorker(UserError):
-    """Another worker ended; the same command, run again, resumes."""
+    """Another worker ended; repeating the command resumes."""
 
 
 def check(settings: Settings) -> None:

@@ -10,8 +10,8 @@ class WarmupLinearDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
     With t counted from 1: `learning_rate * t / warmup_steps` while t < `warmup_steps`, then
     `learning_rate * (1 - t / total_steps)`, 0 from `total_steps` on.
 
-    The original's source looks as if t began at 0. But its step counter is incremented by an operation that waits for
-    nothing, and the rate is read after it: the losses of the TF1 code match t + 1 to seven digits.
+    In the original's source, t seems to start at 0. But TensorFlow 1 increments the step before it reads the rate: the
+    TF1 code's losses match t + 1 to seven digits.
     """
 
     def __init__(self, learning_rate: float, total_steps: float, warmup_steps: int = 0):

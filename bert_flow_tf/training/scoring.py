@@ -91,15 +91,15 @@ def run_task(settings: Settings, cluster: Cluster, score: Callable[[Scorer], Non
         if settings.do_eval:
             write_evaluation(settings, task, scorer, step)
         if settings.do_predict:
-            predicting, name = scorer, settings.eval_checkpoint_name
+            predictor, name = scorer, settings.eval_checkpoint_name
             if name:
-                # The other workers do not take part in prediction.
-                alone = strategy if cluster.count == 1 else tf.distribute.get_strategy()
-                predicting, _ = load_scorer(settings, task, alone, name)
-            write_predictions(settings, task, predicting)
+                # The other workers do not predict, so leave their strategy.
+                local = strategy if cluster.count == 1 else tf.distribute.get_strategy()
+                predictor, _ = load_scorer(settings, task, local, name)
+            write_predictions(settings, task, predictor)
         if score is not None:
             score(scorer)
-    # A worker that ends earlier would seem lost.
+    # Wait for all workers, because one that ended earlier would seem lost.
     from_chief(strategy, cluster)
     if not settings.scores_checkpoint_alone:
         logging.info("*** output_dir ***\n%s", settings.output_dir)
@@ -112,7 +112,7 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
     loss = outputs["example_loss"]
     results = {"eval_loss": np.mean(loss)}
     if task.is_regression:
-        # The original computes NaN if dev has no labels, because it takes them all for 0.
+        # If dev has no labels, the original computes NaN, because it sets them all to 0.
         cosines = outputs["cos_similarity"]
         results["eval_pearsonr"] = protocols.pearson(cosines, labels) if examples.has_labels else np.nan
     else:
@@ -122,7 +122,7 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
     if "flow_example_loss" in outputs:
         results["eval_loss_flow"] = np.mean(outputs["flow_example_loss"])
         results["eval_loss_total"] = np.mean(loss + outputs["flow_example_loss"])
-    # The estimator's own "loss" is the mean of the batches' means; the last batch counts as much as a full one.
+    # The estimator's own "loss" is the mean of batch means; a smaller last batch counts as much as a full one.
     size = settings.eval_batch_size
     results["loss"] = np.mean([np.mean(loss[i : i + size]) for i in range(0, len(loss), size)])
     return {name: np.float32(value) for name, value in results.items()}
@@ -144,7 +144,7 @@ def load_scorer(
     if output_dir is None or config is None:
         if output_dir and (checkpoints := sorted(output_dir.glob("*.index"))):
             found = f"{checkpoints[0].with_suffix('')}: found a checkpoint without the {CONFIG_FILE} of a run"
-            raise UserError(f"{found}, expected one (bert-flow convert --tf1_flow makes it)")
+            raise UserError(f"{found}; bert-flow convert --tf1_flow makes a run from a TF1 checkpoint")
         source = resolve_encoder(**settings.encoder_arguments())
         config = build.run_config(settings, task, source)
         record = config.model
@@ -168,7 +168,7 @@ def load_scorer(
             step = run_step(checkpoint)
             logging.info("Restored %s", checkpoint)
         elif "flow" not in build.load_init_checkpoint(model, settings.init_checkpoint) and model.flow is not None:
-            logging.warning("%s has no checkpoint: its flow has learned nothing", output_dir or "the command")
+            logging.warning("%s has no checkpoint: its flow is untrained", output_dir or "the command")
     cache_dir = None if config.encoder_trained else settings.cached_dir
     return Scorer(model, settings, cache_dir, record), step
 
@@ -177,7 +177,7 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
     model = config.model
     found = {"sentence_embedding_type": model.pooling, "max_seq_length": model.max_seq_length, "low_dim": model.low_dim}
     given = {name: getattr(settings, name) for name in found}
-    # All numbers below 1 mean that the dimension is not reduced.
+    # Any number below 1 means that the dimension is not reduced.
     found["low_dim"], given["low_dim"] = max(model.low_dim, 0), max(settings.low_dim, 0)
     found["flow_model_config"] = model.flow.config if model.flow else None
     given["flow_model_config"] = flow_config(settings.flow_model_config) if settings.flow else None
@@ -188,7 +188,7 @@ def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
 
 
 def check_results(settings: Settings, task: Task) -> None:
-    """Check before training that evaluation and prediction can succeed."""
+    """Raise `UserError` before training if evaluation or prediction cannot succeed."""
     data_dir = settings.data_dir
     stops_early = settings.do_train and settings.early_stopping
     if settings.do_predict and not task.is_regression:

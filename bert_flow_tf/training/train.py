@@ -1,4 +1,4 @@
-"""Training a run: its data, `fit`, checkpoints, resume."""
+"""Train or resume a run."""
 
 import functools
 import pathlib
@@ -31,7 +31,7 @@ from bert_flow_tf.training.devices import from_chief
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.optimizer import AdamWeightDecay
 
-# Map the number of steps, the steps to skip and the rows of each batch to the batches.
+# This function maps the number of steps, the steps to skip and the rows of each batch to the batches.
 Batches = Callable[[int, int, slice], tf.data.Dataset]
 
 
@@ -45,7 +45,7 @@ def train(
 ) -> tuple[SiameseBertFlow, Model, int]:
     """Train or resume a run; return its model, record and steps.
 
-    The chief of several workers writes the run's folder, which all must see. `dev_score` is for early stopping.
+    All workers must see the run's folder, which the chief writes. `dev_score` is for early stopping.
 
     Raises:
       UserError: see `check_run`; a loss or gradient is not finite.
@@ -84,34 +84,34 @@ def train(
         stages.end("embed")
     if cluster.is_chief and not last:
         if settings.flow_ddi:
-            # The original's hook takes the first sentences of a batch that training does not see, with dropout.
+            # Like the original's hook, use the first sentences of a batch that training skips, with dropout.
             inputs, _ = next(iter(batches(1, 0, slice(None))))
             model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
         save_checkpoint(steps.manager, 0)
     is_finished = cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists()
-    begins_at = from_chief(strategy, cluster, -1 if is_finished else int(steps.step))
-    if begins_at < 0:
+    start_step = from_chief(strategy, cluster, -1 if is_finished else int(steps.step))
+    if start_step < 0:
         return model, model_at(config, last) if last else config.model, int(steps.step)
     if not cluster.is_chief:
-        steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{begins_at}"))
+        steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{start_step}"))
     logging.info("***** Running training *****\n  %d examples, %d steps of %d", num_examples, total_steps, batch_size)
     epoch, used = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
     if cluster.is_chief:
         used.append(callbacks.Progress(steps.step, total_steps, output_dir, settings.log_every_step))
-    # A run killed right after its last checkpoint has no score of it yet.
     if settings.early_stopping:
         path, score = output_dir / "early_stopping.json", functools.partial(dev_score, model)
         used.append(callbacks.EarlyStopping(steps.step, epoch, path, score, writes=cluster.is_chief))
-    if not (settings.early_stopping and used[-1].stops()):
-        seen = int(settings.flow_ddi)
-        todo = batches(total_steps + seen, begins_at + seen, cluster.rows(batch_size))
+    # Check now, because a run may have been killed between its last checkpoint and that checkpoint's score.
+    if not (settings.early_stopping and used[-1].should_stop()):
+        skipped = int(settings.flow_ddi)
+        remaining = batches(total_steps + skipped, start_step + skipped, cluster.rows(batch_size))
         if cluster.count > 1:
-            # A known cardinality spares a question to all workers in every step; the steps end before the data.
-            endless = todo.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
-            todo = strategy.distribute_datasets_from_function(lambda context: endless)
+            # Without a known cardinality, the workers would ask each other for more data in every step.
+            endless = remaining.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+            remaining = strategy.distribute_datasets_from_function(lambda context: endless)
         learned = model.supervised_variables + model.flow_variables
         every = epoch if settings.early_stopping else settings.save_checkpoints_steps
-        steps.fit(model, todo, total_steps, learned, save_every=every, used=used, writes=cluster.is_chief)
+        steps.fit(model, remaining, total_steps, learned, save_every=every, used=used, writes=cluster.is_chief)
     stages.end("train")
     if not cluster.is_chief:
         return model, config.model, int(steps.step)
@@ -158,7 +158,7 @@ class Stages:
 def write_results(
     config: RunConfig, steps: callbacks.Steps, stages: Stages, dev_losses: dict[int, float]
 ) -> TrainingResults:
-    """Write `train_results.json` of a finished run and return it."""
+    """Write and return a finished run's `train_results.json`."""
     results = TrainingResults(
         made_by=config.made_by,
         model=model_at(config, steps.manager.latest_checkpoint),

@@ -241,7 +241,7 @@ def test_a_flow_that_has_learned_nothing_predicts_with_a_warning(flow_flags, flo
         small_runs.run(alone, **changes)
     assert "learned nothing" not in caplog.text
     run_dir = small_runs.run(alone, exp_name="no_run")
-    assert f"{run_dir} has no checkpoint: its flow has learned nothing" in caplog.text
+    assert f"{run_dir} has no checkpoint: its flow is untrained" in caplog.text
     assert (run_dir / "test_results.tsv").is_file()
 
 

@@ -40,10 +40,10 @@ def test_a_dev_score_that_is_not_finite_ends_training(tmp_path):
     # An encoder that has collapsed gives every pair the same cosine.
     scores = iter([0.5, float("nan")])
     stopping = callbacks.EarlyStopping(step, 2, path, lambda: next(scores))
-    assert not stopping.stops()
+    assert not stopping.should_stop()
     step.assign(6)
     with user_error("step 6: found a dev score of nan"):
-        stopping.stops()
+        stopping.should_stop()
     assert json.loads(path.read_text()) == {"4": 0.5}
     path.write_text('{"four": 0.5}')
     with user_error(f"{path}: "):

@@ -38,14 +38,14 @@ def test_copies_of_a_pair_have_a_masked_token_each(tokenizer):
     examples = Examples(["w1 w2 w3", ""], ["w4", "w5 w6"], np.float32([1, 2]), has_labels=True)
     labels = input_pipeline.scaled_labels(examples, STSB)
     pairs = input_pipeline.tokenize_pairs(tokenizer, examples, labels, 10)
-    copies = input_pipeline.duplicated(pairs, 3, tokenizer.mask_id, seed=1)
+    copies = input_pipeline.duplicate(pairs, 3, tokenizer.mask_id, seed=1)
     rows = copies.pieces.to_list()
     np.testing.assert_array_equal(copies.labels, np.repeat(labels, 3))
     assert rows[:2] == [[6, 7, 8], [9]] and rows[6:8] == [[], [10, 11]]
     for a, b in zip(rows[2:6:2], rows[3:6:2], strict=True):
         assert b == [tokenizer.mask_id] and a.count(tokenizer.mask_id) == 1 and len(a) == 3
     assert rows[8] == rows[10] == []
-    assert input_pipeline.duplicated(pairs, 1, tokenizer.mask_id, seed=1) is pairs
+    assert input_pipeline.duplicate(pairs, 1, tokenizer.mask_id, seed=1) is pairs
 
 
 def test_a_run_has_labelled_pairs_and_a_masked_copy_of_each(tokenizer, tmp_path):
