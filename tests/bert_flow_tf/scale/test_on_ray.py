@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import pytest
 
@@ -69,17 +70,6 @@ def _kill(process, pattern):
     os.kill(_descendants(process.pid, pattern)[0], signal.SIGKILL)
 
 
-@contextlib.contextmanager
-def _stopped(process, pattern):
-    """Stop the descendants at once, and kill them in the end."""
-    workers = _descendants(process.pid, pattern)
-    for pid in workers:
-        os.kill(pid, signal.SIGSTOP)
-    yield
-    for pid in workers:
-        os.kill(pid, signal.SIGKILL)
-
-
 def test_embeddings_survive_killed_workers_ray_and_command(start, tiny_encoder_dir, tmp_path):
     (tmp_path / "texts").mkdir()
     for name in "ab":
@@ -98,10 +88,12 @@ def test_embeddings_survive_killed_workers_ray_and_command(start, tiny_encoder_d
     wait_for_parts(process, 10)
     _kill(process, "ray::_Worker")
     wait_for_parts(process, 10)
-    # Running workers could write all other parts before they notice that Ray is gone.
-    with _stopped(process, "ray::_Worker"):
-        _kill(process, "[^\0]*/raylet\0")
-        _, error = process.communicate(timeout=300)
+    # Running workers could write all other parts before they notice that Ray is gone; the command's end kills them.
+    workers = _descendants(process.pid, "ray::_Worker")
+    for pid in workers:
+        os.kill(pid, signal.SIGSTOP)
+    _kill(process, "[^\0]*/raylet\0")
+    _, error = process.communicate(timeout=300)
     assert "run the same command" in refusal(process.returncode, error, after_log=True)
     process = encode()
     wait_for_parts(process, 10)
@@ -109,7 +101,7 @@ def test_embeddings_survive_killed_workers_ray_and_command(start, tiny_encoder_d
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=300)
     assert process.returncode == 130, error
-    _wait(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in below))
+    _wait(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in workers + below))
     # A process without Ray finishes the folder.
     said = succeeds(*command, "--input", texts, "--out", out)
     assert "(800 of width 32, 800 parts, " in said and "800 of them new" not in said
@@ -165,16 +157,15 @@ def test_killed_launch_has_the_bits_of_workers_without_ray(start, small_encoder_
     assert (killed / "eval_results.txt").read_bytes() == (whole / "eval_results.txt").read_bytes()
 
 
-def test_a_mistake_of_a_worker_is_one_line_and_not_tried_again(require, tmp_path, monkeypatch):
+def test_a_mistake_of_a_worker_is_one_line_and_not_tried_again(require, tmp_path):
     require("ray")
-    monkeypatch.setattr(os, "environ", dict(os.environ))
 
     def run():
         with (tmp_path / "calls").open("a") as calls:
             calls.write("called\n")
         raise UserError("TF_CONFIG: found 2 devices")
 
-    with user_error("TF_CONFIG: found 2 devices"):
+    with mock.patch.dict(os.environ), user_error("TF_CONFIG: found 2 devices"):
         on_ray.train_on_ray(run, LostWorker, workers=1, threads=1, address=None, restarts=3)
     assert (tmp_path / "calls").read_text() == "called\n"
     assert "--overwrite" in refused("launch", "--workers", 2, "--", "--task_name=STS-B", "--overwrite")
