@@ -19,7 +19,7 @@ from typing import Any
 _PROGRESS_MODULES = ("atomic", "calibrator", "callbacks", "compare", "evaluate", "export", "stream", "verify")
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
+DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class UserError(Exception):
@@ -29,7 +29,7 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(_CONTROLS.sub(lambda control: ascii(control[0])[1:-1], message))
+        super().__init__(_CONTROLS.sub(lambda match: ascii(match[0])[1:-1], message))
 
 
 class ArgumentError(UserError):
@@ -43,9 +43,9 @@ def pip_install(extra: str) -> str:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return "; did you mean NAME?" for a similar name, else ""."""
-    by_letters = {one.lower(): one for one in known if one != name}
-    found = difflib.get_close_matches(name.lower(), by_letters, n=1)
-    return f"; did you mean {by_letters[found[0]]}?" if found else ""
+    by_lower = {one.lower(): one for one in known if one != name}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f"; did you mean {by_lower[found[0]]}?" if found else ""
 
 
 def suggest_file(path: str | os.PathLike) -> str:
@@ -67,7 +67,7 @@ def quiet_libraries() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    # Without this, TensorFlow would import Keras 3, which takes an eighth of the start of a process.
+    # Without this, TensorFlow would import Keras 3, which takes an eighth of the start-up time.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     warnings.simplefilter("ignore", FutureWarning)
     warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
@@ -98,7 +98,7 @@ def log_progress() -> None:
     absl.logging.use_absl_handler()
     absl.logging.set_verbosity(absl.logging.INFO)
     handler = absl.logging.get_absl_handler()
-    handler.filters = [lambda one: one.levelno >= logging.WARNING or one.module in _PROGRESS_MODULES]
+    handler.filters = [lambda record: record.levelno >= logging.WARNING or record.module in _PROGRESS_MODULES]
     handler.setFormatter(logging.Formatter("%(message)s"))
 
 
@@ -147,6 +147,5 @@ def exit_status(run: Callable[..., int | None], *arguments: Any) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     except KeyboardInterrupt:
         line, status = "interrupted", 130
-    if sys.stderr is not None:
-        print(line, file=sys.stderr)
+    print(line, file=sys.stderr)
     return status

@@ -10,9 +10,9 @@ from bert_flow_tf.encoder.convert.weights import LAYER_NORM_EPS, BertConfig, ker
 
 _PROJECTIONS = ("query", "key", "value")
 _TABLES = ("word_embeddings/embeddings", "position_embedding/embeddings", "type_embeddings/embeddings")
-# This is relative to the largest output: six layers' rounding is below 1e-6, the other GELU changes one layer by 2e-4.
+# This tolerance is relative to the largest output: rounding in six layers is below 1e-6, the wrong GELU is 2e-4 off.
 _LARGEST_DEVIATION = 2e-5
-# GELU's approximation uses tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
+# GELU's approximation has the term tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
 _TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715
 _SQRT_HALF, _NORMAL_DENSITY = 0.7071067811865476, 0.3989422804014327
 
@@ -26,7 +26,7 @@ _Operations = Mapping[str, _Operation]
 class Bert:
     """BERT (Devlin et al. 2019) over the variables of a SavedModel.
 
-    A batch's tokens are the rows of one matrix, so that TensorFlow fuses a product, its bias and its GELU.
+    A batch's tokens are the rows of one matrix, so that TensorFlow can fuse product, bias and GELU.
 
     Args:
       variables: dict of name -> variable of tf-models' BERT.
@@ -60,12 +60,12 @@ class Bert:
         Args:
           inputs: dict of int32 [batch, seq]. In training, `input_mask` must be 1 up to a sentence's end and 0 after.
           seeds: int64 [batch, 2], the sentences' dropout seeds; None for no dropout.
-          training: compute only the tokens; padding is 0.
+          training: True to skip padding, whose states are 0.
           first_token_only: compute the last layer only at [CLS], as [batch, 1, width].
         """
         if tf.executing_eagerly() or not training:
             return self._outputs(inputs, seeds, training, first_token_only)
-        # XLA would need the number of tokens before it is known.
+        # XLA needs static shapes, but the number of tokens differs from batch to batch.
         with tf.xla.experimental.jit_scope(compile_ops=False):
             return self._outputs(inputs, seeds, training, first_token_only)
 
@@ -73,13 +73,13 @@ class Bert:
         mask = inputs["input_mask"]
         layout = _Layout(mask, tokens_only=training)
         words, positions, types = (self.variables[name] for name in _TABLES)
-        # As in TF1, only the word embeddings have a gradient slice per token, which changes the norm for clipping.
-        rows = tf.cast(tf.gather(words, layout.rows(inputs["input_word_ids"])), tf.float32)
-        one_hot = tf.one_hot(layout.rows(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype)
+        # As in TF1, only the word embeddings have a sparse gradient, which changes the norm used for clipping.
+        rows = tf.cast(tf.gather(words, layout.to_rows(inputs["input_word_ids"])), tf.float32)
+        one_hot = tf.one_hot(layout.to_rows(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype)
         rows += tf.cast(tf.matmul(one_hot, types), tf.float32)
         positions = tf.cast(tf.convert_to_tensor(positions)[: layout.length], tf.float32)
-        rows += layout.rows(tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]]))
-        # The fused operations are faster, but have no gradients here.
+        rows += layout.to_rows(tf.broadcast_to(positions, [layout.batch, layout.length, types.shape[1]]))
+        # The fused operations are faster, but are not used for gradients.
         operations = _PLAIN if self._portable or (training and self._trainable) else _FUSED
         dropout = Dropout(self.config, seeds, mask)
         rows = dropout.hidden(self._norm(operations, rows, "embeddings/layer_norm"), 0)
@@ -87,7 +87,7 @@ class Bert:
         for i in range(self.config.num_hidden_layers):
             first_only = first_token_only and i == self.config.num_hidden_layers - 1
             rows = self._layer(i, rows, layout, dropout, operations, first_only)
-            layers.append(rows[:, tf.newaxis] if first_only else layout.spread(rows))
+            layers.append(rows[:, tf.newaxis] if first_only else layout.to_batch(rows))
         pooled = tf.tanh(self._dense(layers[-1][:, 0], "pooler_transform"))
         return {"encoder_outputs": layers, "sequence_output": layers[-1], "pooled_output": pooled}
 
@@ -97,18 +97,18 @@ class Bert:
         """Return the layer's states of all rows, or of [CLS] if `first_only`."""
         path = f"transformer/layer_{i}"
         attention, width = f"{path}/self_attention", rows.shape[1]
-        asking = layout.spread(rows)[:, 0] if first_only else rows
+        query_rows = layout.to_batch(rows)[:, 0] if first_only else rows
         if layout.tokens_only:
-            query, key, value = self._project_together(attention, rows, layout)
+            query, key, value = self._project_qkv(attention, rows, layout)
         else:
-            query = self._project(f"{attention}/query", asking, layout.batch)
+            query = self._project(f"{attention}/query", query_rows, layout.batch)
             key, value = (self._project(f"{attention}/{name}", rows, layout.batch) for name in _PROJECTIONS[1:])
         query *= query.shape[-1] ** -0.5
         weights = dropout.attention(tf.nn.softmax(tf.matmul(query, key, transpose_b=True) + layout.bias), i)
-        attended = tf.reshape(tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [layout.batch, -1, width])
-        attended = attended[:, 0] if first_only else layout.rows(attended)
-        attended = dropout.hidden(self._dense(attended, f"{attention}/attention_output"), 2 * i + 1)
-        rows = self._norm(operations, attended + asking, f"{attention}_layer_norm")
+        context = tf.reshape(tf.transpose(tf.matmul(weights, value), [0, 2, 1, 3]), [layout.batch, -1, width])
+        context = context[:, 0] if first_only else layout.to_rows(context)
+        context = dropout.hidden(self._dense(context, f"{attention}/attention_output"), 2 * i + 1)
+        rows = self._norm(operations, context + query_rows, f"{attention}_layer_norm")
         hidden = operations[self.config.hidden_act](self._dense(rows, f"{path}/intermediate"))
         hidden = dropout.hidden(self._dense(hidden, f"{path}/output"), 2 * i + 2)
         return self._norm(operations, hidden + rows, f"{path}/output_layer_norm")
@@ -117,14 +117,14 @@ class Bert:
         _, heads, size = self.variables[f"{path}/kernel"].shape
         return tf.transpose(tf.reshape(self._dense(x, path), [batch, -1, heads, size]), [0, 2, 1, 3])
 
-    def _project_together(self, attention: str, rows: tf.Tensor, layout: "_Layout") -> list[tf.Tensor]:
+    def _project_qkv(self, attention: str, rows: tf.Tensor, layout: "_Layout") -> list[tf.Tensor]:
         # One product of three times the width takes half the time of three products.
         width, heads, size = self.variables[f"{attention}/query/kernel"].shape
         kernel, bias = (
             tf.concat([tf.reshape(self.variables[f"{attention}/{name}/{part}"], shape) for name in _PROJECTIONS], -1)
             for part, shape in (("kernel", [width, width]), ("bias", [width]))
         )
-        x = layout.spread(tf.nn.bias_add(tf.matmul(rows, kernel), bias))
+        x = layout.to_batch(tf.nn.bias_add(tf.matmul(rows, kernel), bias))
         x = tf.reshape(x, [layout.batch, -1, 3, heads, size])
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]))
 
@@ -140,35 +140,35 @@ class Bert:
 
 
 class _Layout:
-    """The tokens (or all positions) of a batch as matrix rows."""
+    """Convert [batch, seq, width] to matrix rows of tokens, and back."""
 
     def __init__(self, mask: tf.Tensor, tokens_only: bool) -> None:
         self.batch, self.length = tf.unstack(tf.shape(mask))
         self.tokens_only = tokens_only
-        # The scores of attention, [batch, heads, seq, seq], get this bias at padding.
+        # This bias, added to attention scores [batch, heads, seq, seq], removes padding.
         self.bias = (1.0 - tf.cast(mask, tf.float32))[:, tf.newaxis, tf.newaxis, :] * -1e9
         if tokens_only:
             flat = tf.reshape(mask, [-1])
             self._positions = tf.cast(tf.where(flat > 0)[:, 0], tf.int32)
-            # Padding gets the row after the last one, which is 0.
+            # Padding reads the row of zeros after the last one.
             self._row_of = tf.where(flat > 0, tf.cumsum(flat) - 1, tf.size(self._positions))
 
-    def rows(self, states: tf.Tensor) -> tf.Tensor:
-        return self._linear(self._rows, self._spread, states)
+    def to_rows(self, states: tf.Tensor) -> tf.Tensor:
+        return self._linear(self._to_rows, self._to_batch, states)
 
-    def spread(self, rows: tf.Tensor) -> tf.Tensor:
-        """Return the rows as [batch, seq, width], 0 elsewhere."""
-        return self._linear(self._spread, self._rows, rows)
+    def to_batch(self, rows: tf.Tensor) -> tf.Tensor:
+        """Return the rows as [batch, seq, width], with 0 at padding."""
+        return self._linear(self._to_batch, self._to_rows, rows)
 
     def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
-        # Each function is the other's gradient; TensorFlow's own would sum over rows that occur once.
+        # Each function is the other's gradient. TensorFlow's would sum duplicate rows, which do not exist here.
         return tf.custom_gradient(lambda x: (function(x), inverse))(x) if self.tokens_only else function(x)
 
-    def _rows(self, states: tf.Tensor) -> tf.Tensor:
+    def _to_rows(self, states: tf.Tensor) -> tf.Tensor:
         flat = tf.reshape(states, [-1, *states.shape[2:]])
         return tf.gather(flat, self._positions) if self.tokens_only else flat
 
-    def _spread(self, rows: tf.Tensor) -> tf.Tensor:
+    def _to_batch(self, rows: tf.Tensor) -> tf.Tensor:
         if self.tokens_only:
             rows = tf.gather(tf.pad(rows, [[0, 1], [0, 0]]), self._row_of)
         return tf.reshape(rows, [self.batch, self.length, rows.shape[-1]])
@@ -181,7 +181,7 @@ class Dropout:
 
     Args:
       config: layers, width, heads and rates of the BERT.
-      seeds: int64 [batch, 2]; None to drop nothing.
+      seeds: int64 [batch, 2]; None for no dropout.
       input_mask: int32 [batch, seq], 1 up to a sentence's end.
     """
 
@@ -197,7 +197,7 @@ class Dropout:
         return _drop(x, self.hidden_masks, self._config.hidden_size, site, self._config.hidden_dropout_prob)
 
     def attention(self, x: tf.Tensor, layer: int) -> tf.Tensor:
-        """Apply a layer's dropout to attention's weights `x` [batch, heads, seq, seq]."""
+        """Apply a layer's dropout to attention weights [batch, heads, seq, seq]."""
         heads, rate = self._config.num_attention_heads, self._config.attention_probs_dropout_prob
         return _drop(x, self.attention_masks, heads, layer, rate)
 
@@ -209,18 +209,18 @@ class Dropout:
         per_token = (2 * layers + 1) * config.hidden_size * (hidden_rate > 0)
         per_pair = layers * config.num_attention_heads * (attention_rate > 0)
         # Compare rates in float32, as in BERT's graphs.
-        least = {rate: round(float(np.float32(rate)) * 2**32) - 2**31 for rate in (hidden_rate, attention_rate)}
+        threshold = {rate: round(float(np.float32(rate)) * 2**32) - 2**31 for rate in (hidden_rate, attention_rate)}
         hidden = tf.TensorArray(tf.bool, batch, element_shape=[None, per_token], infer_shape=False)
         attention = tf.TensorArray(tf.bool, batch, element_shape=[per_pair, None, None], infer_shape=False)
 
         def draw(i: tf.Tensor, hidden: tf.TensorArray, attention: tf.TensorArray) -> tuple:
-            length, of_tokens = lengths[i], lengths[i] * per_token
-            count = of_tokens + length * length * per_pair
+            length, hidden_count = lengths[i], lengths[i] * per_token
+            count = hidden_count + length * length * per_pair
             bits = tf.random.stateless_uniform([count], seeds[i], None, None, tf.int32, alg="philox")
-            kept = tf.reshape(bits[:of_tokens] >= least[hidden_rate], [length, per_token])
-            pairs = tf.reshape(bits[of_tokens:] >= least[attention_rate], [per_pair, length, length])
-            after = [0, seq - length]
-            return i + 1, hidden.write(i, kept), attention.write(i, tf.pad(pairs, [[0, 0], after, after]))
+            kept = tf.reshape(bits[:hidden_count] >= threshold[hidden_rate], [length, per_token])
+            pairs = tf.reshape(bits[hidden_count:] >= threshold[attention_rate], [per_pair, length, length])
+            padding = [0, seq - length]
+            return i + 1, hidden.write(i, kept), attention.write(i, tf.pad(pairs, [[0, 0], padding, padding]))
 
         _, hidden, attention = tf.while_loop(
             lambda i, *_: i < batch, draw, [0, hidden, attention], parallel_iterations=4
@@ -260,9 +260,9 @@ def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
 
     def gradient(upstream: tf.Tensor) -> tuple:
         scaled = upstream * gamma
-        along = tf.reduce_mean(scaled * normed, axis=1, keepdims=True)
-        of_x = (scaled - tf.reduce_mean(scaled, axis=1, keepdims=True) - normed * along) * factor
-        return of_x, tf.reduce_sum(upstream * normed, axis=0), tf.reduce_sum(upstream, axis=0)
+        projection = tf.reduce_mean(scaled * normed, axis=1, keepdims=True)
+        x_gradient = (scaled - tf.reduce_mean(scaled, axis=1, keepdims=True) - normed * projection) * factor
+        return x_gradient, tf.reduce_sum(upstream * normed, axis=0), tf.reduce_sum(upstream, axis=0)
 
     return normed * gamma + beta, gradient
 
@@ -272,23 +272,23 @@ def _layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tuple:
 def _gelu_tanh(x: tf.Tensor) -> tuple:
     square = x * x
     tanh = tf.tanh(x * (_TANH_SCALE + (_TANH_SCALE * _TANH_CUBE) * square))
-    share = 0.5 * (1.0 + tanh)
+    cdf = 0.5 * (1.0 + tanh)
 
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
         slope = _TANH_SCALE + (3.0 * _TANH_SCALE * _TANH_CUBE) * square
-        return upstream * (share + (0.5 * x) * (1.0 - tanh * tanh) * slope)
+        return upstream * (cdf + (0.5 * x) * (1.0 - tanh * tanh) * slope)
 
-    return x * share, gradient
+    return x * cdf, gradient
 
 
 @tf.custom_gradient
 def _gelu_erf(x: tf.Tensor) -> tuple:
-    share = 0.5 * (1.0 + tf.math.erf(x * _SQRT_HALF))
+    cdf = 0.5 * (1.0 + tf.math.erf(x * _SQRT_HALF))
 
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        return upstream * (share + x * (_NORMAL_DENSITY * tf.exp(-0.5 * x * x)))
+        return upstream * (cdf + x * (_NORMAL_DENSITY * tf.exp(-0.5 * x * x)))
 
-    return x * share, gradient
+    return x * cdf, gradient
 
 
 _FUSED: _Operations = {
@@ -302,24 +302,24 @@ _PLAIN: _Operations = {"layer_norm": _layer_norm, "gelu_tanh": _gelu_tanh, "gelu
 def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
     """Return inputs [2, seq] with many ids, all types and some padding."""
 
-    def rows(name: str, default: int) -> int:
+    def table_rows(name: str, default: int) -> int:
         return next((v.shape[0] for key, v in variables.items() if name in key), default)
 
-    length = min(rows(_TABLES[1], 16), 16)
+    length = min(table_rows(_TABLES[1], 16), 16)
     positions = tf.range(2 * length)
     inputs = {
-        # A prime factor spreads the ids over the whole vocabulary.
-        "input_word_ids": positions * 7919 % rows(_TABLES[0], 2),
+        # A prime factor spreads the ids over the vocabulary.
+        "input_word_ids": positions * 7919 % table_rows(_TABLES[0], 2),
         "input_mask": tf.cast(positions < length + length // 2, tf.int32),
-        "input_type_ids": positions % rows(_TABLES[2], 1),
+        "input_type_ids": positions % table_rows(_TABLES[2], 1),
     }
     return {name: tf.reshape(value, [2, length]) for name, value in inputs.items()}
 
 
 def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: BertConfig | None) -> Bert | None:
-    """Return `Bert` if it computes the SavedModel's outputs, else None.
+    """Return a `Bert` that computes the SavedModel's outputs; None if it differs.
 
-    `expected` are the SavedModel's outputs for `inputs`, without dropout. Rates that are not `recorded` are 0.1.
+    `expected` are the SavedModel's outputs for `inputs` without dropout. Dropout rates are `recorded`'s, else 0.1.
     """
     is_float32 = all(v.dtype == tf.float32 for v in variables.values())
     if not is_float32 or set(variables) != set(keras_names(num_layers(variables)).values()):
@@ -339,13 +339,13 @@ def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: B
             attention_probs_dropout_prob=recorded.attention_probs_dropout_prob if recorded else 0.1,
         )
         bert = Bert(variables, config)
-        found, known = (_checked_values(outputs, inputs["input_mask"]) for outputs in (bert(inputs), expected))
-        if len(found) == len(known) and all(_agree(a, b) for a, b in zip(found, known, strict=True)):
+        found, wanted = (_without_padding(outputs, inputs["input_mask"]) for outputs in (bert(inputs), expected))
+        if len(found) == len(wanted) and all(_agree(a, b) for a, b in zip(found, wanted, strict=True)):
             return bert
     return None
 
 
-def _checked_values(outputs: Outputs, mask: tf.Tensor) -> list[tf.Tensor]:
+def _without_padding(outputs: Outputs, mask: tf.Tensor) -> list[tf.Tensor]:
     weights = tf.cast(mask, tf.float32)[:, :, tf.newaxis]
     states = (*outputs["encoder_outputs"], outputs["sequence_output"])
     return [*(each * weights for each in states), outputs["pooled_output"]]

@@ -29,18 +29,18 @@ def cached_embeddings(
 ) -> np.ndarray:
     """Return `stream.embed` of the sentences, cached on disk.
 
-    A digest of the encoder, its pooling, the padding and the distinct sentences names `embeddings-KEY.npz` in
-    `cache_dir`. A damaged file is computed again. The encoder must have its source's weights.
+    The file is `cache_dir/embeddings-KEY.npz`; KEY is a digest of encoder, pooling, padding and distinct sentences. A
+    damaged file is computed again. The encoder must have its source's weights.
     """
     padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
-    made_by = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
-    made_by += ["XLA"] if tf.config.optimizer.get_jit() else []
-    digest = hashlib.sha256(repr(made_by).encode())
+    key = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
+    key += ["XLA"] if tf.config.optimizer.get_jit() else []
+    digest = hashlib.sha256(repr(key).encode())
     sentences, rows = distinct(pieces)
     digest.update(sentences.flat_values.numpy().tobytes() + sentences.row_lengths().numpy().tobytes())
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npz"
     if (embeddings := _read(path)) is None:
-        # Take the lock first, because it fails before the work if the folder is not writable.
+        # If the folder is not writable, the lock fails before the long computation.
         with locked(path, wait=True):
             if (embeddings := _read(path)) is None:
                 with new_file(path) as file, file.open("wb") as stream:

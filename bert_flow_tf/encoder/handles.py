@@ -1,4 +1,4 @@
-"""Names of encoders, checked without TensorFlow."""
+"""Check and download encoders by name; this module does not load TensorFlow."""
 
 import dataclasses
 import functools
@@ -15,20 +15,20 @@ DEMO = "demo"
 HUB_HANDLES = {short: f"https://tfhub.dev/tensorflow/bert_en_{name}/4" for short, name in BERT_NAMES.items()}
 UNCASED_PREPROCESS = "https://tfhub.dev/tensorflow/bert_en_uncased_preprocess/3"
 ENCODER_NAMES = (*HUB_HANDLES, DEMO)
-# Names without an organisation are as old as BERT, and nearly all of them begin like this.
+# Nearly all model names without an organisation begin with bert- or distilbert-.
 _MODEL_NAME = re.compile(r"(\w[\w.-]*/[\w.-]+|(distil)?bert-[\w.-]+)(@[\w./-]+)?")
-# Weights for other libraries are not downloaded.
+# Do not download the weights for other libraries.
 _ENCODER_FILES = ("*.json", "vocab.txt", "*/vocab.txt", "model*.safetensors", "*/model*.safetensors")
 
 
 def check_handle(handle: str | None, argument: str) -> None:
-    """Raise `UserError` for an unknown encoder; download Hugging Face's."""
+    """Raise `UserError` for an unknown encoder; download Hugging Face models."""
     if not handle or handle in ENCODER_NAMES or "://" in handle or pathlib.Path(handle).exists():
         return
     if not is_model_name(handle):
         known = f"{', '.join(ENCODER_NAMES)}, a folder, https://… of TF-Hub or ORGANISATION/MODEL of Hugging Face"
         hint = suggest(handle, ENCODER_NAMES) or suggest_file(handle)
-        raise ArgumentError(f"{argument}={handle}: no such folder, expected {known}{hint}")
+        raise ArgumentError(f"{argument}={handle}: unknown encoder, expected {known}{hint}")
     try:
         downloaded_model(handle)
     except UserError as error:
@@ -38,7 +38,7 @@ def check_handle(handle: str | None, argument: str) -> None:
 def is_model_name(handle: str) -> bool:
     """True for a Hugging Face name: `ORGANISATION/MODEL` or `bert-…`, perhaps `@REVISION`."""
     path = pathlib.Path(handle)
-    # If there is a folder `encoders`, `encoders/mine` is a mistake in a path.
+    # If a folder `encoders` exists, `encoders/mine` is a mistyped path.
     return bool(_MODEL_NAME.fullmatch(handle)) and not (len(path.parts) > 1 and path.parent.is_dir())
 
 
@@ -46,7 +46,7 @@ def is_model_name(handle: str) -> bool:
 def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> pathlib.Path:
     """Download a Hugging Face model, `NAME` or `NAME@REVISION`; return its folder.
 
-    huggingface_hub's variables apply: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …
+    The environment variables of huggingface_hub apply: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …
     """
     # Importing it takes half a second.
     from huggingface_hub import constants, snapshot_download
@@ -64,10 +64,10 @@ class EncoderSource:
       bert_hub: handle for `resolve_encoder`, or a folder's absolute path.
       preprocess_hub: the preprocess model's handle or path; None if `bert_hub` includes it.
       do_lower_case: True if the vocabulary is uncased.
-      fingerprint: SHA-256 of weights, graph and vocabulary, equal on every machine. For a converted encoder the
-        configuration replaces the graph, whose bytes differ each time.
-      started_from: fingerprint of the encoder with the same graph and other weights, or None.
-      encoder_dir, preprocess_dir: the SavedModels on this machine.
+      fingerprint: SHA-256 of weights, graph and vocabulary, equal on every machine. A converted encoder's
+        configuration replaces its graph, whose bytes differ in each conversion.
+      started_from: fingerprint of the encoder that was trained further to give this one, or None.
+      encoder_dir, preprocess_dir: the local SavedModels.
     """
 
     bert_hub: str
@@ -80,5 +80,5 @@ class EncoderSource:
 
     @property
     def files(self) -> EncoderFiles:
-        """The part that a run records."""
+        """The fields that a run records."""
         return msgspec.convert(self, EncoderFiles, from_attributes=True)

@@ -21,23 +21,23 @@ from bert_flow_tf.encoder.tokenizer import TOKEN_INPUTS, TOKEN_SPECS, read_vocab
 from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import reading
 
-# Inside `sharing_encoders`, this holds the last encoder and its strategy, by pooling.
+# `sharing_encoders` keeps the last encoder here, as {(source, strategy): {pooling: encoder}}.
 _shared: "dict[tuple, dict[str, SentenceEncoder]] | None" = None
 
 
 class SentenceEncoder(tf_keras.layers.Layer):
     """Map an encoder's inputs, int32 [batch, seq], to sentence embeddings.
 
-    It computes with `Bert` if that gives the SavedModel's outputs, else with the SavedModel itself.
+    It runs a `Bert` over the SavedModel's variables if their outputs are equal, else the SavedModel.
 
     Args:
       sentence_embedding_type: name of the pooling, see `pooling.pooling`.
-      trainable: True to train the variables. `training=True` also turns on the dropout of a frozen encoder.
+      trainable: True to train the variables. A call with `training=True` has dropout in either case.
 
     Attributes:
-      dropout_seed: seed of dropout, together with a sentence's number; 0 by default.
+      dropout_seed: seed of dropout; each sentence's `occurrence` is the second seed, see `call`.
       traced_embed: `embed` as a `tf.function`.
-      max_seq_length, num_types: numbers of positions and of token types; None if unknown.
+      max_seq_length, num_types: number of positions and of token types; None if unknown.
       bert_config: shape and rates of a BERT; None for another encoder.
 
     Raises:
@@ -56,7 +56,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         signature = self._hub_layer.resolved_object.__call__.function_spec.fullargspec
         self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
         self.dropout_seed = 0
-        # The thread leaves the strategy's scope, in which a SavedModel cannot run; the CPU does not round.
+        # A new thread is outside a strategy's scope, in which a SavedModel cannot run.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             outputs = thread.submit(self._find_bert, trainable).result()
         self.num_layers = len(outputs["encoder_outputs"])
@@ -66,12 +66,13 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.max_seq_length, self.num_types, rows = (None if table is None else table.shape[0] for table in tables)
         pieces = len(read_vocabulary(vocabulary_asset(source.preprocess_dir)))
         if rows is not None and pieces > rows:
-            found = f"{pieces} word pieces, the encoder {source.bert_hub} has {rows} word embeddings"
-            raise UserError(f"{source.preprocess_dir}: {found}")
+            expected = f"expected at most {rows}, the word embeddings of {source.bert_hub}"
+            raise UserError(f"{source.preprocess_dir}: found {pieces} word pieces, {expected}")
 
     def _find_bert(self, trainable: bool) -> Outputs:
-        """Set `Bert` if it equals the SavedModel; return the SavedModel's probe outputs."""
+        """Set `_bert`, None for an unknown encoder; return the SavedModel's outputs."""
         variables, name = floating_variables(self._hub_layer), self.source.bert_hub
+        # A GPU would round the products.
         with tf.device("/CPU:0"):
             inputs = probe_inputs(variables)
             with reading(name, f"TF-Hub's BERT, version 3 or later, which takes {', '.join(TOKEN_INPUTS)}"):
@@ -81,7 +82,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self._bert = None if bert is None else Bert(variables, bert.config, trainable=trainable)
         self.bert_config = self.bert_config or (None if bert is None else bert.config)
         if bert is None:
-            logging.info("%s runs as its SavedModel: it is not a BERT of tf-models", name)
+            logging.info("%s is not a BERT of tf-models, so its SavedModel runs", name)
         return outputs
 
     def with_pooling(self, sentence_embedding_type: str) -> "SentenceEncoder":
@@ -90,7 +91,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return encoder
 
     def in_bfloat16(self) -> "SentenceEncoder":
-        """Return a copy with matrices and their products in bfloat16."""
+        """Return a copy that computes matrix products in bfloat16."""
         if self._bert is None:
             raise ArgumentError(f"dtype: found bfloat16 with {self.source.bert_hub}, expected a BERT of tf-models")
         encoder = self.with_pooling(self.sentence_embedding_type)
@@ -103,23 +104,23 @@ class SentenceEncoder(tf_keras.layers.Layer):
         self.pooling = pooling(sentence_embedding_type, self.num_layers)
         pooler = self._variable("pooler_transform/kernel")
         if not self.pooling.layers and pooler is not None and not tf.reduce_any(pooler != 0):
-            # A model saved without a pooler is converted with zeros for it.
+            # Conversion sets a missing pooler to zeros.
             found = f"found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler"
-            raise ArgumentError(f"pooling: {found}; expected another one, such as paper-cls")
+            raise ArgumentError(f"pooling: {found}; use another pooling, such as paper-cls")
         self.embedding_size = self.pooling.vectors * self.hidden_size
-        # Create the trace here, so that all copies share it.
+        # Create the function here, so that copies share its traces.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 
     def call(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
         """Return embeddings [batch, embedding_size].
 
-        In training, `inputs["occurrence"]`, int64 [batch], numbers the sentences of a run and seeds their dropout
-        together with `dropout_seed`; it is random if missing.
+        In training, `dropout_seed` and `inputs["occurrence"]`, int64 [batch], seed each sentence's dropout. The
+        occurrence is the sentence's number in a run; a missing one is random.
         """
         return self.pooling(self._outputs(inputs, training, self.pooling.first_token_only), inputs["input_mask"])
 
     def embed(self, inputs: Inputs, *, portable: bool = False) -> tf.Tensor:
-        """Return `call` without dropout; `portable` limits it to ONNX's operations."""
+        """Return embeddings without dropout; `portable` uses only ONNX's operations."""
         if self._bert is None or not portable:
             return self(inputs, training=False)
         bert = Bert(self._bert.variables, self._bert.config, portable=True)
@@ -143,10 +144,10 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return self._bert(tokens, seeds, training=True)
 
     def _saved_model(self, inputs: Inputs, training: bool = False) -> Outputs:
-        # The original drops out in a frozen encoder as well, for which hub.KerasLayer turns dropout off.
-        drops_out = training and self._takes_training
-        compute = self._hub_layer.resolved_object if drops_out else self._hub_layer
-        outputs = compute(inputs, training=drops_out)
+        # The original applies dropout in a frozen encoder too, but hub.KerasLayer turns it off.
+        has_dropout = training and self._takes_training
+        compute = self._hub_layer.resolved_object if has_dropout else self._hub_layer
+        outputs = compute(inputs, training=has_dropout)
         return tf.nest.map_structure(lambda x: tf.cast(x, tf.float32) if x.dtype.is_floating else x, outputs)
 
     @property
@@ -158,8 +159,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def pooled_variables(self) -> list[tf.Variable]:
         """The trainable variables that an embedding depends on.
 
-        An average depends neither on the pooler nor on higher layers. TF1's optimiser does not change those; through a
-        SavedModel they would decay.
+        An average does not depend on the pooler and higher layers. TF1's optimiser does not change these, but a
+        SavedModel gives them gradients of 0, so weight decay would.
         """
         if not self.pooling.layers:
             return list(self.trainable_variables)
@@ -169,7 +170,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
     @property
     def has_seeded_dropout(self) -> bool:
-        """True if a sentence's number seeds its dropout; a SavedModel's is random."""
+        """True if `occurrence` seeds dropout; a SavedModel's dropout is random."""
         return self._bert is not None
 
     def _variable(self, name: str) -> tf.Variable | None:
@@ -178,7 +179,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
 
 @contextlib.contextmanager
 def sharing_encoders() -> Iterator[None]:
-    """Let `frozen_encoder` reuse the last encoder."""
+    """Let `frozen_encoder` reuse the last encoder within this block."""
     global _shared
     _shared = {}
     try:
@@ -192,12 +193,12 @@ def frozen_encoder(source: EncoderSource, sentence_embedding_type: str) -> Sente
     if _shared is None:
         return SentenceEncoder(source, sentence_embedding_type, trainable=False)
     # Variables belong to the strategy in which they were created.
-    made_of = source, tf.distribute.get_strategy()
-    if made_of not in _shared:
+    key = source, tf.distribute.get_strategy()
+    if key not in _shared:
         # Drop the old encoder first, because two large ones may not fit into memory.
         _shared.clear()
-        _shared[made_of] = {sentence_embedding_type: SentenceEncoder(source, sentence_embedding_type, trainable=False)}
-    encoders = _shared[made_of]
+        _shared[key] = {sentence_embedding_type: SentenceEncoder(source, sentence_embedding_type, trainable=False)}
+    encoders = _shared[key]
     if sentence_embedding_type not in encoders:
         encoders[sentence_embedding_type] = next(iter(encoders.values())).with_pooling(sentence_embedding_type)
     return encoders[sentence_embedding_type]

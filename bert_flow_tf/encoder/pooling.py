@@ -1,4 +1,4 @@
-"""Poolings: from the encoder's layers to one vector per sentence."""
+"""Poolings map the encoder's layers to one vector per sentence."""
 
 import dataclasses
 import re
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_flow_tf.errors import ArgumentError, suggest
 
-# Checking a name must not load TensorFlow, which takes seconds.
+# Importing this would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -58,8 +58,8 @@ class Pooling:
         return tf.concat(vectors, axis=-1) if self.concatenate else tf.add_n(vectors) / len(vectors)
 
 
-# A name that ends in N takes a number there. The original's loop starts at -0, so its avg-last-N takes the first layer
-# and then those from the last one down. It tests for "avg-last-" before "avg-last-concat-", which is never reached.
+# N stands for a number. The original's loop starts at index -0, so its avg-last-N averages the first layer and the last
+# N - 1. It tests for "avg-last-" before "avg-last-concat-", so that avg-last-concat-N is the same average.
 POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
     "avg": lambda n, num_layers: Pooling((-1,)),
     "cls": lambda n, num_layers: Pooling(()),
@@ -71,12 +71,12 @@ POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
     "paper-cls": lambda n, num_layers: Pooling((-1,), reduce=first_token),
 }
 
-# sentence-transformers' names; its cls is the last state at [CLS], the original's BERT's pooled output.
+# These are sentence-transformers' names. Its cls is the last layer's state at [CLS], not the pooled output.
 _OTHER_NAMES = {"mean": "avg", "mean_tokens": "avg", "cls_token": "paper-cls"}
 
 
 def pooling_name(name: str) -> str:
-    """Return the original's name of a pooling: `avg` for `mean`."""
+    """Return the original's name for a sentence-transformers pooling: `avg` for `mean`."""
     return _OTHER_NAMES.get(name, name)
 
 

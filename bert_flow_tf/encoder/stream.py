@@ -1,4 +1,4 @@
-"""Encode sentences in batches of similar length, each distinct one once."""
+"""Encode each distinct sentence once, in batches of similar length."""
 
 import concurrent.futures
 import functools
@@ -27,8 +27,8 @@ _TOKENS_PER_BATCH = 2048
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
     """Yield indices into `lengths` [n] by similar length, longest first.
 
-    Without a `batch_size`, a batch has up to 2,048 tokens; beyond a quarter of them, only lengths of at least 0.8 of
-    the longest.
+    Without a `batch_size`, a batch has up to 2,048 tokens, padding included. Sentences shorter than 0.8 of the longest
+    are added only up to 512 tokens.
     """
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]
@@ -36,7 +36,7 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
     while start < len(order):
         if (count := batch_size) is None:
             longest = int(descending[start])
-            # If few sentences differ much in length, a full batch would be mostly padding.
+            # A full batch of few, very different lengths would be mostly padding.
             alike = int(np.searchsorted(-descending, -0.8 * longest, side="right")) - start
             count = max(1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest)))
         yield order[start : start + count]
@@ -45,7 +45,7 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
 
 def tokenize(tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int) -> tf.RaggedTensor:
     """Return word-piece ids, cut to `max_seq_length` - 2: int32 [n, (t)]."""
-    # Short work shows no bar; None shows it on a terminal only.
+    # Only many sentences get a bar; tqdm's None shows it on a terminal only.
     is_hidden = None if len(sentences) > 50_000 else True
     starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=is_hidden)
     chunks = (tf.constant(sentences[start : start + 4096], tf.string) for start in starts)
@@ -84,9 +84,9 @@ class SentenceBatcher:
     """Encode sentences in batches of similar length, in the given order.
 
     Args:
-      encode: function, or `tf.function`, from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape]. Its input
-        has `occurrence`, int64 [k], the sentences' numbers for dropout, if they are given.
-      max_seq_length: longest sentence in word pieces, [CLS] and [SEP] included.
+      encode: function, or `tf.function`, from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape]. The dict
+        also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
+      max_seq_length: greatest length in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
     """
 
@@ -173,7 +173,7 @@ def embed(
 def dropout_batcher(
     encoder: SentenceEncoder, tokenizer: Tokenizer, max_seq_length: int, pad_to_max: bool = False
 ) -> SentenceBatcher:
-    """Return a batcher with dropout that seed and sentence number determine."""
+    """Return a batcher with dropout; `encode_pieces` needs `occurrences`."""
     specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
     dropping = tf.function(functools.partial(encoder.__call__, training=True), input_signature=[specs], autograph=False)
     return SentenceBatcher(dropping, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
@@ -182,15 +182,16 @@ def dropout_batcher(
 def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
     """Return embeddings at a precision, as sentence-transformers does.
 
-    `uint8` cuts each channel's range over these rows into 255 steps, so only these rows can be compared. `ubinary`,
-    uint8 [n, ceil(D / 8)], has a bit for each value above 0, the highest first. `int8` and `binary` subtract 128.
+    `uint8` divides each channel's range over these rows into 255 steps, so compare these rows only with each other.
+    `ubinary` packs the signs, 1 above 0, into uint8 [n, ceil(D / 8)], highest bit first. `int8` and `binary` are these
+    values minus 128.
     """
     if precision == "float32":
         return embeddings
     if precision.endswith("binary"):
         levels = np.packbits(embeddings > 0, axis=-1)
     else:
-        least, largest = embeddings.min(axis=0, initial=np.inf), embeddings.max(axis=0, initial=-np.inf)
-        steps = (largest - least) / 255
-        levels = np.clip(np.floor((embeddings - least) / np.where(steps == 0, 1, steps)), 0, 255).astype(np.uint8)
+        low, high = embeddings.min(axis=0, initial=np.inf), embeddings.max(axis=0, initial=-np.inf)
+        steps = (high - low) / 255
+        levels = np.clip(np.floor((embeddings - low) / np.where(steps == 0, 1, steps)), 0, 255).astype(np.uint8)
     return levels if precision.startswith("u") else (levels.astype(np.int16) - 128).astype(np.int8)

@@ -1,9 +1,9 @@
 """BERT's WordPiece in the TensorFlow graph, with the original's ids.
 
-The steps are the BERT authors': clean the text, put spaces around CJK characters, split on white space, and, for
-uncased vocabularies, lower, decompose (NFD) and drop combining marks; then split off punctuation and match the longest
-piece first. Only the matcher of tensorflow-text is used, because its `BertTokenizer` folds with NFKC and case folding,
-which gives other ids for ß, ﬁ, ½ or full-width letters.
+As in the BERT authors' code: clean the text, put spaces around CJK characters and split on white space; for uncased
+vocabularies, lower-case, decompose (NFD) and drop combining marks; then split off punctuation and match the longest
+piece first. This module uses only the matcher of tensorflow-text, because its `BertTokenizer` normalizes by NFKC and
+case folding, which gives other ids for ß, ﬁ, ½ or full-width letters.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.files.reading import reading
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MAX_WORD_CHARS = 200  # longer words are unknown
+MAX_WORD_CHARS = 200  # A longer word becomes [UNK].
 # Python's str.split() also splits on the separators Zl and Zp, which the original's cleaning keeps.
 _WHITE_SPACE = r"[\s\p{Z}]"
-# The original removes control and format characters that are not white space, and the mark of a decoding error.
+# The original removes control and format characters that are not white space, and the replacement character U+FFFD.
 _REMOVED = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}\p{Cf}\x{fffd}]"
 _CJK = (
     r"([\x{4e00}-\x{9fff}\x{3400}-\x{4dbf}\x{20000}-\x{2a6df}\x{2a700}-\x{2b73f}\x{2b740}-\x{2b81f}\x{2b820}-\x{2ceaf}"
@@ -50,7 +50,7 @@ class Tokenizer(tf.Module):
         self.vocab_size = len(vocab)
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = (vocab.index(token) for token in SPECIAL)
         self.fingerprint = hashlib.sha256("\n".join([f"wordpiece-1 {self.do_lower_case}", *vocab]).encode()).hexdigest()
-        # The limit below is in characters, which have at most four bytes.
+        # `tokenize_words` limits characters, which have at most four bytes.
         options = {"unknown_token": "[UNK]", "max_bytes_per_word": 4 * MAX_WORD_CHARS, "token_out_type": tf.int32}
         with reading("vocabulary", "word pieces"):
             self._matcher = text.FastWordpieceTokenizer(vocab, no_pretokenization=True, **options)
@@ -81,10 +81,10 @@ class Tokenizer(tf.Module):
         The dict has int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
         They are padded to the longest row, or to `max_seq_length` (3 or more) if `pad_to_max`.
         """
-        # Dense tensors need fewer operations than ragged ones, which matters for a server's single sentences.
-        most = max_seq_length - 2
-        lengths = tf.minimum(pieces.row_lengths(), most)
-        ids = pieces.to_tensor(default_value=self.pad_id, shape=[None, most])
+        # Dense tensors need fewer operations than ragged ones, which matters for single sentences on a server.
+        limit = max_seq_length - 2
+        lengths = tf.minimum(pieces.row_lengths(), limit)
+        ids = pieces.to_tensor(default_value=self.pad_id, shape=[None, limit])
         if not pad_to_max:
             ids = ids[:, : tf.reduce_max(lengths)]
         end = tf.fill([tf.shape(ids)[0], 1], self.pad_id)
@@ -108,7 +108,7 @@ def vocabulary_asset(preprocess_dir: str | os.PathLike) -> pathlib.Path:
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
-    """Return a file's word pieces; the line, from 0, is the id."""
+    """Return a file's word pieces in the order of their ids."""
     vocab = [line.strip(" \t\r") for line in read_lines(path, "a vocabulary", keep_empty_end=True)]
     if "" in vocab or len(set(vocab)) < len(vocab):
         line, piece = next((i, piece) for i, piece in enumerate(vocab, 1) if not piece or piece in vocab[: i - 1])
@@ -122,6 +122,7 @@ def is_uncased(given: bool | None, vocab: list[str], folder: str) -> bool:
     """Return True if an encoder's text must be lower-cased.
 
     A folder's name such as `uncased_L-12_H-768_A-12` decides, else `given`, else the vocabulary.
+
     Raises:
       ArgumentError: `given` contradicts the name, or is True with capitals in the vocabulary.
     """

@@ -55,7 +55,7 @@ def locked(path: str | os.PathLike, *, wait: bool = False) -> Iterator[None]:
     """Lock a file or folder against other processes and threads.
 
     A thread may lock it again within the block. Before the block, clean up after a killed process: restore the folder
-    that it was replacing, remove its temporary files. Missing parent folders are created, and removed if still empty.
+    that it was replacing, remove its temporary files. Create parent folders; remove them afterwards if they are empty.
 
     Raises:
       UserError: it is locked and `wait` is false, or its folder is not writable.
@@ -100,7 +100,7 @@ def write_atomically(path: str | os.PathLike, text: str) -> None:
 def new_file(path: str | os.PathLike, *, wait: bool = False, is_folder: bool = False) -> Iterator[pathlib.Path]:
     """Yield a temporary path; rename it to `path` if the block succeeds.
 
-    It replaces a file or link named `path`, and creates parent folders. With `wait`, it waits for another writer.
+    Replace an existing file or link; create parent folders. With `wait`, wait for another writer to finish.
 
     Raises:
       UserError: as `locked`, or the disk is full.
@@ -174,7 +174,7 @@ def output_folder(
 def check_writable(path: str | os.PathLike, flag: str | None = None) -> None:
     """Raise `UserError` unless the nearest existing parent folder is writable."""
     check_local(path, flag or str(path))
-    folder = next(above for above in pathlib.Path(path).absolute().parents if above.exists())
+    folder = next(parent for parent in pathlib.Path(path).absolute().parents if parent.exists())
     if not (folder.is_dir() and os.access(folder, os.W_OK)):
         raise UserError(f"{flag or path}: {folder} is not writable")
 

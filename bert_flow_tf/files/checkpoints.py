@@ -14,7 +14,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.files.atomic import full_disk_as_error
 from bert_flow_tf.files.reading import read_text, reading
 
-# A mistake in a prefix must not load TensorFlow, which takes seconds.
+# Importing this would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -84,7 +84,7 @@ def checkpoint_files(prefix: str | os.PathLike) -> dict[str, pathlib.Path]:
 def last_readable_checkpoint(folder: pathlib.Path, name: str, kept: int, *, remove: bool) -> str | None:
     """Return the prefix of the last checkpoint `name-STEP`, or None.
 
-    Damaged ones at the end are skipped with a warning if `remove`, else the result is None. `remove` also deletes all
+    If the last one is damaged, warn and return None or, with `remove`, try the one before. `remove` also deletes all
     but the last `kept`, and lists those in TensorFlow's file `checkpoint`.
     """
     steps = sorted(int(path.stem.rpartition("-")[2]) for path in folder.glob(f"{name}-*.index"))

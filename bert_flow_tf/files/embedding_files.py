@@ -27,7 +27,7 @@ Write = Callable[[Sequence[str], np.ndarray], object]
 def embedding_writer(path: str | os.PathLike[str], *, file_format: str, width: int) -> Iterator[Write]:
     """Yield a function that appends sentences and embeddings [k, width].
 
-    The file, or the output for `-` (standard output), appears only when the block succeeds.
+    The file, or standard output if it is `-`, is written when the block succeeds.
 
     - `npy`: one float32 array [n, width]; no sentences.
     - `parquet`: columns `sentence`, string, and `embedding`, a list of `width` float32.

@@ -37,7 +37,7 @@ def read_sentences(
 
     Args:
       path: a file, perhaps compressed as `.gz`, an address that fsspec opens, or `-` for standard input.
-      file_format: a value of `INPUT_FORMATS`; None to take it from the file's ending, and text for standard input.
+      file_format: a value of `INPUT_FORMATS`; None to infer it from the file's ending (standard input is text).
       columns: column names, keys of JSON, or numbers from 1; None for `sentence`, the column of text.
       no_header: True if the first row of TSV or CSV is data.
 
@@ -64,14 +64,14 @@ def read_tables(
     """Yield sentences and a table of `kept` columns, `rows` rows each."""
     import pyarrow
 
-    left = None
+    pending = None
     for table in _tables(path, file_format, [column or SENTENCE], kept, no_header):
-        left = table if left is None else pyarrow.concat_tables([left, table])
-        while len(left) >= rows:
-            yield left.column(0)[:rows].to_pylist(), left[:rows].select(list(kept))
-            left = left[rows:]
-    if left is not None and len(left):
-        yield left.column(0).to_pylist(), left.select(list(kept))
+        pending = table if pending is None else pyarrow.concat_tables([pending, table])
+        while len(pending) >= rows:
+            yield pending.column(0)[:rows].to_pylist(), pending[:rows].select(list(kept))
+            pending = pending[rows:]
+    if pending is not None and len(pending):
+        yield pending.column(0).to_pylist(), pending.select(list(kept))
 
 
 def input_format(path: AnyPath) -> str:
@@ -88,7 +88,7 @@ def format_of_ending(path: AnyPath, formats: dict[str, str], option: str) -> str
     return formats[ending]
 
 
-def matching(pattern: str) -> list[str]:
+def matching_files(pattern: str) -> list[str]:
     """Return the sorted addresses of files that match a pattern."""
     import fsspec
 

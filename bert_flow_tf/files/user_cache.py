@@ -19,7 +19,7 @@ def cache_root(cache_dir: str | os.PathLike | None = None) -> pathlib.Path:
 
 
 def say_download(what: str, size: int | None, folder: pathlib.Path) -> None:
-    """Print a download's name, size (from bytes) and folder on stderr."""
+    """Print a download's name, size and folder; `size` is in bytes."""
     amount = "of unknown size" if size is None else f"{size / 1e6:.1f} MB"
     print(f"downloading {what}, {amount}, once; kept in {folder}", file=sys.stderr, flush=True)
 

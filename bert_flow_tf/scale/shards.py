@@ -20,7 +20,7 @@ from bert_flow_tf.files.atomic import FolderKind, locked, new_file, output_folde
 from bert_flow_tf.files.embedding_files import EMBEDDING, embedding_column
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.reading import AnyPath, check_local, is_remote, reading
-from bert_flow_tf.files.sentence_files import input_format, matching, read_tables
+from bert_flow_tf.files.sentence_files import input_format, matching_files, read_tables
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.runs.record import Count
 
@@ -133,7 +133,7 @@ def input_files(
         if os.path.lexists(name) or not glob.has_magic(name):
             found = [name] if is_remote(name) or os.path.exists(name) else []
         elif is_remote(name):
-            found = matching(name)
+            found = matching_files(name)
         else:
             found = sorted(path for path in glob.glob(name, recursive=True) if not os.path.isdir(path))
         if not found:

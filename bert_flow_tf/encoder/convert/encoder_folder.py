@@ -1,6 +1,6 @@
 """Write an encoder folder.
 
-It has `encoder/` and `preprocess/`, SavedModels as on TF-Hub, `bert_config.json`, `vocab.txt` and `source.json`.
+It has the SavedModels `encoder/` and `preprocess/`, as on TF-Hub, `bert_config.json`, `vocab.txt` and `source.json`.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.reading import reading, update_with_arrays
 
-_SEQ_LENGTH = 128  # as in TF-Hub's preprocess models
+_SEQ_LENGTH = 128  # TF-Hub's preprocess models have the same.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Pretrained:
     @property
     def digest(self) -> str:
         """The SHA-256 of everything that the encoder folder depends on."""
-        made_of = FORMAT_VERSION, self.do_lower_case, self.config, self.vocab, self.source
-        digest = hashlib.sha256(msgspec.json.encode(made_of))
+        contents = FORMAT_VERSION, self.do_lower_case, self.config, self.vocab, self.source
+        digest = hashlib.sha256(msgspec.json.encode(contents))
         update_with_arrays(digest, sorted(self.weights.items()))
         return digest.hexdigest()
 
@@ -76,35 +76,35 @@ def write_encoder_folder(out_dir: str | os.PathLike, bert: Pretrained, *, overwr
 def write_with_weights(
     folder: pathlib.Path, source: EncoderSource, variables: Mapping[str, np.ndarray] | None, origin: dict[str, Any]
 ) -> None:
-    """Write the encoder of `source` to a folder, perhaps with other weights.
+    """Write the encoder of `source` to a folder, optionally with new weights.
 
     Args:
-      variables: arrays by the names of `SentenceEncoder.variables_by_name`; None copies the weights.
-      origin: the origin of other weights for `source.json`.
+      variables: new weights by the names of `SentenceEncoder.variables_by_name`; None to copy the old ones.
+      origin: origin of the new weights, for `source.json`.
     """
-    beside, made = source.encoder_dir.parent, {}
+    source_folder, record = source.encoder_dir.parent, {}
     if variables is None:
         shutil.copytree(source.encoder_dir, folder / "encoder", copy_function=shutil.copyfile)
         # Keep the record, because the fingerprint depends on it.
-        if (record := beside / SOURCE_FILE).is_file():
-            made = read_json(record, dict, expected="an encoder folder's record")
+        if (path := source_folder / SOURCE_FILE).is_file():
+            record = read_json(path, dict, expected="an encoder folder's record")
     else:
         with reading(source.bert_hub, "an encoder"):
             encoder = hub.load(str(source.encoder_dir))
-            held = floating_variables(encoder)
-        check_arrays(variables, {name: v.shape for name, v in held.items()}, source.bert_hub, "this encoder")
-        for name, variable in held.items():
+            assigned = floating_variables(encoder)
+        check_arrays(variables, {name: v.shape for name, v in assigned.items()}, source.bert_hub, "this encoder")
+        for name, variable in assigned.items():
             variable.assign(variables[name])
         with quiet_tensorflow():
             tf.saved_model.save(encoder, str(folder / "encoder"))
-        made = {"started_from": source.fingerprint} | origin
+        record = {"started_from": source.fingerprint} | origin
     shutil.copytree(source.preprocess_dir, folder / "preprocess", copy_function=shutil.copyfile)
     shutil.copyfile(vocabulary_asset(source.preprocess_dir), folder / VOCAB_FILE)
-    if (beside / BERT_CONFIG_FILE).is_file():
-        shutil.copyfile(beside / BERT_CONFIG_FILE, folder / BERT_CONFIG_FILE)
-    # The preprocess model may come from elsewhere, with another case than the encoder's record.
-    own = {"format_version": FORMAT_VERSION, "do_lower_case": source.do_lower_case}
-    write_json(folder / SOURCE_FILE, made | own)
+    if (source_folder / BERT_CONFIG_FILE).is_file():
+        shutil.copyfile(source_folder / BERT_CONFIG_FILE, folder / BERT_CONFIG_FILE)
+    # The preprocess model may come from another folder, so its case replaces the one in the record.
+    record |= {"format_version": FORMAT_VERSION, "do_lower_case": source.do_lower_case}
+    write_json(folder / SOURCE_FILE, record)
 
 
 def floating_variables(encoder: Any) -> dict[str, tf.Variable]:
@@ -126,21 +126,21 @@ def _bert(bert: Pretrained, asset: Any) -> tf.train.Checkpoint:
     """Return an encoder as on TF-Hub.
 
     `sequence_output` is [batch, seq, width], `encoder_outputs` has one such tensor per layer, `pooled_output` and
-    `default` are [batch, width]. tf-models' own `export_tfhub_lib` is not used because it keeps a function of every
-    Keras layer, which takes seconds to load.
+    `default` are [batch, width]. The export of tf-models is not used, because it stores a function per Keras layer,
+    which takes seconds to load.
     """
     # tf-models takes seconds to import, and only a conversion needs it.
     from official.legacy.bert import configs
     from official.nlp.tools import export_tfhub_lib
 
     act = bert.config.hidden_act
-    # tf-models says gelu for the tanh approximation.
+    # tf-models calls the tanh approximation gelu.
     activation = {"gelu_tanh": "gelu", "gelu_erf": tf_keras.activations.gelu}.get(act, act)
     fields = msgspec.structs.asdict(bert.config) | {"hidden_act": activation}
     encoder = export_tfhub_lib.get_bert_encoder(configs.BertConfig(**fields))
     variables = floating_variables(encoder)
     for tf1_name, keras_name in keras_names(bert.config.num_hidden_layers).items():
-        # tf-models has an axis of heads, but keeps the order of the numbers.
+        # tf-models splits an axis into heads, which keeps the order of the values.
         variables[keras_name].assign(bert.weights[tf1_name].reshape(variables[keras_name].shape))
 
     @tf.function
@@ -150,7 +150,7 @@ def _bert(bert: Pretrained, asset: Any) -> tf.train.Checkpoint:
 
     for training in (False, True):
         call.get_concrete_function(TOKEN_SPECS, training=training)
-    # The attributes' order determines variable names in the checkpoint, and so the encoder's fingerprint.
+    # The order of attributes determines the names in the checkpoint, and so the encoder's fingerprint.
     saved = tf.train.Checkpoint(vocab_file=asset)
     saved.__call__ = call
     saved.variables = encoder.variables
@@ -163,8 +163,8 @@ def _bert(bert: Pretrained, asset: Any) -> tf.train.Checkpoint:
 def _preprocess(tokenizer: Tokenizer, asset: Any) -> tf.train.Checkpoint:
     """Return a preprocess model as on TF-Hub.
 
-    It has the parts `tokenize` (string [n] -> ragged int32 [n, (words), (pieces)]),
-    `tokenize.get_special_tokens_dict()` and `bert_pack_inputs(list of one or two such tensors, seq_length)`.
+    It has `tokenize` (string [n] -> ragged int32 [n, (words), (pieces)]), `tokenize.get_special_tokens_dict()` and
+    `bert_pack_inputs(list of one or two such tensors, seq_length)`.
     """
     from official.nlp.modeling import layers
     from official.nlp.tools import export_tfhub_lib

@@ -15,7 +15,7 @@ from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.runs.record import CONFIG_FILE, RunConfig, read_config
 from glow.tf1_checkpoint import FLOW_SCOPE
 
-# Training leaves these beside the encoder: heads, the optimiser's moments, BERT-flow's flow.
+# Training adds these variables to the encoder's: heads, the optimiser's moments, BERT-flow's flow.
 _HEADS = rf"cls/|{FLOW_SCOPE}|loss/|signal_early_stopping/|output_(weights|bias)"
 _EXTRAS = re.compile(rf"{_HEADS}|.*(/adam_[mv]$|global_step)")
 # A run's tf.train.Checkpoint stores `SentenceEncoder.variables_by_name` under its keyword `encoder`.
@@ -28,19 +28,19 @@ def read_tf1(
     vocab_file: AnyPath | None = None,
     do_lower_case: bool | None = None,
 ) -> Pretrained:
-    """Read a TF1 BERT checkpoint; raise `UserError` if files do not fit.
+    """Read a TF1 BERT checkpoint; raise `UserError` if files do not match.
 
     Args:
       checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or the checkpoint's prefix.
-      config_file, vocab_file: the two files, if they are elsewhere.
-      do_lower_case: True if the vocabulary is uncased; None decides, see `tokenizer.is_uncased`.
+      config_file, vocab_file: these two files, if they are in another folder.
+      do_lower_case: True if the vocabulary is uncased; None to detect it, see `tokenizer.is_uncased`.
     """
     prefix = checkpoint_prefix(checkpoint)
     config = read_tf1_config(config_file or prefix.parent / BERT_CONFIG_FILE)
     vocab = read_vocabulary(vocab_file or prefix.parent / VOCAB_FILE)
     do_lower_case = is_uncased(do_lower_case, vocab, prefix.absolute().parent.name)
-    held = Checkpoint(prefix)
-    weights = held.read(name for name in held.shapes if not _EXTRAS.match(name))
+    stored = Checkpoint(prefix)
+    weights = stored.read(name for name in stored.shapes if not _EXTRAS.match(name))
     check_arrays(weights, variable_shapes(config), prefix, "this configuration")
     return Pretrained(config, vocab, weights, do_lower_case, {"kind": "TF1 checkpoint"})
 
@@ -53,7 +53,7 @@ def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
 
 
 def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
-    """Return a run's checkpoint, by default its last one, and its configuration."""
+    """Return the prefix and configuration of a run's (last) checkpoint."""
     prefix = checkpoint_prefix(run)
     if (config := config_of_checkpoint(prefix)) is None:
         raise UserError(f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf run")
@@ -69,7 +69,7 @@ def convert_run(prefix: AnyPath, source: EncoderSource, out_dir: AnyPath, *, ove
     checkpoint = Checkpoint(prefix)
     keys = [key for key in checkpoint.shapes if key.startswith(_PREFIX) and key.endswith(_SUFFIX)]
     if not keys:
-        raise UserError(f"{prefix}: the run did not train its encoder; the one it used is {source.bert_hub}")
+        raise UserError(f"{prefix}: the run did not train its encoder; use {source.bert_hub}")
     # tf.train.Checkpoint writes ".S" for the "/" of a name.
     variables = {key.removeprefix(_PREFIX).removesuffix(_SUFFIX).replace(".S", "/"): checkpoint[key] for key in keys}
     with new_output(out_dir, ENCODER_FOLDER, overwrite=overwrite) as folder:

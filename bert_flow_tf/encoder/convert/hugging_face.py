@@ -1,6 +1,6 @@
 """Read and write BERT folders of Hugging Face and sentence-transformers.
 
-Only safetensors are read, because unpickling could run code.
+It does not read pickled weights, because unpickling can run code.
 """
 
 import dataclasses
@@ -35,19 +35,19 @@ _TOKENIZER_FILE, _TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.js
 BERT_SETTINGS_FILE = "sentence_bert_config.json"
 # These are the library's poolings in newer and older versions; its cls is the last layer's state, not BERT's output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
-_DEFAULT_LENGTH = 512  # of BERT
+_DEFAULT_LENGTH = 512
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A family of Hugging Face's encoders that are BERTs.
+    """A family of Hugging Face models with BERT's architecture.
 
     Attributes:
-      prefix: optional prefix of the weights' keys.
-      extras: regular expression for keys, without the prefix, of other parts such as heads.
-      keys: BERT's keys in `config.json` by the family's, where they differ.
+      prefix: prefix of the weights' keys, which a file may omit.
+      extras: regular expression for keys, without the prefix, of unused weights such as heads.
+      keys: dict from the family's keys in `config.json` to BERT's, where they differ.
       key: function from BERT's key, such as `encoder.layer.0.output.dense.weight`, to the family's; None for a weight
-        that the family lacks and that is set to 0. Any family may lack a pooler.
+        that the family lacks, which becomes 0.
     """
 
     prefix: str
@@ -69,7 +69,7 @@ _DISTILBERT_KEYS = {
     **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
 }
 _DISTILBERT_EXTRAS = r"vocab_(transform|layer_norm|projector)\..*|embeddings\.position_ids"
-# The extras are heads of pre-training, and a constant that older versions save.
+# The extras are heads of pre-training, and a constant in files of older versions.
 FAMILIES = {
     "bert": Family("bert.", r"cls\..*|embeddings\.position_ids"),
     "distilbert": Family("distilbert.", _DISTILBERT_EXTRAS, _DISTILBERT_KEYS, _distilbert_key),
@@ -86,7 +86,7 @@ def read_hugging_face_config(path: pathlib.Path) -> tuple[BertConfig, Family]:
 class SentenceTransformer(msgspec.Struct, frozen=True):
     """The settings of a sentence-transformers folder, or the defaults of a BERT."""
 
-    transformer: str = ""  # the path of BERT in the folder
+    transformer: str = ""  # BERT's path within the folder
     pooling: str | None = None
     max_seq_length: int | None = None
 
@@ -97,7 +97,7 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     Args:
       folder: folder with `config.json`, `vocab.txt` or `tokenizer.json`, and `model.safetensors` or its shards. A
         sentence-transformers folder (with `modules.json`) also gives pooling and length.
-      hidden_act: activation to use instead, such as gelu_tanh to compare with TF1 code.
+      hidden_act: activation that replaces the folder's, such as gelu_tanh to compare with TF1 code.
     """
     settings = sentence_transformer(folder)
     bert = folder / settings.transformer
@@ -106,25 +106,25 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     # Newer versions of transformers write only tokenizer.json.
     ids = {} if (bert / VOCAB_FILE).is_file() else tokenizer.get("model", {}).get("vocab", {})
     vocab = sorted(ids, key=ids.__getitem__) or read_vocabulary(bert / VOCAB_FILE)
-    # Some models round the number of rows up for speed; these rows belong to no piece.
+    # Drop the unused rows that some models have for speed.
     weights[WORD_EMBEDDINGS] = weights[WORD_EMBEDDINGS][: len(vocab)]
     changes = {"hidden_act": hidden_act or config.hidden_act, "vocab_size": len(weights[WORD_EMBEDDINGS])}
     source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
     normalizer = tokenizer.get("normalizer") or _settings(bert / _TOKENIZER_CONFIG_FILE)
-    set_to = normalizer.get("lowercase", normalizer.get("do_lower_case"))
+    do_lower_case = normalizer.get("lowercase", normalizer.get("do_lower_case"))
     kind, strips = normalizer.get("type", "BertNormalizer"), normalizer.get("strip_accents")
-    if kind != "BertNormalizer" or strips not in (None, set_to):
-        expected = f"expected BertNormalizer and {set_to}, as TF1 BERT's"
+    if kind != "BertNormalizer" or strips not in (None, do_lower_case):
+        expected = f"expected BertNormalizer and {do_lower_case}, as in TF1's BERT"
         raise UserError(f"{bert}: the tokenizer's normalizer: found {kind} with strip_accents {strips}, {expected}")
-    if set_to is None:
-        set_to = is_uncased(None, vocab, folder.absolute().name)
-    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, set_to, source)
+    if do_lower_case is None:
+        do_lower_case = is_uncased(None, vocab, folder.absolute().name)
+    return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, do_lower_case, source)
 
 
 def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     """Return a folder's settings, defaults if it has no `modules.json`.
 
-    `BertFlow` then gives the library's cosines, because a last module that normalizes does not change them.
+    A final module that normalizes is ignored, because it does not change cosines.
     """
     path = folder / MODULES_FILE
     if not path.is_file():
@@ -146,13 +146,10 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     names = (BERT_SETTINGS_FILE, _TOKENIZER_CONFIG_FILE, "config.json")
     of_bert, of_tokenizer, config = (_settings(bert / name) for name in names)
     if of_bert.get("do_lower_case"):
-        raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected the tokenizer to do it")
-    # The library takes the folder's length, else the smaller limit of tokenizer and positions.
-    found, positions = of_bert.get("max_seq_length"), config.get("max_position_embeddings")
-    if found is not None and not (isinstance(found, int) and 3 <= found <= (positions or found)):
-        name = f"{bert / BERT_SETTINGS_FILE}: max_seq_length"
-        raise UserError(f"{name}: found {found!r}, expected 3 to {positions}")
-    lengths = [found] if found else [of_tokenizer.get("model_max_length"), positions]
+        raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected the tokenizer to lower-case")
+    # The library uses this file's length, else the smaller of the tokenizer's and the number of positions.
+    found = of_bert.get("max_seq_length")
+    lengths = [found] if found else [of_tokenizer.get("model_max_length"), config.get("max_position_embeddings")]
     length = min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
     return SentenceTransformer(modules[0][1], pooling, length)
 
@@ -183,7 +180,7 @@ def read_hugging_face_weights(
     for file in files:
         with reading(file, "a safetensors file"):
             stored |= safetensors.numpy.load_file(file)
-    # Files converted from TF1 checkpoints say gamma and beta.
+    # Files converted from TF1 checkpoints have the names gamma and beta.
     keys = {key: re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", key)) for key in stored}
     tensors = {keys[key].removeprefix(family.prefix): tensor for key, tensor in stored.items()}
     tensors = {key: tensor for key, tensor in tensors.items() if not re.fullmatch(family.extras, key)}
@@ -206,7 +203,7 @@ def read_hugging_face_weights(
 def write_hugging_face_bert(
     folder: pathlib.Path, config: BertConfig, weights: dict[str, np.ndarray], **fields: Any
 ) -> None:
-    """Write `config.json` and `model.safetensors` of weights by TF1 name."""
+    """Write `config.json` and `model.safetensors` from weights by TF1 name."""
     act = config.hidden_act
     activation = {"gelu_erf": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}.get(act, act)
     kind = {"architectures": ["BertModel"], "model_type": "bert", "layer_norm_eps": LAYER_NORM_EPS}
@@ -237,7 +234,7 @@ def write_hugging_face_tokenizer(
         "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
     }
     write_json(folder / _TOKENIZER_FILE, tokenizer)
-    # This class uses tokenizer.json unchanged, whereas BertTokenizer limits a word's length on its own.
+    # This class uses tokenizer.json as it is, but BertTokenizer sets its own limit to a word's length.
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
     write_json(folder / _TOKENIZER_CONFIG_FILE, settings | names | {"do_lower_case": do_lower_case})

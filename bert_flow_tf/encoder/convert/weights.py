@@ -16,7 +16,7 @@ from bert_flow_tf.runs.record import Positive
 LAYER_NORM_EPS = 1e-12
 _Rate = Annotated[float, msgspec.Meta(ge=0, lt=1)]
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
-# The keys are TF1's names, which Hugging Face's BERT shares; the values are tf-models' and DistilBERT's.
+# The keys are the names in TF1 and Hugging Face's BERT; the values are those in tf-models and in DistilBERT.
 LAYER_PARTS = {
     "attention/self/query": ("self_attention/query", "attention.q_lin"),
     "attention/self/key": ("self_attention/key", "attention.k_lin"),
@@ -44,7 +44,7 @@ class BertConfig(msgspec.Struct, frozen=True):
 
 
 class _BertFile(BertConfig, frozen=True):
-    """A configuration file with BERT's keys, some with one valid value."""
+    """A `BertConfig` as in a file, limited to supported values."""
 
     hidden_act: Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
     position_embedding_type: Literal["absolute"] = "absolute"
@@ -55,8 +55,8 @@ def read_bert_config(path: AnyPath, keys: Mapping[str, str] | None = None, *, ge
     """Read a `BertConfig`; raise `UserError` for unsupported values.
 
     Args:
-      keys: BERT's keys by the file's.
-      gelu: meaning of "gelu": the exact one at Hugging Face, the tanh approximation in TF1's code.
+      keys: dict from the file's keys to BERT's, where they differ.
+      gelu: meaning of "gelu" in the file: exact for Hugging Face, the tanh approximation for TF1.
     """
     found = read_json(path, dict, expected="a BERT's configuration", versioned=False)
     fields = {"type_vocab_size": 1} | {(keys or {}).get(key, key): value for key, value in found.items()}
@@ -89,7 +89,7 @@ def keras_names(num_hidden_layers: int) -> dict[str, str]:
 
 
 def num_layers(names: Iterable[str]) -> int:
-    """Return the number of layers that these variable names show."""
+    """Return the number of layers in tf-models' variable names."""
     return len({match[1] for name in names if (match := re.match(r"transformer/layer_(\d+)/", name))})
 
 
@@ -110,7 +110,7 @@ def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
-    """Reshape a tf-models variable as in TF1, without an axis of heads."""
+    """Reshape a tf-models variable as in TF1, where heads share an axis."""
     if not tf1_name.startswith("bert/encoder/"):
         return array
     if not tf1_name.endswith("/kernel"):
@@ -119,22 +119,22 @@ def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
     return array.reshape(-1, array.shape[-1]) if "attention/output" in tf1_name else array.reshape(len(array), -1)
 
 
-def tf1_arrays(variables: Mapping[str, Any], holder: str) -> dict[str, np.ndarray]:
-    """Return arrays by TF1 name of the variables of a tf-models BERT."""
+def tf1_arrays(variables: Mapping[str, Any], model: str) -> dict[str, np.ndarray]:
+    """Return the arrays of tf-models' variables by TF1 name."""
     names = keras_names(num_layers(variables))
     if different := variables.keys() ^ set(names.values()):
-        raise UserError(f"{holder}: variable {min(different)}: missing or unknown, expected tf-models' BERT")
+        raise UserError(f"{model}: variable {min(different)}: missing or unknown, expected tf-models' BERT")
     return {name: to_tf1_shape(name, variables[keras_name].numpy()) for name, keras_name in names.items()}
 
 
 def check_arrays(
-    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]], source: str | os.PathLike, holder: str
+    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]], source: str | os.PathLike, model: str
 ) -> None:
     """Raise `UserError` unless the arrays are finite and have these shapes."""
     for what, names in (("missing", shapes.keys() - arrays.keys()), ("unexpected", arrays.keys() - shapes.keys())):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise UserError(f"{source}: variable {min(names)}{more}: {what}, expected those of {holder}")
+            raise UserError(f"{source}: variable {min(names)}{more}: {what}, expected those of {model}")
     for name, shape in shapes.items():
         if (found := np.shape(arrays[name])) != tuple(shape):
             raise UserError(f"{source}: variable {name}: found shape {list(found)}, expected {list(shape)}")

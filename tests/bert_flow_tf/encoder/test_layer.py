@@ -92,7 +92,7 @@ def test_a_model_without_a_pooler_has_no_pooled_output(tiny_source):
 
 def test_a_vocabulary_larger_than_the_embeddings_is_named(small_source, tiny_source):
     mixed = dataclasses.replace(small_source, preprocess_dir=tiny_source.preprocess_dir)
-    with user_error(f"{tiny_source.preprocess_dir}: 64 ", " 11 "):
+    with user_error(f"{tiny_source.preprocess_dir}: found 64 ", "at most 11"):
         SentenceEncoder(mixed, "avg", trainable=False)
 
 
