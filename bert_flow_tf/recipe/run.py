@@ -19,9 +19,8 @@ Environment variables; by default, the demo encoder learns from the sample data 
   BERT_FLOW_CACHE    folder for downloads and conversions (default: ~/.cache/bert_flow_tf)
   TFHUB_CACHE_DIR    folder of models from TF-Hub (default: BERT_FLOW_CACHE/tfhub)
 
-Finished stages are skipped: rerun the same command to resume an interrupted run. Stages and settings are the original
-README's: 1 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches of 32, all splits,
-config_l3_d3_w32.
+Finished stages are skipped, so the same command resumes an interrupted run. The settings are the original README's:
+1 epoch of NLI at 2e-5 in batches of 16; 1 epoch of the flow at 1e-3 in batches of 32, all splits, config_l3_d3_w32.
 """
 
 import contextlib
@@ -53,10 +52,10 @@ from bert_flow_tf.sample_data import sample_glue_dir
 from bert_flow_tf.training.run import train_and_score
 
 EMBEDDING_TYPES = ("avg", "avg-last-2")  # The last one is exported, because it is the paper's best on STS-B.
-# The original's README uses this to score an encoder without labels and steps.
-_NO_FLOW = {"num_examples": 0, "num_train_epochs": 1e-10}
+# With these flags, the original's README scores an encoder without training.
+_NO_TRAINING = {"num_examples": 0, "num_train_epochs": 1e-10}
 _PREMODELS = {**BERT_NAMES, "large-wwm": "wwm_uncased_L-24_H-1024_A-16"}
-_TRIO = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
+_TF1_FILES = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
 
 
 class Stage(NamedTuple):
@@ -68,17 +67,16 @@ class Stage(NamedTuple):
     export_to: pathlib.Path | None = None
 
     def run(self) -> bool:
-        """Do or resume the work; return False if it was finished."""
+        """Run or resume the stage; return False if it was finished."""
         if self.export_to is not None:
             if (self.export_to / "1").exists():
                 return False
-            # --help, or a mistake in a variable, must not load TensorFlow, which takes seconds.
             from bert_flow_tf.api import BertFlow
 
             BertFlow.from_pretrained(self.settings.output_dir).export(self.export_to, version=1)
             return True
         trained = self.settings.output_dir / TRAIN_RESULTS_FILE
-        # Without a training, no file records encoder and data, so predict again and compare.
+        # An untrained stage has no record of encoder and data, so predict again and compare.
         if self.task is not None and self.settings.prediction_path.exists() and trained.exists():
             return False
         with contextlib.suppress(FinishedRun):
@@ -92,8 +90,8 @@ class Stage(NamedTuple):
             return None
         path = self.settings.prediction_path
         model = read_json(path.with_suffix(".json"), records.Predictions, expected="a record of predictions").model
-        found = msgspec.convert(score_predictions_of(self.task, path), records.TaskScores)
-        scores = records.Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: found})
+        task_scores = msgspec.convert(score_predictions_of(self.task, path), records.TaskScores)
+        scores = records.Scores(made_by=made_by("recipe"), model=model, tasks={self.task.name: task_scores})
         write_json(path.with_name(records.SCORES_FILE), scores)
         return scores
 
@@ -122,7 +120,9 @@ class Recipe(NamedTuple):
         return [self._on_nli()._stage("NLI fine-tuning", "", flags, train=True)] if self.with_nli else []
 
     def plain(self, pooling: str, title: str) -> Stage:
-        return self._stage(title, f"_{self.folder.name}_{pooling}", {**_NO_FLOW, "sentence_embedding_type": pooling})
+        return self._stage(
+            title, f"_{self.folder.name}_{pooling}", {**_NO_TRAINING, "sentence_embedding_type": pooling}
+        )
 
     def flow(self, pooling: str, learn: str, score: str, suffix: str = "", **changes: Any) -> tuple[Stage, Stage]:
         """Return the stages that learn a flow and score it."""
@@ -137,23 +137,23 @@ class Recipe(NamedTuple):
         suffix = preset.name.replace("flow-target", "").replace("flow-", "_")
         if not preset.on_nli:
             return self.flow(pooling, f"{title}: learn", title, suffix, **preset.flow)
-        # The flow is learned once and scored on every target, each in its own folder.
+        # Learn this flow once, and score it on every task, each in its own folder.
         learned, _ = self._on_nli().flow(pooling, f"{preset.name}: learn", "", **preset.flow)
-        begins = {"init_checkpoint": str(learned.settings.output_dir)}
-        return learned, self.flow(pooling, "", title, suffix, **preset.flow, **begins)[1]
+        changes = preset.flow | {"init_checkpoint": str(learned.settings.output_dir)}
+        return learned, self.flow(pooling, "", title, suffix, **changes)[1]
 
     def _on_nli(self) -> "Recipe":
         return self._replace(folder=self.glue_dir / "ALLNLI", task=None)
 
     def _stage(self, title: str, suffix: str, flags: Mapping[str, Any], *, train: bool = False) -> Stage:
         name = f"{'nli_' if self.with_nli else ''}{self.encoder_name}_{self.seed}"
-        begins = {"init_checkpoint": str(self.output_dir / name)} if self.with_nli else {}
-        does = {"do_train": True, "do_eval": True} if train else {"do_predict": True}
-        does |= {"do_predict_on_dev": self.task is not None and self.task.split == "dev"}
-        data = {"task_name": self.folder.name, "data_dir": str(self.folder), "cached_dir": str(self.cached_dir)}
-        data |= {"output_parent_dir": str(self.output_dir), "exp_name": name + suffix}
-        flags = {**self.encoder_flags, **begins, **does, **data, "max_seq_length": 64, "seed": self.seed, **flags}
-        return Stage(title, Settings(**flags), None if train else self.task)
+        known: dict[str, Any] = {**self.encoder_flags, "max_seq_length": 64, "seed": self.seed}
+        known |= {"init_checkpoint": str(self.output_dir / name)} if self.with_nli else {}
+        known |= {"do_train": True, "do_eval": True} if train else {"do_predict": True}
+        known |= {"do_predict_on_dev": self.task is not None and self.task.split == "dev"}
+        known |= {"task_name": self.folder.name, "data_dir": str(self.folder), "cached_dir": str(self.cached_dir)}
+        known |= {"output_parent_dir": str(self.output_dir), "exp_name": name + suffix}
+        return Stage(title, Settings(**{**known, **flags}), None if train else self.task)
 
 
 def recipe_stages(recipe: Recipe) -> list[Stage]:
@@ -205,9 +205,9 @@ def _encoder(values: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
         if premodels and not folder.is_dir():
             raise UserError(f"BERT_PREMODELS: no folder {folder}, expected the TF1 checkpoint of BERT {name}")
         if premodels:
-            return name, {flag: str(folder / file) for flag, file in _TRIO.items()}
+            return name, {flag: str(folder / file) for flag, file in _TF1_FILES.items()}
         hub = name
-    # The name of https://tfhub.dev/tensorflow/bert_en_uncased_L-12_H-768_A-12/4 ends bert_en_uncased_L-12_H-768_A-12_4.
+    # For example, …/bert_en_uncased_L-12_H-768_A-12/4 gives the name bert_en_uncased_L-12_H-768_A-12_4.
     parts = os.path.abspath(hub or "demo").split("?")[0].split("/")
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", "_".join(parts[-2 if parts[-1].isdigit() else -1 :]))
     flags = {"bert_hub": hub or "demo", "preprocess_hub": values.get("PREPROCESS_HUB")}
@@ -220,15 +220,15 @@ def run_stages(stages: Sequence[Stage], *, overwrite: bool = False) -> list[Outc
         if stage.export_to is not None:
             shutil.rmtree(stage.export_to / "1", ignore_errors=True)
         clear_run(stage.settings.output_dir)
-    # A mistake in a setting must not load TensorFlow, which takes seconds.
+    # Import it here, so that TensorFlow, which takes seconds, is not loaded before a mistake is found.
     from bert_flow_tf.encoder.layer import sharing_encoders
 
     outcomes = []
     with sharing_encoders():
         for position, stage in enumerate(stages, start=1):
             print(f"[{position}/{len(stages)}] {stage.title}", flush=True)
-            began = time.monotonic()
-            seconds = time.monotonic() - began if stage.run() else None
+            start = time.monotonic()
+            seconds = time.monotonic() - start if stage.run() else None
             if seconds is None:
                 print("  done before", flush=True)
             outcomes.append(Outcome(stage, seconds, stage.scores()))
@@ -244,11 +244,11 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     rows, falls = list[list[Entry]](), False
     for stage, seconds, _ in outcomes:
         scored, plain = scores.get(stage.title), scores.get(stage.title.removesuffix(" + flow"))
-        off = 100 * (scored.by_protocol["all"] - plain.by_protocol["all"]) if scored and plain else None
-        off = off if scored is not plain else None
-        falls = falls or bool(fall(off))
+        compared = scored and plain and scored is not plain
+        change = 100 * (scored.by_protocol["all"] - plain.by_protocol["all"]) if compared else None
+        falls = falls or bool(fall(change))
         cells = [x100(getattr(scored, name)["all"] if scored else None) for name in names]
-        cells += [number(off, sign="+", note=fall(off)), number(seconds, 1)]
+        cells += [number(change, sign="+", note=fall(change)), number(seconds, 1)]
         rows.append([stage.title, *cells, "done before" if seconds is None else ""])
     total = ["total", *(None for _ in names), None, number(sum(one.seconds or 0.0 for one in outcomes), 1), ""]
     columns = ("stage", *(METRIC_NAMES[name] for name in names), "change", "seconds", "")
@@ -258,39 +258,38 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 def seed_runs(outcomes: Iterable[Outcome]) -> list[records.SeedRun]:
     runs: list[records.SeedRun] = []
     for stage, _, scores in outcomes:
-        assert scores is not None, "a row's stage predicts"
-        (of_task,) = scores.tasks.values()
-        # Plots show one seed, and the pairs of all would fill most of the file.
-        of_task = msgspec.structs.replace(of_task, agreement=None) if runs else of_task
+        assert scores is not None, "the stages of rows predict"
+        (task_scores,) = scores.tasks.values()
+        # Keep one seed's pairs for plots, because those of all seeds would fill most of the file.
+        task_scores = msgspec.structs.replace(task_scores, agreement=None) if runs else task_scores
         seed, directory = stage.settings.seed, str(stage.settings.output_dir)
-        runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=of_task))
+        runs.append(records.SeedRun(seed=seed, directory=directory, model=scores.model, scores=task_scores))
     return runs
 
 
 def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
-
     def work(overwrite: bool) -> None:
         recipe = read_environment(environ)
         print(f"encoder: {recipe.encoder_flags.get('bert_hub') or recipe.encoder_flags['init_checkpoint']}")
         print(f"data: {recipe.folder}, seed {recipe.seed}\noutput: {recipe.output_dir}", flush=True)
         stages = recipe_stages(recipe)
-        print(f"\n{table(run_stages(stages, overwrite=overwrite)).to_text()}")
-        print(f"\nSavedModel: {stages[-1].export_to}")
+        print(f"\n{table(run_stages(stages, overwrite=overwrite)).to_text()}\n\nSavedModel: {stages[-1].export_to}")
 
-    return command_line(work, __doc__, sys.argv[1:] if arguments is None else arguments)
+    return command_line(work, __doc__, arguments)
 
 
-def command_line(work: Callable[[bool], None], help_text: str, arguments: Sequence[str]) -> int:
-    """Call `work` with `--overwrite`; return the exit status."""
+def command_line(work: Callable[[bool], None], help_text: str, arguments: Sequence[str] | None) -> int:
+    """Print the help or call `work(overwrite)`; return the exit status."""
+    flags = {*(sys.argv[1:] if arguments is None else arguments)}
 
-    def status() -> None:
-        if {"--help", "-h"} & {*arguments}:
+    def run() -> None:
+        if flags & {"--help", "-h"}:
             print(help_text.strip())
-        elif unknown := {*arguments} - {"--overwrite"}:
+        elif unknown := flags - {"--overwrite"}:
             raise UserError(f"unknown argument {min(unknown)!r}, expected --overwrite or --help")
         else:
-            work("--overwrite" in arguments)
+            work("--overwrite" in flags)
 
     quiet_libraries()
     log_progress()
-    return exit_status(status)
+    return exit_status(run)
