@@ -243,9 +243,9 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     names = ("auc",) if any(one.metric == "auc" for one in scores.values()) else ("pearson", "spearman")
     rows, falls = list[list[Entry]](), False
     for stage, seconds, _ in outcomes:
-        scored, plain = scores.get(stage.title), scores.get(stage.title.removesuffix(" + flow"))
-        compared = scored and plain and scored is not plain
-        change = 100 * (scored.by_protocol["all"] - plain.by_protocol["all"]) if compared else None
+        scored, title = scores.get(stage.title), stage.title.removesuffix(" + flow")
+        plain = scores.get(title) if title != stage.title else None
+        change = 100 * (scored.by_protocol["all"] - plain.by_protocol["all"]) if scored and plain else None
         falls = falls or bool(fall(change))
         cells = [x100(getattr(scored, name)["all"] if scored else None) for name in names]
         cells += [number(change, sign="+", note=fall(change)), number(seconds, 1)]
