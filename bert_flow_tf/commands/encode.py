@@ -94,7 +94,7 @@ def encode_folder(
         for problem in error.problems if len(error.problems) > 1 else ():
             click.echo(f"error: {command_line_message(problem)}", err=True)
         raise
-    rows, parts = sum(manifest.parts.values()), f"{len(manifest.parts)} parts, {job.made} of them new"
+    rows, parts = sum(manifest.parts.values()), f"{len(manifest.parts)} parts, {job.new_parts} of them new"
     click.echo(f"embeddings written: {out} ({rows} of width {manifest.embedding_size}, {parts})")
 
 

@@ -57,7 +57,7 @@ def paper_tables() -> dict:
 
 
 def published_figures(task: str, split: str, pooling: str, flow: Flow | None, encoder: Encoder) -> Published:
-    """Return the figures published for a score; empty if there are none.
+    """Return the published figures for a score, if any.
 
     Args:
       task: the paper's title. QNLI is compared by AUC on dev, the others by Spearman's correlation on test, and STS-12
@@ -109,7 +109,7 @@ def fine_tuning_of(encoder: Encoder) -> str | None:
 
 
 def is_whole(task: str, split: str, pairs: int | None) -> bool:
-    """True if a task's split (or `all`) has this size."""
+    """True if a task's whole split (or `all`) has this many pairs."""
     fewest, most = paper_tables()["pairs"].get(f"{task} {split}", (1, 0))
     return fewest <= (pairs or 0) <= most
 
@@ -124,7 +124,7 @@ def _row_title(task: str, pooling: str, flow: Flow | None) -> str | None:
 
 
 def _learned_as(training: Training, flags: dict[str, float], task: str) -> bool:
-    """True if published weights were trained on all pairs with these flags."""
+    """True if the training began with published weights and used these flags."""
     if training.began_with is not None or task_title(training.task or "") != task:
         return False
     agrees = all(training.settings.get(name) == value for name, value in (flags | _COMMON).items())

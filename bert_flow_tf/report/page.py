@@ -26,10 +26,10 @@ _ANALYSES = {
     Calibrations: ("Calibrations", "", "Table 5 is of BERT-base, mean of the last layer. k is chosen on dev."),
     Lexical: ("Lexical similarity", "lexical", "Spearman × 100 of each similarity. Edit distance counts words."),
     Words: ("Word frequency", "words", "Word embeddings by frequency rank; the ranks of Table 1 are of other text."),
-    IsotropyResults: ("Isotropy", "spectrum", "Standard normal: as many draws, as isotropic embeddings look."),
+    IsotropyResults: ("Isotropy", "spectrum", "Standard normal: as many random draws, which are isotropic."),
 }
 _COMPARED = (
-    "Paper: the row of Tables 2 to 4 (train only: of the original's README) with the same encoder, training and "
+    "Paper: the row of Tables 2 to 4 (for train only, of the original's README) with the same encoder, training and "
     "protocol; TF1 code: the mean of the original's runs on the same weights, pooling and flow. wmean: mean over the "
     "sets of STS-12 to STS-16 weighted by their pairs, as in the paper; mean: plain mean; all: all pairs together."
 )
@@ -39,7 +39,7 @@ _LOSSES = {"flow_loss": "Loss of the flow, bits per dimension", "supervised_loss
 
 
 def write_report(out: pathlib.Path, title: str, sources: Sequence[Source]) -> None:
-    """Write a report's folder, whole or not at all.
+    """Write a report's folder atomically.
 
     Args:
       out: the folder, which is replaced if it exists.
@@ -87,7 +87,7 @@ def _score_plots(rows: Sequence[ScoreRow]) -> Iterator[tuple[str, bytes]]:
 
 
 def _plot(source: Source, name: str) -> bytes:
-    """Return the plot beside a result; draw that of calibrations."""
+    """Read the plot beside a result; draw a calibration's."""
     result = source.result
     if not isinstance(result, Calibrations):
         return read_text(source.path.with_name(f"{name}.svg"), "an analysis' plot").encode()
@@ -142,7 +142,7 @@ def curve_plots(runs: Sequence[pathlib.Path]) -> list[tuple[str, bytes]]:
 
 
 def read_curves(run_dir: pathlib.Path) -> dict[str, list[tuple[int, float]]]:
-    """Return (step, loss) by tag; a damaged event ends its file."""
+    """Return (step, loss) by tag; end a file at a damaged event."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.util.tensor_util import make_ndarray
 

@@ -28,21 +28,21 @@ def scores_table(result: Result) -> Table:
 
 
 def rows_table(rows: Sequence[ScoreRow]) -> Table:
-    """Return a score per row, and the scores to compare with.
+    """Return a table of scores beside their baselines and published scores.
 
-    Scores are times 100; several seeds give their mean ± deviation (over n - 1). Notes explain a flow that lowers a
-    score by more than half a point.
+    Scores are times 100; several seeds give their mean ± deviation (over n - 1). Notes mark a flow that lowers a score
+    by more than half a point.
     """
     cells, falls = [], False
     for row in rows:
         summary, published, plain = summarize(row.values_x100), row.published, row.baseline
         median = f"median {summary.median:.2f}, n = {len(row.values_x100)}" if len(row.values_x100) > 1 else ""
-        base, off = (plain.mean_x100, row.mean_x100 - plain.mean_x100) if plain else (None, None)
-        falls = falls or bool(fall(off))
+        base, change = (plain.mean_x100, row.mean_x100 - plain.mean_x100) if plain else (None, None)
+        falls = falls or bool(fall(change))
         one: list[Entry] = [row.name, _embedding(row), encoder_in_words(row.model.encoder), row.task, row.split]
         one += [f"{METRIC_NAMES[row.metric]} {row.protocol or ''}".strip(), number(row.pairs, 0)]
         one += [number(summary.mean, spread=summary.std, note=median), x100(row.pearson)]
-        one += [number(base), number(off, sign="+", note=fall(off))]
+        one += [number(base), number(change, sign="+", note=fall(change))]
         one += [number(published.paper, note=published.row or "") if published.paper is not None else None]
         one += [number(published.seeds["mean"], spread=published.seeds["std"]) if published.seeds and median else None]
         runs, original = len(published.original), published.original and summarize(published.original).mean
@@ -56,9 +56,9 @@ def rows_table(rows: Sequence[ScoreRow]) -> Table:
 
 
 def calibration_table(result: Calibrations) -> Table:
-    """Return a calibration per row, with Table 5.
+    """Return a table of calibrations, beside the paper's Table 5.
 
-    The change is to the row "none". Table 5's figures are shown for a whole task, fitted on all of its splits.
+    Changes are relative to the row "none". Table 5 is shown only for a whole task, fitted on all of its splits.
     """
     model, task = result.model, task_title(result.task)
     of_model = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
@@ -67,10 +67,10 @@ def calibration_table(result: Calibrations) -> Table:
     rows, notes = [], set[str]()
     for row in result.rows:
         their_row, paper = (is_whole_task and table5(row.method, task, result.flow_model_config)) or (None, None)
-        off = scores[row.method] - scores["none"] if row.method != "none" and "none" in scores else None
+        change = scores[row.method] - scores["none"] if row.method != "none" and "none" in scores else None
         cells: list[Entry] = [row.method, number(row.k, 0), x100(row.dev)]
         cells += [number(scores[row.method], spread=row.std and 100 * row.std), x100(row.pearson)]
-        cells += [number(off, sign="+"), number(row.seconds, 1)]
+        cells += [number(change, sign="+"), number(row.seconds, 1)]
         rows.append([*cells, number(paper), their_row])
         notes |= {f"Table 5: {NOT_COMPARABLE}."} if their_row and of_model != ("base", None, "avg", 64) else set()
     columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
@@ -80,9 +80,9 @@ def calibration_table(result: Calibrations) -> Table:
 
 
 def lexical_table(result: Lexical) -> Table:
-    """Return correlations of all and of close pairs, with Table 6.
+    """Return a table of correlations of all and of close pairs.
 
-    They are Spearman's, times 100. Table 6 is about the development set of STS-B, and shown for these pairs only.
+    They are Spearman's, times 100. The paper's Table 6 is shown only for the development set of STS-B.
     """
     on_paper = (task_title(result.task), result.split) == ("STS-B", "dev") and is_whole("STS-B", "dev", result.pairs)
     paper = paper_tables()["table6_lexical"]["rows"] if on_paper else {}
@@ -101,7 +101,7 @@ def lexical_table(result: Lexical) -> Table:
 
 
 def words_table(result: Words) -> Table:
-    """Return norms and neighbours by frequency rank, with Table 1."""
+    """Return a table of norms and neighbours, beside the paper's Table 1."""
     bins, paper = result.bins, paper_tables()["table1_word_embeddings"]
     rows: list[list[Entry]] = [["words", "here", *(number(one.words, 0) for one in bins)]]
     measures = [("mean ℓ2 norm", [one.mean_l2_norm for one in bins], paper["mean_l2_norm"])]
@@ -115,7 +115,7 @@ def words_table(result: Words) -> Table:
 
 
 def isotropy_table(result: IsotropyResults) -> Table:
-    """Return a measure per row, then bits per dimension of each density."""
+    """Return a table of measures, then bits per dimension of each density."""
     measures = result.measures | {"standard normal": result.reference}
     rows: list[list[Entry]] = []
     for key, digits in _ISOTROPY.items():
@@ -130,7 +130,7 @@ TABLES |= {IsotropyResults: isotropy_table}
 
 
 def sources_table(sources: Sequence[Source]) -> Table:
-    """Return each source's command, encoder, versions and training."""
+    """Return a table of each source's command, encoder, training and versions."""
     rows: list[list[Entry]] = []
     for source in sources:
         result, made_by = source.result, source.result.made_by
@@ -164,11 +164,11 @@ def model_in_words(model: Model) -> str:
 
 
 def _learning(flow: Flow | None) -> str:
-    """Return whether dropout was on while a flow learned, if known."""
+    """Return words on whether the flow learned with dropout, or ""."""
     settings = flow.training.settings if flow else {}
-    # `fit`, which alone holds sentences out, has no dropout.
-    has_none = settings.get("cache_embeddings") or "held_out" in settings
-    return f"flow learned with{'out' if has_none else ''} dropout" if settings else ""
+    # Only `BertFlow.fit` records held-out sentences, and it uses no dropout.
+    without = settings.get("cache_embeddings") or "held_out" in settings
+    return f"flow learned with{'out' if without else ''} dropout" if settings else ""
 
 
 def encoder_in_words(encoder: Encoder) -> str:

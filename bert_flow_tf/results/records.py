@@ -21,7 +21,7 @@ Metric = Literal["spearman", "auc", "accuracy"]
 
 
 class PairScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Scores of pairs by metric; None for metrics of other tasks."""
+    """Scores of pairs by metric; None for other tasks' metrics."""
 
     spearman: Score | None = None
     pearson: Score | None = None
@@ -44,7 +44,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
 class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Scores of a task by protocol; a single set has only "all".
 
-    `dev_accuracy` chose the regularisation of a classification task.
+    `dev_accuracy` is the accuracy that a classifier's regularisation was chosen by.
     """
 
     title: str  # the paper's name
@@ -67,7 +67,7 @@ class TaskScores(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Scores(Result, frozen=True, kw_only=True, tag="scores"):
-    """Scores of a model by task; `without_flow` are those before its flow."""
+    """Scores of a model by task, with and without its flow."""
 
     model: Model
     tasks: dict[str, TaskScores]
@@ -84,7 +84,7 @@ class Predictions(Result, frozen=True, kw_only=True, tag="predictions"):
 
 
 class Summary(NamedTuple):
-    """A score over seeds; deviation over n - 1."""
+    """Statistics of a score over seeds; `std` divides by n - 1."""
 
     mean: float
     std: float | None
@@ -123,7 +123,7 @@ class CalibrationRow(PairScores, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
       k, dev, dev_by_k: for a tuned method, the chosen number of vectors, its score on dev, and every k's score.
-      std, median, by_seed: for the flow, over seeds, with the deviation over n - 1; None for one seed.
+      std, median, by_seed: for the flow, over seeds; `std` divides by n - 1 and is None for one seed.
       seconds: time to fit and score.
     """
 
@@ -207,7 +207,7 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(Result, frozen=True, kw_only=True, tag="verification"):
-    """Results of `bert-flow verify`; `evidence` is the source of its checks."""
+    """Results of `bert-flow verify`; `evidence` is the folder of its tests."""
 
     evidence: str
     deviations: list[Checked]
@@ -234,7 +234,7 @@ def read_result(path: pathlib.Path) -> Result | None:
     """Return the result in a JSON file, or None.
 
     Raises:
-      UserError: as `kind_of`; or it is of another format version, or a value is missing or of another type.
+      UserError: as `kind_of`, or the format version or a value is invalid.
     """
     kind = kind_of(path)
     return read_json(path, kind, expected=f"results of bert-flow, {kind.__name__}") if kind else None

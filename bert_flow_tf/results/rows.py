@@ -1,4 +1,4 @@
-"""Rows for tables, with the scores to compare with."""
+"""Rows of result tables, with baselines and published scores."""
 
 import dataclasses
 import statistics
@@ -36,7 +36,7 @@ class ScoreRow:
 
     @property
     def key(self) -> tuple:
-        """The pairs and the metric, in which comparable rows agree."""
+        """The pairs and the metric; rows of equal keys are comparable."""
         return self.task, self.split, self.metric, self.protocol, self.pairs
 
     @property
@@ -73,11 +73,10 @@ def _task_rows(key: str, runs: Sequence[tuple[Model, TaskScores]], name: str) ->
     model, first = runs[0]
     task, several = key if ":" in key else task_title(first.title), len(first.by_protocol) > 1
     for protocol in first.by_protocol:
-        is_papers = model.max_seq_length == 64 and model.low_dim <= 0 and (protocol == "wmean" or not several)
-        is_papers = is_papers and is_whole(task, first.split, first.pairs)
-        published = (
-            published_figures(task, first.split, model.pooling, model.flow, model.encoder) if is_papers else Published()
-        )
+        is_comparable = model.max_seq_length == 64 and model.low_dim <= 0 and (protocol == "wmean" or not several)
+        published = Published()
+        if is_comparable and is_whole(task, first.split, first.pairs):
+            published = published_figures(task, first.split, model.pooling, model.flow, model.encoder)
         yield ScoreRow(
             name=name,
             model=model,

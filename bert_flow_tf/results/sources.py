@@ -10,9 +10,9 @@ from bert_flow_tf.results.records import REPRODUCTION_FILE, RESULTS_FILE, SCORES
 from bert_flow_tf.runs.folder import EVALUATION_FILE, TRAIN_RESULTS_FILE
 from bert_flow_tf.runs.record import Result, is_run
 
-# A later file of a folder replaces an earlier one's score of the same task.
+# In a folder, a later file's score of a task replaces an earlier file's.
 _RESULT_FILES = (TRAIN_RESULTS_FILE, SCORES_FILE, EVALUATION_FILE, REPRODUCTION_FILE, RESULTS_FILE)
-_EXPECTED = "a run of run_siamese, what bert-flow evaluate, reproduce, calibrate, analyze or verify wrote, or a folder"
+_EXPECTED = "a run, results of bert-flow evaluate, reproduce, calibrate, analyze or verify, or a folder of these"
 
 
 class Source(NamedTuple):
@@ -38,7 +38,7 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
             if not child.name.startswith(".") and (child.is_dir() or child.suffix == ".json"):
                 found += _sources(child)
         if not found:
-            raise ArgumentError(f"runs: {path}: found no results, expected {_EXPECTED} of such")
+            raise ArgumentError(f"runs: {path}: found no results, expected {_EXPECTED}")
         sources += found
     return sources
 
@@ -46,7 +46,7 @@ def find_sources(runs: Iterable[str | os.PathLike]) -> list[Source]:
 def _sources(path: pathlib.Path) -> list[Source]:
     sources: list[Source] = []
     files = [path] if path.is_file() else [path / name for name in _RESULT_FILES if (path / name).is_file()]
-    # A lone evaluation file is reached by its own path, because it has no run beside it.
+    # A folder with only this file may be a folder of evaluations, which the caller searches.
     for file in files if files != [path / EVALUATION_FILE] else ():
         result = read_result(file)
         if result is not None and not isinstance(result, Predictions):

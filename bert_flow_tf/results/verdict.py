@@ -1,4 +1,4 @@
-"""The verdict: is it the original, and how is that known?"""
+"""The verdict: does this code give the original's results?"""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from bert_flow_tf.results.rows import ScoreRow
 from bert_flow_tf.results.table import Table, number
 
 SAME, ALIKE, DIFFERENT, NOT_RUN = "✓", "≈", "✗", "–"
-# The limits are for scores times 100. Nothing is random without a flow, but cosines are rounded before they are ranked.
+# The limits are for scores times 100. Without a flow nothing is random, but rounding may change the ranks of cosines.
 _ROUNDING = 0.03
 # The deviation over seeds in the paper's Table 8 is up to half of this.
 _NEAR_PAPER = 1.0
@@ -37,21 +37,21 @@ class Claim(NamedTuple):
 
 
 def verdict(verifications: Iterable[Verification], rows: Sequence[ScoreRow]) -> list[Claim]:
-    """Return the claims, decided or not; empty if the results decide none."""
+    """Return all claims, or none if the results decide none of them."""
     claims = [claim for one in verifications for claim in _computed(one)]
     claims = claims or [Claim("computation", NOT_RUN, "", "", "bert-flow verify")]
     known = [row for row in rows if row.published.original]
     plain = [(row, row.published.original[0]) for row in known if not (row.model.flow or _is_tuned(row))]
     papers = [(row, row.published.paper) for row in rows if row.published.paper is not None]
-    claims += [_furthest("scores without flow", SAME, _ROUNDING, plain, _REPRODUCE), *_random(known)]
-    claims.append(_furthest("the paper's rows", ALIKE, _NEAR_PAPER, papers, _NEEDS_BERT))
+    claims += [_largest("scores without flow", SAME, _ROUNDING, plain, _REPRODUCE), *_over_seeds(known)]
+    claims.append(_largest("the paper's rows", ALIKE, _NEAR_PAPER, papers, _NEEDS_BERT))
     return claims if any(claim.mark != NOT_RUN for claim in claims) else []
 
 
 def verdict_table(claims: Sequence[Claim]) -> Table:
     note = f"{SAME} equal up to rounding; {ALIKE} statistically indistinguishable, or near; {DIFFERENT} different; "
     return Table(
-        ("is it the original?", "", "deviation", "limit", "evidence"), claims, notes=[f"{note}{NOT_RUN} not run."]
+        ("same as the original?", "", "deviation", "limit", "evidence"), claims, notes=[f"{note}{NOT_RUN} not run."]
     )
 
 
@@ -67,11 +67,11 @@ def _computed(verification: Verification) -> Iterator[Claim]:
         is_same = worst.found is not None and worst.found <= worst.limit
         yield Claim(group, SAME if is_same else DIFFERENT, deviation, f"{worst.limit:.0e}", evidence)
     yield from (Claim("every check", DIFFERENT, "", "", failed) for failed in verification.failed)
-    yield from (Claim("more of it", NOT_RUN, "", "", reason) for reason in verification.not_run)
+    yield from (Claim("other checks", NOT_RUN, "", "", reason) for reason in verification.not_run)
 
 
-def _furthest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreRow, float]], missing: str) -> Claim:
-    """Return a claim decided by the largest difference from the other score."""
+def _largest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreRow, float]], missing: str) -> Claim:
+    """Return a claim about the largest difference between two scores."""
     if not compared:
         return Claim(name, NOT_RUN, "", "", missing)
     row, theirs = max(compared, key=lambda one: abs(one[0].mean_x100 - one[1]))
@@ -81,11 +81,11 @@ def _furthest(name: str, mark: str, limit: float, compared: Sequence[tuple[Score
     return Claim(name, mark if abs(off) <= limit else DIFFERENT, f"{off:+.3f}", f"{limit}", evidence)
 
 
-def _random(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
-    """Yield comparisons of distributions over seeds.
+def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
+    """Yield claims about distributions over seeds.
 
-    Both codes are random, and the same seed gives each its own numbers. A row with a flow has all its seeds; an encoder
-    fine-tuned on NLI has one per row.
+    Single seeds are not compared, because the same seed gives both codes different numbers. A row with a flow has all
+    its seeds; rows of encoders that were fine-tuned on NLI have one each.
     """
     groups = [(f"scores with flow, {row.model.pooling}", [row]) for row in rows if row.model.flow is not None]
     for pooling in dict.fromkeys(row.model.pooling for row in rows):
@@ -102,7 +102,7 @@ def _random(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
             continue
         low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
         off = f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
-        # A wide interval holds 0 whatever the scores are.
+        # A wide interval holds 0 even for different scores.
         is_wide, mark = high - low > 2 * _NEAR_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
         limit = "too wide to tell" if is_wide else "95% interval holds 0"
         yield Claim(name, NOT_RUN if is_wide and mark == ALIKE else mark, off, limit, evidence)

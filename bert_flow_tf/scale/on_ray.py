@@ -17,8 +17,8 @@ from bert_flow_tf.files.reading import AnyPath
 from bert_flow_tf.model.saved_model import EmbeddingModel
 from bert_flow_tf.scale.shards import Engine, PartSettings, Shard
 
-# A shard is tried again so often after its worker died; Ray's nodes are checked every so many seconds.
-_RETRIES, _TIMEOUT = 3, 10
+_RETRIES = 3  # of a shard whose worker died
+_NODE_CHECK_SECONDS = 10
 # By default, Ray's workers have a niceness of 15. After the timeout, a lost cluster ends the command. Shards up to
 # these sizes are sent to the workers, because this process would end silently if the node that stores one were lost.
 _VARIABLES = {
@@ -29,7 +29,7 @@ _VARIABLES = {
     "RAY_max_direct_call_object_size": str(256 << 20),
     "RAY_task_rpc_inlined_bytes_limit": str(256 << 20),
 }
-# After these seconds, an address without a cluster is an error; a local Ray needs the longer defaults.
+# An address without a cluster is an error after these seconds; a local Ray needs the longer defaults.
 _ADDRESS_VARIABLES = {"RAY_gcs_server_port_wait_time_s": "1", "RAY_py_gcs_connect_timeout_s": "8"}
 
 
@@ -45,12 +45,12 @@ class _Worker:
 
     def embed(self, shard: Shard, expected: str) -> tuple[str, int]:
         if (found := self._load().fingerprint) != expected:
-            raise UserError(f"model: found {found} on a worker, expected {expected}, as on others")
+            raise UserError(f"model: found {found} on a worker, expected {expected}, as on the first worker")
         return next(self._load().embed([shard]))
 
 
 class RayEngine(Engine):
-    """The engine of a `shards.Job` with actors, which Ray restarts.
+    """Embed shards in Ray actors, which Ray restarts after a failure.
 
     Args:
       load: picklable function that returns the model in each worker.
@@ -71,25 +71,25 @@ class RayEngine(Engine):
 
         idle, running = list(self._actors), dict[Any, Any]()
 
-        def written() -> tuple[str, int]:
+        def next_result() -> tuple[str, int]:
             done = _first_done(list(running))
             idle.append(running.pop(done))
             return ray.get(done)
 
         for shard in shards:
             if not idle:
-                yield written()
+                yield next_result()
             actor = idle.pop()
             running[actor.embed.remote(shard, self.fingerprint)] = actor
         while running:
-            yield written()
+            yield next_result()
 
 
 def _first_done(references: list[Any]) -> Any:
     """Wait for a result; raise `RaySystemError` if no node is alive."""
     import ray
 
-    while not (done := ray.wait(references, timeout=_TIMEOUT)[0]):
+    while not (done := ray.wait(references, timeout=_NODE_CHECK_SECONDS)[0]):
         if not any(node["Alive"] for node in ray.nodes()):
             raise ray.exceptions.RaySystemError("no node is alive")
     return done[0]
@@ -100,11 +100,11 @@ def train_on_ray(
 ) -> None:
     """Call `run()` in workers that train together under Ray Train.
 
-    If a worker dies or fails, Ray Train starts all again, at most `restarts` times, and the run resumes. A `UserError`
-    of `run` that is not `lost` ends all. The workers' output goes to stderr.
+    If a worker dies or fails, Ray Train restarts all, at most `restarts` times, and the run resumes. A `UserError` of
+    `run` ends all, unless it is a `lost`. The workers' output goes to stderr.
 
     Raises:
-      UserError: `run` raised it; Ray or the cluster is missing; or the restarts are used up.
+      UserError: `run` raised it; Ray or the cluster is missing; or there were too many restarts.
     """
     with connected(address, workers, threads, log_to_driver=True), tempfile.TemporaryDirectory() as folder:
         import ray
@@ -120,7 +120,7 @@ def train_on_ray(
                 num_workers=workers, use_gpu="GPU" in ray.cluster_resources(), resources_per_worker={"CPU": threads}
             ),
             run_config=RunConfig(  # type: ignore[call-arg]  # ray.train's types are of its older version
-                # Ray stores nothing that is needed later, because the run has its own checkpoints.
+                # A temporary folder is enough, because the run has its own checkpoints.
                 storage_path=folder,
                 failure_config=FailureConfig(max_failures=restarts),
                 logging_config=LoggingConfig(log_level="CRITICAL"),
@@ -143,7 +143,7 @@ def _train(given: Mapping[str, Any]) -> None:
     os.chdir(given["folder"])
     absl_logging.use_absl_handler()
     absl_logging.set_verbosity(absl_logging.INFO)
-    # A restart cannot correct a mistake.
+    # After a user's mistake, do not run again, because a restart cannot correct it.
     if given["mistakes"].empty():
         try:
             given["run"]()
@@ -155,10 +155,10 @@ def _train(given: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def connected(address: str | None, workers: int, threads: int, *, log_to_driver: bool = False) -> Iterator[None]:
-    """Connect to Ray, or start it, for the workers.
+    """Connect to a Ray cluster, or start Ray on this machine.
 
     Args:
-      address: a cluster's `host:port`, whose machines see the files under the same names; None starts Ray here.
+      address: the cluster's `host:port`; its machines must see the files under the same names. None starts Ray here.
       log_to_driver: True to show the workers' output.
 
     Raises:
@@ -176,20 +176,20 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
             # The token protects Ray's ports, because some listen on all interfaces.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
             options = {"num_cpus": workers * threads, "include_dashboard": False, "_temp_dir": temporary}
-            # The default would be a third of the memory.
+            # The default would reserve a third of the memory.
             options["object_store_memory"] = 200 << 20
         import ray
 
         options |= {"logging_level": logging.ERROR, "logging_config": ray.LoggingConfig(log_level="ERROR")}
         try:
             ray.init(**options, runtime_env={"env_vars": variables}, log_to_driver=log_to_driver)
-        except Exception as error:  # Ray raises this very class when it does not start in time.
+        except Exception as error:  # Ray raises this class if it does not start in time.
             where = "here" if address is None else f"at {address}, see its RAY_AUTH_MODE"
             reason = str(error).partition("\n")[0]
             raise ArgumentError(f"{argument}: Ray cannot be reached {where} ({reason})") from error
         try:
-            if (room := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
-                raise ArgumentError(f"workers: found {workers} of {threads} threads, but {address} has {room} CPUs")
+            if (cpus := int(ray.cluster_resources().get("CPU", 0))) < workers * threads:
+                raise ArgumentError(f"workers: found {workers} of {threads} threads, but {address} has {cpus} CPUs")
             yield
         except ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, UserError) else error from None
@@ -197,5 +197,5 @@ def connected(address: str | None, workers: int, threads: int, *, log_to_driver:
             reason = str(error).partition("\n")[0]
             raise UserError(f"ray: ended or lost its workers ({reason}); run the same command to resume") from error
         finally:
-            # Workers would continue to write otherwise.
+            # Otherwise, workers would continue to write.
             ray.shutdown()

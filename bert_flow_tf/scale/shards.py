@@ -1,7 +1,7 @@
 """Embed files of sentences into a folder of Parquet files.
 
-Each part has the embeddings of a shard, up to `shard_rows` rows of one input file. Its metadata has a digest of shard,
-model and settings, so that a resumed job keeps the parts with the same digest.
+A shard is up to `shard_rows` rows of one input file; a part is the Parquet file of a shard's embeddings. Its metadata
+has a digest of shard, model and settings, so that a resumed job keeps the parts with the same digest.
 """
 
 import glob
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-# Readers of Parquet folders ignore names with an underscore.
+# Readers of Parquet folders ignore names that begin with an underscore.
 MANIFEST = "_manifest.json"
 PART_PRECISIONS = ("float32", "float16")
 _PARTS = "part-*.parquet"
@@ -72,18 +72,18 @@ class Parts:
         if not self.rows:
             raise UserError(f"{folder}: found no embeddings, expected some")
 
-    def blocks(self, generator: np.random.Generator, least: int = 65_536) -> Iterator[np.ndarray]:
-        """Yield all rows once, float32 [n, D], as random whole parts.
+    def blocks(self, generator: np.random.Generator, min_rows: int = 65_536) -> Iterator[np.ndarray]:
+        """Yield blocks, float32 [n, D], of whole parts in random order.
 
-        A block has at least `least` rows if possible.
+        A block has at least `min_rows` rows if possible.
         """
         names, block = list(self.manifest.parts), list[np.ndarray]()
         held, left = 0, self.rows
         for i in generator.permutation(len(names)):
             block.append(self._read(names[i]))
             held += len(block[-1])
-            # Without this condition the last block might be small.
-            if held >= least and left - held >= least:
+            # Without the second condition, the last block might be small.
+            if held >= min_rows and left - held >= min_rows:
                 yield np.concatenate(block)
                 left -= held
                 block, held = [], 0
@@ -120,7 +120,7 @@ def input_files(
     keep: Sequence[str] | None = None,
     no_header: bool = False,
 ) -> list[InputFile]:
-    """Return the files of paths, addresses or patterns, each once.
+    """Return the files of paths, URLs or patterns, without duplicates.
 
     Args:
       file_format: None for the format of each file's ending.
@@ -152,7 +152,7 @@ def input_files(
 
 
 class Shard(NamedTuple):
-    """Rows of a file, the part's name, and its digest."""
+    """Rows of a file, and the name and digest of their part."""
 
     part: str
     sentences: list[str]
@@ -174,13 +174,13 @@ class Engine:
     def _write(self, shard: Shard) -> tuple[str, int]:
         import pyarrow.parquet
 
-        path, how = self._folder / shard.part, self._settings
-        embedded = self._model.encode_parts(shard.sentences, how.batch_size, False, how.normalize_embeddings)
+        path, settings = self._folder / shard.part, self._settings
+        embedded = self._model.encode_parts(shard.sentences, settings.batch_size, False, settings.normalize_embeddings)
         with np.errstate(over="ignore"):
-            stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(how.precision)
+            stored = np.concatenate([embeddings for _, embeddings in embedded]).astype(settings.precision)
         if not np.isfinite(stored).all():
-            raise UserError(f"{path}: found an embedding that is not finite in {how.precision}, expected numbers")
-        table = shard.kept.append_column(EMBEDDING, embedding_column(stored, how.precision))
+            raise UserError(f"{path}: found an embedding that is not finite in {settings.precision}, expected numbers")
+        table = shard.kept.append_column(EMBEDDING, embedding_column(stored, settings.precision))
         table = table.replace_schema_metadata({_DIGEST: shard.digest})
         # Wait for the lock, because a worker that Ray has given up may still be writing.
         with new_file(path, wait=True) as file:
@@ -194,11 +194,11 @@ class ShardsError(UserError):
     def __init__(self, problems: Sequence[UserError]) -> None:
         self.problems = problems
         first = str(problems[0]) if len(problems) == 1 else f"{len(problems)} files or shards cannot be embedded"
-        super().__init__(f"{first}; all others are done, correct it and run the same command")
+        super().__init__(f"{first}; all others are done: correct this and repeat the command")
 
 
 class Job:
-    """Embed files into a folder; `made` counts the parts that `run` writes.
+    """Embed files into a folder; `new_parts` counts the parts that `run` writes.
 
     Args:
       overwrite: True to replace parts of another model, input or settings.
@@ -211,15 +211,15 @@ class Job:
             raise ArgumentError(f"shard_rows: found {settings.shard_rows}, expected 1 or more")
         check_local(out, str(out))
         self.files, self.out, self.settings, self.overwrite = files, pathlib.Path(out), settings, overwrite
-        self.made = 0
+        self.new_parts = 0
         if any(self.out.resolve() in pathlib.Path(file.path).resolve().parents for file in files):
-            raise ArgumentError(f"input: found files in {out}, which gets the embeddings, expected them elsewhere")
+            raise ArgumentError(f"input: found files in {out}, the folder of the embeddings, expected them elsewhere")
         output_folder(self.out, PARTS_FOLDER, overwrite=True)
         path = self.out / MANIFEST
-        self._known = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
-        if self._known is not None:
+        self._old = read_json(path, Manifest, expected="the manifest of embeddings") if path.exists() else None
+        if self._old is not None:
             for name in PartSettings.__struct_fields__:
-                self._check_same(name, getattr(settings, name), getattr(self._known.settings, name))
+                self._check_same(name, getattr(settings, name), getattr(self._old.settings, name))
         errors = []
         for file in files:
             try:
@@ -229,21 +229,21 @@ class Job:
                 errors.append(error)
         raise errors[0]
 
-    def _check_same(self, name: str, found: object, known: object) -> None:
-        if found != known and not self.overwrite:
-            raise UserError(f"{self.out}: exists, {name}: found {found}, its parts have {known} (or --overwrite)")
+    def _check_same(self, name: str, found: object, old: object) -> None:
+        if found != old and not self.overwrite:
+            raise UserError(f"{self.out}: {name}: found {found}, expected {old} as in its parts, or --overwrite")
 
     def run(self, engine: Engine, *, show_progress_bar: bool | None = None) -> Manifest:
-        """Make the missing parts; return the manifest.
+        """Write the missing parts; return the manifest.
 
         A `show_progress_bar` of None shows it on a terminal only.
 
         Raises:
-          ShardsError: files are unreadable; all others are done.
-          UserError: the folder's parts are of another model or input, or are not writable.
+          ShardsError: some files are unreadable; all others are done.
+          UserError: the folder has parts of another model or input, or is not writable.
         """
-        if self._known is not None:
-            self._check_same("model", engine.fingerprint, self._known.model)
+        if self._old is not None:
+            self._check_same("model", engine.fingerprint, self._old.model)
         manifest = Manifest(model=engine.fingerprint, embedding_size=engine.embedding_size, settings=self.settings)
         problems: list[UserError] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
@@ -251,7 +251,7 @@ class Job:
             write_json(self.out / MANIFEST, manifest)
             for part, rows in engine.embed(self._missing(manifest, problems)):
                 manifest.parts[part] = rows
-                self.made += 1
+                self.new_parts += 1
                 progress.update(rows)
             if problems:
                 raise ShardsError(problems)

@@ -25,8 +25,7 @@ from glow.folded import FoldedFlow, can_fold
 
 # MiniLM and random weights gave cosines of 0.999; an encoder that loses ten times as much is not exported.
 BFLOAT16_MIN_COSINE = 0.99
-# A writer returns the embeddings of the `CHECKED_SENTENCES` by the files that it wrote, or None if it cannot compute
-# them.
+# A writer returns the embeddings of CHECKED_SENTENCES by the files that it wrote, or None if it cannot compute them.
 _WRITERS = {
     SAVEDMODEL: "served_model:write_savedmodel",
     "sentence-transformers": "sentence_transformers:write_sentence_transformers",
@@ -96,12 +95,12 @@ def export_model(
 
     Args:
       model: an `api.BertFlow`.
-      out_dir: the folder; of SavedModels, TensorFlow Serving's base path, with a folder for each version.
+      out_dir: the folder; for a SavedModel, TensorFlow Serving's base path, which has a folder per version.
       format: one of `formats.EXPORT_FORMATS`.
-      version: positive; None for the one after the highest there. SavedModel only.
+      version: positive; None for the next one. SavedModel only.
       normalize: True to scale every embedding to norm 1 (not those before the flow).
       low_dim: see `model.siamese.reduce_dimension`; None for the model's own.
-      max_seq_length: longest sentence in word pieces, longer ones are cut; None for the model's own.
+      max_seq_length: word pieces per sentence, longer ones are cut; None for the model's own.
       dtype: "float32", or "bfloat16" for the encoder's matrices and their products. SavedModel only.
       overwrite: True to replace this version or folder; a server that has loaded it keeps it.
 
@@ -114,7 +113,7 @@ def export_model(
     with locked(out_dir, wait=True):
         path = export_path(out_dir, format, version=version, dtype=dtype, overwrite=overwrite)
         model = copy.copy(model)
-        # The comparison needs float32 embeddings, also of a bfloat16 model.
+        # Compare with float32 embeddings, even for a bfloat16 model.
         model.cast_encoder = model.encoder
         if max_seq_length is not None:
             model.max_seq_length = max_seq_length
@@ -137,9 +136,9 @@ def export_model(
             found = write(model, described, folder)
             if found is None:
                 return Exported(path)
-            live = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
-            live = (tf.nn.l2_normalize(live, axis=-1) if normalize else live).numpy()
-            return _checked(path, found, live, 1e-5 if format == ONNX else 1e-4, dtype)
+            expected = model.embed_tokens(model.tokenize(CHECKED_SENTENCES))
+            expected = (tf.nn.l2_normalize(expected, axis=-1) if normalize else expected).numpy()
+            return _check(path, found, expected, 1e-5 if format == ONNX else 1e-4, dtype)
 
 
 def latents_of(flow: Glow | AffineMap | None) -> Callable[[tf.Tensor], tf.Tensor]:
@@ -149,12 +148,12 @@ def latents_of(flow: Glow | AffineMap | None) -> Callable[[tf.Tensor], tf.Tensor
     return FoldedFlow(flow) if can_fold(flow) else flow.forward
 
 
-def _checked(path: pathlib.Path, found: np.ndarray, live: np.ndarray, tolerance: float, dtype: str) -> Exported:
-    difference, largest = float(np.abs(found - live).max()), float(np.abs(live).max())
-    norms = np.linalg.norm(live, axis=1) * np.linalg.norm(found, axis=1)
-    cosine = float((np.sum(live * found, axis=1) / norms).min())
+def _check(path: pathlib.Path, found: np.ndarray, expected: np.ndarray, tolerance: float, dtype: str) -> Exported:
+    difference, largest = float(np.abs(found - expected).max()), float(np.abs(expected).max())
+    norms = np.linalg.norm(expected, axis=1) * np.linalg.norm(found, axis=1)
+    cosine = float((np.sum(expected * found, axis=1) / norms).min())
     # Compare by channel, because a large one would hide errors in the others. NaN and infinity fail both comparisons.
-    is_close = (np.abs(found - live) <= tolerance * np.maximum(1.0, np.abs(live).max(axis=0))).all()
+    is_close = (np.abs(found - expected) <= tolerance * np.maximum(1.0, np.abs(expected).max(axis=0))).all()
     if not (cosine >= BFLOAT16_MIN_COSINE if dtype == "bfloat16" else is_close):
         raise UserError(
             f"{path}: the written files differ from the model by {difference:.1e}, to a cosine of {cosine:.4f}, "

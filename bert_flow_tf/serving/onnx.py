@@ -19,7 +19,7 @@ _OPSET = 18
 
 
 def write_onnx(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray | None:
-    """Write the folder; return onnxruntime's embeddings, None without it.
+    """Write the folder; return onnxruntime's embeddings, None if not installed.
 
     `model.onnx` maps `input_word_ids`, `input_mask` and `input_type_ids`, int32 [n, t], to `embedding`, float32 [n, D].
     The tokenizers library makes the ids with `tokenizer.json`; cut them at the `max_seq_length` in `export.json`.

@@ -31,11 +31,11 @@ _Module = tuple[str, dict[str, Any], dict[str, np.ndarray]]
 def write_sentence_transformers(model: EmbeddingModel, described: Description, folder: pathlib.Path) -> np.ndarray:
     """Write the folder; return the embeddings by the written layers.
 
-    `SentenceTransformer(folder)` gives the embeddings of `encode`. Its modules are `Transformer`, those of the pooling,
-    a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if asked.
+    `SentenceTransformer(folder)` gives the embeddings of `encode`. Its modules are `Transformer`, the pooling, the flow
+    as a chain of `Dense`, see `glow.folded.dense_layers`, and `Normalize` if asked.
 
     Raises:
-      UserError: no module computes the pooling or the couplings.
+      UserError: the library has no module for the pooling or the couplings.
     """
     config, source = model.encoder.bert_config, model.source
     if config is None:
@@ -55,12 +55,12 @@ def write_sentence_transformers(model: EmbeddingModel, described: Description, f
     settings = {"prompts": model.prompts, "similarity_fn_name": model.similarity_fn_name}
     write_json(folder / "config_sentence_transformers.json", {"model_type": "SentenceTransformer", **settings})
     paths = [("Transformer", ""), *((name, f"{i}_{name}") for i, (name, _, _) in enumerate(modules, start=1))]
-    # These names of types work in all versions of the library.
-    named = [
+    # These type names work in all versions of the library.
+    module_list = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
         for i, (name, path) in enumerate(paths)
     ]
-    write_json(folder / MODULES_FILE, named)
+    write_json(folder / MODULES_FILE, module_list)
     for (_, path), (_, options, tensors) in zip(paths[1:], modules, strict=True):
         (folder / path).mkdir()
         if options:
@@ -89,7 +89,7 @@ def _pooling_modules(model: EmbeddingModel, weights: dict[str, np.ndarray]) -> l
         return [_pool(width, "cls"), _dense(DenseLayer(kernel, bias), "activation.Tanh")]
     if (pooling.concatenate and len(pooling.layers) > 1) or pooling.reduce not in _REDUCERS:
         raise _unsupported(f"the pooling {name},")
-    # Layers are counted after the word embeddings, which no pooling uses.
+    # The counts begin after the word embeddings, which no pooling uses.
     counts = np.bincount([i % layers for i in pooling.layers], minlength=layers).astype(np.float32)
     modules = [_pool(width, _REDUCERS[pooling.reduce])]
     if counts[-1] < counts.sum():

@@ -71,19 +71,19 @@ def write_warmup_requests(
                     is_word = np.arange(max(lengths)) < np.array(lengths)[:, np.newaxis]
                     rows = is_word.astype(np.int32) * (key == "input_mask")
                 request.inputs[key].CopyFrom(tf.make_tensor_proto(rows, dtype=spec.dtype))
-            # A protobuf map has no fixed order otherwise.
+            # Otherwise, a protobuf map has no fixed order.
             writer.write(log.SerializeToString(deterministic=True))
 
 
 class ServedBertFlow(tf.Module):
     """The functions that become the signatures of a SavedModel.
 
-    Each takes any number of rows, also 0, and pads to the longest sentence of the batch. An invalid input (rank,
-    length, an id outside the vocabulary) is an InvalidArgument error that names it. Bytes that are not UTF-8 are
+    Each accepts any number of rows, even 0, and pads to the longest sentence of the batch. An invalid input (rank,
+    length, an id outside the vocabulary) gives an InvalidArgument error that names it. Bytes that are not UTF-8 are
     dropped, as in the original; an empty sentence has no word pieces.
 
-    The flow is folded if possible: unfolded it would take a tenth of the encoder's time for a single sentence. The
-    embeddings differ by the rounding of float32.
+    The flow is folded if possible; otherwise it would take a tenth of the encoder's time for a single sentence. Folding
+    changes embeddings only by rounding.
     """
 
     def __init__(self, model: EmbeddingModel, described: Description) -> None:
@@ -94,7 +94,7 @@ class ServedBertFlow(tf.Module):
         self._latents = latents_of(flow)
         if flow is not None:
             self.flow_variables = list(flow.variables) if self._latents == flow.forward else []
-            # A function lets the signatures share its constants.
+            # As a function, its constants are shared by the signatures.
             self._latents = tf.function(
                 self._latents, input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype)]
             )
@@ -156,7 +156,7 @@ class ServedBertFlow(tf.Module):
         most_types = self._num_types or tf.int32.max
         ends = {"input_word_ids": self.tokenizer.vocab_size, "input_mask": 2, "input_type_ids": most_types}
         has_words = tf.reduce_all(tf.reduce_any(tokens["input_mask"] > 0, axis=1))
-        # Each check has a condition and the error's text if it is false.
+        # Each check is a condition and the message of its failure.
         checks = [
             (has_words, ["input_mask: found a row of zeros, expected a 1 for every id"]),
             (
@@ -166,12 +166,12 @@ class ServedBertFlow(tf.Module):
         ]
         for name, end in ends.items():
             found, least, most = tf.shape(tokens[name]), tf.reduce_min(tokens[name]), tf.reduce_max(tokens[name])
-            said = [f"{name}: found shape", found, "expected that of input_word_ids:", shape]
-            checks.append((tf.reduce_all(tf.equal(found, shape)), said))
-            # An empty tensor has the largest int32 as its minimum, and so passes as well.
+            message = [f"{name}: found shape", found, "expected that of input_word_ids:", shape]
+            checks.append((tf.reduce_all(tf.equal(found, shape)), message))
+            # An empty tensor passes, because its minimum is the largest int32.
             fits = (least >= 0) & (most < end)
             checks.append((fits, [f"{name}: found", least, "to", most, f"expected 0 to {end - 1}"]))
-        return [tf.debugging.Assert(holds, said) for holds, said in checks]
+        return [tf.debugging.Assert(condition, message) for condition, message in checks]
 
     def _embed(self, pooled: tf.Tensor) -> tf.Tensor:
         embedding = reduce_dimension(self._latents(pooled), self._described.low_dim)

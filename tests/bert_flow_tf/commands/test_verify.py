@@ -46,7 +46,7 @@ def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark)
     done = bert_flow("verify", "--out", tmp_path / "verification.json")
     assert done.exit_code == status
     lines = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
-    assert " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in lines["more of it"]
+    assert " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in lines["other checks"]
     assert ("not finite" in lines["pooling"]) == (off not in (1e-6, 3e-6))
     record = json.loads((tmp_path / "verification.json").read_text())
     assert (record["evidence"], record["made_by"]["command"]) == ("tests/golden", "bert-flow verify")

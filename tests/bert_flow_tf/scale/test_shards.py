@@ -96,7 +96,7 @@ def test_parts_of_another_model_or_input_need_overwrite(model, tiny_encoder_dir,
     other = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=5)
     before = files_below(copy)
     arguments = {"keep": ["id"], "shard_rows": 7}
-    with user_error(f"{copy}: exists, model: found {other.fingerprint}"):
+    with user_error(f"{copy}: model: found {other.fingerprint}"):
         other.encode_dataset(f"{tables}/*.parquet", copy, **arguments)
     with user_error("normalize_embeddings: found True"):
         again(copy, normalize_embeddings=True)
