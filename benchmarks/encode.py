@@ -1,7 +1,7 @@
 """`encode` of STS-B's sentences in float32, beside `SentenceTransformer.encode` of the same weights.
 
-Ours has default arguments, theirs the fastest of three batch sizes. A repeated sentence is computed once here and every
-time there, which is part of the comparison.
+This project runs with default arguments, sentence-transformers with the fastest of three batch sizes. Only this project
+encodes repeated sentences once, which is part of the comparison.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from benchmarks.run import Options
 LARGEST_DIFFERENCE = 1e-4
 
 
-def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
+def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
     sentences = [s for split in ("train", "dev", "test") for pair in options.pairs("STS-B", split) for s in pair[:2]]
     path = options.folder / "sentences.json"
     path.write_text(json.dumps(sentences))

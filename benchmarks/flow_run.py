@@ -1,7 +1,7 @@
-"""The flow's training and scores on STS-B, as whole processes.
+"""Train and score the flow on STS-B, beside a PyTorch loop.
 
-Beside it a PyTorch loop: transformers' BERT, padded to the longest of the batch, with dropout while the flow learns.
-Each repeat has a seed of its own. Spearman is each side's on the test set.
+Both are whole processes. The loop uses transformers' BERT, pads to the longest sentence of a batch, and has dropout
+while the flow learns. Each repeat has its own seed. Spearman is measured on the test set.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from glow.config import DEFAULT_CONFIG, GlowConfig
 LEARNING_RATE = 1e-3
 
 
-def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
+def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
     found = {name: _counted(_run, options, side) for name, side in options.ours.items()}
     if options.with_peers:
         weights = peers.write_weights(options.bert_hub, options.folder / "weights")

@@ -1,7 +1,6 @@
 """Ten steps of siamese training beside a plain PyTorch loop.
 
-Ours is `run_siamese` with one more Keras callback, which waits between blocks of steps while another side takes its
-turn.
+`run_siamese` gets one more Keras callback, which waits between blocks of steps while another side takes its turn.
 """
 
 import contextlib
@@ -19,7 +18,7 @@ from benchmarks.run import Options
 STEPS = 10
 
 
-def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
+def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
     flags = {
         "task_name": "ALLNLI",
         "data_dir": f"{options.glue_dir}/MNLI",
@@ -28,7 +27,7 @@ def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[]
         "train_batch_size": 16,
         "learning_rate": 2e-5,
         "sentence_embedding_type": "avg",
-        # More steps than are timed: the process is ended before.
+        # These are more steps than are timed; the process is killed before they end.
         "num_train_epochs": 9,
         "exp_name": "run",
         "do_train": "true",

@@ -36,11 +36,11 @@ def peers_python() -> pathlib.Path:
     if (folder / _MARKER).is_file():
         return python
     print(f"peers: installing {REQUIREMENTS.name} into {folder}", flush=True)
-    # An interrupted installation is not whole.
+    # An earlier installation may have been interrupted.
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     venv.create(folder, with_pip=True)
-    # Alone first: pip would ask PyTorch's index, which has the builds for CPUs, for every other package, too.
+    # Install torch alone, because pip would also ask PyTorch's index for every other package.
     torch = next(line for line in REQUIREMENTS.read_text().splitlines() if line.startswith("torch=="))
     _install(python, "--no-deps", "--extra-index-url", TORCH_INDEX, torch)
     _install(python, "-r", str(REQUIREMENTS))

@@ -31,10 +31,10 @@ class Side(NamedTuple):
     def run(self, *arguments: object, **variables: str) -> dict[str, Any]:
         """Run Python with these arguments; return `seconds`, `seconds_to_output`, `peak_memory_mib` and `output`.
 
-        Linux reports a peak of at least that of the parent, so the caller must not load TensorFlow.
+        On Linux, the peak is at least the parent's, so the caller must not load TensorFlow.
 
         Raises:
-          RuntimeError: the process failed; the line ends as its messages end.
+          RuntimeError: the process failed; the message ends with the last line of its stderr.
         """
         command = [self.python, *map(str, arguments)]
         with tempfile.TemporaryFile() as messages:
@@ -46,7 +46,7 @@ class Side(NamedTuple):
             output = first_line + process.stdout.read()
             _, status, usage = os.wait4(process.pid, 0)
             seconds = time.perf_counter() - started
-            # Popen did not wait itself, so it does not know yet.
+            # Popen did not wait for the process, so it does not know the status.
             process.returncode = os.waitstatus_to_exitcode(status)
             if status:
                 messages.seek(0)
@@ -65,7 +65,7 @@ class Side(NamedTuple):
         """Yield a function that sends requests to a worker process.
 
         Raises:
-          RuntimeError: the process died; the line ends as its messages end.
+          RuntimeError: the process died; the message ends with the last line of its stderr.
         """
         command = [self.python, "-m", module, *map(str, arguments)]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -92,7 +92,7 @@ class Side(NamedTuple):
 
 def requests() -> Iterator[tuple[str, dict[str, Any], Callable[[Any], None]]]:
     """Yield name, arguments and an answering function of each request."""
-    # Other prints must not get between the answers.
+    # Send other prints to stderr, so that stdout has only answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
@@ -112,15 +112,15 @@ def seconds_of(function: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def in_turn(ways: Mapping[str, Callable[[], dict]], repeats: int) -> dict[str, list[dict]]:
+def in_turn(functions: Mapping[str, Callable[[], dict]], repeats: int) -> dict[str, list[dict]]:
     """Call each function `repeats` times in turn; return its results.
 
-    The order turns round every time, A B, B A, A B: a machine that slows down, or warms up, does so to both.
+    The order alternates, A B, B A, A B, so that a machine that slows down or warms up affects both.
     """
-    results: dict[str, list[dict]] = {name: [] for name in ways}
+    results: dict[str, list[dict]] = {name: [] for name in functions}
     for i in range(repeats):
-        for name in list(ways)[:: 1 if i % 2 == 0 else -1]:
-            results[name].append(ways[name]())
+        for name in list(functions)[:: 1 if i % 2 == 0 else -1]:
+            results[name].append(functions[name]())
     return results
 
 

@@ -12,11 +12,11 @@ from benchmarks.processes import Side
 from benchmarks.run import Options
 from bert_flow_tf.sample_data import sample_glue_dir
 
-# A stage that is scored: its title, Pearson, Spearman and seconds.
+# This matches a scored stage: its title, Pearson, Spearman and seconds.
 _ROW = re.compile(r"^(\S.*?)  +(-?\d+\.\d\d)  +(-?\d+\.\d\d)  +\d+\.\d", re.MULTILINE)
 
 
-def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
+def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
     tables: list[list[tuple]] = []
 
     def run(side: Side) -> dict:

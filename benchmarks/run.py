@@ -4,8 +4,8 @@
     python -m benchmarks.run --only encode,flow_run --beside ../another_checkout --repeats 5
 
 The sides are measured in turn and compared by the median of the ratios of pairs. PyTorch and sentence-transformers are
-installed into an environment of their own in the user's cache, some 900 MiB, the first time. --summary ends with one
-line that sets all ratios against their targets; the exit status is 1 if one is missed.
+installed into their own environment in the user's cache, some 900 MiB, the first time. --summary ends with one line
+that compares all ratios with their targets; the exit status is 1 if one is missed.
 """
 
 import argparse
@@ -36,7 +36,7 @@ class Row(NamedTuple):
     needs_peers: bool = False
 
 
-# Seconds of another checkout are at least this share of ours.
+# Another checkout must take at least this share of this checkout's seconds.
 BESIDE = {"beside": 0.97}
 ROWS = {
     "encode": Row("encode all sentences of STS-B", {"sentence-transformers": 1.0}, True),
@@ -57,7 +57,7 @@ class Options:
       bert_hub: encoder, `demo` or an encoder folder.
       folder: temporary folder of this benchmark.
       ours: dict of `here`, and `beside` for another checkout -> its side.
-      with_peers: whether PyTorch's side is measured, too.
+      with_peers: True to measure PyTorch, too.
     """
 
     glue_dir: str
@@ -96,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
     names = arguments.only.split(",")
     for name in names:
         if name not in ROWS:
-            raise UserError(f"--only: found {name!r}, expected names out of {', '.join(ROWS)}")
+            raise UserError(f"--only: found {name!r}, expected some of {', '.join(ROWS)}")
     if arguments.repeats < 1:
         raise UserError(f"--repeats: found {arguments.repeats}, expected 1 or more")
     checkouts = {"here": ROOT}
@@ -128,13 +128,13 @@ def _measured(name: str, arguments: argparse.Namespace, checkouts: Mapping[str, 
         folder = pathlib.Path(workspace)
         modules = folder / "modules"
         modules.mkdir()
-        # Another checkout's package is measured by these benchmarks.
+        # Measure another checkout's package with these benchmarks.
         (modules / "benchmarks").symlink_to(ROOT / "benchmarks")
         ours = {side: Side.of(checkout, modules) for side, checkout in checkouts.items()}
         with_peers = ROWS[name].needs_peers and not arguments.no_peers
         options = Options(os.path.abspath(arguments.glue_dir), arguments.bert_hub, folder, ours, with_peers)
-        ways = importlib.import_module(f"benchmarks.{name}").ways(options, stack)
-        return in_turn(ways, arguments.repeats)
+        functions = importlib.import_module(f"benchmarks.{name}").functions(options, stack)
+        return in_turn(functions, arguments.repeats)
 
 
 def _table(name: str, runs: Mapping[str, list[dict]]) -> list[tuple[str, bool]]:

@@ -1,7 +1,7 @@
 """`bert-flow encode-folder` of 20,000 sentences, by one and two workers.
 
-The seconds are those of whole processes, starts included. Ray's two workers are left out where Ray is not installed,
-and another checkout is not measured.
+The seconds are those of whole processes, starts included. Two workers need Ray, and are left out without it. Another
+checkout is not measured.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from benchmarks.run import Options
 ROWS = 20_000
 
 
-def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
+def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
     words = sorted({word for pair in options.pairs("STS-B", "train") for s in pair[:2] for word in s.split()})
     rng = random.Random(0)
     path = options.folder / "sentences.txt"

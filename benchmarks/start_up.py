@@ -17,7 +17,7 @@ print(*BertFlow.from_hub(sys.argv[1]).encode("A boat lies in the harbour."), flu
 """
 
 
-def ways(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
+def functions(options: Options, stack: contextlib.ExitStack) -> dict[str, Callable[[], dict]]:
 
     def start(side: Side) -> dict:
         used = side.run("-c", PROGRAM, options.bert_hub)

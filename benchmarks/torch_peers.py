@@ -4,7 +4,8 @@
     python -m benchmarks.torch_peers flow_run WEIGHTS STS-B predictions.tsv FLOW LEARNING_RATE SEED
 
 The first answers requests (`load_encoder`, `warm_up`, `encode`; `load_nli`, `train`; `mlm_gradients`). The second
-learns the flow for one epoch over all splits of STS-B and writes the cosines of its test set. This project is not used.
+learns the flow for one epoch over all splits of STS-B and writes the cosines of its test set. Neither imports
+bert_flow_tf.
 """
 
 import json
@@ -176,10 +177,7 @@ class Flow(nn.Module):
 
 
 class Tf1Adam:
-    """TF1 BERT's optimiser, with gradients clipped to global norm 1.
-
-    Gradients are clipped to global norm 1 before. Each operation is one call for all parameters.
-    """
+    """TF1 BERT's optimiser, with gradients clipped to global norm 1."""
 
     def __init__(self, parameters: Iterable[nn.Parameter], learning_rate: float) -> None:
         self.parameters, self.learning_rate = list(parameters), learning_rate

@@ -4,8 +4,8 @@
 
 learns each calibration on 500 and 2,000 sentences of a set, or on all, and measures both on the sentences of other
 pairs of the set. The sets are STS-B, its three genres, SICK and the sub-sets of STS-12. Each case is appended to the
-file `--cases`, and a second run takes up where that ends. Then the command prints how often the claims are right, and
-draws the changes.
+file `--cases`; a second run skips the cases there. Then the command prints how often the claims are right, and draws
+the changes.
 """
 
 import argparse
@@ -76,12 +76,12 @@ def print_claims(cases: list[dict]) -> None:
     """Print how often the claims are right, in all and by part."""
     columns = ("cases", "r", "rho", "right/helps", "right/harms", "no claim")
     print(f"{'':24}" + "".join(f"{name:>13}" for name in columns))
-    of = {"all": cases} | {
+    groups = {"all": cases} | {
         f"{key} {value}": [one for one in cases if one[key] == value]
         for key in ("encoder", "pooling", "set", "method", "rows")
         for value in dict.fromkeys(one[key] for one in cases)
     }
-    for name, some in of.items():
+    for name, some in groups.items():
         x, y = (
             np.array([one[f"{key}_after"] - one[f"{key}_before"] for one in some]) for key in ("witness", "spearman")
         )

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets itself up, then shows the paper's effect: masked language modelling narrows the space of embeddings, the flow undoes it.
+# Sets up .venv, then shows the paper's effect: masked language modelling narrows the space of embeddings, the flow undoes it.
 # Without arguments and environment variables: the demo encoder, WordNet's text and the sample data. --help names the variables.
 set -euo pipefail
 _here=${BASH_SOURCE[0]}

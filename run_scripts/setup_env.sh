@@ -1,5 +1,5 @@
-# Sourced by the other scripts: makes or reuses .venv at the repository root from requirements.txt, and leaves its interpreter in
-# VENV_PYTHON. Stops the sourcing script with one line and exit status 2 if there is no Python 3.10 to 3.13 or no package index.
+# The other scripts source this file. It makes or reuses .venv at the repository root from requirements.txt, and sets VENV_PYTHON.
+# Without Python 3.10 to 3.13 or a package index, the script stops with one line and exit status 2.
 #
 #   PYTHON   name or path of the Python that .venv is made with (default: the first of python3.11, python3.12, python3.13,
 #            python3.10, python3 and python on the PATH that runs and is 3.10 to 3.13)
@@ -115,8 +115,8 @@ index_url() {
 pip_install() {
   local what=$1 last
   shift
-  # Old pip builds the lock's source distributions inside .venv unless it is set to isolate them, and seqeval's fails there. Use a variable
-  # and not a flag, because pip ignores the flag once isolation is its only way.
+  # Old versions of pip build source distributions inside .venv unless this variable is set, and seqeval's build fails there. New versions,
+  # which always isolate builds, ignore it.
   if ! PIP_USE_PEP517=1 "$VENV_PYTHON" -m pip install --quiet --progress-bar off --no-input --disable-pip-version-check "$@" >"$_log" 2>&1 </dev/null; then
     # pip says "from versions: none" both for an index that does not answer and for one without the package.
     if grep -qE 'Retrying \(|ConnectionError|ConnectTimeout|Read timed out|ProxyError|SSLError|from versions: none' "$_log"; then
@@ -138,8 +138,8 @@ set_up() {
   say "Installing requirements.txt into $VENV (some minutes the first time)"
   # Python compiles a module at its first import; compiling all takes longer than the rest of the installation.
   pip_install requirements.txt --no-compile --require-hashes -r "$REPOSITORY_ROOT/requirements.txt"
-  # setuptools is in the lock; building with it needs no second copy from the index. By a path, not a finder: in the folder that
-  # holds the repository, Python takes the repository's own folder for the package before it asks a finder.
+  # Build with the lock's setuptools, without a second copy from the index. The mode "compat" adds a path instead of an import finder,
+  # because in the repository's parent folder Python would import the repository's folder before it asks a finder.
   pip_install "bert-flow-tf itself" --no-deps --no-build-isolation --config-settings editable_mode=compat -e "$REPOSITORY_ROOT"
   # The stamp is renamed into place last, so that an interrupted installation is repeated.
   digest=$(setup_digest) || fail "$VENV_PYTHON does not run after the installation"
@@ -164,7 +164,7 @@ if ! is_set_up; then
   fi
 fi
 
-# Container images often set it. pip compiled nothing, so without bytecode every process would compile TensorFlow again: 5 s.
+# Container images often set this variable. pip compiled nothing, so every process would compile TensorFlow again, for 5 s.
 unset PYTHONDONTWRITEBYTECODE
 # Users cannot act on the libraries' deprecation warnings.
 export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore::DeprecationWarning,ignore::FutureWarning,ignore:pkg_resources is deprecated:UserWarning}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets itself up, then runs the whole method and prints a table: siamese NLI fine-tuning, scores, the flow, scores, an export.
+# Sets up .venv, then runs the whole method and prints a table: siamese NLI fine-tuning, scores, the flow, scores, an export.
 # Without arguments and environment variables: the demo encoder and the sample data. --help names the variables.
 set -euo pipefail
 _here=${BASH_SOURCE[0]}

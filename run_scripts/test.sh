@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets itself up, checks style, plain English, layers and types, and runs the tests. Arguments go to pytest:
+# Sets up .venv, checks style, plain English, layers and types, and runs the tests. Arguments go to pytest:
 #   bash run_scripts/test.sh
 #   bash run_scripts/test.sh tests/glow -k inverse
 set -euo pipefail

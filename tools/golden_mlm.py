@@ -1,8 +1,8 @@
-"""Writes tests/golden/data/mlm_step.npz: a step of masked language modelling by transformers' `BertForMaskedLM`.
+"""Write `tests/golden/data/mlm_step.npz`: a training step of transformers' `BertForMaskedLM`.
 
     python -m tools.golden_mlm
 
-The BERT is the golden data's, without dropout; head and batch are drawn here. PyTorch and transformers run in the
+The BERT is the golden data's, without dropout; head and batch are random. PyTorch and transformers run in the
 benchmarks' environment (benchmarks/peers.py).
 """
 

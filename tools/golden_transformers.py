@@ -28,7 +28,7 @@ SHAPE = {
     "num_attention_heads": 4,
     "intermediate_size": 24,
     "max_position_embeddings": LENGTH,
-    # The rounding of weights near 0 would hide what a family computes otherwise.
+    # With smaller weights, differences between families would be lost in rounding.
     "initializer_range": 0.3,
 }
 DISTILBERT_SHAPE = {
@@ -70,7 +70,7 @@ def families():
             False,
             {"max_shard_size": "20KB"},
         ),
-        # As the weights of many a model, whose rows are rounded up.
+        # Like many models, this one has more rows than word pieces.
         "bert_bfloat16_relu": (bert(vocab_size=uncased + 7, hidden_act="relu", **SHAPE), model, False, {}),
         "bert_float16": (bert(vocab_size=uncased, **SHAPE), model, False, {}),
         "distilbert": (
@@ -89,7 +89,7 @@ def make(name, config, kind, is_cased, options):
     model = kind(config).eval()
     for parameter in model.parameters():
         if parameter.ndim == 1:
-            # Biases of 0 and norms of 1 would hide a wrong one.
+            # Biases of 0 and norm weights of 1 would hide mistakes.
             parameter.data += 0.2 * torch.randn_like(parameter)
     dtype = torch.bfloat16 if "bfloat16" in name else torch.float16 if "float16" in name else torch.float32
     model.to(dtype).save_pretrained(folder, **options)
@@ -98,7 +98,7 @@ def make(name, config, kind, is_cased, options):
     tokenizer = transformers.BertTokenizerFast(vocab=str(vocab), do_lower_case=not is_cased)
     tokenizer.save_pretrained(folder)
     if name != "bert":
-        # Newer versions of transformers save tokenizer.json alone.
+        # Newer versions of transformers save only tokenizer.json.
         vocab.unlink()
     else:
         (folder / "tokenizer.json").unlink(missing_ok=True)

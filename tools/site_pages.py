@@ -19,7 +19,7 @@ from bert_flow_tf.cli import main
 from bert_flow_tf.recipe import effect, run
 
 _ROOT = pathlib.Path(__file__).parents[1]
-# These files of the repository become pages of this name; files of docs/ keep theirs.
+# These files become pages of these names; files of docs/ keep their own.
 _ELSEWHERE = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
