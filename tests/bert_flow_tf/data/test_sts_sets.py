@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, read_scored_pairs, read_task
-from bert_flow_tf.sample_data import sample_glue_dir
 from tests.refusals import user_error
 
 PAIRS = [
@@ -15,15 +14,14 @@ PAIRS = [
 
 
 def write(path, rows):
-    """Writes the rows with tabs between, and gives the path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 def write_set(folder, name, gold):
     """Write a sub-set's two files and return their paths."""
-    paths = write(folder / f"STS.input.{name}.txt", PAIRS), folder / f"STS.gs.{name}.txt"
+    paths = folder / f"STS.input.{name}.txt", folder / f"STS.gs.{name}.txt"
+    write(paths[0], PAIRS)
     paths[1].write_text(gold, encoding="utf-8")
     return paths
 
@@ -32,20 +30,15 @@ def write_set(folder, name, gold):
     ("gold", "kept"),
     [
         ("\n0\n3.75\n", [1, 2]),
-        ("4.5\n\n3.75\n", [0, 2]),
         ("4.5\n \r\n3.75\n", [0, 2]),
         ("4.5\n\n\n", [0]),
-        ("4.5\n0\n\n", [0, 1]),
-        ("4.5\n0\n3.75", [0, 1, 2]),
         ("4.5\n0\n3.75\n\n\n", [0, 1, 2]),
     ],
 )
 def test_a_pair_with_an_empty_gold_line_is_left_out(tmp_path, gold, kept):
     pairs = read_scored_pairs(*write_set(tmp_path, "kitchen", gold), "kitchen")
-    assert (pairs.name, len(pairs), pairs.gold.dtype) == ("kitchen", len(kept), np.float64)
-    assert pairs.sentences_a == [PAIRS[i][0] for i in kept]
-    assert pairs.sentences_b == [PAIRS[i][1] for i in kept]
-    np.testing.assert_array_equal(pairs.gold, [[4.5, 0.0, 3.75][i] for i in kept])
+    assert list(zip(pairs.sentences_a, pairs.sentences_b, strict=True)) == [PAIRS[i] for i in kept]
+    np.testing.assert_array_equal(pairs.gold, np.array([4.5, 0.0, 3.75])[kept], strict=True)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +47,6 @@ def test_a_pair_with_an_empty_gold_line_is_left_out(tmp_path, gold, kept):
         (None, "4.5\n0\n", "{1}: found 2 gold lines with 2 scores for the 3 pairs of {0}"),
         (None, "4.5\n\n\n\n1\n", "{1}: found 5 gold lines with 2 scores"),
         (None, "", "{1}: found 0 gold lines"),
-        (None, " \n\t\n\n", "{1}: found 3 gold lines with 0 scores"),
         (None, "1\nthree\n3\n", "{1}, line 2: cannot be read as a number"),
         (None, None, "{1}: no such file"),
         ("one sentence", "1\n2\n", "{0}, line 2: found 1 columns"),
@@ -78,8 +70,8 @@ def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
         for subset in SENTEVAL_SUBSETS[year]:
             write_set(folder, subset, "4.5\n0\n3.75\n")
         task = read_task(year, senteval_dir=tmp_path if root == tmp_path else tmp_path / "data")
-        assert [subset.name for subset in task.subsets] == list(SENTEVAL_SUBSETS[year])
-        assert [len(subset) for subset in task.subsets] == [3] * len(SENTEVAL_SUBSETS[year])
+        sizes = {subset.name: len(subset) for subset in task.subsets}
+        assert sizes == dict.fromkeys(SENTEVAL_SUBSETS[year], 3) and list(sizes) == list(SENTEVAL_SUBSETS[year])
         assert (task.title, task.metric, task.split) == (f"STS-{year[3:]}", "spearman", "test")
         assert task.source == str(folder)
     # The paper writes it like this.
@@ -89,26 +81,15 @@ def test_task_of_sentevals_folder_has_all_its_sub_sets(tmp_path, year):
 @pytest.mark.parametrize(
     ("name", "options", "found"),
     [
-        ("sts14", {"senteval_dir": "none"}, "none/STS/STS14-en-test: no such folder"),
         ("sts14", {}, "senteval_dir: missing"),
         ("sts12", {"senteval_dir": "none", "split": "dev"}, "split: found dev for sts12"),
         ("stsb", {}, "glue_dir: missing"),
-        ("stsb", {"glue_dir": "none"}, "none/STS-B: no such folder"),
         ("sts17", {}, "tasks: unknown task 'sts17', expected some of sts12, sts13, sts14, sts15, sts16, stsb, sick"),
     ],
 )
 def test_a_task_that_cannot_be_read_is_named(name, options, found):
     with user_error(found):
         read_task(name, **options)
-
-
-@pytest.mark.parametrize(("split", "expected"), [(None, "test"), ("train", "train")])
-def test_stsb_is_one_set_with_scores_for_every_split(split, expected):
-    task = read_task("STS-B", glue_dir=sample_glue_dir(), split=split)
-    assert (task.name, task.title, task.split, len(task.subsets)) == ("stsb", "STS-B", expected, 1)
-    assert task.subsets[0].name == "stsb"
-    assert len(task.subsets[0].gold) == len(task.subsets[0]) > 100
-    assert np.ptp(task.subsets[0].gold) > 4
 
 
 def test_a_gold_file_of_another_length_is_named(tmp_path):
@@ -127,9 +108,6 @@ def test_qnli_is_scored_on_dev_with_entailment_as_one(tmp_path):
     task = read_task("qnli", glue_dir=tmp_path)
     assert (task.metric, task.split, task.title) == ("auc", "dev", "QNLI")
     np.testing.assert_array_equal(task.subsets[0].gold, [1.0, 0.0])
-    write(tmp_path / "QNLI-Regression" / "test.tsv", [header[:3], ["0", "a b", "c d"]])
-    with user_error("no gold scores for its test split"):
-        read_task("qnli", glue_dir=tmp_path, split="test")
 
 
 def test_mrpc_takes_the_gold_of_its_published_test_file(tmp_path):

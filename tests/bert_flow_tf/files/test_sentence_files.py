@@ -26,10 +26,11 @@ OTHERS = ["one", "two", "three", "four"]
 @pytest.fixture
 def files(tmp_path):
     """A file of each format with the columns `sentence` and `other`."""
-    (tmp_path / "s.txt").write_text("".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8")
+    # Some programs begin a file with a byte order mark.
+    (tmp_path / "s.txt").write_text("".join(f"{sentence}\n" for sentence in SENTENCES), encoding="utf-8-sig")
     rows = list(zip(SENTENCES, OTHERS, strict=True))
     lines = ["sentence\tother", *("\t".join(row) for row in rows)]
-    (tmp_path / "s.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (tmp_path / "s.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8-sig")
     with open(tmp_path / "s.csv", "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("sentence", "other"), *rows])
     records = [json.dumps({"sentence": a, "other": b}) for a, b in rows]
@@ -71,13 +72,6 @@ def test_standard_input_is_read(files, ending, monkeypatch):
     assert list(read_sentences("-", file_format=file_format)) == SENTENCES
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
-    (tmp_path / "s.txt").write_bytes(b"\xef\xbb\xbf")
-    assert list(read_sentences(tmp_path / "s.txt")) == []
-    (tmp_path / "s.tsv").write_bytes(b"\xef\xbb\xbfsentence\ta\nfirst\t1\n")
-    assert list(read_sentences(tmp_path / "s.tsv")) == ["first"]
-
-
 def test_file_is_read_in_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(sentence_files, "_BLOCK", 64)
     (tmp_path / "s.jsonl").write_text(100 * '{"sentence": "a"}\n' + "broken\n")
@@ -104,21 +98,15 @@ def test_tables_have_so_many_rows_and_keep_types(tmp_path):
         ("s.csv", b"", None, []),
         ("s.csv", b"id,text\n1,2\n", None, ["has the columns id, text: choose one with --column text"]),
         ("s.csv", b"a,b\n1,2\n", ["3"], ["columns a, b, not 3"]),
-        ("s.csv", b"sentence\nHello, world\n", None, ["Row #2"]),
         ("s.csv", b"sentence,id\na,1\nHello, world,3\n", None, ["Row #3", "Hello, world,3"]),
-        ("s.csv", b'sentence\n"a\n\xff"\n', None, ["UTF8"]),
-        ("s.jsonl", b'{"text": "x"}\n', None, ["row 1", "sentence"]),
         ("s.jsonl", b'{"sentence": "a"}\n{"text": "x"}\n', None, ["row 2", "sentence"]),
         ("s.jsonl", b'{"sentence": 3}\n', None, ["sentence", "number"]),
-        ("s.jsonl", b'{"sentence": "a"}\nbroken\n', None, ["row 1"]),
-        ("s.jsonl", b"[1]\n", None, ["array"]),
         ("s.parquet", b"no parquet", None, ["cannot be read"]),
         ("s.parquet", pyarrow.array(["a", None]), None, [", row 2: sentence"]),
         ("s.parquet", pyarrow.array([1]), None, ["sentence: found int64"]),
         ("s.parquet", pyarrow.array([b"caf\xe9"]).cast(pyarrow.string(), safe=False), None, ["cannot be read"]),
         ("s.doc", b"", None, ["'.doc'", ".parquet"]),
         ("s.txt", None, None, ["no such file"]),
-        ("s.parquet", None, None, ["no such file"]),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, name, content, columns, found):
@@ -135,57 +123,23 @@ def test_a_pattern_of_an_address_gives_the_files(files):
     for path in files.values():
         system.pipe_file(f"/patterns/{path.name}", path.read_bytes())
     try:
-        found = input_files("memory:///patterns/*.*")
-        local = input_files(sorted(map(str, files.values())))
-        assert [file.path.rpartition("/")[2] for file in found] == [path.path.rpartition("/")[2] for path in local]
-        for remote, here in zip(found, local, strict=True):
-            assert list(read_tables(**remote._asdict(), rows=3)) == list(read_tables(**here._asdict(), rows=3))
-            assert list(read_sentences(remote.path)) == SENTENCES
+        found = [file.path for file in input_files("memory:///patterns/*.*")]
+        assert found == sorted(f"memory:///patterns/{path.name}" for path in files.values())
+        for address in found:
+            assert list(read_sentences(address)) == SENTENCES
     finally:
         system.rm("/patterns", recursive=True)
-    with user_error("memory:///patterns/*.jsonl: no such file"):
-        input_files("memory:///patterns/*.jsonl")
+    for pattern, problem in (("memory:///patterns/*.jsonl", "no such file"), ("s9://b/*.txt", "cannot be read")):
+        with user_error(f"{pattern}: {problem}"):
+            input_files(pattern)
 
 
-class _Store(fsspec.AbstractFileSystem):
-    """Numbered lines in blocks, as from S3 or HTTP; `broken.txt` is unreadable."""
-
-    protocol = "numbers"
-    contents = b"".join(b"line %d\n" % i for i in range(15_000))
-
-    def _open(self, path, mode="rb", **options):
-        class File(fsspec.spec.AbstractBufferedFile):
-            def _fetch_range(self, start, end):
-                if path == "broken.txt":
-                    # aiohttp's errors are of no kind that Python has.
-                    raise LookupError("503: try again later")
-                return _Store.contents[start:end]
-
-        return File(self, path, mode, size=len(self.contents), block_size=50_000)
-
-    def info(self, path, **options):
-        return {"name": path, "size": len(self.contents), "type": "file"}
-
-
-def test_a_store_is_read_and_its_failure_is_one_line():
-    fsspec.register_implementation("numbers", _Store, clobber=True)
-    assert list(read_sentences("numbers://lines.txt")) == _Store.contents.decode().splitlines()
-    for file_format in ("text", "parquet"):
-        with user_error(f"numbers://broken.txt: cannot be read as sentences in {file_format}: 503: try again later"):
-            list(read_sentences("numbers://broken.txt", file_format=file_format))
-
-
-@pytest.mark.parametrize(("command", "out"), [("encode", "e.npy"), ("encode-folder", "out")])
-def test_addresses_that_cannot_be_used_are_named(tmp_path, command, out):
-    def said(address, out):
-        return refused(command, "--bert_hub", "demo", "--input", address, "--out", out, unchanged=tmp_path)
-
-    missing = (tmp_path / "x.txt").as_uri()
-    assert said(missing, tmp_path / out).startswith(f"{missing}: no such file")
-    assert said("s9://b/x.txt", tmp_path / out).startswith("s9://b/x.txt: ")
+def test_addresses_that_cannot_be_used_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "x.txt").write_text("w1\n")
-    assert f"s3://bucket/{out}: found an address" in said(missing, f"s3://bucket/{out}")
-    assert not os.path.exists("s3:")
+    for address, out, found in (("s9://b/x.txt", "e.npy", "s9://b/x.txt"), ("x.txt", "s3://b/e.npy", "s3://b/e.npy")):
+        arguments = ("encode", "--bert_hub", "demo", "--input", address, "--out", out)
+        assert refused(*arguments, unchanged=tmp_path).removeprefix("--out=").startswith(f"{found}: ")
 
 
 def test_a_pipe_is_read(tmp_path):
