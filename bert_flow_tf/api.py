@@ -175,7 +175,7 @@ class BertFlow:
 
     @property
     def max_seq_length(self) -> int:
-        """The longest sentence in word pieces; longer ones are cut. Settable."""
+        """The most word pieces per sentence; longer sentences are cut. Settable."""
         return self._max_seq_length
 
     @max_seq_length.setter
@@ -423,7 +423,7 @@ class BertFlow:
     @prompts.setter
     def prompts(self, prompts: dict[str, str]) -> None:
         if not all(isinstance(one, str) for pair in prompts.items() for one in pair):
-            raise ArgumentError(f"prompts: found {prompts}, expected texts by name")
+            raise ArgumentError(f"prompts: found {prompts}, expected a dict of texts by name")
         self._prompts = dict(prompts)
 
     @property
@@ -556,7 +556,7 @@ class BertFlow:
           UserError: the text or a setting is invalid, or a run has already trained this encoder.
         """
         if self.encoder_trained:
-            raise UserError("pretrain: found an encoder that a run trained; write it with bert-flow convert --run")
+            raise UserError("pretrain: found an encoder that a run trained; first run bert-flow convert --run")
         from bert_flow_tf.runs.settings import PretrainingSettings
         from bert_flow_tf.training.pretrain import pretrain
 

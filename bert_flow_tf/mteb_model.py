@@ -24,7 +24,7 @@ class MtebModel:
     A task's instructions are ignored, because the encoder does not take them.
 
     Args:
-      name: `organisation/model`; MTEB stores results under this name and the revision, and does not repeat them.
+      name: `organisation/model`; MTEB caches results by this name and the revision.
       revision: None for a digest of encoder, pooling and flow.
 
     Raises:

@@ -115,7 +115,7 @@ def similarity(
         raise click.UsageError(f"found {len(sentences)} sentences, expected 2, or --pairs")
     names = columns.split(",")
     if len(names) != 2 or not all(names):
-        raise click.BadParameter("expected two names with a comma between", param_hint="--columns")
+        raise click.BadParameter("expected two names, separated by a comma", param_hint="--columns")
     rows = iter([list(sentences)])
     if pairs:
         pairs_format = "tsv" if pairs == STDIN else None

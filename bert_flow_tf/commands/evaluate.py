@@ -1,4 +1,4 @@
-"""`bert-flow evaluate`: a model on similarity tasks, by every protocol."""
+"""`bert-flow evaluate`: score a model on tasks."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ def read_tasks(names: list[str], **data: str | None) -> "list[AnyTask]":
 
 
 def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol: bool = False) -> "Scores":
-    """Score a model, and a model with a flow also without it."""
+    """Score a model with its flow and without."""
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 

@@ -42,5 +42,5 @@ def export(model: str, out: str, format: str, version: int | None, dtype: str, o
     if exported.max_difference is not None:
         checked = f"reloaded: max difference {exported.max_difference:.1e}, values up to {exported.max_value:.1e}"
         checked += f", smallest cosine {exported.min_cosine:.4f}" if dtype != DTYPES[0] else ""
-    place = f"SavedModel written: {out}/{exported.path.name}" if format == SAVEDMODEL else f"{format} written: {out}"
-    click.echo(f"{place} ({checked})")
+    summary = f"SavedModel written: {out}/{exported.path.name}" if format == SAVEDMODEL else f"{format} written: {out}"
+    click.echo(f"{summary} ({checked})")

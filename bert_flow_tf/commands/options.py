@@ -132,7 +132,7 @@ def _converted(options: Decorator, convert: Callable[[dict[str, Any]], dict[str,
 
 
 def check_one_of(options: Mapping[str, Any]) -> None:
-    """Raise `click.UsageError` unless one option has a value."""
+    """Raise `click.UsageError` unless exactly one option has a value."""
     given = [f"--{name}" for name, value in options.items() if value]
     if len(given) != 1:
         raise click.UsageError(f"found {' and '.join(given) or 'none'}, expected one of --{', --'.join(options)}")
@@ -170,7 +170,7 @@ def name_list(known: Collection[str] = ()) -> Function:
     def convert(ctx: click.Context, option: click.Option, text: str | None) -> list[str] | None:
         names = list(dict.fromkeys(filter(None, map(str.strip, (text or "").split(",")))))
         if text is not None and not names:
-            raise click.BadParameter("found none, expected names with commas between")
+            raise click.BadParameter("found none, expected names, separated by commas")
         for name in names if known else ():
             if name not in known:
                 raise click.BadParameter(f"found {name}, expected some of {', '.join(known)}{suggest(name, known)}")

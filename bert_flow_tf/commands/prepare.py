@@ -19,8 +19,8 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
 
     tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli, tfds:glue/qqp, tfds:glue/mnli and tfds:snli come from TensorFlow
     Datasets and become GLUE's files (MNLI/train.tsv, …). sts12 to sts16, or sts12-16 for all of them, come from
-    SentEval and become STS-12/full.txt, …: the pairs with a gold score. GLUE has no test labels of STS-B: to score it,
-    put sts-test.csv of the STS Benchmark beside it.
+    SentEval and become STS-12/full.txt, …: the pairs with a gold score. GLUE has no test labels of STS-B: to score its
+    test split, put sts-test.csv of the STS Benchmark into its folder.
     """
     from bert_flow_tf.data import datasets
     from bert_flow_tf.data import folders as glue

@@ -44,7 +44,7 @@ def pretrain(
     locked_folder(out, ENCODER_FOLDER, overwrite=overwrite)
     sentences = [sentence for name in (*text, *texts) for sentence in read_sentences(name)]
     if not any(map(str.strip, sentences)):
-        raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph a line")
+        raise UserError(f"--text={' '.join((*text, *texts))}: found no text, expected a sentence or paragraph per line")
     from bert_flow_tf.encoder.source import resolve_encoder
     from bert_flow_tf.training.pretrain import pretrain
 

@@ -96,7 +96,7 @@ def reproduce(
         found = [(len(runs), name, row) for name, rows_of in earlier.tasks.items() for row, runs in rows_of.items()]
         loses_runs = any(runs > len(scored.get(name, {}).get(row, ())) for runs, name, row in found)
         if loses_runs or (earlier.encoder_flags, earlier.with_nli) != (flags, nli):
-            raise UserError(f"--out={out}: found results of other options, expected the same (or use --overwrite)")
+            raise UserError(f"--out={out}: found results of other options, expected the same options or --overwrite")
     # Tasks share NLI fine-tuning and the flow on NLI; run each stage once.
     outcomes = {one.stage: one for one in run_stages([*dict.fromkeys(stages)], overwrite=overwrite)}
     results = {

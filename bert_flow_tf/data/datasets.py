@@ -31,7 +31,7 @@ class Dataset:
     suffix: str = ""
 
 
-# The classes are entailment, neutral, contradiction there, and contradiction, entailment, neutral in the tasks.
+# In TensorFlow Datasets, the classes are entailment, neutral and contradiction; these are the tasks' ids.
 _NLI: tuple[Any, Any, Any] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
 _DATASETS = {
     _PREFIX + dataset.name: dataset

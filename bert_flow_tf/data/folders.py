@@ -27,7 +27,7 @@ def check_folder(folder: pathlib.Path, flag: str, overwrite: bool) -> None:
     """Raise `UserError` if the folder exists and may not be replaced."""
     marker, names = folder / MARKER_FILE, [MARKER_FILE]
     if marker.is_file():
-        names += read_json(marker, _Marker, expected="a prepared folder's", versioned=False).files
+        names += read_json(marker, _Marker, expected="a prepared folder's list", versioned=False).files
     kind = FolderKind("a prepared folder", MARKER_FILE, names)
     output_folder(folder, kind, overwrite=overwrite, flag=f"{flag}: {folder}")
 

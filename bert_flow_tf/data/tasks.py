@@ -37,7 +37,7 @@ class FileLayout:
       name: the file's name in its task's folder.
       sentence_columns: the two sentences' columns, from 0.
       label_column: the label's column, from 0; -1 for the last; None if the file has no label.
-      header: the columns' names in the first line (`_COMMON_NAMES` fit, too); None if the first line is data.
+      header: the columns' names in the first line, or one of `_COMMON_NAMES`; None if the first line is data.
     """
 
     name: str
@@ -58,7 +58,7 @@ class FileLayout:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One row of the table of tasks.
+    """A task's files and labels.
 
     Attributes:
       name: lower case, as in the original's `--task_name`.

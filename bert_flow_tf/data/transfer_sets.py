@@ -97,7 +97,7 @@ SENTEVAL_NAMES = {
 
 def _read_file(path: pathlib.Path, layout: _Layout, position: int) -> list[Example]:
     with reading(path, "SentEval's data"):
-        # SentEval's reader also splits at the other line ends that Python knows.
+        # Like SentEval's reader, split at all line ends that Python knows.
         lines = path.read_bytes().decode(layout.encoding).splitlines()
     examples = []
     for number, line in list(enumerate(lines, start=1))[layout.has_header :]:
@@ -120,7 +120,7 @@ def _read_file(path: pathlib.Path, layout: _Layout, position: int) -> list[Examp
 def read_transfer_task(
     name: str, senteval_dir: str | os.PathLike | None = None, split: str | None = None
 ) -> TransferTask:
-    """Read one of `NAMES` from SentEval's `downstream` or the folder above."""
+    """Read one of `NAMES` from SentEval's data or its `downstream`."""
     if name not in NAMES:
         raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{suggest(name, NAMES)}")
     if split is not None:
@@ -131,6 +131,6 @@ def read_transfer_task(
         examples = [one for i, file in enumerate(files) for one in _read_file(folder / file, layout, i)]
         # The classifier needs two classes in the parts that train or select it.
         if len({example.label for example in examples}) < (1 if part == "test" else 2):
-            raise UserError(f"{folder / files[0]}: found too few classes, expected sentences of two or more")
+            raise UserError(f"{folder / files[0]}: found too few classes, expected two or more")
         parts[part] = sorted(examples, key=lambda one: (*(len(text.split()) for text in one.sentences), one.label))
     return TransferTask(name, layout.title, str(folder), parts, reports_f1=layout.title == "MRPC")

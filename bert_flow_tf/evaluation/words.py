@@ -29,7 +29,7 @@ class RankBin:
     stop: int
     words: int
     mean_l2_norm: float | None
-    mean_knn_l2_distance: dict[int, float | None]  # by k, of the mean over the k neighbours
+    mean_knn_l2_distance: dict[int, float | None]  # by k: the mean over the k neighbours
     mean_knn_dot_product: dict[int, float | None]
 
 

@@ -83,11 +83,11 @@ def check_run(
 ) -> bool:
     """Return True to resume a run, False to start one.
 
-    A run is finished if it is trained and no output is missing. Two runs are the same if their `RunConfig.identity` is.
+    A run is finished if it is trained and no output is missing. Runs of equal `RunConfig.identity` are the same.
 
     Raises:
       FinishedRun: the folder holds a finished run of these settings, and `overwrite` is false.
-      UserError: it holds a run with other settings or anything else, and `overwrite` is false.
+      UserError: it holds a run with other settings or other files, and `overwrite` is false.
     """
     old = None if overwrite else read_config(run_dir)
     if old is None:

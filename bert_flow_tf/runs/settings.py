@@ -112,7 +112,7 @@ class Settings(LossSettings):
     num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0, below=1e12)
     warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
     early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
-    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints; an epoch with --early_stopping.", least=1)
+    save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints; one epoch with --early_stopping.", least=1)
     log_every_step: int = _neutral(10, "Steps between TensorBoard records.", least=1)
     start_delay_secs: int = _neutral(120, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
     throttle_secs: int = _neutral(600, f"{_WITHOUT_EFFECT}: evaluation comes after each epoch.")
@@ -199,7 +199,7 @@ class Settings(LossSettings):
 
     @property
     def scores_checkpoint_alone(self) -> bool:
-        """True if the command scores `init_checkpoint` instead of a run on SentEval."""
+        """True if SentEval scores `init_checkpoint` alone, without a run."""
         scores_a_run = self.do_train or self.do_eval or self.do_predict or not self.do_senteval
         without_name = not (self.exp_name or self.exp_name_prefix)
         return not scores_a_run and (without_name or bool(self.init_checkpoint))
