@@ -25,7 +25,7 @@ REPORT_FOLDER = FolderKind("a report", PAGE_FILE, (PAGE_FILE,))
 _ANALYSES = {
     Calibrations: ("Calibrations", "", "Table 5 is of BERT-base, mean of the last layer. k is chosen on dev."),
     Lexical: ("Lexical similarity", "lexical", "Spearman × 100 of each similarity. Edit distance counts words."),
-    Words: ("Word frequency", "words", "Word embeddings by frequency rank; the ranks of Table 1 are of other text."),
+    Words: ("Word frequency", "words", "Word embeddings by frequency rank; Table 1 counts words in other text."),
     IsotropyResults: ("Isotropy", "spectrum", "Standard normal: as many random draws, which are isotropic."),
 }
 _COMPARED = (

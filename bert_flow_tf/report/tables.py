@@ -96,7 +96,7 @@ def lexical_table(result: Lexical) -> Table:
             rows.append(cells)
     columns = ("similarity", "edit distance", "Table 6", "gold", "Table 6")
     # Gold scores do not depend on an encoder.
-    notes = [f"Table 6: {NOT_COMPARABLE}, but for the gold similarity."] if paper else []
+    notes = [f"Table 6: {NOT_COMPARABLE}, except for the gold similarity."] if paper else []
     return Table(columns, rows, notes=[*notes, *close.undefined])
 
 

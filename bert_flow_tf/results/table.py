@@ -40,9 +40,9 @@ def x100(fraction: float | None) -> Cell:
     return number(None if fraction is None else 100 * fraction)
 
 
-def fall(off: float | None) -> str:
-    """Return a note for a loss of more than 0.5, else ""."""
-    return f"falls by {-off:.2f}" if off is not None and off < -0.5 else ""
+def fall(change: float | None) -> str:
+    """Return a note for a fall of more than 0.5, else ""."""
+    return f"falls by {-change:.2f}" if change is not None and change < -0.5 else ""
 
 
 @dataclasses.dataclass

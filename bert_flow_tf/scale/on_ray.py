@@ -101,7 +101,7 @@ def train_on_ray(
     """Call `run()` in workers that train together under Ray Train.
 
     If a worker dies or fails, Ray Train restarts all, at most `restarts` times, and the run resumes. A `UserError` of
-    `run` ends all, unless it is a `lost`. The workers' output goes to stderr.
+    `run` ends all, unless its class is `lost`. The workers' output goes to stderr.
 
     Raises:
       UserError: `run` raised it; Ray or the cluster is missing; or there were too many restarts.

@@ -90,8 +90,8 @@ def export_model(
     """Write a model for other programs, and check the written files.
 
     A SavedModel has the signatures of `served_model.ServedBertFlow`; its `assets.extra` has the `Description` and the
-    requests that a server warms up with. Loading it in Python needs `import tensorflow_text` before, which registers
-    the tokenizer's operations.
+    requests that a server warms up with. To load it in Python, first `import tensorflow_text`, which registers the
+    tokenizer's operations.
 
     Args:
       model: an `api.BertFlow`.

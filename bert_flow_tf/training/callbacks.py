@@ -115,7 +115,7 @@ class Steps(tf_keras.callbacks.Callback):
 
     def _stop(self, found: str) -> NoReturn:
         good = f"{self.manager.directory}/{CHECKPOINT_NAME}-{self._saved_at}"
-        raise UserError(f"step {int(self.step)}: found {found}; the last good state is {good}")
+        raise UserError(f"step {int(self.step)}: found {found}; the last good checkpoint is {good}")
 
 
 class Progress(tf_keras.callbacks.Callback):

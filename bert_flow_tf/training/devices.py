@@ -17,7 +17,7 @@ def configure_devices(
     num_logical_cpus: int = 0,
     use_xla: bool = False,
 ) -> tf.distribute.Strategy:
-    """Return the run's strategy: all GPUs, virtual CPUs, or the one CPU.
+    """Return the run's strategy: all GPUs, virtual CPUs, or one CPU.
 
     Call it once, before TensorFlow has used a device. A cluster of several workers gives a
     `MultiWorkerMirroredStrategy`, which waits for all of them; each has one replica, on its GPU or CPU.

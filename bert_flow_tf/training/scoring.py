@@ -83,7 +83,9 @@ def run_task(settings: Settings, cluster: Cluster, score: Callable[[Scorer], Non
         except tf.errors.OpError as error:
             if cluster.count == 1:
                 raise
-            raise LostWorker(f"worker {cluster.index}: another worker has ended; start all again to resume") from error
+            raise LostWorker(
+                f"worker {cluster.index}: another worker has ended; restart all workers to resume"
+            ) from error
         scorer = Scorer(model, settings, cache_dir, record)
     elif settings.scores:
         scorer, step = load_scorer(settings, task, strategy)
@@ -93,7 +95,7 @@ def run_task(settings: Settings, cluster: Cluster, score: Callable[[Scorer], Non
         if settings.do_predict:
             predictor, name = scorer, settings.eval_checkpoint_name
             if name:
-                # The other workers do not predict, so leave their strategy.
+                # Do not use the workers' common strategy, because only the chief predicts.
                 local = strategy if cluster.count == 1 else tf.distribute.get_strategy()
                 predictor, _ = load_scorer(settings, task, local, name)
             write_predictions(settings, task, predictor)
