@@ -94,7 +94,7 @@ class ServedBertFlow(tf.Module):
         self._latents = latents_of(flow)
         if flow is not None:
             self.flow_variables = list(flow.variables) if self._latents == flow.forward else []
-            # As a function, its constants are shared by the signatures.
+            # A tf.function lets the signatures share its constants.
             self._latents = tf.function(
                 self._latents, input_signature=[tf.TensorSpec([None, flow.event_size], flow.dtype)]
             )

@@ -107,7 +107,7 @@ def test_lexical_correlations_stand_beside_table_6():
         "Gold similarity -24.55 -24.61 100.00 100.00",
         "BERT-induced similarity -30.00 -50.49 80.00 59.30",
         "Gold similarity, edit distance ≤ 4 (130 pairs) 3.00 - - -",
-        "Table 6: BERT-base, not comparable, but for the gold similarity.",
+        "Table 6: BERT-base, not comparable, except for the gold similarity.",
         "Gold similarity with gold: undefined",
     ]
     for other in (written.lexical("sts-b", "test"), written.lexical("sick-r")):
