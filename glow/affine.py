@@ -10,7 +10,7 @@ class AffineMap(tf.Module):
     Li et al. 2020, section 4.3, compare SN and NATSV with the flow; whitening is Su et al. 2021.
     """
 
-    config = None  # The field of a flow that has no meaning here.
+    config = None  # A flow has a `GlowConfig` here.
 
     def __init__(self, event_size: int, mean: np.ndarray | None = None, matrix: np.ndarray | None = None) -> None:
         super().__init__(name="affine")
@@ -20,7 +20,7 @@ class AffineMap(tf.Module):
 
     @property
     def variables_by_path(self) -> dict[str, tf.Variable]:
-        """dict from name to variable."""
+        """The variables by name."""
         return {"mean": self._mean, "matrix": self._matrix}
 
     def forward(self, u: tf.Tensor) -> tf.Tensor:

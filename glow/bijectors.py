@@ -9,9 +9,9 @@ from glow.parameters import Parameters
 
 
 class VectorBijector(tfp.bijectors.Bijector):
-    """A bijector of vectors [..., D] that is equal only to itself.
+    """A bijector of vectors [..., D], compared by identity.
 
-    TFP hashes all parameters to look up cached values, which takes two thirds of an eager pass through a flow.
+    TFP would hash all parameters to look up cached values, which takes two thirds of an eager pass through a flow.
     """
 
     def __init__(self, dtype: tf.DType | None = None, *, is_constant_jacobian: bool = True) -> None:
@@ -22,16 +22,15 @@ class VectorBijector(tfp.bijectors.Bijector):
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType) -> dict:
-        # The variables add no batch dimensions.
+        # The variables have no batch dimensions.
         return {}
 
     def forward_and_log_det(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return both values without TFP's cache and its checks of shapes."""
+        """Return forward and log-determinant, without TFP's cache and shape checks."""
         return self._forward(x), self._forward_log_det_jacobian(x)
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
         """Return `forward(x)` after setting every actnorm from `x`, see `ActNorm.initialize_from_data`."""
-        del typical_deviation
         return self.forward(x)
 
 
@@ -39,7 +38,7 @@ class ActNorm(VectorBijector):
     """Shift and scale each channel: `y = (x + b) * exp(3 * logs)`.
 
     The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as fast. b and logs,
-    both [size], start Glorot uniform, because the original never runs its data-dependent initialisation.
+    both [size], are initialised Glorot uniform, as the original never runs its data-dependent initialisation.
 
     Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.1, <https://arxiv.org/abs/1807.03039>.
     """
@@ -52,15 +51,15 @@ class ActNorm(VectorBijector):
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float = 0.0) -> tf.Tensor:
         """Give each output channel mean 0 and deviation 1; return `forward(x)`.
 
-        A channel whose deviation is negligible (see `embeddings.negligible_deviation`) keeps scale 1. The typical
-        deviation is at least the root mean square over the channels of `x`, an eager tensor [n, size].
+        A channel of negligible deviation (see `embeddings.negligible_deviation`) keeps scale 1. The typical deviation
+        is the larger of the argument and the root mean square over the channels of `x`, an eager tensor [n, size].
 
         Raises:
-          ValueError: `x` is not finite, or no channel varies and no `typical_deviation` is known.
+          ValueError: `x` is not finite, or no channel varies and `typical_deviation` is 0.
         """
         values = np.asarray(x, np.float64)
         if not np.isfinite(values).all():
-            raise ValueError("data-dependent initialisation: found values that are not finite, expected finite ones")
+            raise ValueError("data-dependent initialisation: found NaN or infinity, expected finite values")
         mean, deviation = values.mean(axis=0), values.std(axis=0)
         typical = max(np.sqrt(np.mean(deviation**2)), typical_deviation)
         negligible = deviation <= negligible_deviation(typical, mean)
@@ -101,8 +100,9 @@ class LearnedPermutation(VectorBijector):
 
     `W = P @ L @ (U + diag(sign_S * exp(log_S)))`, where P is a permutation matrix, L is lower triangular with ones on
     the diagonal, and U is strictly upper triangular; other values in the variables of L and U are masked. The
-    log-determinant is `sum(log_S)`. P and sign_S are fixed, and W starts orthogonal. `tfb.ScaleMatvecLU` is not used
-    because it multiplies from the other side and has one variable where TF1's checkpoints have five.
+    log-determinant is `sum(log_S)`. P and sign_S are fixed, and W is initially orthogonal. `tfb.ScaleMatvecLU` is not
+    used because it multiplies from the left and has one variable for the five in TF1's checkpoints.
+
     Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.2, <https://arxiv.org/abs/1807.03039>.
     """
 

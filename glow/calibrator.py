@@ -21,15 +21,15 @@ from glow.embeddings import check_finite
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay, apply_clipped
 
-# More steps per call would only enlarge the gathered copy of the rows; fewer would make the call's own cost matter.
+# More steps per call would need more memory for the gathered rows; fewer would spend much time on the call itself.
 _STEPS_PER_CALL, _ROWS_PER_CALL = 32, 4096
 
 
 class FlowTrainer:
     """Train a flow by maximum likelihood with the original's optimiser.
 
-    The learning rate is constant. As in the original (Li et al. 2020, sections 3 and 4), the loss of a step is the mean
-    over the pairs' first sentences plus the mean over their second ones, so twice the mean over the batch.
+    The learning rate is constant. As in the original (Li et al. 2020, sections 3 and 4), a step's loss is the mean over
+    the pairs' first sentences plus the mean over their second ones: twice the mean over the batch.
     """
 
     def __init__(self, flow: Glow, learning_rate: float) -> None:
@@ -37,7 +37,7 @@ class FlowTrainer:
         self._trained = list(flow.trainable_variables)
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
-        # Map losses over batches [k, rows, D] in the graph: a loop in Python would double the time of such small steps.
+        # Loop over the batches [k, rows, D] in the graph, because a loop in Python would double the time of a step.
         self._steps = tf.function(
             lambda u: tf.map_fn(self._take_step, u, parallel_iterations=1, fn_output_signature=u.dtype),
             input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
@@ -54,11 +54,11 @@ class FlowTrainer:
     def train(
         self, X: np.ndarray, batches: Iterable[np.ndarray], steps: int, show_progress_bar: bool | None = None
     ) -> np.ndarray:
-        """Take one step per batch of row numbers; return the losses before.
+        """Take a step per batch of row indices; return the losses before.
 
         A failure, such as a loss or a weight that is not finite, restores flow and optimiser.
         """
-        before = self.state()
+        state = self.state()
         losses: list[float] = []
         hidden = None if show_progress_bar is None else not show_progress_bar
         try:
@@ -74,9 +74,9 @@ class FlowTrainer:
                     losses.extend(new)
                     progress.update(len(stack))
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
-                raise ValueError("found weights of the flow that are not finite, try a smaller learning rate")
+                raise ValueError("found flow weights that are not finite, try a smaller learning rate")
         except BaseException:
-            self.restore(before)
+            self.restore(state)
             raise
         return np.asarray(losses, np.float32)
 
@@ -94,23 +94,23 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         calibrator = FlowCalibrator(seed=1).fit(embeddings)
         z = calibrator.transform(embeddings)
 
-    Training is the original's, see `FlowTrainer`; every epoch has another order. Li et al. 2020, sections 3 and 4.
+    See `FlowTrainer` for the loss (Li et al. 2020, sections 3 and 4). Each epoch has a new order of the rows.
 
     Args:
       config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Embeddings of fewer than
         2 ** n_levels channels get fewer levels, with a warning.
-      epochs: passes over the rows, may be a fraction.
-      batch_size: rows per step; 64 are the 32 pairs of the original. Fewer rows are one batch, with a warning.
+      epochs: passes over the rows, perhaps a fraction.
+      batch_size: rows per step; 64 are the 32 pairs of the original. With fewer rows, a step takes all, with a warning.
       seed: seed of the order of the rows and of the flow's initial values; 0 or more.
-      data_dependent_init: set every actnorm by the first batch before training, see `glow.bijectors.ActNorm`. The
-        original defines this and never runs it.
-      show_progress_bar: None shows it on a terminal only.
+      data_dependent_init: initialise every actnorm from the first batch, see `glow.bijectors.ActNorm`. The original
+        defines this but never runs it.
+      show_progress_bar: None to show it on a terminal only.
 
     Attributes:
       flow_: the `glow.flow.Glow`.
       config_: its `GlowConfig`.
       n_steps_: number of steps taken.
-      losses_: float32 [n_steps_], each step's mean loss before it, in bits per dimension.
+      losses_: float32 [n_steps_], the batch's mean loss before each step, in bits per dimension.
     """
 
     def __init__(
@@ -135,8 +135,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Learn a new flow on `X` [n, D]; a failure changes nothing.
 
         Raises:
-          ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument does not fit, or the
-            loss or the weights do not stay finite.
+          ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument is invalid, or the
+            loss or a weight becomes NaN or infinite.
         """
         u = self._checked(X, new=True)
         rows = min(self.batch_size, len(u))
@@ -147,14 +147,14 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         batches = itertools.islice(self._batches(len(u), rows), steps)
         losses = trainer.train(u, batches, steps, self.show_progress_bar)
         validate_data(self, X, skip_check_array=True)
-        self._use(trainer, losses)
+        self._set_fitted(trainer, losses)
         return self
 
     def partial_fit(self, X: ArrayLike, y: None = None) -> "FlowCalibrator":
         """Learn from the next part `X` [n, D] of a stream.
 
-        The first call makes a new flow; later ones continue with it, also after `fit`. Each row is used once; a batch
-        may have a few rows more. A failure changes nothing. Raises as `fit`, and for a part of another width.
+        The first call makes a new flow; later calls, also after `fit`, continue with it. Each row is used once, so some
+        batches are larger than `batch_size`. A failure changes nothing. It raises as `fit`, also for another width D.
         """
         new = not hasattr(self, "flow_")
         u = self._checked(X, new=new)
@@ -164,7 +164,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         trainer.optimizer.learning_rate = self.learning_rate
         losses = trainer.train(u, batches, len(batches), self.show_progress_bar)
         validate_data(self, X, reset=new, skip_check_array=True)
-        self._use(trainer, losses if new else np.concatenate([self.losses_, losses]))
+        self._set_fitted(trainer, losses if new else np.concatenate([self.losses_, losses]))
         return self
 
     def check_settings(self) -> None:
@@ -195,7 +195,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return FlowTrainer(flow, self.learning_rate)
 
     def _batches(self, n: int, rows: int) -> Iterator[np.ndarray]:
-        """Yield row numbers, int64 [rows], without end; batches may span epochs."""
+        """Yield row indices, int64 [rows], without end; batches may span epochs."""
         generator = np.random.default_rng([self.seed, 0])
         left = generator.permutation(n)
         while True:
@@ -204,7 +204,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             yield left[:rows]
             left = left[rows:]
 
-    def _use(self, trainer: FlowTrainer, losses: np.ndarray) -> None:
+    def _set_fitted(self, trainer: FlowTrainer, losses: np.ndarray) -> None:
         self.losses_, self.n_steps_ = losses, len(losses)
         self._trainer, self.flow_, self.config_ = trainer, trainer.flow, trainer.flow.config
 
@@ -244,7 +244,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return values
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return arrays for the variables, which TensorFlow does not pickle."""
+        """Return the state with arrays, because variables cannot be pickled."""
         state = dict(super().__getstate__())
         if trainer := state.pop("_trainer", None):
             del state["flow_"]
@@ -258,11 +258,11 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if variables is not None:
             trainer = FlowTrainer(Glow(self.config_, event_size, seed=self.seed), self.learning_rate)
             trainer.restore(variables)
-            self._use(trainer, self.losses_)
+            self._set_fitted(trainer, self.losses_)
 
 
 def _stacked(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield row numbers, int64 [k, rows], for one call each."""
+    """Yield row indices, int64 [k, rows], of batches for one call each."""
     for rows, same_size in itertools.groupby(batches, key=len):
         count = min(_STEPS_PER_CALL, max(1, _ROWS_PER_CALL // rows))
         while alike := list(itertools.islice(same_size, count)):

@@ -7,11 +7,11 @@ import pathlib
 from collections.abc import Collection
 from typing import Any
 
-# The original's flag has this default: 3 levels of 3 steps, networks 32 wide. The paper's Table 7 is config_l2_d3_w32.
+# This is the default of the original's flag: 3 levels of 3 steps, width 32. The paper's Table 7 has config_l2_d3_w32.
 DEFAULT_CONFIG = "config_l3_d3_w32"
 _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
-# A flow imports its coupling's class when it is built, because TensorFlow takes seconds to load.
+# `Glow` imports its coupling by name, because this module must not load TensorFlow, which takes seconds.
 COUPLINGS = {"additive": "glow.coupling:AdditiveCoupling", "affine": "glow.coupling:AffineCoupling"}
 _CHOICES: dict[str, Collection[object]] = {
     "latent_architecture": ("glow_resnet",),
@@ -20,8 +20,8 @@ _CHOICES: dict[str, Collection[object]] = {
     "top_prior": ("normal",),
     "use_fp16": (False,),
 }
-# Larger numbers are typing errors: these are far above what was published.
-_MOST = {"coupling_width": 8192, "n_levels": 16, "depth": 256}
+# These limits catch typing errors; they are far above all published values.
+_LARGEST = {"coupling_width": 8192, "n_levels": 16, "depth": 256}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,18 +29,18 @@ class GlowConfig:
     """Architecture of a flow, with the keys of the original's config files.
 
     Attributes:
-      latent_architecture, top_prior, use_fp16: the values that all published configurations have.
+      latent_architecture, top_prior, use_fp16: keys with one valid value.
       activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
       coupling: "additive", "affine", or another key of `COUPLINGS`.
       coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
-      coupling_dropout: rate of dropout in the coupling network, in training alone, from 0 to below 1.
-      n_levels: levels, 1 to 16; after each but the last, half of the channels leave.
+      coupling_dropout: dropout rate of the coupling network in training, from 0 to below 1.
+      n_levels: levels, 1 to 16; after each but the last, half of the channels become latents.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
       permutation: True reverses the channels, False learns an invertible 1x1 convolution.
       coupling_residual: add a skip connection over the coupling network's second layer; not in the original.
 
     Raises:
-      ValueError: a value of the wrong type or out of its range; the line names the key.
+      ValueError: a value has the wrong type or is out of its range; the message names its key.
     """
 
     latent_architecture: str = "glow_resnet"
@@ -65,18 +65,18 @@ class GlowConfig:
         for key, choices in _CHOICES.items():
             if getattr(self, key) not in choices:
                 raise ValueError(f"{key}: found {getattr(self, key)!r}, expected one of {', '.join(map(str, choices))}")
-        for key, most in _MOST.items():
-            if not 1 <= getattr(self, key) <= most:
-                raise ValueError(f"{key}: found {getattr(self, key)}, expected 1 to {most}")
+        for key, largest in _LARGEST.items():
+            if not 1 <= getattr(self, key) <= largest:
+                raise ValueError(f"{key}: found {getattr(self, key)}, expected 1 to {largest}")
         if not 0 <= self.coupling_dropout < 1:
             raise ValueError(f"coupling_dropout: found {self.coupling_dropout}, expected 0 to below 1")
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> "GlowConfig":
-        """Read a JSON file that has all keys but perhaps `coupling_residual`.
+        """Read a JSON file; all keys except `coupling_residual` are required.
 
         Raises:
-          ValueError: no such file, not JSON, an unknown or missing key, or as the class; names the file.
+          ValueError: the file is missing or not JSON, or a key or value is invalid; the message names the file.
         """
         try:
             values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -94,14 +94,14 @@ class GlowConfig:
 
     @classmethod
     def from_name(cls, name: str) -> "GlowConfig":
-        """Return a shipped config; a `ValueError` lists their names."""
+        """Return a shipped config; raise `ValueError` for an unknown name."""
         if name not in cls.names():
             raise ValueError(f"unknown flow config {name!r}, expected one of {', '.join(cls.names())}")
         return cls.from_file(_CONFIG_DIR / f"{name}.json")
 
     @classmethod
     def load(cls, name_or_path: str | os.PathLike) -> "GlowConfig":
-        """Return a shipped config by name, or a `.json` file's."""
+        """Return a shipped config by name, or read a `.json` file."""
         name = os.fspath(name_or_path)
         return cls.from_file(name) if name.endswith(".json") else cls.from_name(name)
 

@@ -1,4 +1,4 @@
-"""Coupling layers: one half of the channels moves the other half."""
+"""Coupling layers: half of the channels determine a change of the others."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from glow.parameters import Parameters
 
 
 def halves(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the first D // 2 channels and the others."""
+    """Return the first D // 2 channels and the rest."""
     size = x.shape[-1]
     return tf.split(x, [size // 2, size - size // 2], axis=-1)
 
@@ -31,7 +31,7 @@ class ConvBlock(tf.Module):
         return self.actnorm.forward(_convolve(x, self.kernel))
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
-        # The convolution changes the typical deviation by this factor if its inputs are independent.
+        # For independent inputs, the convolution multiplies the typical deviation by this factor.
         gain = np.sqrt(np.mean(np.sum(np.square(self.kernel.numpy()), axis=0)))
         return self.actnorm.initialize_from_data(_convolve(x, self.kernel), gain * typical_deviation)
 
@@ -39,16 +39,14 @@ class ConvBlock(tf.Module):
 class ConvStack(tf.Module):
     """The coupling's network of three 1x1 convolutions.
 
-
         h1 = relu(actnorm(x @ W1))
         h2 = relu(actnorm(h1 @ W2))                                           activation "relu"
         h2 = tanh(actnorm(h1 @ W_tanh)) * sigmoid(actnorm(h1 @ W_sigm))       activation "gatu"
         y  = (h @ W3 + b) * exp(3 * logs)    with h = h2, or h = h1 + h2 if `residual`
 
-    In training, dropout may follow both h1 and h.
-    W3, b and logs start at zero, so a new coupling is the identity (additive) or one fixed scale (affine).
-    The original has no skip connection; `residual` is a reading of "3-layer CNN with residual connection" in the
-    paper's Table 7, over the only layer with equally many channels in and out.
+    In training, dropout may follow h1 and h. W3, b and logs are initially 0, so a new coupling is the identity
+    (additive) or one fixed scale (affine). `residual` is not in the original; it is one interpretation of "3-layer CNN
+    with residual connection" in the paper's Table 7, around the only layer with equal numbers of inputs and outputs.
     """
 
     def __init__(
@@ -84,14 +82,14 @@ class ConvStack(tf.Module):
         return h1 + h if self._residual else h
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> None:
-        """Set the actnorms from a batch; arguments as in `ActNorm.initialize_from_data`."""
+        """Set the actnorms from a batch, see `ActNorm.initialize_from_data`."""
         h1 = tf.nn.relu(self.first.initialize_from_data(x, typical_deviation))
         for block in self.second:
             block.initialize_from_data(h1, typical_deviation=1.0)
 
 
 class Coupling(VectorBijector):
-    """Move the second half by a network of the first.
+    """Transform the second half of the channels, given the first half.
 
     The network maps [..., D // 2] to [..., outputs_per_channel * (D - D // 2)].
     """

@@ -23,8 +23,8 @@ class Glow(tf.Module):
     """Normalizing flow over embeddings: the map to latents and the density.
 
     `z = f(u)` for u and z [..., D] with `log p(u) = log N(f(u); 0, I) + log |det ∂f/∂u|`. A level is `config.depth`
-    steps of {actnorm, permutation, coupling}. After each level but the last the channels are split in halves [x1, x2]:
-    x1 goes to the next level, x2 leaves. `z = concat(x2 of level 0, x2 of level 1, ..., last level's output)`.
+    steps of {actnorm, permutation, coupling}. After each level but the last, the channels are split into halves: x1
+    goes to the next level, x2 becomes latents. `z = concat(x2 of level 0, x2 of level 1, ..., last level's output)`.
 
         flow = Glow(GlowConfig.load(DEFAULT_CONFIG), event_size=384, seed=0)
         loss = tf.reduce_mean(flow.bits_per_dim(u))
@@ -32,8 +32,8 @@ class Glow(tf.Module):
     Attributes:
       levels: the bijectors of each level, in the order of the forward pass.
       bijector: `tfb.Chain` of these, from u to z.
-      distribution: `tfd.TransformedDistribution` over u. TFP caches values by tensor object: after a change of the
-        variables, `bijector` and `distribution` may answer from the cache for a tensor from before; the methods do not.
+      distribution: `tfd.TransformedDistribution` over u. TFP caches results by tensor object, so after the variables
+        change, `bijector` and `distribution` may return old results for an old tensor. This class's methods do not.
 
     Source: Li et al., On the Sentence Embeddings from Pre-trained Language Models, EMNLP 2020, section 3,
     <https://arxiv.org/abs/2011.05864>.
@@ -43,7 +43,7 @@ class Glow(tf.Module):
         """Create the variables with the original's initial values.
 
         Their names begin with `flow/`; the same seed gives the same bits. The original accepts only multiples of
-        2 ** n_levels; here x2 has one channel more than x1 if the number is odd.
+        2 ** n_levels; here x2 gets the extra channel of an odd number.
 
         Raises:
           ValueError: `event_size` is below 2 ** n_levels, or `seed` is negative.
@@ -54,12 +54,11 @@ class Glow(tf.Module):
             raise ValueError(f"event_size: found {event_size}, expected {least} or more for {config.n_levels} levels")
         if seed < 0:
             raise ValueError(f"seed: found {seed}, expected 0 or more")
-        self.config, self._seed = config, seed
-        self.event_size = event_size
+        self.config, self._seed, self.event_size = config, seed, event_size
         self.dtype = tf.as_dtype(dtype)
         parameters = Parameters(seed=seed, dtype=dtype)
         self._build(parameters)
-        # Checkpoints find the variables by these paths alone, which do not depend on how bijectors keep them.
+        # Checkpoints store the variables under these paths, not under the attributes of bijectors.
         self._parameters = dict(parameters.variables)
 
     @tf.__internal__.tracking.no_automatic_dependency_tracking
@@ -77,7 +76,7 @@ class Glow(tf.Module):
         chain: list[tfp.bijectors.Bijector] = []
         for size, steps in itertools.groupby(visited, key=lambda one: one[0]):
             level, left = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
-            # Blockwise expects the channels that have left to the right of those that stay.
+            # Blockwise needs the finished latents to the right of the level's channels.
             sides = tfb.Blockwise([level, tfb.Identity()], [size, left], maybe_changes_size=False) if left else level
             chain.append(sides)
         if left:
@@ -123,18 +122,18 @@ class Glow(tf.Module):
         return dict(self._parameters)
 
     def walk(self, x: tf.Tensor, advance: Callable[[VectorBijector, tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """Return the latents; `advance(bijector, x)` is the value after each bijector.
+        """Return the latents; `advance(bijector, x)` applies each bijector to `x`.
 
-        The chain, the likelihood, the initialisation and `glow.folded` (on channel numbers) share this walk.
+        The chain, the likelihood, the initialisation and `glow.folded` (with channel indices as `x`) share this walk.
         """
-        done = []
+        latents = []
         for i, bijectors in enumerate(self.levels):
             if i:
-                x, left = halves(x)
-                done.append(left)
+                x, x2 = halves(x)
+                latents.append(x2)
             for bijector in bijectors:
                 x = advance(bijector, x)
-        return tf.concat([*done, x], axis=-1)
+        return tf.concat([*latents, x], axis=-1)
 
     def forward(self, u: tf.Tensor) -> tf.Tensor:
         """Return the latents z [..., D] of the embeddings `u` [..., D]."""
@@ -151,17 +150,17 @@ class Glow(tf.Module):
     def bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tf.Tensor:
         """Return the flow loss of each row: `-log p(u) / (D ln 2)`.
 
-        In training, `step` is the step's number; with the flow's seed it seeds the masks of `coupling_dropout`.
+        In training, `step` and the flow's seed determine the masks of `coupling_dropout`; None turns it off.
         """
         return self.forward_and_bits_per_dim(u, step)[1]
 
     def forward_and_bits_per_dim(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return `(forward(u), bits_per_dim(u, step))`, running every coupling's network once."""
+        """Return `(forward(u), bits_per_dim(u, step))` in one pass."""
         z, log_prob = self._forward_and_log_prob(u, step)
         return z, log_prob / (-self.event_size * math.log(2.0))
 
     def _forward_and_log_prob(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        # For `distribution` TFP computes the shape of every log-determinant again: half of a step's operations.
+        # `distribution.log_prob` would compute the shape of every log-determinant, half of a step's operations.
         log_det, rate = tf.zeros([], self.dtype), self.config.coupling_dropout
         seed = tf.stack([self._seed, step]) if rate and step is not None else None
 
@@ -187,7 +186,7 @@ class Glow(tf.Module):
         return self.distribution.sample(n, seed=tf.constant([seed, 0], tf.int32))
 
     def initialize_from_data(self, u: tf.Tensor) -> None:
-        """Set every actnorm from `u`, in the networks too.
+        """Set every actnorm from `u` [..., D], also those in the networks.
 
         See `ActNorm.initialize_from_data`. The original defines this data-dependent initialisation but never runs it.
         """
@@ -196,7 +195,7 @@ class Glow(tf.Module):
         def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
             nonlocal typical_deviation
             x = bijector.initialize_from_data(x, typical_deviation)
-            # Behind the first actnorm a channel that carries information deviates by about 1.
+            # After the first actnorm, a channel with information has a deviation of about 1.
             typical_deviation = 1.0
             return x
 
@@ -204,7 +203,7 @@ class Glow(tf.Module):
 
     def _event(self, x: tf.Tensor) -> tf.Tensor:
         """Convert `x` to a new tensor of this dtype; check its width."""
-        # TFP caches by tensor object: a tensor seen before would get values from before a training step.
+        # TFP caches results by tensor object, so a known tensor would get results from before a training step.
         x = tf.identity(tf.convert_to_tensor(x, self.dtype))
         if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
             raise ValueError(f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]")

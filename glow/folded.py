@@ -10,7 +10,7 @@ from glow.bijectors import ActNorm, LearnedPermutation, VectorBijector
 from glow.coupling import ConvBlock, Coupling, halves
 from glow.flow import Glow
 
-# A step's dense layers have these slopes: powers of two, so that a number that passes both is exactly the same again.
+# The slopes of a step's two dense layers are powers of two, so that the second exactly undoes the first.
 _SLOPE, _INVERSE = 0.5, 2.0
 
 
@@ -25,15 +25,15 @@ class DenseLayer(NamedTuple):
 class FoldedFlow:
     """Compute `flow.forward` in at most six operations per step.
 
-    Between two additive couplings every step is an affine map. So z is `(u + mean) @ W + shift` plus the outputs of the
-    couplings, mapped likewise; without learned permutations W scales and reorders. With `x [n, D]` in the space of z
-    from the beginning, a step is
+    Actnorms and permutations are affine maps, so z is `(u + mean) @ W + shift` plus a linear map of each additive
+    coupling's output. Without learned permutations, W only scales and reorders channels. `x [n, D]` starts as
+    `(u + mean) @ W + shift`, and a step is
 
         h1 = relu(x @ K1 + b1)
         h2 = relu(h1 @ K2 + b2)
         x  = x + h2 @ K3
 
-    The matrices are multiplied once, in float64, and are constants: later changes of the variables do not reach them.
+    The matrices are multiplied once, in float64, and do not follow later changes of the variables, see `is_current`.
 
     Raises:
       ValueError: the flow has affine couplings or learned permutations, see `can_fold`.
@@ -43,7 +43,7 @@ class FoldedFlow:
         if not can_fold(flow):
             raise ValueError(f"found a flow of {flow.config}, expected additive couplings and reversals")
         self._folded_values = np.concatenate([variable.numpy().reshape(-1) for variable in flow.variables])
-        # `is_current` reads all variables in one call: a hundred single reads take milliseconds.
+        # `is_current` reads all variables in one call, because a hundred reads take milliseconds.
         self._values = tf.function(
             lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables], axis=0), autograph=False
         )
@@ -74,12 +74,12 @@ def can_fold(flow: Glow | AffineMap) -> bool:
 def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
     """Return `flow.forward` as dense layers, two per step and two more.
 
-    The two rectified layers of a network must carry all channels unchanged. A slope s below 0 is undone by the next
-    layer's 1/s. So a layer has D units for the channels x, and two for each hidden unit y of the network, as
+    A step's two layers must also pass on the D channels x unchanged: prelu with slope s and then prelu with slope 1/s
+    is the identity. A layer has D units for x and two for each hidden unit y of the network, because
 
         relu(y) = (prelu(y) + s * prelu(-y)) / (1 - s²).
 
-    The first layer only adds the shift of the first actnorm, because u may deviate by little beside it.
+    The first layer only adds the first actnorm's shift; if u varies little, a folded shift would cancel its digits.
 
     Raises:
       ValueError: the flow has other couplings than additive ones with rectified units, see `has_dense_layers`.
@@ -92,7 +92,7 @@ def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
     size, width = flow.event_size, flow.config.coupling_width
     mean, matrix, shift, steps = _fold(flow)
     layers = [DenseLayer(np.eye(size), mean)]
-    # Each column is a channel of x as a sum of the last layer's units; the last row is the bias.
+    # Column i gives channel i of x from the last layer's units; the last row is the bias.
     state = np.vstack([matrix, shift])
 
     def add_layer(columns: list[np.ndarray], slope: float = 1.0) -> None:
@@ -100,16 +100,16 @@ def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
         layers.append(DenseLayer(matrix[:-1], matrix[-1], slope))
 
     def rectified(slope: float) -> np.ndarray:
-        """Return relu(y) as sums of a layer's units, [units, width]."""
-        one = np.eye(width) / (1.0 - slope**2)
-        return np.vstack([np.zeros([size, width]), one, slope * one, np.zeros([1, width])])
+        """Return the matrix [units, width] that gives relu(y) from a layer's units."""
+        identity = np.eye(width) / (1.0 - slope**2)
+        return np.vstack([np.zeros([size, width]), identity, slope * identity, np.zeros([1, width])])
 
     for first, (second,), last in steps:
         y = _affine(state, *first)
         add_layer([state, y, -y], _SLOPE)
         h1 = rectified(_SLOPE)
         y = _affine(h1, *second)
-        # h1 is not negative: no activation changes it.
+        # h1 is not negative, so no activation changes it.
         kept = [h1] if flow.config.coupling_residual else []
         add_layer([np.eye(len(h1), size), y, -y, *kept], _INVERSE)
         h = np.insert(rectified(_INVERSE), -1, np.eye(width), axis=0) if kept else rectified(_INVERSE)
@@ -126,7 +126,7 @@ def has_dense_layers(flow: Glow) -> bool:
 def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
     """Return mean, W, shift and `((K1, b1), [(K2, b2), ...], K3)` per coupling."""
     size = flow.event_size
-    # A step's input is x @ matrix + shift, for an x [n, D] that is u and the couplings' additions, mapped back to u.
+    # A step's input is x @ matrix + shift, where x [n, D] is u plus all couplings' outputs mapped back to u's space.
     matrix, inverse, shift = np.eye(size), np.eye(size), np.zeros(size)
     steps = []
 
@@ -139,10 +139,10 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
             inverse[order] /= factor[:, np.newaxis]
         elif isinstance(bijector, LearnedPermutation):
             one = tf.eye(len(order), dtype=flow.dtype)
-            there, back = _float64(bijector.forward(one)), _float64(bijector.inverse(one))
-            shift[order] @= there
-            matrix[:, order] @= there
-            inverse[order] = back @ inverse[order]
+            weights, inverse_weights = _float64(bijector.forward(one)), _float64(bijector.inverse(one))
+            shift[order] @= weights
+            matrix[:, order] @= weights
+            inverse[order] = inverse_weights @ inverse[order]
         elif isinstance(bijector, Coupling):
             network = bijector.network
             read, moved = (half.numpy() for half in halves(channels))
@@ -158,7 +158,7 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
     order = flow.walk(tf.range(size), advance).numpy()
     mean = _float64(flow.levels[0][0].b)
     matrix, inverse, shift = matrix[:, order], inverse[order], shift[order]
-    # The same for an x that is mapped to z's space at the beginning, and whose first shift is added before.
+    # Rewrite the steps for an x in z's space, to which the first shift has been added.
     steps = [
         ((inverse @ kernel, bias - shift @ (inverse @ kernel)), second, last @ matrix)
         for (kernel, bias), second, last in steps
@@ -167,7 +167,7 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
 
 
 def _layer(x: tf.Tensor, layer: tuple[np.ndarray, np.ndarray]) -> tf.Tensor:
-    # TensorFlow fuses this form and the relu that follows into one kernel.
+    # TensorFlow fuses this form with the relu that follows.
     return tf.nn.bias_add(x @ layer[0], layer[1])
 
 
@@ -178,7 +178,7 @@ def _affine(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def _float64(variable: tf.Variable) -> np.ndarray:
-    # The matrices are multiplied in float64 so that only the products are rounded.
+    # Multiply matrices in float64, so that only their products are rounded to float32.
     return np.asarray(variable.numpy(), np.float64)
 
 

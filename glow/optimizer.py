@@ -23,20 +23,20 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
 
     ``m = β1 m + (1 - β1) g``, ``v = β2 v + (1 - β2) g²``, ``w = w - lr (m / (sqrt(v) + ε) + decay w)``.
 
-    Norms and biases do not decay. Clip gradients, and sum them over replicas, before you apply them.
+    Layer norms and biases do not decay. `apply_clipped` sums gradients over replicas and clips them.
     """
 
     def __init__(
         self, learning_rate: float | tf_keras.optimizers.schedules.LearningRateSchedule, name: str = "AdamWeightDecay"
     ) -> None:
-        # Keras' own decay takes a pass over every variable even where it is 0.
+        # Keras would apply its own weight decay to every variable even if the rate is 0.
         super().__init__(name=name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
-        # Values of a step for all variables of a type, in an object that no checkpoint follows.
+        # A step's scalars by dtype are in an object that checkpoints do not track.
         self._step_values = types.SimpleNamespace()
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
-        # Keras builds again in each step, from only those variables that have a gradient. The first list is full.
+        # Keras calls this in every step with the variables that have gradients. Only the first list is complete.
         if hasattr(self, "_moments"):
             return
         super().build(var_list)
@@ -51,14 +51,14 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         rate, decay, epsilon = self._step_values.scalars(variable.dtype)
         index = self._index_dict[self._var_key(variable)]
         m, v = self._moments[index], self._velocities[index]
-        # TF1 makes an embedding's sparse gradient dense, so m and v of absent words decay as well.
+        # As in TF1, a sparse gradient becomes dense, so m and v of absent words decay too.
         gradient = tf.convert_to_tensor(gradient)
         if decays(variable.name):
-            # The decay must use the value before the step, so it comes before Adam's kernel.
+            # Decay uses the value before the step, so it comes before Adam's kernel.
             tf.raw_ops.ResourceApplyGradientDescent(
                 var=variable.handle, alpha=decay, delta=tf.convert_to_tensor(variable), use_locking=True
             )
-        # One kernel replaces a dozen operations. Powers of beta that are 0 leave out the bias correction.
+        # One kernel replaces a dozen operations. If the powers of beta are 0, it has no bias correction.
         zero = tf.zeros([], variable.dtype)
         kept = {"var": variable.handle, "m": m.handle, "v": v.handle, "use_locking": True}
         powers = {"beta1_power": zero, "beta2_power": zero}
@@ -66,10 +66,10 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         tf.raw_ops.ResourceApplyAdam(**kept, **powers, **betas, lr=rate, epsilon=epsilon, grad=gradient)
 
     def _scalars(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Return Adam's rate, the rate of decay and Adam's epsilon, in `dtype`.
+        """Return Adam's learning rate, the decay rate and Adam's epsilon in `dtype`.
 
-        Adam's kernel weighs gradients by 1 - β as rounded to the variable's type, 1e-5 off for β2 in float32, so its m
-        and v are multiples of the true ones; its rate and ε take the factors back.
+        Adam's kernel rounds 1 - β to `dtype`, 1e-5 off for β2 in float32. This multiplies m and v by constants, which
+        the returned learning rate and ε cancel.
         """
         number = dtype.as_numpy_dtype
         m_factor, v_factor = (float(number(1) - number(beta)) / (1.0 - beta) for beta in (BETA_1, BETA_2))
@@ -87,10 +87,10 @@ def apply_clipped(
     gradients: Sequence[tf.Tensor | tf.IndexedSlices | None],
     variables: Sequence[tf.Variable],
 ) -> tf.Tensor:
-    """Apply the gradients, clipped to global norm 1; return their norm before.
+    """Clip gradients to global norm 1, apply them; return the norm before.
 
-    In a replica context the gradients are first summed over replicas. Variables whose gradient is None stay exactly as
-    they are (no decay either), as with TF1's optimiser, which must be built with all variables.
+    In a replica context, gradients are first summed over replicas. A variable without a gradient does not change, nor
+    decay, as with TF1's optimiser. `optimizer` must be built with all variables.
     """
     pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
     if not pairs:

@@ -12,8 +12,8 @@ import tensorflow as tf
 class Parameters:
     """Create a flow's variables and keep them by path.
 
-    A variable's random numbers come from (seed, path), so they are the same bits whatever else was created or drawn
-    before, and the same draws in float32 and float64. All scopes share `variables`, in order of creation.
+    Only the seed and its path determine a variable's initial value, whatever else was created before; float32 and
+    float64 round the same draws. All scopes share `variables`, in order of creation.
     """
 
     def __init__(self, *, seed: int, dtype: tf.DType) -> None:
@@ -32,14 +32,14 @@ class Parameters:
         return self._add(name, self._generator(name).normal(0.0, stddev, shape))
 
     def glorot_uniform(self, name: str, size: int) -> tf.Variable:
-        """Create a variable [size] with TF1's bound for (1, 1, 1, size)."""
+        """Create a variable [size] with TF1's bound for [1, 1, 1, size]."""
         bound = np.sqrt(6.0 / (size + 1))
         return self._add(name, self._generator(name).uniform(-bound, bound, size))
 
     def orthogonal_plu(self, size: int) -> tuple[tf.Variable, ...]:
         """Create P, L, U, sign_S and log_S of a random orthogonal matrix.
 
-        The matrix is the Q of uniform numbers from 0 to 1, as in the original, so its first column is near the mean.
+        As in the original, it is the Q of uniform numbers in [0, 1), so its first column has values of one sign.
         """
         uniform = self._generator("orthogonal").uniform(size=(size, size))
         p, lower, upper = scipy.linalg.lu(np.linalg.qr(uniform)[0])

@@ -1,4 +1,4 @@
-"""Conversion of a flow's variables from and to TF1 checkpoints."""
+"""Convert a flow's variables from and to TF1 checkpoints."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _LEADING_AXES = {"b": 3, "logs": 3, "W": 2}
 
 
 def is_flow_name(name: str) -> bool:
-    """True for a flow's variable, but not for its moments."""
+    """True for a flow's variable, False for an optimiser's moment of it."""
     return name.startswith(FLOW_SCOPE) and not name.endswith(_SLOT_SUFFIXES)
 
 
@@ -41,12 +41,12 @@ def _reversals(flow: Glow) -> dict[str, np.ndarray]:
 def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
     """Set every variable of `flow` from TF1's values.
 
-    Names that do not start with `FLOW_SCOPE` and the optimiser's moments are ignored. The constant matrix
-    `invertible/w` of a fixed reversal may be missing; if present it must be the reversal.
+    Names outside `FLOW_SCOPE` and the optimiser's moments are ignored. The constant matrix `invertible/w` of a reversal
+    is optional.
 
     Raises:
-      ValueError: a variable is missing, unexpected, of another shape, or not finite, or a stored permutation is not the
-        reversal; names it, and the shipped configuration that fits. Nothing has been assigned then.
+      ValueError: a variable is missing, unexpected or not finite, or has another shape, or a stored permutation is not
+        the reversal. The message also names a shipped configuration that fits. No variable has changed.
     """
     stored = {name.removeprefix(FLOW_SCOPE): np.asarray(value) for name, value in values.items() if is_flow_name(name)}
     shapes, reversals = _tf1_shapes(flow), _reversals(flow)
@@ -54,24 +54,22 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
         if path not in stored:
             raise ValueError(f"{FLOW_SCOPE}{path}: missing, expected shape {shape}{_fitting(stored)}")
     for path, value in stored.items():
+        name = f"{FLOW_SCOPE}{path}"
         if path in reversals:
             if not np.array_equal(value, reversals[path]):
-                raise ValueError(f"{FLOW_SCOPE}{path}: found another matrix, expected the reversal of {len(value)}")
+                raise ValueError(f"{name}: found another matrix, expected the reversal of {len(value)}")
         elif path not in shapes:
-            found = "unexpected, the flow of this config has no such variable"
-            raise ValueError(f"{FLOW_SCOPE}{path}: {found}{_fitting(stored)}")
+            raise ValueError(f"{name}: unexpected, the flow of this config has no such variable{_fitting(stored)}")
         elif value.shape != shapes[path]:
-            raise ValueError(
-                f"{FLOW_SCOPE}{path}: found shape {value.shape}, expected {shapes[path]}{_fitting(stored)}"
-            )
+            raise ValueError(f"{name}: found shape {value.shape}, expected {shapes[path]}{_fitting(stored)}")
         elif not np.isfinite(value).all():
-            raise ValueError(f"{FLOW_SCOPE}{path}: holds a value that is not finite")
+            raise ValueError(f"{name}: holds a value that is not finite")
     for path, variable in flow.variables_by_path.items():
         variable.assign(stored[path].reshape(variable.shape))
 
 
 def _fitting(stored: Mapping[str, np.ndarray]) -> str:
-    """Return "; NAME fits" if a shipped config has these shapes."""
+    """Return `; NAME fits` for a shipped config of these shapes, else ""."""
     levels, steps = (len(set(re.findall(rf"{name}\d+", " ".join(stored)))) for name in ("revnet_", "revnet_step_"))
     widths = {value.shape[-1] for path, value in stored.items() if path.endswith("additive/nn/conv_block/1_2/W")}
     is_learned = any(path.endswith("invertible/P") for path in stored)
@@ -83,7 +81,7 @@ def _fitting(stored: Mapping[str, np.ndarray]) -> str:
 
 
 def tf1_variables(flow: Glow) -> dict[str, np.ndarray]:
-    """Return TF1's names and arrays, with fixed reversals."""
+    """Return arrays by TF1 name, with the constant matrices of reversals."""
     shapes = _tf1_shapes(flow)
     arrays = {path: variable.numpy().reshape(shapes[path]) for path, variable in flow.variables_by_path.items()}
     arrays |= {path: matrix.astype(flow.dtype.as_numpy_dtype) for path, matrix in _reversals(flow).items()}

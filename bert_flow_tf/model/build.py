@@ -1,4 +1,4 @@
-"""Build a run's model: configuration, Keras model, weights of a checkpoint."""
+"""Build a run's configuration and Keras model; load a checkpoint's weights."""
 
 import os
 import pathlib
@@ -25,7 +25,7 @@ from glow.affine import AffineMap
 from glow.flow import Glow
 from glow.tf1_checkpoint import assign_tf1_variables, is_flow_name
 
-# The original's checkpoints have the classifier under this name.
+# The original's checkpoints store the classifier under this name.
 TF1_OUTPUT_WEIGHTS = "loss/output_weights"
 
 
@@ -39,17 +39,17 @@ def absolute_flags(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
-    """Return an encoder's record; `flags` are `resolve_encoder`'s arguments."""
+    """Return an encoder's record; `flags` are arguments of `resolve_encoder`."""
     checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
-    if (initialised := _model_in(checkpoint)) is not None:
-        return msgspec.structs.replace(initialised.encoder, fingerprint=source.fingerprint)
+    if (earlier := _model_in(checkpoint)) is not None:
+        return msgspec.structs.replace(earlier.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
-    # A checkpoint beside its configuration is a published one; the training of others is unknown.
+    # A checkpoint beside its configuration counts as published; the training of others is unknown.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
-    fine_tuning, made = None if published else Training(), read_encoder_record(source.encoder_dir.parent)
-    if published and made is not None and made.started_from is not None:
-        # The folder was written by `convert --run` or `pretrain`.
-        fine_tuning = made.training or Training()
+    fine_tuning, written = None if published else Training(), read_encoder_record(source.encoder_dir.parent)
+    if published and written is not None and written.started_from is not None:
+        # `convert --run` or `pretrain` wrote the folder.
+        fine_tuning = written.training or Training()
     name, digest = record.encoder_name(handle, source.preprocess_hub), source.fingerprint
     return Encoder(name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning)
 
@@ -70,7 +70,7 @@ def run_config(
       data: digest of the pairs.
     """
     arguments, depends_on = settings.encoder_arguments(), settings.training_flags()
-    begins_with = settings.init_checkpoint
+    init_checkpoint = settings.init_checkpoint
 
     def learned(earlier: Training | None) -> Training:
         others = {name: value for name, value in depends_on.items() if name not in ("task_name", "seed")}
@@ -78,7 +78,7 @@ def run_config(
 
     flow = None
     if settings.flow:
-        training = _flow_training_in(begins_with)
+        training = _flow_training_in(init_checkpoint)
         training = (training or Training(seed=settings.seed)) if pairs is None else learned(training)
         flow = Flow(config=flow_config(settings.flow_model_config), training=training)
     encoder = encoder_record(source, arguments)
@@ -101,17 +101,17 @@ def run_config(
         num_labels=None if task.is_regression else len(task.label_names),
         data=data,
         # A checkpoint's index holds the checksum of every tensor.
-        begins_with=file_digest(f"{checkpoint_prefix(begins_with)}.index") if begins_with else None,
+        begins_with=file_digest(f"{checkpoint_prefix(init_checkpoint)}.index") if init_checkpoint else None,
         flags=depends_on,
     )
 
 
 def _flow_training_in(checkpoint: str | None) -> Training | None:
-    """Return the flow's training in an initial checkpoint; None without a flow."""
-    if (initialised := _model_in(checkpoint)) is not None:
-        return None if initialised.flow is None else initialised.flow.training
-    held = Checkpoint(checkpoint_prefix(checkpoint)).shapes if checkpoint else ()
-    return Training() if any(map(is_flow_name, held)) else None
+    """Return how an initial checkpoint's flow was trained; None without a flow."""
+    if (earlier := _model_in(checkpoint)) is not None:
+        return None if earlier.flow is None else earlier.flow.training
+    names = Checkpoint(checkpoint_prefix(checkpoint)).shapes if checkpoint else ()
+    return Training() if any(map(is_flow_name, names)) else None
 
 
 def build_model(
@@ -123,21 +123,21 @@ def build_model(
     seed: int = 0,
     trainable: bool = False,
 ) -> SiameseBertFlow:
-    """Return a record's Keras model before its own weights are loaded.
+    """Build a record's Keras model from an encoder and a new flow.
 
     Args:
-      num_labels: classes of the classifier; None for no classifier.
-      losses: losses of training; None for a model that is only applied.
+      num_labels: number of the classifier's classes; None for no classifier.
+      losses: settings of training; None if the model will not be trained.
       trainable: True if the encoder will be trained.
     """
     if not trainable and model.encoder.fingerprint == source.fingerprint:
         encoder = frozen_encoder(source, model.pooling)
     else:
-        # The variables must not be shared, because training or a checkpoint changes them.
+        # Do not share these variables, because training or a checkpoint changes them.
         encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
-    length, most = model.max_seq_length, encoder.max_seq_length or model.max_seq_length
-    if not 3 <= length <= most:
-        raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {most}, the positions of {source.bert_hub}")
+    length, limit = model.max_seq_length, encoder.max_seq_length or model.max_seq_length
+    if not 3 <= length <= limit:
+        raise ArgumentError(f"max_seq_length: found {length}, expected 3 to {limit}, the limit of {source.bert_hub}")
     encoder.dropout_seed = seed
     try:
         flow: Glow | AffineMap | None = None
@@ -150,7 +150,7 @@ def build_model(
 
 
 def checkpoint_parts(model: SiameseBertFlow, with_encoder: bool) -> dict[str, Any]:
-    """Return a `tf.train.Checkpoint`'s keywords for the trained parts."""
+    """Return the trained parts as arguments of `tf.train.Checkpoint`."""
     encoder = model.encoder.variables_by_name if with_encoder else None
     parts = {"flow": model.flow, "output_weights": model.output_weights, "encoder": encoder}
     return {name: part for name, part in parts.items() if part is not None}
@@ -167,7 +167,7 @@ def restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
 def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]:
     """Initialise flow and classifier from a checkpoint; return the parts' names.
 
-    The checkpoint is a run's or the original's; `resolve_encoder` handles its encoder.
+    The checkpoint is a run's or the original's. `resolve_encoder` loads its encoder.
 
     Raises:
       UserError: the checkpoint's flow or classifier has another kind or shape.
@@ -178,11 +178,11 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
     run = config_of_checkpoint(prefix)
     if run is None:
         return assign_tf1_parts(model, prefix)
-    held, parts = run.model.flow, checkpoint_parts(model, with_encoder=False)
-    if held is None:
+    flow, parts = run.model.flow, checkpoint_parts(model, with_encoder=False)
+    if flow is None:
         parts.pop("flow", None)
-    elif model.flow is not None and model.flow.config != held.config:
-        found, wanted = (config and config.to_dict() for config in (held.config, model.flow.config))
+    elif model.flow is not None and model.flow.config != flow.config:
+        found, wanted = (config and config.to_dict() for config in (flow.config, model.flow.config))
         raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected {wanted}")
     if not run.num_labels:
         parts.pop("output_weights", None)
@@ -193,14 +193,14 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
 
 def assign_tf1_parts(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> list[str]:
     """Assign flow and classifier from the original's checkpoint; return the parts' names."""
-    held, assigned = Checkpoint(checkpoint), []
-    flow_names = [name for name in held.shapes if is_flow_name(name)]
+    stored, assigned = Checkpoint(checkpoint), []
+    flow_names = [name for name in stored.shapes if is_flow_name(name)]
     if model.flow is not None and flow_names:
         with reading(checkpoint, "a checkpoint with the flow of flow_model_config"):
-            assign_tf1_variables(model.flow, held.read(flow_names))
+            assign_tf1_variables(model.flow, stored.read(flow_names))
         assigned.append("flow")
-    if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in held.shapes:
-        arrays = held.read([TF1_OUTPUT_WEIGHTS])
+    if model.output_weights is not None and TF1_OUTPUT_WEIGHTS in stored.shapes:
+        arrays = stored.read([TF1_OUTPUT_WEIGHTS])
         check_arrays(arrays, {TF1_OUTPUT_WEIGHTS: model.output_weights.shape}, checkpoint, "the classifier")
         model.output_weights.assign(arrays[TF1_OUTPUT_WEIGHTS])
         assigned.append("output_weights")

@@ -1,4 +1,4 @@
-"""An encoder with BERT's head for masked language modelling."""
+"""BERT with its head for masked language modelling."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from bert_flow_tf.errors import UserError
 from bert_flow_tf.model.siamese import replica_sum
 from glow.optimizer import apply_clipped
 
-NOT_PREDICTED = -1  # the label of other positions
+NOT_PREDICTED = -1  # label of positions that are not predicted
 
 
 class MaskedLanguageModel(tf_keras.Model):
@@ -20,7 +20,7 @@ class MaskedLanguageModel(tf_keras.Model):
     The head is tf-models' `MaskedLM` on the last layer's states at the predicted positions: dense, activation, layer
     norm, and the product with the encoder's word embeddings, plus a bias.
 
-    Inputs are the dictionary of `SentenceEncoder`; labels are int32 [n, t], `NOT_PREDICTED` where nothing is predicted.
+    Inputs are `SentenceEncoder`'s; labels are int32 [n, t]: ids of word pieces, or `NOT_PREDICTED`.
 
     Args:
       activation: the head's activation, for Keras.
@@ -31,18 +31,17 @@ class MaskedLanguageModel(tf_keras.Model):
         self, encoder: SentenceEncoder, *, activation: Any, initializer_range: float = 0.02, seed: int = 1234
     ) -> None:
         super().__init__(name="masked_language_model")
-        # Every replica logs the global batch, which Keras must not sum again.
+        # Every replica logs values of the global batch, which Keras must not sum.
         self.distribute_reduction_method = "first"
         table = encoder.variables_by_name.get("word_embeddings/embeddings")
-        # Half precision would lose most updates to rounding.
+        # In half precision, rounding would cancel most updates.
         if table is None or table.dtype != tf.float32:
-            raise UserError(f"{encoder.source.bert_hub}: found no word_embeddings of float32, expected a BERT's")
+            raise UserError(f"{encoder.source.bert_hub}: found no float32 word_embeddings, expected a BERT")
         self.encoder: Any = encoder
         width = encoder.hidden_size
         initial = tf_keras.initializers.TruncatedNormal(stddev=initializer_range, seed=seed)
         self.head: Any = masked_lm.MaskedLM(table, activation, initial, name="cls/predictions")
-        # Build the head now, because its variables are restored and optimised. They have TF1's names, on which weight
-        # decay depends.
+        # Build the head here, so that its variables can be restored. Weight decay depends on their names, as in TF1.
         with tf.name_scope(self.head.name):
             self.head.build([None, None, width])
             # The word embeddings may be narrower than the states.
@@ -54,7 +53,7 @@ class MaskedLanguageModel(tf_keras.Model):
 
     @property
     def learned_variables(self) -> list[tf.Variable]:
-        """The variables that training changes; the pooler does not."""
+        """The trained variables: the encoder's `pooled_variables` and the head's."""
         return [*self.encoder.pooled_variables, *self.head_variables.values()]
 
     def compile(self, optimizer: Any = None, **kwargs: Any) -> None:
@@ -67,7 +66,7 @@ class MaskedLanguageModel(tf_keras.Model):
         states = self.encoder.token_states(inputs, training=training)
         labels = tf.reshape(labels, [-1])
         positions = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
-        # As one long sentence, the batch needs no padding to the largest number of predictions.
+        # The batch is one long sentence to the head, because sentences have different numbers of predictions.
         logits = self.head(tf.reshape(states, [1, -1, self.encoder.hidden_size]), positions[tf.newaxis])[0]
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(labels, positions), logits)
 
@@ -79,7 +78,7 @@ class MaskedLanguageModel(tf_keras.Model):
         return {"loss": replica_sum(loss), "grad_norm": norm}
 
     def loss_and_gradients(self, inputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        """Return this replica's share of the mean loss, and its gradients."""
+        """Return this replica's part of the global mean loss, and its gradients."""
         predicted = replica_sum(tf.reduce_sum(tf.cast(labels != NOT_PREDICTED, tf.float32)))
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(self.token_losses(inputs, labels, training=True)) / tf.maximum(predicted, 1.0)

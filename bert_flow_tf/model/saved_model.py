@@ -1,7 +1,7 @@
 """Save and load models.
 
-A saved model is an encoder folder with a flow, a configuration and a card. `flow.npz` has the flow's variables by their
-paths, `bert_flow.json` the configuration.
+A saved model is an encoder folder with three more files: `flow.npz` has the flow's variables by path, `bert_flow.json`
+the configuration, `README.md` the model card.
 """
 
 import os
@@ -21,7 +21,7 @@ from bert_flow_tf.files.reading import reading
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, Model, Result, Training, is_run, made_by
 
-# Types must not load TensorFlow, which takes seconds.
+# Importing these would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -85,22 +85,22 @@ def model_folder(path: str | os.PathLike) -> pathlib.Path:
 
 def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
     """Write a model's folder, whole or not at all; return its path."""
-    # TensorFlow takes seconds to load, which a command that looks for a saved model must not wait for.
+    # These load TensorFlow, which takes seconds, so they are not imported with this module.
     from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
     from bert_flow_tf.encoder.source import resolve_encoder
 
-    loaded, variables = bert_flow.source, bert_flow.encoder.variables_by_name
+    original, variables = bert_flow.source, bert_flow.encoder.variables_by_name
     values = {name: variable.numpy() for name, variable in variables.items()} if bert_flow.encoder_trained else None
     with new_output(path, SAVED_MODEL, overwrite=overwrite) as folder:
-        write_with_weights(folder, loaded, values, {"kind": "exported"})
+        write_with_weights(folder, original, values, {"kind": "exported"})
         source = resolve_encoder(bert_hub=str(folder))
-        if values is None and source.fingerprint != loaded.fingerprint:
-            raise UserError(f"{loaded.bert_hub}: found other files than when it was loaded, expected the same encoder")
+        if values is None and source.fingerprint != original.fingerprint:
+            raise UserError(f"{original.bert_hub}: its files have changed since it was loaded; load the model again")
         if bert_flow.flow is not None:
             np.savez(folder / FLOW_FILE, **{name: v.numpy() for name, v in bert_flow.flow.variables_by_path.items()})
-        made: Any = {"made_by": made_by("save"), "model": _record(bert_flow, source)}
-        own = {name: getattr(bert_flow, name) for name in ("embedding_size", "prompts", "similarity_fn_name")}
-        config = SavedModelConfig(**made, do_lower_case=source.do_lower_case, **own)
+        fields: Any = {name: getattr(bert_flow, name) for name in ("embedding_size", "prompts", "similarity_fn_name")}
+        fields |= {"made_by": made_by("save"), "model": _record(bert_flow, source)}
+        config = SavedModelConfig(do_lower_case=source.do_lower_case, **fields)
         write_json(folder / MODEL_FILE, config)
         card = _model_card(pathlib.Path(os.path.abspath(path)).name, config)
         (folder / CARD_FILE).write_text(card, encoding="utf-8")
@@ -108,9 +108,9 @@ def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool 
 
 
 def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
-    """Upload `save`'s folder to the Hugging Face Hub; return the commit's address.
+    """Upload `save`'s folder to the Hugging Face Hub; return the commit's URL.
 
-    `options` are those of `huggingface_hub.ModelHubMixin.push_to_hub`: `private`, `token`, `commit_message`, …
+    `options` are passed to `huggingface_hub.ModelHubMixin.push_to_hub`: `private`, `token`, `commit_message`, …
     """
     # Importing it takes half a second.
     from huggingface_hub import ModelHubMixin
@@ -140,10 +140,10 @@ def _model_card(name: str, config: SavedModelConfig) -> str:
 
 
 def _record(bert_flow: EmbeddingModel, source: EncoderSource) -> Model:
-    """Return the model's record without private paths."""
+    """Return the model's record, with names instead of paths."""
     encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
-    # Weights changed in Python have an unknown training.
+    # The training of weights that were changed in Python is unknown.
     fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
     values: Any = {"handle": handle, "fingerprint": source.fingerprint, "fine_tuning": fine_tuning}
     encoder = msgspec.structs.replace(encoder, **values)
@@ -159,7 +159,7 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Sav
 
     path = pathlib.Path(path)
     config = read_json(path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration")
-    # An absolute path cannot be taken for the names `demo` or `base`.
+    # An absolute path differs from names such as `demo` and `base`.
     folder, fingerprint = str(path.resolve()), str(config.model.encoder.fingerprint)
     recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
     source = resolve_encoder(bert_hub=folder, recorded=recorded)

@@ -14,9 +14,9 @@ from glow.optimizer import apply_clipped
 
 
 def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
-    """Average neighbouring channels to [n, low_dim], if `low_dim` is positive.
+    """Average neighbouring channels of [n, D] to [n, low_dim], as the original.
 
-    As in the original, after the flow: reshape to [n, low_dim, D / low_dim] and average the last axis.
+    Reshape to [n, low_dim, D / low_dim] and average the last axis. Change nothing if `low_dim` is not positive.
     """
     if low_dim <= 0:
         return embedding
@@ -45,12 +45,12 @@ class SiameseBertFlow(tf_keras.Model):
 
     Inputs are a dictionary with either `SentenceEncoder`'s token tensors, int32 [n, 2, t], and `occurrence`, int64
     [n, 2]; or `embedding`, float32 [n, 2, D], from a frozen encoder. Labels are float32 [n] in [0, 1] for regression,
-    else int32 [n] class ids; those of at most -1 are masked if `losses.num_examples` > 0.
+    else int32 [n] class ids. If `losses.num_examples` > 0, pairs labelled -1 have no supervised loss.
 
     Args:
-      num_labels: classes of a classification task; None for regression on cosine similarity.
-      low_dim: see `reduce_dimension`.
-      losses: which losses count; by default, all labels and not the flow's likelihood.
+      num_labels: number of classes; None for regression on cosine similarity.
+      low_dim: embedding size after `reduce_dimension`; not positive for all channels.
+      losses: settings of the losses; by default, the supervised loss of all pairs without the flow's.
       seed: seed of the classifier's initial values.
     """
 
@@ -66,7 +66,7 @@ class SiameseBertFlow(tf_keras.Model):
     ) -> None:
         super().__init__(name="siamese_bert_flow")
         check_low_dim(low_dim, encoder.embedding_size)
-        # Every replica logs the global batch, which Keras must not sum again.
+        # Every replica logs values of the global batch, which Keras must not sum.
         self.distribute_reduction_method = "first"
         self.encoder: Any = encoder
         self.flow: Any = flow
@@ -80,7 +80,7 @@ class SiameseBertFlow(tf_keras.Model):
 
     @property
     def supervised_variables(self) -> list[tf.Variable]:
-        """The supervised loss' variables, with a flow without its own loss."""
+        """The supervised loss's variables; a flow may have its own loss."""
         classifier = [] if self.output_weights is None else [self.output_weights]
         with_flow = self.flow is not None and not self.loss_settings.flow_loss
         return [*self.encoder.pooled_variables, *classifier, *(self.flow.trainable_variables if with_flow else ())]
@@ -98,7 +98,7 @@ class SiameseBertFlow(tf_keras.Model):
             flow_optimizer.build(self.flow_variables)
 
     def embed(self, inputs: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """Return embeddings before the flow, [2n, D]; a pair's rows are neighbours."""
+        """Return embeddings before the flow, [2n, D]; a pair's rows are adjacent."""
         if "embedding" in inputs:
             return tf.reshape(inputs["embedding"], [-1, inputs["embedding"].shape[-1]])
         # Flatten pairs [n, 2, …] to sentences [2n, …].
@@ -108,8 +108,8 @@ class SiameseBertFlow(tf_keras.Model):
     def call(self, inputs: dict[str, tf.Tensor], training: bool = False) -> dict[str, tf.Tensor]:
         """Return both embeddings, their cosine and the flow's loss.
 
-        They are `embedding_a`, `embedding_b` [n, D'], `cos_similarity` [n] and, with a flow, `flow_example_loss` [n],
-        the sum of both sentences' bits per dimension.
+        The keys are `embedding_a`, `embedding_b` [n, output_size], `cos_similarity` [n] and, with a flow,
+        `flow_example_loss` [n], the sum of both sentences' bits per dimension.
         """
         u = self.embed(inputs, training)
         outputs = {}
@@ -135,7 +135,7 @@ class SiameseBertFlow(tf_keras.Model):
         return tf.matmul(tf.concat([a, b, tf.abs(a - b)], axis=-1), self.output_weights, transpose_b=True)
 
     def supervised_example_loss(self, outputs: dict[str, tf.Tensor], labels: tf.Tensor) -> tf.Tensor:
-        """Return each pair's supervised loss, [n], as the original's `create_model`."""
+        """Return each pair's supervised loss [n] as in the original's `create_model`."""
         if self.num_labels is None:
             loss = tf.square(outputs["cos_similarity"] - labels)
         else:
@@ -157,13 +157,13 @@ class SiameseBertFlow(tf_keras.Model):
         Each optimiser's gradients are summed over replicas and then clipped to global norm 1.
         """
         inputs, labels = data
-        # A replica's sum times this is its share of the mean over the global batch.
-        share = 1.0 / replica_sum(tf.cast(tf.shape(labels)[0], tf.float32))
+        # A replica's sum times this weight is its part of the mean over the global batch.
+        weight = 1.0 / replica_sum(tf.cast(tf.shape(labels)[0], tf.float32))
         supervised, flow_variables = self.supervised_variables, self.flow_variables
         with tf.GradientTape(persistent=True) as tape:
             outputs = self(inputs, training=True)
-            loss = share * tf.reduce_sum(self.supervised_example_loss(outputs, labels))
-            flow_loss = share * tf.reduce_sum(outputs.get("flow_example_loss", 0.0))
+            loss = weight * tf.reduce_sum(self.supervised_example_loss(outputs, labels))
+            flow_loss = weight * tf.reduce_sum(outputs.get("flow_example_loss", 0.0))
         total = loss + flow_loss if self.loss_settings.flow_loss else loss
         logs = {"loss": replica_sum(total), "supervised_loss": replica_sum(loss), "flow_loss": replica_sum(flow_loss)}
         if not self.loss_settings.encoder_is_frozen:

@@ -44,20 +44,20 @@ def convert_tf1_run(
 ) -> pathlib.Path:
     """Write a run from the original's checkpoint; return its folder.
 
-    The run does not contain its encoder, so the encoder's files or the TF1 checkpoint must stay.
+    The run does not contain its encoder, so keep the encoder's files or the TF1 checkpoint.
 
     Args:
-      checkpoint: folder of the original's run, for its last checkpoint, or a checkpoint's prefix. BERT and a classifier
-        are optional; the optimiser's moments are ignored.
+      checkpoint: folder of the original's run, whose last checkpoint is used, or a checkpoint's prefix. BERT and a
+        classifier are optional; the optimiser's moments are ignored.
       sentence_embedding_type, flow_model_config, max_seq_length, low_dim: flags of the original's run.
-      **encoder: `bert_hub` and perhaps `preprocess_hub` for a checkpoint without BERT; `bert_config_file` and
-        `vocab_file`, by default beside it, and `do_lower_case` for one with BERT.
+      **encoder: arguments of `resolve_encoder`. A checkpoint without BERT needs `bert_hub`; one with BERT takes
+        `bert_config_file`, `vocab_file` (by default beside it) and `do_lower_case`.
     """
     out_dir = output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
-    held = Checkpoint(prefix := checkpoint_prefix(checkpoint))
-    has_bert, has_classifier = WORD_EMBEDDINGS in held.shapes, TF1_OUTPUT_WEIGHTS in held.shapes
-    if not any(name.startswith(FLOW_SCOPE) for name in held.shapes):
-        raise UserError(f"{prefix}: holds no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
+    stored = Checkpoint(prefix := checkpoint_prefix(checkpoint))
+    has_bert, has_classifier = WORD_EMBEDDINGS in stored.shapes, TF1_OUTPUT_WEIGHTS in stored.shapes
+    if not any(name.startswith(FLOW_SCOPE) for name in stored.shapes):
+        raise UserError(f"{prefix}: found no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
     flags = {name: value for name, value in encoder.items() if value is not None}
     if has_bert:
         beside = {"bert_config_file": BERT_CONFIG_FILE, "vocab_file": VOCAB_FILE}
@@ -66,7 +66,7 @@ def convert_tf1_run(
     source = resolve_encoder(**flags)
     flags["do_lower_case"] = source.do_lower_case
     named_step = re.search(r"-(\d+)$", prefix.name)
-    step = int(held["global_step"] if "global_step" in held.shapes else named_step[1] if named_step else 0)
+    step = int(stored["global_step"] if "global_step" in stored.shapes else named_step[1] if named_step else 0)
     made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
     if has_bert:
         # The run may have trained BERT.
@@ -78,9 +78,9 @@ def convert_tf1_run(
         model=record.Model(encoder=encoder_record, pooling=pooling_name(sentence_embedding_type), **shape, flow=flow),
         encoder=source.files,
         encoder_flags=build.absolute_flags(flags),
-        # The checkpoint's BERT, whatever its training, is the run's source.
+        # The run's encoder is the checkpoint's BERT, which the run itself did not train.
         encoder_trained=False,
-        num_labels=held.shapes[TF1_OUTPUT_WEIGHTS][0] if has_classifier else None,
+        num_labels=stored.shapes[TF1_OUTPUT_WEIGHTS][0] if has_classifier else None,
         flags={folders.CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
     )
     model = build_model(source, config.model, num_labels=config.num_labels)
@@ -96,10 +96,10 @@ def convert_tf1_run(
 
 
 def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
-    """Write a run as a TF1 checkpoint, and return its prefix.
+    """Write a run as a TF1 checkpoint; return its prefix.
 
-    `vocab.txt` and, for a converted encoder, `bert_config.json` are beside it, for the original's `--init_checkpoint`,
-    `--vocab_file` and `--bert_config_file`, and for `convert_tf1_run`.
+    `vocab.txt` and, for a converted encoder, `bert_config.json` lie beside it, for the original's flags `--vocab_file`
+    and `--bert_config_file`, and for `convert_tf1_run`.
     """
     out_dir = output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
     prefix, config = run_checkpoint(run)
@@ -117,7 +117,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
         names, values = [*arrays], [*arrays.values()]
         slices = [""] * len(names)
         tf.raw_ops.SaveV2(prefix=f"{folder}/{name}", tensor_names=names, shape_and_slices=slices, tensors=values)
-        # TensorFlow's own function would log a deprecation.
+        # TensorFlow's function for this would log a deprecation.
         (folder / "checkpoint").write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
         write_json(folder / folders.TF1_RECORD_FILE, {"run_of_bert_flow_tf": prefix.name, "encoder": source.files})
         (folder / VOCAB_FILE).write_bytes(vocabulary_asset(source.preprocess_dir).read_bytes())
