@@ -109,13 +109,13 @@ def quiet_import() -> Iterator[None]:
     if sys.stderr is None:
         yield
         return
-    with warnings.catch_warnings(), tempfile.TemporaryFile() as held, open(os.dup(2), "wb", buffering=0) as stderr:
-        os.dup2(held.fileno(), 2)
+    with warnings.catch_warnings(), tempfile.TemporaryFile() as hidden, open(os.dup(2), "wb", buffering=0) as stderr:
+        os.dup2(hidden.fileno(), 2)
         try:
             yield
         except BaseException:
-            held.seek(0)
-            stderr.write(held.read())
+            hidden.seek(0)
+            stderr.write(hidden.read())
             raise
         finally:
             os.dup2(stderr.fileno(), 2)

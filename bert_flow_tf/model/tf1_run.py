@@ -60,8 +60,8 @@ def convert_tf1_run(
         raise UserError(f"{prefix}: found no variable below {FLOW_SCOPE}, expected a checkpoint with a flow")
     flags = {name: value for name, value in encoder.items() if value is not None}
     if has_bert:
-        beside = {"bert_config_file": BERT_CONFIG_FILE, "vocab_file": VOCAB_FILE}
-        flags = {name: str(prefix.parent / file) for name, file in beside.items()} | flags
+        files = {"bert_config_file": BERT_CONFIG_FILE, "vocab_file": VOCAB_FILE}
+        flags = {name: str(prefix.parent / file) for name, file in files.items()} | flags
         flags |= {"init_checkpoint": str(prefix)}
     source = resolve_encoder(**flags)
     flags["do_lower_case"] = source.do_lower_case
