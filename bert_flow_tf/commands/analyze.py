@@ -91,9 +91,9 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
     distances = edit_distances(pairs.sentences_a, pairs.sentences_b)
     correlations = lexical_correlations(distances, similarities)
     source = f"{task.directory}, {split}"
-    of_distances = {name: row["edit distance"] for name, row in correlations["rows"].items()}
+    distance_correlations = {name: row["edit distance"] for name, row in correlations["rows"].items()}
     words = model_in_words(loaded.record)
-    figure = plots.lexical_figure(distances, similarities, of_distances, title=f"{words}; {source}")
+    figure = plots.lexical_figure(distances, similarities, distance_correlations, title=f"{words}; {source}")
     values = {"model": loaded.record, "task": task.name, "split": split, **correlations}
     return f"Spearman x100 on {source}: {len(pairs):,} pairs; {words}", figure, values
 

@@ -50,7 +50,7 @@ _MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "pooling": ("NAME", click.STRING, "avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]"),
     "max_seq_length": ("N", LENGTH, "Word pieces.  [default: the encoder's, or 64]"),
 }
-_OF_ENCODERS = ("preprocess_hub", "pooling", "max_seq_length")
+_ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
 
 
 def with_options(options: Sequence[Decorator]) -> Decorator:
@@ -89,7 +89,7 @@ class ModelOptions:
         if self.model:
             return BertFlow.from_pretrained(self.model, dtype=dtype)
         assert self.bert_hub is not None  # `model_options` requires one of the two
-        options: dict[str, Any] = {name: getattr(self, name) for name in _OF_ENCODERS}
+        options: dict[str, Any] = {name: getattr(self, name) for name in _ENCODER_OPTIONS}
         return BertFlow.from_hub(self.bert_hub, **options, dtype=dtype)
 
 
@@ -102,12 +102,12 @@ def model_options(*sources: str, pooling: bool = True, length: int | None = None
       length: default of `--max_seq_length`, such as the original's 64; None for the model's own.
     """
     sources = sources or ("model", "bert_hub")
-    names = [name for name in _MODEL_OPTIONS if name in (*sources, *_OF_ENCODERS[: None if pooling else 1])]
+    names = [name for name in _MODEL_OPTIONS if name in (*sources, *_ENCODER_OPTIONS[: None if pooling else 1])]
 
     def checked(values: dict[str, Any]) -> dict[str, Any]:
         check_one_of({name: values[name] for name in sources})
         given = {name: values.pop(name) for name in names}
-        for name in _OF_ENCODERS:
+        for name in _ENCODER_OPTIONS:
             if given.get(name) is not None and not given["bert_hub"]:
                 raise UserError(f"--{name}: missing --bert_hub, the only option that it applies to")
         if length and given["bert_hub"]:

@@ -29,17 +29,17 @@ def edit_distances(sentences_a: Sequence[str], sentences_b: Sequence[str]) -> np
 def lexical_correlations(distances: npt.ArrayLike, similarities: Mapping[str, npt.ArrayLike]) -> dict:
     """Return `pairs`, `rows` and `close` of `results.records.Lexical`."""
     distances, gold = np.asarray(distances), np.asarray(similarities[GOLD], np.float64)
-    close = distances <= CLOSE_DISTANCE
+    is_close = distances <= CLOSE_DISTANCE
     rows: dict[str, dict[str, float]] = {}
-    of_close: dict[str, Any] = {"max_distance": CLOSE_DISTANCE, "pairs": int(close.sum()), "rows": {}, "undefined": []}
+    close: dict[str, Any] = {"max_distance": CLOSE_DISTANCE, "pairs": int(is_close.sum()), "rows": {}, "undefined": []}
     for name, similarity in similarities.items():
-        rows[name], of_close["rows"][name] = {}, {}
+        rows[name], close["rows"][name] = {}, {}
         values = np.asarray(similarity, np.float64)
         for column, other in (("edit distance", distances), ("gold", gold)):
             rows[name][column] = 100 * spearman(values, other)
             try:
-                of_close["rows"][name][column] = 100 * spearman(values[close], other[close])
+                close["rows"][name][column] = 100 * spearman(values[is_close], other[is_close])
             except UserError as error:
-                of_close["rows"][name][column] = None
-                of_close["undefined"].append(f"{name} with {column}: {error}")
-    return {"pairs": len(distances), "rows": rows, "close": of_close}
+                close["rows"][name][column] = None
+                close["undefined"].append(f"{name} with {column}: {error}")
+    return {"pairs": len(distances), "rows": rows, "close": close}

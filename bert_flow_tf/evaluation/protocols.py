@@ -79,15 +79,15 @@ def score_task(task: SimilarityTask, similarities: Sequence[np.ndarray]) -> dict
         subset.name: {"pairs": len(subset), **score_pairs(values, subset.gold, task.metric, task.label(subset))}
         for subset, values in zip(task.subsets, similarities, strict=True)
     }
-    of_all, gold = np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets])
-    everything = score_pairs(of_all, gold, task.metric, task.name)
+    all_values, gold = np.concatenate(similarities), np.concatenate([subset.gold for subset in task.subsets])
+    overall = score_pairs(all_values, gold, task.metric, task.name)
     sizes, figures = [subset["pairs"] for subset in subsets.values()], dict[str, Any]()
     for metric in METRICS[task.metric]:
         values = [subset[metric] for subset in subsets.values()]
         means = {"wmean": float(np.average(values, weights=sizes)), "mean": float(np.mean(values))}
-        figures[metric] = (means if len(subsets) > 1 else {}) | {"all": everything[metric]}
+        figures[metric] = (means if len(subsets) > 1 else {}) | {"all": overall[metric]}
     about = {"title": task.title, "metric": task.metric, "split": task.split, "source": task.source}
-    return about | {"pairs": sum(sizes)} | figures | {"subsets": subsets, "agreement": agreement(of_all, gold)}
+    return about | {"pairs": sum(sizes)} | figures | {"subsets": subsets, "agreement": agreement(all_values, gold)}
 
 
 def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def agreement(similarities: np.ndarray, gold: np.ndarray) -> dict[str, Any]:
     shown = np.linspace(0, len(values) - 1, min(len(values), _PLOTTED_PAIRS)).round().astype(int)
     counts, _ = np.histogram(values.clip(-1, 1), bins=_HISTOGRAM_BINS, range=(-1, 1))
     plotted = {"similarities": values[shown], "gold": np.asarray(gold, np.float64)[shown]}
-    of_all = {"mean": float(values.mean()), "std": float(values.std()), "counts": counts.tolist()}
-    return {name: array.round(4).tolist() for name, array in plotted.items()} | of_all
+    summary = {"mean": float(values.mean()), "std": float(values.std()), "counts": counts.tolist()}
+    return {name: array.round(4).tolist() for name, array in plotted.items()} | summary
 
 
 def score_pairs(similarities: np.ndarray, gold: np.ndarray, metric: str, label: str) -> dict[str, float]:

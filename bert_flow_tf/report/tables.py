@@ -61,7 +61,7 @@ def calibration_table(result: Calibrations) -> Table:
     Changes are relative to the row "none". Table 5 is shown only for a whole task, fitted on all of its splits.
     """
     model, task = result.model, task_title(result.task)
-    of_model = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
+    model_key = (model.encoder.name, model.encoder.fine_tuning, model.pooling, model.max_seq_length)
     scores = {row.method: 100 * (getattr(row, result.metric) or 0) for row in result.rows}
     is_whole_task = is_whole(task, "test", result.pairs.get("test")) and result.fit_on == "all"
     rows, notes = [], set[str]()
@@ -72,7 +72,7 @@ def calibration_table(result: Calibrations) -> Table:
         cells += [number(scores[row.method], spread=row.std and 100 * row.std), x100(row.pearson)]
         cells += [number(change, sign="+"), number(row.seconds, 1)]
         rows.append([*cells, number(paper), their_row])
-        notes |= {f"Table 5: {NOT_COMPARABLE}."} if their_row and of_model != ("base", None, "avg", 64) else set()
+        notes |= {f"Table 5: {NOT_COMPARABLE}."} if their_row and model_key != ("base", None, "avg", 64) else set()
     columns = ("calibration", "k", "dev", METRIC_NAMES[result.metric], "Pearson", "change", "seconds")
     title = f"{task}, test; {model_in_words(model)}; fitted on {result.fit_on}"
     title += f", the flow with{'' if result.dropout else 'out'} dropout" if result.seeds else ""
@@ -137,7 +137,7 @@ def sources_table(sources: Sequence[Source]) -> Table:
         model: Model | None = getattr(result, "model", None)
         encoder = getattr(model or result, "encoder", None)
         words = encoder_in_words(encoder) if isinstance(encoder, Encoder) else None
-        of_model = f"{model.pooling}, {model.max_seq_length} word pieces" if model else None
+        embedding = f"{model.pooling}, {model.max_seq_length} word pieces" if model else None
         learned: list[Entry] = [None] * 5
         if isinstance(result, TrainingResults):
             training, stage = result.model.training, result.stages.get("train")
@@ -146,7 +146,7 @@ def sources_table(sources: Sequence[Source]) -> Table:
             learned[2:4] = [number(result.steps, 0), number(stage.seconds if stage else None, 1)]
             learned[4] = _evaluation(source.path.with_name(DEV_RESULTS_FILE))
         found = ", ".join(f"{name} {version}" for name, version in made_by.libraries.items())
-        rows.append([source.label, made_by.command, words, of_model, *learned, found])
+        rows.append([source.label, made_by.command, words, embedding, *learned, found])
     columns = ("source", "command", "encoder", "pooling", "learned on", "pairs", "steps", "seconds", "on dev")
     return Table((*columns, "versions"), rows)
 

@@ -75,10 +75,10 @@ def _largest(name: str, mark: str, limit: float, compared: Sequence[tuple[ScoreR
     if not compared:
         return Claim(name, NOT_RUN, "", "", missing)
     row, theirs = max(compared, key=lambda one: abs(one[0].mean_x100 - one[1]))
-    off, words = row.mean_x100 - theirs, row.published.row or row.model.pooling
+    difference, words = row.mean_x100 - theirs, row.published.row or row.model.pooling
     evidence = f"{row.task}, {words} {row.mean_x100:.2f} for {theirs:.2f}"
     evidence += f" (worst of {len(compared)})" if len(compared) > 1 else ""
-    return Claim(name, mark if abs(off) <= limit else DIFFERENT, f"{off:+.3f}", f"{limit}", evidence)
+    return Claim(name, mark if abs(difference) <= limit else DIFFERENT, f"{difference:+.3f}", f"{limit}", evidence)
 
 
 def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
@@ -101,11 +101,11 @@ def _over_seeds(rows: Sequence[ScoreRow]) -> Iterator[Claim]:
             yield Claim(name, NOT_RUN, "", f"{_SEEDS} seeds", evidence)
             continue
         low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-        off = f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
+        difference = f"{sum(ours) / len(ours) - sum(theirs) / len(theirs):+.2f} [{low:+.2f}, {high:+.2f}]"
         # A wide interval holds 0 even for different scores.
         is_wide, mark = high - low > 2 * _NEAR_PAPER, ALIKE if low <= 0 <= high else DIFFERENT
         limit = "too wide to tell" if is_wide else "95% interval holds 0"
-        yield Claim(name, NOT_RUN if is_wide and mark == ALIKE else mark, off, limit, evidence)
+        yield Claim(name, NOT_RUN if is_wide and mark == ALIKE else mark, difference, limit, evidence)
 
 
 def _is_tuned(row: ScoreRow) -> bool:

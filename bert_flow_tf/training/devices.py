@@ -68,5 +68,5 @@ def from_chief(strategy: tf.distribute.Strategy, cluster: Cluster, value: int = 
     """Return the chief's value; all workers must call this."""
     if cluster.count == 1:
         return value
-    of_chief = tf.constant(value if cluster.is_chief else 0, tf.int64)
-    return int(strategy.reduce(tf.distribute.ReduceOp.SUM, of_chief, axis=None))
+    chief_value = tf.constant(value if cluster.is_chief else 0, tf.int64)
+    return int(strategy.reduce(tf.distribute.ReduceOp.SUM, chief_value, axis=None))
