@@ -83,9 +83,7 @@ def run_task(settings: Settings, cluster: Cluster, score: Callable[[Scorer], Non
         except tf.errors.OpError as error:
             if cluster.count == 1:
                 raise
-            raise LostWorker(
-                f"worker {cluster.index}: another worker has ended; restart all workers to resume"
-            ) from error
+            raise LostWorker(f"worker {cluster.index}: another worker has ended; restart all to resume") from error
         scorer = Scorer(model, settings, cache_dir, record)
     elif settings.scores:
         scorer, step = load_scorer(settings, task, strategy)
