@@ -50,7 +50,6 @@ def test_generated_examples_of_every_dataset_are_read(tfds, name):
 
 
 def test_pairs_are_in_the_order_of_glues_file(serve):
-    """TensorFlow Datasets orders by a hash, GLUE by number."""
     rows = pairs("sentence1", "sentence2", [4.0, 1.0, 3.0, 2.0])
     with serve([row | {"idx": int(row["label"]) - 1} for row in rows]):
         examples = datasets.read_dataset("tfds:glue/stsb", "dev")
@@ -78,24 +77,20 @@ def test_classes_become_the_labels_that_our_files_give(tfds, serve, name, featur
 def test_pairs_without_a_label_are_left_out_or_have_no_gold(serve):
     with serve(pairs("premise", "hypothesis", [0, -1, 2])):
         examples = datasets.read_dataset("tfds:snli", "train")
-    assert examples.sentences_a == ["Ein Boot, 0.", "Ein Boot, 2."]
-    np.testing.assert_array_equal(examples.labels, [1, 0])
+    assert (examples.sentences_a, examples.labels.tolist()) == (["Ein Boot, 0.", "Ein Boot, 2."], [1, 0])
     with serve(pairs("sentence1", "sentence2", [-1.0, -1.0])):
         examples = datasets.read_dataset("tfds:glue/stsb", "test")
         with user_error("split: tfds:glue/stsb has no gold scores for its split test"):
             read_task("tfds:glue/stsb", split="test")
-    assert (len(examples), examples.has_labels) == (2, False)
-    np.testing.assert_array_equal(examples.labels, [0, 0])
+    assert (examples.labels.tolist(), examples.has_labels) == ([0, 0], False)
 
 
 def test_a_dataset_is_scored_on_its_validation_split(serve):
     asked = []
     with serve(pairs("question", "sentence", [0, 1, 0]), asked):
         task = read_task("tfds:glue/qnli")
-    assert (task.name, task.title, task.metric) == ("tfds:glue/qnli", "QNLI", "auc")
-    assert (task.split, task.source) == ("dev", "tfds:glue/qnli")
-    assert task.subsets[0].gold.dtype == np.float64
-    np.testing.assert_array_equal(task.subsets[0].gold, [1, 0, 1])
+    assert (task.title, task.metric, task.split, task.source) == ("QNLI", "auc", "dev", "tfds:glue/qnli")
+    np.testing.assert_array_equal(task.subsets[0].gold, np.float64([1, 0, 1]), strict=True)
     with serve(pairs("premise", "hypothesis", [0, 1]), asked):
         for split in ("train", "dev", "test"):
             datasets.read_dataset("tfds:glue/mnli", split)
@@ -103,15 +98,11 @@ def test_a_dataset_is_scored_on_its_validation_split(serve):
 
 
 def test_datasets_that_cannot_be_read_are_one_line(tfds, monkeypatch):
-    with user_error("unknown dataset 'tfds:glue/cola'", "tfds:glue/stsb, tfds:glue/mrpc"):
-        datasets.read_dataset("tfds:glue/cola", "train")
     with user_error("tasks: tfds:snli"):
         read_task("tfds:snli")
-
-    for error in (ConnectionError("no route\nto host"), ModuleNotFoundError("No module", name="importlib_resources")):
-        monkeypatch.setattr(tfds, "load", mock.Mock(side_effect=error))
-        with user_error("tfds:snli"):
-            datasets.read_dataset("tfds:snli", "train")
+    monkeypatch.setattr(tfds, "load", mock.Mock(side_effect=ConnectionError("no route\nto host")))
+    with user_error("tfds:snli"):
+        datasets.read_dataset("tfds:snli", "train")
     # An empty module is what it leaves of itself when a package that it imports does not fit.
     for module, found in ((None, "bert-flow-tf[datasets]"), (types.ModuleType("tensorflow_datasets"), "tfds:snli: ")):
         monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
