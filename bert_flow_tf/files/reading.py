@@ -50,7 +50,7 @@ def is_remote(path: str | os.PathLike) -> bool:
 def check_local(path: str | os.PathLike, name: str) -> None:
     """Raise `UserError` for an address; `name` begins its message."""
     if is_remote(path):
-        raise UserError(f"{name}: found an address, expected a local path, such as that of a mounted bucket")
+        raise UserError(f"{name}: found an address, expected a path in the file system, such as a mounted bucket")
 
 
 def file_digest(path: str | os.PathLike) -> str:
