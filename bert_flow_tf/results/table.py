@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 METRIC_NAMES = {"spearman": "Spearman", "pearson": "Pearson", "auc": "AUC", "accuracy": "accuracy"}
 WHY_FLOW = (
-    "A flow helps if embeddings lie in a cone, as after masked language modelling (run_scripts/paper_effect.sh).",
-    "Encoders that were trained for similarity, such as the demo encoder, may lose.",
+    "A flow helps if embeddings lie in a cone, as after masked language modelling:",
+    "see run_scripts/paper_effect.sh. Encoders trained for similarity, such as demo, may lose.",
 )
 NOT_COMPARABLE = "BERT-base, not comparable"  # notes a figure of the paper beside one of another encoder
 
