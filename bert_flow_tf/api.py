@@ -24,7 +24,7 @@ from bert_flow_tf.errors import ArgumentError, UserError
 from bert_flow_tf.evaluation.compare import check_method
 from bert_flow_tf.evaluation.isotropy import change_by
 from bert_flow_tf.evaluation.similarities import FUNCTIONS, embeddings_of, similarities
-from bert_flow_tf.evaluation.witness import judge, witness
+from bert_flow_tf.evaluation.witness import check_pairs, judge, witness
 from bert_flow_tf.files.reading import update_with_arrays
 from bert_flow_tf.files.sentence_files import PART, sentence_list
 from bert_flow_tf.model import saved_model
@@ -496,6 +496,8 @@ class BertFlow:
         show_progress_bar: bool | None = None,
     ) -> "BertFlow":
         check_method(method)
+        if pairs is not None:
+            check_pairs(*pairs)
         settings: dict[str, Any] = {"batch_size": batch_size, "learning_rate": learning_rate}
         show = False if isinstance(source, Parts) else show_progress_bar
         calibrator = fitting.new_calibrator(flow_model_config, epochs, **settings, seed=seed, show_progress_bar=show)

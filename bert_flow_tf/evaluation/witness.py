@@ -62,11 +62,16 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
 
     def mean(measured: tuple[np.ndarray, np.ndarray], rows: np.ndarray | slice) -> float:
         above, similarities = measured
-        return float(above[rows].mean() + spearman(similarities[rows], shares[rows])) / 2
+        return float(above[rows].mean() + _correlation(similarities[rows], shares[rows])) / 2
 
     samples = [generator.integers(len(sentences), size=len(sentences)) for _ in range(_RESAMPLES // 5)]
     error = float(np.std([mean(new, rows) - mean(old, rows) for rows in samples]))
     return Witness(len(sentences), mean(old, slice(None)), mean(new, slice(None)), error)
+
+
+def _correlation(x: np.ndarray, y: np.ndarray) -> float:
+    """Return Spearman's correlation; 0 if either is constant, which a sample of few rows may be."""
+    return spearman(x, y) if np.ptp(x) and np.ptp(y) else 0.0
 
 
 def _draw_texts(sentences: Sequence[str], generator: np.random.Generator) -> tuple[list[str], list[str], np.ndarray]:
@@ -114,20 +119,25 @@ class Judgement:
         return f"{self.claim}: {self.pairs:,} labelled pairs, {scores}; difference {change:+.2f} (95 %: {interval})"
 
 
-def judge(encode: Encode, calibrate: Map, a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> Judgement:
-    """Return the `Judgement` of a calibration on scored pairs."""
+def check_pairs(a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> None:
+    """Raise a `UserError` if labelled pairs cannot judge."""
     if not len(a) == len(b) == len(scores):
         raise UserError(
             f"pairs: found {len(a)} and {len(b)} sentences and {len(scores)} scores, expected equal numbers"
         )
+    if not np.isfinite(scores).all() or len(set(scores)) < 2:
+        raise UserError(f"pairs: found {sorted(set(scores))[:3]} as scores, expected finite numbers that differ")
+
+
+def judge(encode: Encode, calibrate: Map, a: Sequence[str], b: Sequence[str], scores: Sequence[float]) -> Judgement:
+    """Return the `Judgement` of a calibration on scored pairs."""
+    check_pairs(a, b, scores)
     gold, (u, v) = np.asarray(scores, np.float64), map(encode, (a, b))
     old, new = cosines(u, v, "pairs, before"), cosines(calibrate(u), calibrate(v), "pairs, after")
-    before, after = spearman(old, gold), spearman(new, gold)
+    before, after = _correlation(old, gold), _correlation(new, gold)
     generator, differences = np.random.default_rng(0), []
     for _ in range(_RESAMPLES):
         rows = generator.integers(len(gold), size=len(gold))
-        # A sample of few pairs may hold equal scores only, which have no correlation.
-        if np.ptp(gold[rows]):
-            differences.append(spearman(new[rows], gold[rows]) - spearman(old[rows], gold[rows]))
+        differences.append(_correlation(new[rows], gold[rows]) - _correlation(old[rows], gold[rows]))
     low, high = np.percentile(differences, [2.5, 97.5])
     return Judgement(len(gold), before, after, float(low), float(high))

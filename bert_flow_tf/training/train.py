@@ -79,6 +79,9 @@ def train(
             start_run(output_dir, config, settings.overwrite)
         last = steps.restore()
     stages.end("load")
+    is_finished = cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists()
+    if from_chief(strategy, cluster, int(is_finished)):
+        return model, model_at(config, last) if last else config.model, int(steps.step)
     batches = _batches(settings, model, tokenizer, pairs)
     if settings.cache_embeddings:
         stages.end("embed")
@@ -88,10 +91,7 @@ def train(
             inputs, _ = next(iter(batches(1, 0, slice(None))))
             model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
         save_checkpoint(steps.manager, 0)
-    is_finished = cluster.is_chief and (output_dir / TRAIN_RESULTS_FILE).exists()
-    start_step = from_chief(strategy, cluster, -1 if is_finished else int(steps.step))
-    if start_step < 0:
-        return model, model_at(config, last) if last else config.model, int(steps.step)
+    start_step = from_chief(strategy, cluster, int(steps.step))
     if not cluster.is_chief:
         steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{start_step}"))
     logging.info("***** Running training *****\n  %d examples, %d steps of %d", num_examples, total_steps, batch_size)

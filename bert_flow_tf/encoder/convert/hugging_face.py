@@ -148,8 +148,11 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     if of_bert.get("do_lower_case"):
         raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected the tokenizer to lower-case")
     # The library uses this file's length, else the smaller of the tokenizer's and the number of positions.
-    found = of_bert.get("max_seq_length")
-    lengths = [found] if found else [of_tokenizer.get("model_max_length"), config.get("max_position_embeddings")]
+    found, positions = of_bert.get("max_seq_length"), config.get("max_position_embeddings")
+    if found is not None and not (isinstance(found, int) and 3 <= found <= (positions or found)):
+        name = f"{bert / BERT_SETTINGS_FILE}: max_seq_length"
+        raise UserError(f"{name}: found {found!r}, expected 3 to {positions}")
+    lengths = [found] if found else [of_tokenizer.get("model_max_length"), positions]
     length = min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
     return SentenceTransformer(modules[0][1], pooling, length)
 

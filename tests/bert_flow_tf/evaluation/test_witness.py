@@ -59,5 +59,13 @@ def test_judge_says_what_labelled_pairs_say():
     found = judge(lambda names: sides[names[0]], lambda u: u * [1, 1, 0], ["a"] * 40, ["b"] * 40, -scores)
     assert found.after == pytest.approx(1) and found.before < 0.5 and found.claim == "helps" and found.pairs == 40
     assert found.low < found.after - found.before < found.high
-    with user_error("pairs: found 2 and 1 sentences and 2 scores"):
-        judge(embed, np.copy, ["a1", "a2"], ["a1"], [1, 2])
+    for b, scores, message in ((["a1"], [1, 2], "2 and 1 sentences"), (["b1"] * 2, [1, 1], "[1] as scores")):
+        with user_error(f"pairs: found {message}"):
+            judge(embed, np.copy, ["a1", "a2"], b, scores)
+
+
+def test_short_texts_and_equal_cosines_are_measured():
+    # The half of a word is the word itself, and its mixture is one of two words.
+    assert witness(embed, np.copy, ["a1", "b1"]).sentences == 2
+    found = judge(embed, np.copy, ["a1", "a2"], ["a1", "a2"], [1, 2])
+    assert (found.before, found.after, found.low, found.high) == (0, 0, 0, 0)

@@ -41,6 +41,8 @@ def test_settings_of_older_and_newer_versions_are_read(tmp_path):
         ({}, {"pooling_mode": "max"}, [POOLING, "pooling_mode: found max"]),
         ({}, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, ["found pooling_mode_cls_token and"]),
         ({SETTINGS: {"do_lower_case": True}}, {}, [SETTINGS, "do_lower_case: found true"]),
+        ({SETTINGS: {"max_seq_length": -1}}, {}, [SETTINGS, "max_seq_length: found -1"]),
+        ({SETTINGS: {"max_seq_length": "long"}}, {}, [SETTINGS, "max_seq_length: found 'long'"]),
     ],
 )
 def test_settings_that_cannot_be_followed_are_named(tmp_path, files, changes, parts):
