@@ -70,7 +70,7 @@ def witness(encode: Encode, calibrate: Map, sentences: Sequence[str], seed: int 
 
 
 def _correlation(x: np.ndarray, y: np.ndarray) -> float:
-    """Return Spearman's correlation; 0 if either is constant, which a sample of few rows may be."""
+    """Return Spearman's correlation, or 0 if either is constant."""
     return spearman(x, y) if np.ptp(x) and np.ptp(y) else 0.0
 
 
