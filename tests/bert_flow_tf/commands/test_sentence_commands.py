@@ -107,7 +107,7 @@ def test_search_prints_the_nearest_and_keeps_embeddings(saved, sentences_file, e
     assert written == {path: path.stat().st_mtime_ns for path in written}
     (tmp_path / "other.csv").write_text('id,text\n1,"one, two"\n')
     other = (*command, tmp_path / "other.csv", "--column", 2, "w1")
-    assert f"{folder}: exists" in refused(*other)
+    assert f"{folder}: input: " in refused(*other)
     assert succeeds(*other, "--overwrite").endswith("\tone, two\n")
     assert "--queries" in refused(*command, sentences_file)
 
