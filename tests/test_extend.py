@@ -22,7 +22,6 @@ from bert_flow_tf.data import tasks
 from bert_flow_tf.encoder import pooling, source
 from bert_flow_tf.encoder.convert import hugging_face
 from bert_flow_tf.encoder.convert.weights import keras_names, read_tf1_config, variable_shapes
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.sample_data import sample_sentences
 from glow import config
 from glow.coupling import ConvStack
@@ -116,9 +115,3 @@ def test_the_coupling_of_the_page_is_a_bijector(workplace):
     network = ConvStack(parameters, 3, 5, 6)
     perturb(parameters.variables.values(), seed=1)
     check_bijector(coupling(network, dtype=tf.float64), 6)
-
-
-def test_a_model_whose_extension_is_missing_names_it(workplace, monkeypatch):
-    monkeypatch.delitem(config.COUPLINGS, "tanh")
-    with pytest.raises(UserError, match=r"coupling: found 'tanh', expected one of additive, affine"):
-        BertFlow.from_pretrained("my_electra")

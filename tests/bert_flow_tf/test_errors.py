@@ -9,7 +9,6 @@ import sys
 import pytest
 
 from bert_flow_tf.errors import ArgumentError, UserError, exit_status, suggest, suggest_file
-from tests.refusals import refusal
 
 
 def test_status_is_what_was_returned_or_2_after_one_line(capsys):
@@ -50,23 +49,6 @@ def test_what_may_be_meant_is_said_where_it_is_near(tmp_path):
     assert suggest_file(tmp_path / "nowhere" / "my_modl") == suggest_file("") == ""
     # Not the folder that both have in common.
     assert suggest_file(tmp_path / "corpus") == ""
-
-
-_AS_NOBODY = """
-import os, sys
-from bert_flow_tf.encoder.handles import check_handle
-from bert_flow_tf.errors import exit_status
-if os.geteuid() == 0:
-    os.seteuid(65534)
-sys.exit(exit_status(check_handle, sys.argv[1], "bert_hub"))
-"""
-
-
-def test_a_folder_that_one_may_not_enter_is_one_line(tmp_path):
-    (tmp_path / "closed").mkdir(mode=0o000)
-    command = [sys.executable, "-c", _AS_NOBODY, str(tmp_path / "closed" / "bert")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    refusal(done.returncode, done.stderr, "closed/bert: Permission denied")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| true"])

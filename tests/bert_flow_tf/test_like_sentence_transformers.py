@@ -66,13 +66,6 @@ def test_precisions_are_the_librarys(expected, precision):
     assert quantized(expected["embeddings"][:0], precision).shape == (0, expected[precision].shape[1])
 
 
-def test_encode_quantizes_what_it_has_computed(model):
-    sentences = ["a cat", "the cat", "cats"]
-    whole = model.encode(sentences)
-    np.testing.assert_array_equal(model.encode(sentences, precision="ubinary"), np.packbits(whole > 0, axis=-1))
-    assert model.encode("a cat", precision="int8").shape == (16,)
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_similarities_are_the_librarys(model, expected, name):
     embeddings = expected["embeddings"]
@@ -127,12 +120,6 @@ def test_a_shallow_copy_does_not_follow_the_model(model, texts, tmp_path):
     learning.fit(sentences * 4, batch_size=len(sentences), epochs=1)
     np.testing.assert_array_equal(copied.encode(sentences), model.encode(sentences))
     assert np.abs(learning.encode(sentences) - model.encode(sentences)).max() > 0.1
-
-
-def test_what_it_is_can_be_read(model):
-    said = r"BertFlow\('.+_transformer', pooling='avg', max_seq_length=12, dtype='float32'\): 16 channels, no flow"
-    assert re.fullmatch(said, repr(model))
-    assert model.get_sentence_embedding_dimension() == model.get_embedding_dimension() == 16
 
 
 def said(text):

@@ -1,6 +1,5 @@
 """MTEB evaluates a BertFlow on a small task."""
 
-import copy
 import sys
 
 import numpy as np
@@ -60,13 +59,3 @@ def test_mteb_scores_a_local_sts_task(require, model):
     assert scores["main_score"] == pytest.approx(spearmanr(cosines, SCORES).statistic, abs=1e-6)
     assert scores["pearson"] == pytest.approx(np.corrcoef(cosines, SCORES)[0, 1], abs=1e-5)
     assert results.model_name == "tests/tiny"
-    np.testing.assert_allclose(
-        wrapped.similarity_pairwise(model.encode(FIRST), model.encode(SECOND)), cosines, atol=1e-6
-    )
-    by_dot = copy.copy(model)
-    by_dot.similarity_fn_name = "dot"
-    wrapped, (a, b) = MtebModel(by_dot), (model.encode(FIRST), model.encode(SECOND))
-    assert wrapped.mteb_model_meta.similarity_fn_name == "dot"
-    np.testing.assert_allclose(wrapped.similarity_pairwise(a, b), (a * b).sum(axis=1), rtol=1e-5)
-    with pytest.raises(UserError, match="name: found 'tiny', expected organisation/model"):
-        MtebModel(model, name="tiny")

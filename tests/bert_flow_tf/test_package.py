@@ -8,14 +8,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 
 import pytest
 
 import bert_flow_tf
-import glow
-from tests.refusals import succeeds
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -45,24 +42,6 @@ def test_python_says_nothing_and_keeps_filters_and_collection(tiny_encoder_dir):
     command = [sys.executable, "-c", code, tiny_encoder_dir]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("(1, 32)\n", "")
-
-
-def test_names_are_loaded_when_they_are_asked_for():
-    from bert_flow_tf.api import BertFlow
-    from glow.calibrator import FlowCalibrator
-
-    assert bert_flow_tf.BertFlow is BertFlow
-    assert bert_flow_tf.FlowCalibrator is glow.FlowCalibrator is FlowCalibrator
-    assert {"BertFlow", "FlowCalibrator", "UserError"} <= set(dir(bert_flow_tf))
-    assert "Glow" in glow.__all__
-    for package in (bert_flow_tf, glow):
-        with pytest.raises(AttributeError, match="has no attribute 'Bert'"):
-            package.Bert  # noqa: B018
-
-
-def test_version_is_one_for_package_and_command():
-    assert re.fullmatch(r"\d+\.\d+\.\d+", bert_flow_tf.__version__)
-    assert succeeds("--version") == f"bert-flow, version {bert_flow_tf.__version__}\n"
 
 
 @pytest.fixture(scope="module")
@@ -104,21 +83,6 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     written = f"bert_flow_tf-{bert_flow_tf.__version__}.dist-info/"
     assert {name for name in names if not name.startswith(written)} == package_files(ROOT)
-
-
-def test_the_archives_are_fit_for_the_package_index(source, wheel, require, tmp_path):
-    for name in ("build", "twine"):
-        require(name)
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, source]
-    subprocess.run(command, check=True, capture_output=True)
-    (sdist,), (rebuilt,) = tmp_path.glob("*.tar.gz"), tmp_path.glob("*.whl")
-    # The second wheel is made from the sdist alone.
-    assert zipfile.ZipFile(rebuilt).namelist() == zipfile.ZipFile(wheel).namelist()
-    with tarfile.open(sdist) as archive:
-        assert not [name for name in archive.getnames() if "/tests" in name]
-    command = [sys.executable, "-m", "twine", "check", "--strict", sdist, rebuilt]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout
 
 
 def test_what_is_imported_is_declared(wheel):

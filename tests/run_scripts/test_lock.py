@@ -3,13 +3,9 @@
 import ast
 import pathlib
 import re
-import shutil
-import subprocess
 
 import pytest
 from packaging.requirements import Requirement
-
-from tests.refusals import files_below, refusal
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -56,18 +52,3 @@ def test_setup_declares_what_requirements_in_asks_for():
     extras = _declared("extras_require")
     declared = [*_declared("install_requires"), *extras["dev"], *extras["datasets"], *extras["words"]]
     assert sorted(declared) == sorted(str(requirement) for requirement in _requirements("requirements.in"))
-
-
-def test_without_uv_the_lock_stays_as_it_is(tmp_path):
-    (tmp_path / "run_scripts").mkdir()
-    shutil.copy(_ROOT / "run_scripts" / "lock.sh", tmp_path / "run_scripts")
-    (tmp_path / "requirements.txt").write_text("old")
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name in ("bash", "mktemp", "rm", "cp", "cat"):
-        (programs / name).symlink_to(shutil.which(name))
-    before = files_below(tmp_path)
-    command = [shutil.which("bash"), "run_scripts/lock.sh"]
-    done = subprocess.run(command, cwd=tmp_path, env={"PATH": str(programs)}, capture_output=True, text=True)
-    refusal(done.returncode, done.stderr, "uv: no such program")
-    assert files_below(tmp_path) == before

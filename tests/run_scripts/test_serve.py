@@ -36,16 +36,6 @@ def tools(repository):
     return install
 
 
-def test_server_on_the_path_gets_folder_ports_and_arguments(repository, tools, model):
-    server = tools("tensorflow_model_server", "docker")
-    # The script is run in the folder `bin` of the repository.
-    for folder in (model, f"../{model.relative_to(repository.root)}/"):
-        _, (program, *passed) = repository.succeeds("serve.sh", str(folder), "--enable_batching", **server)
-        assert program.endswith("/tensorflow_model_server")
-        assert passed == [f"--model_base_path={model}", *_SERVER, "--enable_batching"]
-    assert repository.run("serve.sh", str(model), STAND_IN_STATUS="7", **server).returncode == 7
-
-
 @pytest.mark.parametrize(("installed", "runner"), [(["docker", "podman"], "docker"), (["podman"], "podman")])
 def test_without_a_server_an_image_runs_with_the_folder(repository, tools, model, installed, runner):
     for variables, image in (({}, "docker.io/tensorflow/serving:2.20.0"), ({"SERVING_IMAGE": "a/b:1"}, "a/b:1")):

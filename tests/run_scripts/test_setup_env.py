@@ -39,14 +39,6 @@ def test_an_interrupted_installation_is_done_again(repository):
     assert len(_installs(repository.succeeds("test.sh")[1])) == 2
 
 
-def test_python_keeps_bytecode_where_the_environment_forbids_it(repository):
-    repository.run("test.sh")
-    python = repository.root / ".venv" / "bin" / "python"
-    check = "[[ $* != '-m pytest'* || -z $PYTHONDONTWRITEBYTECODE ]] || exit 1\nroot="
-    python.write_text(python.read_text().replace("root=", check, 1))
-    repository.succeeds("test.sh", PYTHONDONTWRITEBYTECODE="1")
-
-
 def test_two_scripts_at_once_install_once(repository):
     hold = repository.root / "hold_pip"
     hold.touch()
