@@ -64,7 +64,7 @@ def test_cone_lies_to_the_right_within_the_circle():
 
 
 def test_a_figure_is_a_png_and_an_svg_of_the_same_bytes(tmp_path):
-    figure = lexical_figure()[0]
+    open_before, figure = pyplot.get_fignums(), lexical_figure()[0]
     plots.write_figure(figure, tmp_path, "plot")
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     header = written["plot.png"][:24]
@@ -72,4 +72,4 @@ def test_a_figure_is_a_png_and_an_svg_of_the_same_bytes(tmp_path):
     assert ElementTree.fromstring(written["plot.svg"]).tag.endswith("svg")
     plots.write_figure(lexical_figure()[0], tmp_path, "plot")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == written
-    assert pyplot.get_fignums() == []
+    assert pyplot.get_fignums() == open_before
