@@ -103,7 +103,6 @@ def test_what_has_learned_nothing_predicts_without_a_run(flow_flags, flow_run, c
     assert "learned nothing" not in caplog.text
     run_dir = small_runs.run(flow_flags, do_train=False, exp_name="no_run")
     assert f"{run_dir} has no checkpoint: its flow has learned nothing" in caplog.text
-    assert (run_dir / "test_results.tsv").is_file()
 
 
 _KILLED_AT_STEP_4 = """
@@ -162,7 +161,7 @@ def test_an_interrupted_run_skips_a_damaged_checkpoint(flow_flags, flow_run, dam
     assert small_runs.main(*small_runs.as_flags(settings))[0] == 0
     assert f"Resumed from {damaged}/model.ckpt-10" in caplog.text
     small_runs.assert_same_bits(damaged, flow_run)
-    assert not [path.name for path in damaged.iterdir() if path.name.startswith(".") or "15" in path.name]
+    assert not [path.name for path in damaged.iterdir() if path.name.startswith((".", "model.ckpt-15"))]
 
 
 @pytest.mark.differs("is not scored with another")

@@ -69,3 +69,7 @@ def test_training_depends_on_what_changes_its_numbers():
         *("warmup_proportion", "early_stopping", "use_xla"),
     }
     assert make_settings(flow_learning_rate=1.0).training_flags()["flow_learning_rate"] == 1.0
+
+
+def test_an_encoder_is_scored_on_senteval_without_a_run():
+    assert make_settings(do_eval=False, do_senteval=True, exp_name_prefix=None).scores_checkpoint_alone

