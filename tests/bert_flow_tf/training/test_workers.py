@@ -18,7 +18,6 @@ from tests.refusals import user_error
         ("", Cluster(0, 1)),
         ('{"cluster": {"chief": ["a:1"], "worker": ["b:1"]}, "task": {"type": "worker", "index": 0}}', Cluster(1, 2)),
         ("{", None),
-        ("{}", None),
         ('{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}', None),
     ],
 )
