@@ -1,14 +1,12 @@
 """Little tasks, settings and command lines, for tests of whole runs."""
 
-import contextlib
+import dataclasses
 import io
 import json
 import logging as python_logging
 import os
-import socket
 import subprocess
 import sys
-import time
 from contextlib import redirect_stderr
 
 import numpy as np
@@ -20,6 +18,7 @@ from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
 from bert_flow_tf.errors import exit_status
 from bert_flow_tf.files.checkpoints import checkpoint_files
 from bert_flow_tf.runs.settings import Settings
+from glow.config import GlowConfig
 
 _ORIGIN = ["index", "genre", "filename", "year", "old_index", "source1", "source2"]
 STSB_HEADER = [*_ORIGIN, "sentence1", "sentence2", "score"]
@@ -27,18 +26,6 @@ MNLI_HEADER = [*("index", "promptID", "pairID", "genre"), *"----", "sentence1", 
 NLI_LABELS = ("contradiction", "entailment", "neutral")
 TINY_WORDS = [f"w{i}" for i in range(50)]
 SMALL_WORDS = ["The", "the", "cat", "cats", "sat", "."]
-SMALL_FLOW = {
-    "latent_architecture": "glow_resnet",
-    "activation": "relu",
-    "coupling": "additive",
-    "coupling_width": 8,
-    "coupling_dropout": 0.0,
-    "top_prior": "normal",
-    "n_levels": 2,
-    "depth": 1,
-    "permutation": True,
-    "use_fp16": False,
-}
 
 
 def write_tsv(path, rows):
@@ -77,31 +64,23 @@ def write_stsb(folder, words=TINY_WORDS, sizes=(24, 10, 7), seed=0, gold=False):
     return folder
 
 
-def write_senteval(folder, words, seed=0):
-    """Write STS-12, CR and SST2 as in SentEval; return their folder.
+def write_senteval(folder, words):
+    """Write STS-12 and SST2 as in SentEval; return their folder.
 
-    A tenth of STS-12 has no gold scores; the words of CR and SST2 tell the class.
+    A tenth of STS-12 has no gold scores; the words of SST2 tell the class.
     """
-    rng = np.random.default_rng(seed)
+    rng, half = np.random.default_rng(0), len(words) // 2
 
     def sentence(known):
         return " ".join(rng.choice(known, rng.integers(2, 6)))
 
-    sts, cr, sst = (folder / name for name in ("STS/STS12-en-test", "downstream/CR", "downstream/SST/binary"))
-    for place in (sts, cr, sst):
-        place.mkdir(parents=True)
-    for i, subset in enumerate(SENTEVAL_SUBSETS["sts12"]):
-        n = 10 * (i + 1)
-        pairs = [f"{sentence(words)}\t{sentence(words)}\n" for _ in range(n)]
-        (sts / f"STS.input.{subset}.txt").write_text("".join(pairs))
-        gold = [f"{rng.uniform(0, 5):.2f}" if k % 10 else "" for k in range(n)]
-        (sts / f"STS.gs.{subset}.txt").write_text("".join(f"{g}\n" for g in gold))
-    half = len(words) // 2
+    for i, subset in enumerate(SENTEVAL_SUBSETS["sts12"], start=1):
+        sts = folder / "STS" / "STS12-en-test"
+        write_tsv(sts / f"STS.input.{subset}.txt", [[sentence(words), sentence(words)] for _ in range(10 * i)])
+        write_tsv(sts / f"STS.gs.{subset}.txt", [[f"{rng.uniform(0, 5):.2f}" if k % 10 else ""] for k in range(10 * i)])
     for name in ("train", "dev", "test"):
-        both = [f"{sentence(known)}\t{i}\n" for i, known in enumerate((words[:half], words[half:])) for _ in range(20)]
-        (sst / f"sentiment-{name}").write_text("".join(both))
-    for name, known in (("pos", words[:half]), ("neg", words[half:])):
-        (cr / f"custrev.{name}").write_text("".join(f"{sentence(known)}\n" for _ in range(30)))
+        rows = [[sentence(known), f"{i}"] for i, known in enumerate((words[:half], words[half:])) for _ in range(20)]
+        write_tsv(folder / "downstream" / "SST" / "binary" / f"sentiment-{name}", rows)
     return folder
 
 
@@ -116,10 +95,11 @@ def write_mnli(folder, words=TINY_WORDS, sizes=(24, 9)):
     return folder
 
 
-def small_flow_file(folder):
+def small_flow_file(folder, **changes):
     """Path of a flow's configuration with two steps of width 8."""
     path = folder / "small_flow.json"
-    path.write_text(json.dumps(SMALL_FLOW))
+    config = GlowConfig(coupling_width=8, n_levels=2, depth=1, **changes)
+    path.write_text(json.dumps(dataclasses.asdict(config)))
     return str(path)
 
 
@@ -181,26 +161,9 @@ def as_flags(settings, **changes):
 
 def start(arguments, program=None, **variables):
     """Start the command line, or a program, in a new process."""
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"} | variables
-    return subprocess.Popen(
-        [sys.executable, *(("-c", program) if program else ("-m", "bert_flow_tf.run_siamese")), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-
-
-def start_workers(arguments, programs=None):
-    """Start a worker of one cluster for each list of arguments."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in arguments]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        cluster = {"worker": [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]}
-    configs = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}}) for i in range(len(arguments))]
-    programs = programs or [None] * len(arguments)
-    return [start(*one, TF_CONFIG=config) for *one, config in zip(arguments, programs, configs, strict=True)]
+    command = [sys.executable, *(("-c", program) if program else ("-m", "bert_flow_tf.run_siamese")), *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **pipes, text=True, env=os.environ | variables)
 
 
 def finish(process):
@@ -219,11 +182,22 @@ def checkpoint_variables(run_dir, name=None):
 
 def assert_same_bits(run_dir, other_dir):
     """Check that the last checkpoints of two runs are the same bytes."""
-    np.testing.assert_equal(checkpoint_variables(run_dir), checkpoint_variables(other_dir))
     files, others = (checkpoint_files(tf.train.latest_checkpoint(str(folder))) for folder in (run_dir, other_dir))
     assert files.keys() == others.keys()
     for name, path in files.items():
         assert path.read_bytes() == others[name].read_bytes(), name
+
+
+def assert_same_training(run_dir, other_dir):
+    """Check that two runs logged nearly the same, and learned it."""
+    for name in ("loss", "flow_loss", "supervised_loss", "grad_norm", "flow_grad_norm"):
+        np.testing.assert_allclose(logged(run_dir, name), logged(other_dir, name), rtol=1e-5, atol=1e-6, err_msg=name)
+    assert len(logged(run_dir, "loss")) > 1
+    found, expected = checkpoint_variables(run_dir), checkpoint_variables(other_dir)
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        if "/adam_" not in key and "optimizer" not in key:
+            np.testing.assert_allclose(found[key], value, atol=1e-5, err_msg=key)
 
 
 def logged(run_dir, name):
@@ -235,11 +209,3 @@ def logged(run_dir, name):
                 if value.tag == name:
                     values[event.step] = float(tf.make_ndarray(value.tensor))
     return np.array([values[step] for step in sorted(values)])
-
-
-def wait_for(path, process):
-    """Waits until a file is there, as long as the process runs."""
-    while not path.exists():
-        if process.poll() is not None:
-            raise AssertionError(f"it ended before {path} was there: {process.communicate()[1]}")
-        time.sleep(0.01)

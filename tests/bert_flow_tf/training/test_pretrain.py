@@ -3,8 +3,6 @@
 import errno
 import functools
 import json
-import random
-import re
 import shutil
 import signal
 
@@ -37,16 +35,15 @@ SETTINGS = {
 }
 
 
-def run(source, out, replicas=0, report=None, sentences=SENTENCES, overwrite=False, shows_bar=None, **changes):
+def run(source, out, replicas=0, report=None, sentences=SENTENCES, shows_bar=None, **changes):
     """Results of a run; `report` takes the lines on stderr."""
-    settings = PretrainingSettings(**SETTINGS | changes)
     devices = functools.partial(configure_devices, num_logical_cpus=replicas)
-    options = {"overwrite": overwrite, "show_progress_bar": shows_bar}
     with pytest.MonkeyPatch.context() as patch:
         if report:
             patch.setattr(pretraining.tqdm, "write", lambda line, file: report(line))
         patch.setattr(pretraining, "configure_devices", devices)
-        return pretraining.pretrain(sentences, source, out, settings, **options)
+        settings = PretrainingSettings(**SETTINGS | changes)
+        return pretraining.pretrain(sentences, source, out, settings, show_progress_bar=shows_bar)
 
 
 def weights(out):
@@ -68,30 +65,24 @@ def test_the_encoder_learns_and_its_pooler_stays(whole, small_source):
     before, after = weights(small_source.encoder_dir.parent), weights(out)
     same = [name for name, value in before.items() if np.array_equal(value, after[name])]
     assert before.keys() == after.keys() and len(same) == 2
-    record = json.loads((out / "source.json").read_text())
     assert len(small_runs.logged(run_folder(out), "dev_loss")) == 3
-    assert record["pooler"] == "as in the encoder that it started from"
-    assert record["started_from"] == small_source.fingerprint
+    assert json.loads((out / "source.json").read_text())["started_from"] == small_source.fingerprint
     learned = resolve_encoder(bert_hub=str(out))
     assert learned.fingerprint != small_source.fingerprint
-    # What results on it say of it, and the model card.
+    # Results on it and the model card say what it learned.
     assert encoder_record(learned).fine_tuning == results.model.encoder.fine_tuning
 
 
 def test_replicas_of_one_global_batch_learn_the_same(whole, small_source, tmp_path, capsys):
     results, out = whole
     on_2 = run(small_source, tmp_path / "on_2", replicas=2, shows_bar=True)
-    shown = capsys.readouterr().err
-    # The bar makes room for a line.
-    assert re.search(r"\r *\rstep 5 of 10: dev loss", shown) and "10/10 [" in shown
+    assert "10/10 [" in capsys.readouterr().err
     assert on_2.model.encoder.fine_tuning == results.model.encoder.fine_tuning
     for name in ("loss", "grad_norm"):
         # The last step is logged.
-        one, two = (small_runs.logged(run_folder(folder), name) for folder in (out, tmp_path / "on_2"))
-        np.testing.assert_allclose(two, one, rtol=1e-5)
-        assert len(one) == 1
-    for step, loss in results.dev_losses.items():
-        assert on_2.dev_losses[step] == pytest.approx(loss, abs=1e-5)
+        (one,), (two,) = (small_runs.logged(run_folder(folder), name) for folder in (out, tmp_path / "on_2"))
+        assert two == pytest.approx(one, rel=1e-5)
+    assert on_2.dev_losses == pytest.approx(results.dev_losses, abs=1e-5)
     for name, value in weights(tmp_path / "on_2").items():
         np.testing.assert_allclose(value, weights(out)[name], rtol=0, atol=1e-5, err_msg=name)
 
@@ -132,22 +123,12 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
     shutil.copytree(out, copy)
     started = BertFlow.from_hub(small_source.encoder_dir.parent, pooling="cls", max_seq_length=9)
     capsys.readouterr()
-    states = random.getstate(), np.random.get_state()[1].tolist()
-    model = started.pretrain(SENTENCES, copy, overwrite=True, **SETTINGS | {"seed": 5})
-    assert (random.getstate(), np.random.get_state()[1].tolist()) == states
+    model = started.pretrain(SENTENCES, copy, overwrite=True, **SETTINGS | {"seed": 5, "steps": 3})
     assert "step" not in capsys.readouterr().err
     assert json.loads((copy / "source.json").read_text())["training"]["seed"] == 5
     assert (model.sentence_embedding_type, model.max_seq_length, model.source.bert_hub) == ("cls", 9, str(copy))
     assert np.abs(model.encode("the cat") - started.encode("the cat")).max() > 1e-2
 
 
-def test_a_dev_loss_that_is_not_finite_ends_training(small_source, tmp_path):
-    # The weights after the first step are finite, and too large.
-    with user_error("step 1: found a dev score of nan, expected a finite number"):
-        run(small_source, tmp_path / "new", learning_rate=1e30, num_warmup_steps=0, save_checkpoints_steps=1)
-
-
 def test_one_sentence_has_no_dev_loss(small_source, tmp_path):
-    said = []
-    changes = {"sentences": ["the cat"], "steps": 3, "report": said.append}
-    assert run(small_source, tmp_path / "one", **changes).dev_losses == {} and said == []
+    assert run(small_source, tmp_path / "one", sentences=["the cat"], steps=3).dev_losses == {}
