@@ -43,12 +43,10 @@ def test_witness_tells_a_map_that_helps_from_one_that_harms():
     assert (helped.before, helped.after) == pytest.approx((harmed.after, harmed.before), abs=0.01)
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "claim"), [(0.05, 0.01, "helps"), (0.05, 0.03, "no clear change"), (-0.05, 0.01, "harms")]
-)
-def test_a_change_within_its_error_is_no_claim(change, error, claim):
-    assert Witness(100, 0.5, 0.5 + change, error).claim.startswith(claim)
-    assert Witness(100, 0.5, 0.5 + change / 50, error / 100).claim.startswith("no clear change")
+def test_a_change_within_its_error_is_no_claim():
+    for change, error, claim in ((0.05, 0.01, "helps"), (0.05, 0.03, "no clear change"), (-0.05, 0.01, "harms")):
+        assert Witness(100, 0.5, 0.5 + change, error).claim.startswith(claim)
+        assert Witness(100, 0.5, 0.5 + change / 50, error / 100).claim.startswith("no clear change")
 
 
 def test_judge_says_what_labelled_pairs_say():
