@@ -65,13 +65,10 @@ def test_isotropy_is_measured_with_the_flow_and_without(sts_run, models, small_g
     run, _ = models
     assert written["bits_per_dim"]["flow"] == pytest.approx(run.bits_per_dim(sentences).mean(), abs=1e-4)
     assert f"{written['bits_per_dim']['flow']:.4f}" in printed and "standard normal" in printed
-    made_by, model = written["made_by"], written["model"]
-    assert (written["kind"], made_by["command"]) == ("isotropy", "bert-flow analyze isotropy")
-    assert "tensorflow" in made_by["libraries"]
-    assert model["encoder"]["fingerprint"] == run.source.fingerprint
-    assert model["flow"]["config"] == run.flow.config.to_dict()
-    checkpoint = str(sts_run / "model.ckpt-3")
-    assert (model["pooling"], model["max_seq_length"], model["checkpoint"]) == ("avg-last-2", 8, checkpoint)
+    assert (written["kind"], written["made_by"]["command"]) == ("isotropy", "bert-flow analyze isotropy")
+    assert "tensorflow" in written["made_by"]["libraries"]
+    config = json.loads((sts_run / "config.json").read_text())
+    assert written["model"] == config["model"] | {"checkpoint": str(sts_run / "model.ckpt-3")}
 
 
 def test_words_are_binned_by_frequency_with_their_norms(small_encoder_dir, small_hugging_face_dir, tmp_path):

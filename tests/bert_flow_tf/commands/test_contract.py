@@ -19,7 +19,6 @@ from bert_flow_tf.cli import main
 from bert_flow_tf.sample_data import sample_glue_dir
 from tests.refusals import files_below, refusal, refused, succeeds
 
-MISSING = "missing.tsv"
 # Option -> a file or folder that is there, empty.
 THERE = {"--input": "s.txt", "--model": "model", "--tf1_checkpoint": "ckpt", "--text": "s.txt"}
 # Each command has a line up to its input, and the path of its result: None without one, or to continue an earlier one.
@@ -150,7 +149,7 @@ def _cases(name: str, root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, l
     """Yield name, current folder and arguments of each case."""
     command = [*name.split(), *COMMANDS[name][0].split()]
     there = [*command, THERE.get(command[-1], ".")]
-    cases = {"help": [*name.split(), "--help"], "missing": [*command, MISSING]}
+    cases = {"help": [*name.split(), "--help"], "missing": [*command, "missing.tsv"]}
     cases |= {"kept": there} if name in KEPT else {}
     cases |= {"foreign": [*there, "--overwrite"]} if name in FOREIGN else {}
     for case, arguments in cases.items():
@@ -221,7 +220,7 @@ def test_help_flags_inputs_and_outputs_follow_the_rules(outcomes, name):
     assert lines[-1].startswith(f"  bert-flow {name} -")
     # This is how click prints a range without limits.
     assert "x<=None" not in help_text
-    outcomes[name, "missing"].refusal(MISSING)
+    outcomes[name, "missing"].refusal("missing.tsv")
     if name in KEPT:
         outcomes[name, "kept"].refusal(KEPT[name], "exists", "--overwrite")
     if name in FOREIGN:

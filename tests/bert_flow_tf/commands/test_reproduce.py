@@ -68,7 +68,7 @@ def test_what_is_trained_has_every_seed_and_the_rest_one(workplace):
 
 def test_sts_12_is_scored_set_by_set_and_learned_from(workplace):
     senteval = f"--senteval_dir={workplace.root / 'SentEval'}"
-    tasks, printed = workplace.reproduce("--tasks=sts12", "--rows=avg,flow-target", senteval)
+    tasks, _ = workplace.reproduce("--tasks=sts12", "--rows=avg,flow-target", senteval)
     folder = workplace.out / "data" / "STS-12"
     assert {(call["task_name"], call["data_dir"]) for call in workplace.calls()} == {("STS-12", str(folder))}
     lines = (folder / "full.txt").read_text().splitlines()
@@ -78,7 +78,6 @@ def test_sts_12_is_scored_set_by_set_and_learned_from(workplace):
     assert (scores["title"], scores["pairs"], scores["spearman"]["wmean"]) == ("STS-12", 20, pytest.approx(0.8))
     assert scores["subsets"]["MSRvid"]["pairs"] == 4
     assert scores["subsets"]["MSRvid"]["pearson"] == pytest.approx(np.corrcoef(COSINES, GOLD)[0, 1])
-    assert "Spearman wmean" in printed
 
 
 def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):

@@ -119,7 +119,6 @@ def test_a_wrong_variable_or_argument_is_named(workplace):
         "BERT_PREMODELS: no folder nowhere/uncased_L-12_H-768_A-12": {"BERT_PREMODELS": "nowhere"},
         "mnli": {"TASK_NAME": "MNLI"},
         "RANDOM_SEED: found 'one'": {"RANDOM_SEED": "one"},
-        "SKIP_NLI: found 'yes'": {"SKIP_NLI": "yes"},
         "nowhere/STS-B": {"GLUE_DIR": "nowhere"},
         "OUTPUT_PARENT_DIR": {"OUTPUT_PARENT_DIR": "gs://bucket/exp"},
     }.items():
