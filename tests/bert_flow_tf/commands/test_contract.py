@@ -68,7 +68,7 @@ MISTAKES = {
     f"{ENCODE} s.tsv --column sentense --out o.npy": "did you mean sentence?",
     f"{ENCODE} s.txt --out o.csv": "o.csv: found the ending '.csv'",
     f"{ENCODE} s.doc --out o.npy": "'.doc'",
-    f"{ENCODE} s.txt --out o.npy --preprocess_hub nowhere": "--preprocess_hub=nowhere: no such fo",
+    f"{ENCODE} s.txt --out o.npy --preprocess_hub nowhere": "--preprocess_hub=nowhere: ",
     f"{SIMILARITY} --pairs s.tsv": "sentence1",
     f"{SIMILARITY} --pairs p.tsv --columns 1": "--columns: expected two names",
     f"{SIMILARITY} one": "found 1 sentences, expected 2, or --pairs",
