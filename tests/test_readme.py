@@ -60,7 +60,7 @@ def _bert_flow(name):
 
 
 def test_every_block_of_code_has_a_test():
-    # test_effect.py, test_recipe.py and tests/run_scripts test the first two; the third may be running now.
+    # test_recipe.py and tests/run_scripts test the first two; the third may be running now.
     elsewhere = {"effect": "paper_effect.sh", "whole method": "siamese_then_flow.sh", "tests": "test.sh"}
     here = {"original", "convert", "tables", "Python"}
     assert set(_BLOCKS) == {*elsewhere, *here}

@@ -41,12 +41,10 @@ def score_tasks(
     scores classification on embeddings of norm 1 in 5 folds, as Li et al.'s code.
 
     Raises:
-      UserError: `encode` returns another shape or values that are not finite, or a score is undefined.
+      UserError: `encode` returns values that are not finite, or a score is undefined.
     """
     distinct = list(dict.fromkeys(sentence for task in tasks for sentence in task.sentences))
     embeddings, rows = np.asarray(encode(distinct)), {sentence: row for row, sentence in enumerate(distinct)}
-    if embeddings.ndim != 2 or len(embeddings) != len(distinct):
-        raise UserError(f"embeddings: found shape {list(embeddings.shape)}, expected [{len(distinct)}, D]")
 
     def embeddings_of(sentences: Sequence[str]) -> np.ndarray:
         return embeddings[[rows[sentence] for sentence in sentences]]

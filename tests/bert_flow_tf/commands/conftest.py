@@ -2,7 +2,8 @@
 
 import pytest
 
-from bert_flow_tf.data.tasks import read_split
+from bert_flow_tf.data.sts_sets import read_scored_split
+from bert_flow_tf.data.tasks import get_task
 from tests.bert_flow_tf import small_runs
 
 PAIRS = {"train": 20, "dev": 14, "test": 16}
@@ -24,12 +25,5 @@ def small_glue_dir(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def small_splits(small_glue_dir):
-    """`Examples` of that task by split."""
-    return {split: read_split("sts-b", small_glue_dir / "STS-B", split) for split in PAIRS}
-
-
-@pytest.fixture(scope="session")
-def small_gold(small_glue_dir):
-    """The test split's scores."""
-    lines = (small_glue_dir / "STS-B" / "sts-test.csv").read_text().splitlines()
-    return [float(line.split("\t")[4]) for line in lines]
+    """`ScoredPairs` of that task by split."""
+    return {split: read_scored_split(get_task("sts-b"), small_glue_dir, split, split) for split in PAIRS}

@@ -13,11 +13,9 @@ def test_mistakes_are_one_line_each(sts_run, tmp_path):
     for model, flags, message in (
         (tmp_path, [], f"{tmp_path}: "),
         (sts_run, ["--version=0"], "'--version': 0"),
-        (sts_run, [f"--version={2**63}"], f"'--version': {2**63}"),
         (sts_run, ["--overwrite"], "--overwrite: missing the version"),
         (sts_run, ["--low_dim=5"], "--low_dim: found 5"),
         (unfinished, [], f"{unfinished}: "),
-        (sts_run, ["--format=tflite"], "'tflite'"),
         (sts_run, [*foreign, "--version=1"], "--version: found 1"),
         (sts_run, [*foreign, "--dtype=bfloat16"], "--dtype: found bfloat16"),
     ):
@@ -27,4 +25,4 @@ def test_mistakes_are_one_line_each(sts_run, tmp_path):
     saved.mkdir()
     (saved / "bert_flow.json").write_text("{}")
     assert f"--out={saved}" in refused("export", "--model", sts_run, "--out", saved, unchanged=saved)
-    assert "cannot be written" in refused("export", "--model", sts_run, "--out", unfinished / "config.json")
+    assert str(unfinished / "config.json") in refused("export", "--model", sts_run, "--out", unfinished / "config.json")

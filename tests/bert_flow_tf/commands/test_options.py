@@ -10,26 +10,15 @@ from bert_flow_tf.data.tasks import TASKS, get_task
 
 def given(decorators, *arguments):
     """Return the options that a command with these decorators gets."""
-
-    def command(**values):
-        return values
-
-    for decorate in decorators:
-        command = decorate(command)
-    line = [str(argument) for argument in arguments]
-    return click.command("x")(command).main(line, prog_name="bert-flow x", standalone_mode=False)
-
-
-def of_model(*arguments):
-    decorators = [options.model_options("model", "bert_hub", "vectors"), click.option("--vectors")]
-    return given(decorators, *arguments)["model"]
-
-
-def seeds(text):
-    return given([click.option("--seeds", callback=options.seed_list)], f"--seeds={text}")["seeds"]
+    command = click.command("x")(options.with_options(decorators)(lambda **values: values))
+    return command.main([*map(str, arguments)], standalone_mode=False)
 
 
 def test_options_of_a_model_arrive_as_one_argument(tmp_path):
+    def of_model(*arguments):
+        decorators = [options.model_options("model", "bert_hub", "vectors"), click.option("--vectors")]
+        return given(decorators, *arguments)["model"]
+
     flags = ("--bert_hub", "demo", "--pooling", "cls", "--max_seq_length", 32)
     assert of_model(*flags) == ModelOptions(None, "demo", None, "cls", 32)
     assert of_model("--vectors", "v") == ModelOptions()
@@ -41,14 +30,10 @@ def test_options_of_a_model_arrive_as_one_argument(tmp_path):
     assert of_model("--bert_hub", tmp_path).run_dir is ModelOptions(model="bert-mine").run_dir is None
 
 
-def test_sentences_are_read_from_the_named_column(tmp_path):
-    path = tmp_path / "pairs.data"
-    path.write_text("a\tb\n1\tx y\n2\tz\n")
-    read = given([options.sentence_options()], "--input", path, "--input_format", "tsv", "--column", "b")
-    assert list(read["sentences"]) == ["x y", "z"]
-
-
 def test_seeds_are_1_to_a_number_or_a_list():
+    def seeds(text):
+        return given([click.option("--seeds", callback=options.seed_list)], f"--seeds={text}")["seeds"]
+
     for text, found in {"1": [1], "3": [1, 2, 3], "7,8": [7, 8], "0,": [0], " 9 , 2 ": [9, 2], "1000,": [1000]}.items():
         assert seeds(text) == found
     for text in ("0", "1,2,1", "9" * 5000, ",", "-1", "²", "20201116", "1,4294967296"):

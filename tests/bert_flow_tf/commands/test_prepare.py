@@ -2,7 +2,7 @@
 
 from bert_flow_tf.data import tasks
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
-from tests.refusals import succeeds
+from tests.refusals import refused, succeeds
 
 
 def test_scored_pairs_of_senteval_become_a_full_text_each(tmp_path):
@@ -14,7 +14,10 @@ def test_scored_pairs_of_senteval_become_a_full_text_each(tmp_path):
             (folder / f"STS.input.{name}.txt").write_text(f"{task} {name} a\tb\nc\td\n")
             (folder / f"STS.gs.{name}.txt").write_text("2.5\n\n")
     out = tmp_path / "glue"
-    printed = succeeds("prepare", "--data", "sts12,STS-13", "--senteval_dir", tmp_path / "SentEval", "--out", out)
+    command = ("prepare", "--data", "sts12,STS-13", "--senteval_dir", tmp_path / "SentEval", "--out", out)
+    succeeds(*command)
+    assert "exists" in refused(*command, unchanged=out)
+    printed = succeeds(*command, "--overwrite")
     for line, task, pairs in zip(printed.splitlines(), ("STS-12", "STS-13"), (5, 3), strict=True):
         assert f"{out}/{task} ({pairs} " in line
     assert tasks.read_split("sts-13", out / "STS-13", "dev").sentences_a[0] == "sts13 FNWN a"

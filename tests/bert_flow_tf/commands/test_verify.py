@@ -40,18 +40,17 @@ def golden(tmp_path, monkeypatch):
     return make
 
 
-@pytest.mark.parametrize(("off", "status", "mark"), [(1e-6, 0, "✓"), (3e-6, 1, "✗"), ("float('nan')", 1, "✗")])
+@pytest.mark.parametrize(("off", "status", "mark"), [(1e-6, 0, "✓"), ("float('nan')", 1, "✗")])
 def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark):
     golden(off)
     done = bert_flow("verify", "--out", tmp_path / "verification.json")
     assert done.exit_code == status
     lines = {line.split("  ")[0]: line for line in done.stdout.splitlines()}
-    assert " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in lines["other checks"]
-    assert ("not finite" in lines["pooling"]) == (off not in (1e-6, 3e-6))
+    assert " ✓ " in lines["flow"] and f" {mark} " in lines["pooling"] and "no data here" in done.stdout
     record = json.loads((tmp_path / "verification.json").read_text())
     assert (record["evidence"], record["made_by"]["command"]) == ("tests/golden", "bert-flow verify")
     # JSON has no number that is not finite.
-    assert [one["found"] for one in record["deviations"]] == [1e-6, off if isinstance(off, float) else None]
+    assert [one["found"] for one in record["deviations"]] == [1e-6, None if status else off]
     assert "test_near PASSED" in done.stderr and "test_data SKIPPED" in done.stderr
     succeeds("report", "--runs", tmp_path / "verification.json", "--out", tmp_path / "report")
     rows = Page((tmp_path / "report" / "report.html").read_text()).rows
@@ -60,10 +59,8 @@ def test_the_golden_tests_decide_the_status(golden, tmp_path, off, status, mark)
 
 def test_golden_tests_that_are_not_run_decide_nothing(golden, tmp_path, monkeypatch):
     golden("1e-6")
-    with monkeypatch.context() as patch:
-        patch.setenv("PYTEST_ADDOPTS", "-k nothing")
-        assert "its tests did not finish" in refused("verify", unchanged=tmp_path)
-    (tmp_path / "copy" / "tests" / "golden" / "conftest.py").write_text("raise ValueError('broken')")
-    assert "its tests did not finish" in refused("verify", unchanged=tmp_path)
+    folder = tmp_path / "copy" / "tests" / "golden"
+    (folder / "conftest.py").write_text("raise ValueError('broken')")
+    assert f"{folder}: " in refused("verify", unchanged=tmp_path)
     monkeypatch.setattr(verify, "_ROOT", tmp_path)
     assert "expected a clone of the repository" in refused("verify", unchanged=tmp_path)

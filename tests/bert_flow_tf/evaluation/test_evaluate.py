@@ -1,53 +1,84 @@
-"""Several tasks are scored from one pass over their sentences."""
+"""SentEval's protocol gives the accuracies of SentEval's own code.
 
-import zlib
+SentEval's `tools/validation.py` with `usepytorch` false, scikit-learn of the lock, 5 folds and seed 1111 gave them.
+"""
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from bert_flow_tf.data.sts_sets import ScoredPairs, SimilarityTask
-from bert_flow_tf.evaluation.evaluate import score_tasks
+from bert_flow_tf.data.transfer_sets import Example, TransferTask
+from bert_flow_tf.evaluation.evaluate import score_tasks, score_transfer
 from tests.refusals import user_error
 
 
-def hashed(sentences):
-    """Embeddings [n, 6] that depend on the sentence alone."""
-    return np.stack(
-        [np.random.default_rng(zlib.crc32(s.encode())).normal(size=6).astype(np.float32) for s in sentences]
-    )
+def drawn(rng, n, channels, classes, shift):
+    y = rng.integers(classes, size=n)
+    return rng.normal(size=(n, channels)) + shift * np.eye(max(channels, classes))[y][:, :channels], y
 
 
-def make_tasks():
-    first = ScoredPairs("boats", ["a", "b", "c", "a"], ["b", "d", "a", "e"], np.array([1.0, 2.0, 3.0, 0.5]))
-    second = ScoredPairs("trains", ["a", "x", "long one"], ["c", "y", "z"], np.array([2.0, 1.0, 4.0]))
-    third = ScoredPairs("stsb", ["x", "a", "b"], ["b", "z", "y"], np.array([0.0, 2.0, 5.0]))
-    return [
-        SimilarityTask("sts12", "STS-12", "spearman", "test", "here", [first, second]),
-        SimilarityTask("stsb", "STS-B", "spearman", "test", "there", [third]),
-    ]
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    sizes = [(150, 2, 0.8), (180, 3, 0.9), (70, 3, 0.9), (160, 2, 0.7), (60, 2, 0.7), (80, 2, 0.7)]
+    return [drawn(rng, n, 6, classes, shift) for n, classes, shift in sizes]
 
 
-def test_figures_are_those_of_each_pair_encoded_once():
-    tasks, calls = make_tasks(), []
-    results = score_tasks(lambda sentences: calls.append(sentences) or hashed(sentences), tasks)
-    assert [sorted(call) for call in calls] == [["a", "b", "c", "d", "e", "long one", "x", "y", "z"]]
-    assert list(results) == ["sts12", "stsb"]
-    for task in tasks:
-        for subset in task.subsets:
-            a, b = (hashed(s).astype(np.float64) for s in (subset.sentences_a, subset.sentences_b))
-            cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-            found = results[task.name]["subsets"][subset.name]
-            assert found["spearman"] == pytest.approx(stats.spearmanr(cosine, subset.gold).statistic)
-            assert found["pearson"] == pytest.approx(stats.pearsonr(cosine, subset.gold).statistic)
+def task(title="TREC", **parts):
+    """A task with sentences `part/row`, and its embedding function."""
+    examples = {
+        name: [Example((f"{name}/{row}",), int(label)) for row, label in enumerate(y)] for name, (x, y) in parts.items()
+    }
+
+    def embeddings_of(sentences):
+        return np.array([parts[name][0][int(row)] for name, row in (sentence.split("/") for sentence in sentences)])
+
+    return TransferTask("senteval:x", title, "folder", examples), embeddings_of
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 4), (9, 2, 2)])
-def test_encoder_without_a_row_for_each_sentence_is_refused(shape):
-    with user_error(f"found shape {list(shape)}, expected [9, D]"):
-        score_tasks(lambda sentences: np.zeros(shape), make_tasks())
+@pytest.mark.parametrize(
+    ("parts", "dev", "accuracy", "scored"),
+    [
+        ({"all": 0}, 67.83, 66.00, 150),
+        ({"train": 1, "test": 2}, 55.00, 51.43, 70),
+        ({"train": 3, "dev": 4, "test": 5}, 60.00, 70.00, 80),
+    ],
+)
+def test_accuracies_are_those_of_sentevals_code(data, parts, dev, accuracy, scored):
+    found = score_transfer(*task(**{name: data[i] for name, i in parts.items()}), folds=5)
+    assert round(100 * found["dev_accuracy"], 2) == dev
+    assert round(100 * found["accuracy"]["all"], 2) == accuracy
+    assert found["pairs"] == scored and found["metric"] == "accuracy" and "f1" not in found
 
 
-def test_nan_embeddings_are_refused_with_task_and_sub_set():
-    with user_error("sts12, trains: 1 of the 3 second sentences"):
-        score_tasks(lambda s: np.where(np.array([[one == "y"] for one in s]), np.nan, hashed(s)), make_tasks())
+def test_originals_protocol_takes_norm_1_and_5_folds(data):
+    train, test = data[4:]
+    transfer, embeddings_of = task(train=train, test=test)
+    unit = {
+        name: (x / np.linalg.norm(x, axis=1, keepdims=True), y) for name, (x, y) in (("train", train), ("test", test))
+    }
+    expected = score_transfer(*task(**unit), folds=5)
+    assert expected["accuracy"] != score_transfer(transfer, embeddings_of, folds=5)["accuracy"]
+    assert score_tasks(embeddings_of, [transfer], original_protocol=True) == {"senteval:x (norm 1, 5 folds)": expected}
+
+
+def test_features_of_a_pair_are_difference_and_product():
+    rng = np.random.default_rng(0)
+    vectors = {f"{part}{i}": rng.normal(size=4) for part in ("train", "test") for i in range(600)}
+    parts = {"train": [], "test": []}
+    for part, examples in parts.items():
+        for i in range(300):
+            a, b = f"{part}{i}", f"{part}{i + 300}"
+            # The class is the sign of a product, which no sum of the two tells.
+            examples.append(Example((a, b), int(vectors[a][0] * vectors[b][0] > 0)))
+    pairs = TransferTask("senteval:x", "X", "folder", parts, reports_f1=True)
+    found = score_transfer(pairs, lambda sentences: np.array([vectors[one] for one in sentences]), folds=5)
+    assert found["accuracy"]["all"] > 0.9 and 0.9 < found["f1"] <= 1
+
+
+@pytest.mark.parametrize("folds", [3, 5])
+def test_a_class_that_is_too_small_for_the_folds_is_named(data, folds):
+    x = data[0][0][:30]
+    enough, few = ((x, np.arange(30) < size) for size in (folds, folds - 1))
+    assert score_transfer(*task(train=enough, test=enough), folds=folds)["pairs"] == 30
+    with user_error(f"folder: smallest class: found {folds - 1} examples, expected {folds}"):
+        score_transfer(*task(train=few, test=few), folds=folds)

@@ -32,7 +32,7 @@ def test_gold_of_sts_b_dev_against_distance_is_the_papers(reference_data):
     assert rows[lexical.GOLD]["gold"] == pytest.approx(100)
 
 
-def test_correlations_of_all_pairs_and_of_close_ones():
+def test_correlations_of_all_and_close_pairs_or_none():
     distances = np.array([0, 1, 2, 4, 5, 9])
     gold = np.array([5.0, 4, 3, 2, 1, 0])
     similarity = np.array([1.0, 2, 3, 4, 0.5, 0])
@@ -44,9 +44,6 @@ def test_correlations_of_all_pairs_and_of_close_ones():
     assert found["close"]["pairs"] == 4
     assert found["close"]["rows"][lexical.BERT] == pytest.approx({"edit distance": 100, "gold": -100})
     assert found["close"]["undefined"] == []
-
-
-def test_undefined_correlations_are_said():
     found = lexical.lexical_correlations([1, 2, 8, 9], {lexical.GOLD: np.array([5.0, 5, 1, 0])})
     assert found["close"]["rows"][lexical.GOLD] == {"edit distance": None, "gold": None}
     assert "all 2 predictions are 5" in found["close"]["undefined"][0]

@@ -25,31 +25,22 @@ def write(path, result, plot=None):
     return path
 
 
-def agreement(at=0.5, pairs=1379):
-    """Return an agreement whose cosines are near `at`."""
-    rng = np.random.default_rng(0)
-    return results.Agreement(**protocols.agreement(rng.uniform(at - 0.2, at + 0.2, pairs), rng.uniform(0, 5, pairs)))
-
-
-def task_scores(title="STS-B", score=0.7308, pairs=1379, metric="spearman", split="test", subsets=None, agrees=None):
+def task_scores(title="STS-B", score=0.7308, pairs=1379, split="test", **more):
     """Return a task's scores; `score` is a number or a dict."""
-    of_task = {"title": title, "metric": metric, "split": split, "source": f"glue/{title}", "pairs": pairs}
+    of_task = {"title": title, "metric": "spearman", "split": split, "source": f"glue/{title}", "pairs": pairs}
     by_protocol = score if isinstance(score, dict) else {"all": score}
-    return results.TaskScores(**of_task, subsets=subsets or {}, agreement=agrees, **{metric: by_protocol})
+    return results.TaskScores(**of_task, spearman=by_protocol, **more)
 
 
 def scores(model=CLS, **tasks):
     return results.Scores(made_by=MADE_BY, model=model, tasks=tasks or {"stsb": task_scores()})
 
 
-def training(model=CLS_FLOW):
-    cost = StageCost(seconds=12.5, peak_memory_mib=900)
-    return TrainingResults(made_by=MADE_BY, model=model, steps=269, stages={"train": cost})
-
-
 def write_run(folder, model=CLS_FLOW, **tasks):
     """Write a finished run with both evaluations; return its folder."""
-    write(folder / "train_results.json", training(model))
+    cost = StageCost(seconds=12.5, peak_memory_mib=900)
+    trained = TrainingResults(made_by=MADE_BY, model=model, steps=269, stages={"train": cost})
+    write(folder / "train_results.json", trained)
     (folder / "eval_results.txt").write_text("eval_loss_flow = -0.68\neval_pearsonr = 0.837\nglobal_step = 269\n")
     if tasks:
         write(folder / "evaluation.json", scores(model, **tasks))
@@ -57,31 +48,33 @@ def write_run(folder, model=CLS_FLOW, **tasks):
 
 
 def write_all(folder):
-    """Write results of every kind but a reproduction; return the folder."""
-    subsets = {"MSRpar": {"pairs": 750, "spearman": 0.6543}, "MSRvid": {"pairs": 750, "spearman": 0.8}}
-    sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108, subsets=subsets)
-    write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632, agrees=agreement(0.1)))
-    write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73, agrees=agreement(0.6))))
+    """Write results of every kind; return the folder."""
+    gold = np.random.default_rng(0).uniform(0, 5, 1379)
+    flow, plain = (results.Agreement(**protocols.agreement(gold / width, gold)) for width in (10, 6))
+    sts12 = task_scores("STS-12", {"wmean": 0.7, "mean": 0.69, "all": 0.72}, 3108, subsets={"MSRpar": {"pairs": 750}})
+    write_run(folder / "run", sts12=sts12, stsb=task_scores(score=0.784632, agreement=flow))
+    write(folder / "demo.json", scores(sts12=sts12, stsb=task_scores(score=0.73, agreement=plain)))
     write(folder / "calibration.json", calibrations())
     write(folder / "lexical" / "results.json", lexical(), "lexical.svg")
     write(folder / "words" / "results.json", words(), "words.svg")
     write(folder / "isotropy" / "results.json", isotropies(), "spectrum.svg")
+    write(folder / "seeds" / "reproduction.json", reproduction({"flow": [0.79, 0.8, 0.84]}))
     return folder
 
 
-def reproduction(rows, models, title="STS-B", **task):
-    """Write a reproduction of rows with scores and a model."""
+def reproduction(rows):
+    """Return a reproduction of rows with these scores."""
 
-    def run(name, seed, value):
-        found = task_scores(title, value, **task)
-        return results.SeedRun(seed=seed, directory="runs/x", model=models(name, seed), scores=found)
+    def run(name, seed, score):
+        model = records.model(flow=records.flow(seed=seed) if name.startswith("flow") else None)
+        return results.SeedRun(seed=seed, directory="runs/x", model=model, scores=task_scores(score=score))
 
     made = {name: [run(name, i, value) for i, value in enumerate(values, start=1)] for name, values in rows.items()}
     of_encoder = {"encoder": "demo", "encoder_flags": {"bert_hub": "demo"}, "with_nli": False}
     return results.Reproduction(made_by=MADE_BY, **of_encoder, seeds=[1, 2, 3], tasks={"stsb": made})
 
 
-def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pairs=1379, fit_on="all", metric=None):
+def calibrations(model=CLS, *, task="sts-b", test_pairs=1379, fit_on="all"):
     seeds = [results.SeedScores(seed=seed, spearman=0.783 + seed / 1000, fit_seconds=9.0) for seed in (1, 2)]
     rows = [
         results.CalibrationRow(method="none", spearman=0.7308, seconds=0.1),
@@ -90,19 +83,16 @@ def calibrations(model=CLS, *, config="config_l3_d3_w32", task="sts-b", test_pai
         results.CalibrationRow(method="flow", spearman=0.7845, std=7e-4, median=0.7845, by_seed=seeds, seconds=20.0),
     ]
     data = {"glue_dir": "glue", "pairs": {"train": 5749, "dev": 1500, "test": test_pairs}, "sentences_sha256": "c" * 64}
-    data |= {"task": task, "metric": metric or "spearman"}
-    fitted = {"fit_on": fit_on, "fit_rows": 100, "width": 384, "constant_channels": [], "flow_model_config": config}
+    data |= {"task": task, "metric": "spearman", "flow_model_config": "config_l3_d3_w32"}
+    fitted = {"fit_on": fit_on, "fit_rows": 100, "width": 384, "constant_channels": []}
     return results.Calibrations(made_by=MADE_BY, model=model, **data, **fitted, seeds=[1, 2], rows=rows)
 
 
 def lexical(task="sts-b", split="dev"):
-    rows = {
-        "Gold similarity": {"edit distance": -24.55, "gold": 100.0},
-        "BERT-induced similarity": {"edit distance": -30.0, "gold": 80.0},
-    }
+    rows = {"Gold similarity": {"edit distance": -24.55, "gold": 100.0}}
+    rows |= {"BERT-induced similarity": {"edit distance": -30.0, "gold": 80.0}}
     near = {"Gold similarity": {"edit distance": 3.0, "gold": None}}
-    undefined = ["Gold similarity with gold: undefined"]
-    close = results.CloseCorrelations(max_distance=4, pairs=130, rows=near, undefined=undefined)
+    close = results.CloseCorrelations(max_distance=4, pairs=130, rows=near, undefined=["gold: undefined"])
     data = {"task": task, "split": split, "pairs": 1500}
     return results.Lexical(made_by=MADE_BY, model=records.model(), **data, rows=rows, close=close)
 
@@ -119,8 +109,6 @@ def isotropies():
     cone, reference = (
         measure_isotropy(np.random.default_rng(seed).normal(size=(40, 6)) + mean) for seed, mean in ((1, 3), (0, 0))
     )
-    data = {"task": "sts-b", "split": "dev", "sentences": 40, "measures": {"without flow": cone}}
-    bits = {"diagonal Gaussian": -1.25}
-    return results.IsotropyResults(
-        made_by=MADE_BY, model=records.model(), **data, reference=reference, bits_per_dim=bits
-    )
+    data = {"task": "sts-b", "split": "dev", "sentences": 40, "bits_per_dim": {"diagonal Gaussian": -1.25}}
+    measured = {"measures": {"without flow": cone}, "reference": reference}
+    return results.IsotropyResults(made_by=MADE_BY, model=records.model(), **data, **measured)
