@@ -17,12 +17,6 @@ def sts_model(sts_run):
 
 
 @pytest.fixture(scope="session")
-def bfloat16_export(sts_model, tmp_path_factory):
-    """`Exported` of that model in bfloat16."""
-    return sts_model.export(tmp_path_factory.mktemp("bfloat16") / "sts", dtype="bfloat16")
-
-
-@pytest.fixture(scope="session")
 def variant(golden_dir, sentence_transformer_cache):
     """A function that makes a `BertFlow` with a pooling and a flow."""
     from bert_flow_tf.api import BertFlow

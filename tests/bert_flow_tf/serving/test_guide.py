@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import types
 
 import numpy as np
 import pytest
@@ -58,18 +59,15 @@ def test_requests_fit_the_signature(workplace, sts_model, monkeypatch):
     assert url == "http://localhost:8501/v1/models/stsb:predict"
     assert json.loads(data)["inputs"].keys() == signatures["serving_default"].structured_input_signature[1].keys()
 
-    class Stub:
-        def __init__(self, channel):
-            pass
+    def predict(request, timeout):
+        assert request.model_spec.name == "stsb"
+        inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
+        found = signatures[request.model_spec.signature_name](**inputs)
+        outputs = {name: tf.make_tensor_proto(value) for name, value in found.items()}
+        return predict_pb2.PredictResponse(outputs=outputs)
 
-        def Predict(self, request, timeout):
-            assert request.model_spec.name == "stsb"
-            inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
-            found = signatures[request.model_spec.signature_name](**inputs)
-            outputs = {name: tf.make_tensor_proto(value) for name, value in found.items()}
-            return predict_pb2.PredictResponse(outputs=outputs)
-
-    monkeypatch.setattr(prediction_service_pb2_grpc, "PredictionServiceStub", Stub)
+    stub = types.SimpleNamespace(Predict=predict)
+    monkeypatch.setattr(prediction_service_pb2_grpc, "PredictionServiceStub", lambda channel: stub)
     monkeypatch.chdir(workplace)
     # Other tests have imported it for this process.
     assert "import tensorflow_text" in _SNIPPETS["client"]

@@ -6,7 +6,9 @@ import shlex
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from bert_flow_tf.api import BertFlow
 from bert_flow_tf.serving.formats import ONNX, export_path
 from glow.config import GlowConfig
 from tests.bert_flow_tf.serving.test_guide import GUIDE
@@ -19,6 +21,13 @@ def hide(monkeypatch, module):
     """Makes it look as if the module were not installed."""
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == module else find(name, *rest))
+
+
+def by_onnxruntime(model, folder, sentences):
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    return session.run(["embedding"], {name: value.numpy() for name, value in model.tokenize(sentences).items()})[0]
 
 
 @pytest.fixture
@@ -41,13 +50,20 @@ def test_onnxruntime_gives_our_embeddings(variant, tf2onnx, pooling, config, low
     exported = model.export(tmp_path / "out", format="onnx", normalize=normalize)
     assert exported.max_difference <= 1e-5 * max(1.0, exported.max_value)
     sentences = ["the cat", "", "Ünder 2nd brown, lazy special", "x"]
-    tokens = {name: value.numpy() for name, value in model.tokenize(sentences).items()}
     ours = model.encode(sentences, normalize_embeddings=normalize)
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx", providers=["CPUExecutionProvider"])
-    theirs = session.run(["embedding"], tokens)[0]
+    theirs = by_onnxruntime(model, tmp_path / "out", sentences)
     assert theirs.shape == ours.shape and np.abs(theirs - ours).max() < 1e-5 * np.abs(ours).max()
+
+
+def test_a_fitted_whitening_gives_our_cosines_in_every_program(tiny_encoder_dir, tf2onnx, tmp_path):
+    fitted = [f"w{i} w{j}" for i in range(20) for j in range(12)]
+    model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).fit(fitted, method="whitening", dev_fraction=0)
+    model.export(tmp_path / "onnx", format="onnx")
+    served = tf.saved_model.load(str(model.export(tmp_path / "savedmodel").path))
+    sentences = ["w1 w2 w3", "", "w4", "w5 w6 w7 w8 w9 w10 w11 w12 w13", "w4 w1"]
+    for theirs in (by_onnxruntime(model, tmp_path / "onnx", sentences), served(tf.constant(sentences)).numpy()):
+        cosines = model.similarity(theirs, theirs)
+        np.testing.assert_allclose(cosines, model.similarity(sentences, sentences), rtol=0, atol=1e-6)
 
 
 def test_a_missing_library_is_named_or_the_check_left_out(sts_run, variant, tf2onnx, tmp_path, monkeypatch):

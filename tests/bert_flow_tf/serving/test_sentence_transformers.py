@@ -8,7 +8,6 @@ import subprocess
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from benchmarks.peers import peer_environment
 from bert_flow_tf.api import BertFlow
@@ -41,36 +40,19 @@ for name in sys.argv[1:]:
 """
 
 
-@pytest.fixture(scope="module")
-def models(variant, sentences):
-    made = {}
+def test_the_library_itself_gives_our_embeddings(variant, golden_dir, require, tmp_path):
+    python, models = require("sentence-transformers"), {}
+    cases = json.loads((golden_dir / "tokenization_uncased.json").read_text())["cases"]
+    # Both tokenizers split these alike.
+    texts = [case["text"] for case in cases if "[CLS]" not in case["text"] and len(case["text"]) < 90]
+    sentences = [*(text for text in texts if "\u03a3" not in text), "a" * 150, "lower " * 30]
     for name, (pooling, config, options) in EXPORTS.items():
-        model = made[name] = variant(pooling, config, options.get("low_dim", -1))
+        model = models[name] = variant(pooling, config, options.get("low_dim", -1))
         if config is not None:
             model.flow.initialize_from_data(model.encoder.embed(model.tokenize(sentences)))
         model.prompts, model.similarity_fn_name = {"query": "the ", "document": ""}, "dot"
         model.max_seq_length = options.get("max_seq_length", model.max_seq_length)
-    return made
-
-
-@pytest.fixture(scope="module")
-def sentences(golden_dir):
-    """Return texts that both tokenizers split alike, and a long word."""
-    cases = json.loads((golden_dir / "tokenization_uncased.json").read_text())["cases"]
-    texts = [case["text"] for case in cases if "[CLS]" not in case["text"] and len(case["text"]) < 90]
-    return [*(text for text in texts if "\u03a3" not in text), "a" * 150, "lower " * 30]
-
-
-def cosines(embeddings):
-    norms = np.linalg.norm(embeddings, axis=1, keepdims=True)
-    return (embeddings / norms) @ (embeddings / norms).T
-
-
-def test_the_library_itself_gives_our_embeddings(models, sentences, require, tmp_path):
-    python = require("sentence-transformers")
-    for name, model in models.items():
-        normalize = "normalize" in EXPORTS[name][2]
-        model.export(tmp_path / name, format="sentence-transformers", normalize=normalize)
+        model.export(tmp_path / name, format="sentence-transformers", normalize="normalize" in options)
     (tmp_path / "sentences.json").write_text(json.dumps(sentences))
     # The other interpreter must not see this process's packages.
     environment = peer_environment() | {"PYTHONPATH": ""}
@@ -78,9 +60,8 @@ def test_the_library_itself_gives_our_embeddings(models, sentences, require, tmp
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     for name, model in models.items():
-        ours = model.encode(sentences, normalize_embeddings="normalize" in EXPORTS[name][2]).astype(np.float64)
-        theirs = np.load(tmp_path / f"{name}.npy").astype(np.float64)
-        assert np.abs(cosines(theirs) - cosines(ours)).max() < 1e-5, name
+        ours = model.encode(sentences, normalize_embeddings="normalize" in EXPORTS[name][2])
+        theirs = np.load(tmp_path / f"{name}.npy")
         assert np.abs(theirs - ours).max() < 1e-5 * np.abs(ours).max(), name
         function, prompts, length, modules = json.loads((tmp_path / f"{name}.json").read_text())
         assert (function, prompts, length) == ("dot", model.prompts, model.max_seq_length)
@@ -104,26 +85,12 @@ def test_it_is_an_encoder_here_as_well(variant, sentence_transformer_cache, tmp_
     [
         ("paper-concat-last-2", {}, "paper-concat-last-2"),
         ("avg", {"coupling": "affine"}, "affine couplings"),
-        ("avg", {"activation": "gatu"}, "activation gatu"),
     ],
 )
 def test_what_no_module_computes_is_named(variant, tmp_path, pooling, changed, found):
     model = variant(pooling, GlowConfig(**(FLOW.to_dict() | changed)))
     with user_error("format: found sentence-transformers", found, "savedmodel or onnx"):
         model.export(tmp_path / "out", format="sentence-transformers")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_files_that_the_disk_changed_are_removed(variant, tmp_path, monkeypatch):
-    write = safetensors.numpy.save_file
-
-    def changed(tensors, path, metadata):
-        factor = np.float32(1.01 if "Dense" in str(path) else 1)
-        write({name: value * factor for name, value in tensors.items()}, path, metadata)
-
-    monkeypatch.setattr("safetensors.numpy.save_file", changed)
-    with user_error("out: the written files differ from the model by"):
-        variant("avg", FLOW).export(tmp_path / "out", format="sentence-transformers")
     assert list(tmp_path.iterdir()) == []
 
 
