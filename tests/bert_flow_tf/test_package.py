@@ -101,17 +101,6 @@ def test_what_is_imported_is_declared(wheel):
     assert [one for one, of in names.items() if not of & declared] == []
 
 
-def test_the_wheel_says_what_it_is(wheel):
-    said, _, readme = metadata(wheel).partition("\n\n")
-    assert any(name.endswith("/LICENSE") for name in zipfile.ZipFile(wheel).namelist())
-    for line in ("Author: bert_flow_tf contributors", "License-Expression: Apache-2.0", "Classifier: Typing :: Typed"):
-        assert line in said.splitlines()
-    # On the package index nothing is beside it.
-    assert re.findall(r"\]\((?!https?://)", readme) == [] and "bring BERT to your domain" in readme
-    assert f"\nversion: {bert_flow_tf.__version__}\n" in (ROOT / "CITATION.cff").read_text()
-    assert f"\n## {bert_flow_tf.__version__}" in (ROOT / "CHANGELOG.md").read_text()
-
-
 def test_the_installed_wheels_commands_run(wheel, tmp_path):
     target = tmp_path / "installed"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", target, wheel]

@@ -15,17 +15,6 @@ def failing(ready):
     (ready.root / "fail_run").unlink()
 
 
-def test_test_sh_checks_then_runs_pytest_with_the_arguments(ready):
-    _, calls = ready.succeeds("test.sh", "tests/glow", "-k", "a b")
-    assert calls[:4] == ["-m", "ruff", "check", "--quiet"]
-    pytest_at = calls.index("pytest")
-    assert "ruff format" in " ".join(calls[:pytest_at]) and "mypy" in calls[:pytest_at]
-    assert calls[pytest_at:] == [
-        *["pytest", "-rs", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"],
-        *["tests/glow", "-k", "a b"],
-    ]
-
-
 @pytest.mark.parametrize("check", ["ruff check", "ruff format", "lint_imports", "tools.english", "mypy", "pytest"])
 def test_test_sh_fails_with_any_check_and_still_tests(ready, failing, check):
     failing(check)

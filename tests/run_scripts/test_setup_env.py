@@ -1,7 +1,6 @@
 """The scripts set themselves up; test.sh stands for all."""
 
 import hashlib
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -61,14 +60,6 @@ def test_a_python_that_does_not_fit_is_passed_over(repository):
     broken.chmod(0o755)
     path = f"{broken.parent}:{repository.command('test.sh')['env']['PATH']}"
     assert f"with {repository.python} " in repository.succeeds("test.sh", path=path)[0]
-
-
-def test_the_python_variable_wins_and_is_checked(repository):
-    other = shutil.copy(repository.python, repository.root / "mine")
-    assert f"with {other} " in repository.succeeds("test.sh", PYTHON=str(other))[0]
-    shutil.rmtree(repository.root / ".venv")
-    repository.refused("PYTHON=/no/python does not run", PYTHON="/no/python")
-    repository.refused(f"PYTHON={other} is Python 3.9", PYTHON=str(other), STAND_IN_VERSION="3.9")
 
 
 def test_a_folder_that_is_no_environment_is_left_alone(repository):

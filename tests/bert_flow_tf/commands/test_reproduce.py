@@ -1,21 +1,43 @@
 """Rows over seeds, with a stand-in that trains and scores."""
 
 import json
+import types
 
+import msgspec
 import numpy as np
 import pytest
 
 from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS
-from tests.bert_flow_tf.recipe.workplace import COSINES, GOLD, Workplace
+from bert_flow_tf.encoder.handles import HUB_HANDLES
+from bert_flow_tf.errors import UserError
+from bert_flow_tf.recipe import run as recipes
+from bert_flow_tf.results.records import Predictions
+from bert_flow_tf.runs.folder import FinishedRun, write_result
+from tests.bert_flow_tf import records
 from tests.bert_flow_tf.small_runs import write_tsv
 from tests.refusals import bert_flow, refusal, succeeds
 
+COSINES, GOLD = [0.1, 0.2, 0.3, 0.4], [1, 2, 4, 3]  # Their Spearman correlation is .8.
 
-class ReproductionWorkplace(Workplace):
-    """`Workplace` with three tasks of four pairs."""
+
+class Workplace:
+    """A folder with three tasks, in which stand-ins for runs leave results of four pairs.
+
+    Args:
+      root: folder to work in.
+      monkeypatch: the fixture, which puts the stand-ins in place.
+    """
 
     def __init__(self, root, monkeypatch):
-        super().__init__(root, monkeypatch)
+        self.root = root
+        self.glue = root / "glue"
+        for name in ("STS-B", "MNLI", "SNLI"):
+            (self.glue / name).mkdir(parents=True)
+        rows = [["-"] * 7 + pair for pair in (["sentence1", "sentence2"], *([s, s] for s in "abcd"))]
+        write_tsv(self.glue / "STS-B" / "test.tsv", rows)
+        gold = [["-"] * 4 + [str(gold), s, s] for gold, s in zip(GOLD, "abcd", strict=True)]
+        write_tsv(self.glue / "STS-B" / "sts-test.csv", gold)
+        self.cosines = {"STS-B": COSINES, "QNLI-Regression": COSINES, "STS-12": COSINES * 5}
         self.out = root / "out"
         self.record = self.out / "reproduction.json"
         boats = [[f"Boat {i}."] * 2 for i in range(len(GOLD))]
@@ -26,7 +48,46 @@ class ReproductionWorkplace(Workplace):
         for name in SENTEVAL_SUBSETS["sts12"]:
             write_tsv(folder / f"STS.input.{name}.txt", [[f"{name} {a}", b] for a, b in boats])
             write_tsv(folder / f"STS.gs.{name}.txt", [[str(gold)] for gold in GOLD])
-        self.cosines |= {"QNLI-Regression": COSINES, "STS-12": COSINES * 5}
+        self.failing = None
+        self._calls = []
+        monkeypatch.setattr(recipes, "train_and_score", self.leave_results)
+        # Among the objects of a whole test run a collection takes a second, and there is one for each stage.
+        monkeypatch.setattr(recipes, "gc", types.SimpleNamespace(collect=lambda: None))
+
+    def leave_results(self, settings):
+        settings.check()
+        run_dir = settings.output_dir
+        if settings.do_train and (run_dir / "train_results.json").exists():
+            raise FinishedRun(f"{run_dir}: found a finished run")
+        self._calls.append(vars(settings))
+        if settings.exp_name == self.failing:
+            raise UserError("something failed")
+        run_dir.mkdir(parents=True, exist_ok=True)
+        if settings.do_train:
+            self.leave_run(run_dir)
+        else:
+            cosines = self.cosines[settings.task_name]
+            handle = HUB_HANDLES.get(settings.bert_hub, settings.bert_hub)
+            encoder = records.encoder("base" if settings.bert_hub == "base" else "demo", handle=handle)
+            model = records.model(encoder=encoder, pooling=settings.sentence_embedding_type)
+            if settings.flow:
+                model = msgspec.structs.replace(model, flow=records.flow(seed=settings.seed))
+            record = Predictions(made_by=records.MADE_BY, model=model, task="x", splits=["test"], pairs=len(cosines))
+            text = "".join(f"{cosine}\n" for cosine in cosines)
+            write_result(settings.prediction_path, text, overwrite=True, record=record)
+
+    def leave_run(self, run_dir):
+        for name in ("config.json", "train_results.json", "eval_results.txt"):
+            (run_dir / name).write_text(json.dumps({"encoder_trained": True}))
+
+    def calls(self):
+        """The flags of the runs since the last time."""
+        calls, self._calls = self._calls, []
+        return calls
+
+    def names(self):
+        """Return the names of the folders of `calls`."""
+        return [call["exp_name"] for call in self.calls()]
 
     def arguments(self, *more):
         """Arguments of the command."""
@@ -45,7 +106,7 @@ class ReproductionWorkplace(Workplace):
 
 @pytest.fixture
 def workplace(tmp_path, monkeypatch):
-    return ReproductionWorkplace(tmp_path, monkeypatch)
+    return Workplace(tmp_path, monkeypatch)
 
 
 def test_what_is_trained_has_every_seed_and_the_rest_one(workplace):

@@ -1,6 +1,5 @@
-"""The recipe's stages, with a stand-in for runs and exports."""
+"""The recipe's stages, settings and table."""
 
-import json
 import os
 import pathlib
 import re
@@ -10,47 +9,45 @@ import sys
 import pytest
 
 from bert_flow_tf.paper.figures import PRESETS
-from bert_flow_tf.recipe.run import Outcome, Stage, main, read_environment, table
+from bert_flow_tf.recipe.run import Outcome, Stage, main, read_environment, recipe_stages, run_stages, table
 from bert_flow_tf.results.records import Scores, TaskScores
+from bert_flow_tf.sample_data import sample_glue_dir
 from tests.bert_flow_tf import records
-from tests.bert_flow_tf.recipe.workplace import Workplace
 from tests.refusals import refused_by, user_error
 
 _SCORED = ("avg", "avg-last-2", "avg_flow", "avg-last-2_flow")
-_NAMES = ["nli_demo_1234", *(f"nli_demo_1234_STS-B_{kind}" for kind in (*_SCORED, *_SCORED[2:], _SCORED[-1]))]
+_NAMES = ["nli_demo_1234", *(f"nli_demo_1234_STS-B_{kind}" for kind in (*_SCORED, *_SCORED[2:]))]
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch):
-    return Workplace(tmp_path, monkeypatch)
+def variables(tmp_path):
+    """Variables of a recipe on the sample data."""
+    return {"GLUE_DIR": sample_glue_dir(), "OUTPUT_PARENT_DIR": str(tmp_path / "exp")}
 
 
-def test_stages_and_settings_are_the_originals(workplace):
-    outcomes = workplace.run(INIT_CKPT="elsewhere/model.ckpt")
-    calls = workplace.calls()
-    assert [call["exp_name"] for call in calls] == _NAMES and calls.pop()["exports"]
-    # The ranks are 1, 2, 4, 3 against 1, 2, 3, 4.
-    scores = [one.scores and round(one.scores.tasks["stsb"].spearman["all"], 6) for one in outcomes]
-    assert scores == [None, 0.8, 0.8, None, None, 0.8, 0.8, None]
-    written = json.loads((workplace.root / "exp" / _NAMES[1] / "recipe_scores.json").read_text())
-    assert [task["agreement"]["gold"] for task in written["tasks"].values()] == [[1, 2, 4, 3]]
-    assert all(values["max_seq_length"] == 64 and values["seed"] == 1234 for values in calls)
-    nli, plain, flow = calls[0], calls[1], calls[3]
+def _stages(variables, **more):
+    """Return the settings of each stage but the last, which exports."""
+    return [vars(stage.settings) for stage in recipe_stages(read_environment(variables | more))[:-1]]
+
+
+def test_stages_and_settings_are_the_originals(variables, tmp_path):
+    stages = _stages(variables, INIT_CKPT="elsewhere/model.ckpt")
+    assert [stage["exp_name"] for stage in stages] == _NAMES
+    assert all(stage["max_seq_length"] == 64 and stage["seed"] == 1234 for stage in stages)
+    nli, plain, flow = stages[0], stages[1], stages[3]
     expected = {"task_name": "ALLNLI", "num_train_epochs": 1.0, "learning_rate": 2e-5, "train_batch_size": 16}
     assert nli.items() >= (expected | {"init_checkpoint": "elsewhere/model.ckpt"}).items()
     assert plain.items() >= {"flow": 0, "num_examples": 0, "do_predict": True, "do_train": False}.items()
     expected = {"flow": 1, "flow_loss": 1, "flow_learning_rate": 1e-3, "train_batch_size": 32, "num_examples": 0}
     assert flow.items() >= (expected | {"use_full_for_training": 1, "flow_model_config": "config_l3_d3_w32"}).items()
-    assert {values["init_checkpoint"] for values in calls[1:]} == {str(workplace.root / "exp" / _NAMES[0])}
+    assert {stage["init_checkpoint"] for stage in stages[1:]} == {str(tmp_path / "exp" / _NAMES[0])}
     # Without NLI, all begin with the given checkpoint.
-    (workplace.glue / "MNLI").rmdir()
-    workplace.run(SKIP_NLI="1", INIT_CKPT="elsewhere/model.ckpt")
-    calls = {(call["task_name"], call["init_checkpoint"]) for call in workplace.calls()[:-1]}
-    assert calls == {("STS-B", "elsewhere/model.ckpt")}
+    stages = _stages(variables, SKIP_NLI="1", INIT_CKPT="elsewhere/model.ckpt")
+    assert {(one["task_name"], one["init_checkpoint"]) for one in stages} == {("STS-B", "elsewhere/model.ckpt")}
 
 
-def test_every_row_of_the_paper_trains_what_it_says(workplace):
-    recipe = read_environment({**workplace.environ, "SKIP_NLI": "1"})
+def test_every_row_of_the_paper_trains_what_it_says(variables):
+    recipe = read_environment(variables | {"SKIP_NLI": "1"})
     names = ("task_name", "use_full_for_training", "num_train_epochs", "flow_learning_rate")
     learned = {"flow-target": ("STS-B", 1, 1.0, 1e-3), "flow-train": ("STS-B", 0, 1.0, 1e-3)}
     learned |= {"flow-nli": ("ALLNLI", 0, 0.15, 2e-5)}
@@ -64,56 +61,35 @@ def test_every_row_of_the_paper_trains_what_it_says(workplace):
         assert (scoring["task_name"], scoring["do_predict"]) == ("STS-B", True)
 
 
-def test_after_a_failed_stage_the_next_run_goes_on_there(workplace):
-    workplace.failing = _NAMES[3]
-    with user_error("something failed"):
-        workplace.run()
-    assert workplace.names() == _NAMES[:4]
-    workplace.failing = None
-    outcomes = workplace.run()
-    # An encoder as it is is predicted with again.
-    assert workplace.names() == [*_NAMES[1:3], *_NAMES[3:]]
-    assert [one.seconds is None for one in outcomes] == [True] + [False] * 7
-    left, workplace.failing = workplace.root / "exp" / _NAMES[0] / "left_over", _NAMES[1]
-    left.touch()
-    with user_error("something failed"):
-        workplace.run(overwrite=True)
-    workplace.failing = None
-    workplace.run()
-    # The stages that the failed --overwrite did not reach are done again, too.
-    assert workplace.names() == [*_NAMES[:2], *_NAMES[1:]]
-    assert not left.exists()
-
-
-def test_overwrite_deletes_runs_alone(workplace):
-    mine = workplace.root / "exp" / _NAMES[1] / "mine"
+def test_overwrite_deletes_runs_alone(variables, tmp_path):
+    mine = tmp_path / "exp" / _NAMES[1] / "mine"
     mine.parent.mkdir(parents=True)
     mine.touch()
     with user_error(str(mine.parent)):
-        workplace.run(overwrite=True)
-    assert mine.exists() and not workplace.calls()
+        run_stages(recipe_stages(read_environment(variables)), overwrite=True)
+    assert mine.exists()
 
 
-def test_encoders_are_the_originals_trio_or_a_hub_handle(workplace):
-    folder = workplace.root / "premodels" / "uncased_L-24_H-1024_A-16"
+def test_encoders_are_the_originals_trio_or_a_hub_handle(variables, tmp_path):
+    folder = tmp_path / "premodels" / "uncased_L-24_H-1024_A-16"
     folder.mkdir(parents=True)
-    recipe = read_environment({**workplace.environ, "BERT_NAME": "large", "BERT_PREMODELS": str(folder.parent)})
+    recipe = read_environment(variables | {"BERT_NAME": "large", "BERT_PREMODELS": str(folder.parent)})
     files = {"vocab_file": "vocab.txt", "bert_config_file": "bert_config.json", "init_checkpoint": "bert_model.ckpt"}
     (nli,) = recipe.nli()
     assert vars(nli.settings).items() >= {flag: f"{folder}/{name}" for flag, name in files.items()}.items()
     assert nli.settings.exp_name == "nli_large_1234"
-    for variables, hub, name in (
+    for more, hub, name in (
         ({"BERT_NAME": "large"}, "large", "large"),
         ({"BERT_HUB": "https://tfhub.dev/g/small_bert/4"}, "https://tfhub.dev/g/small_bert/4", "small_bert_4"),
         ({"BERT_HUB": "http://here/models/tiny?x=1", "BERT_NAME": "large"}, "http://here/models/tiny?x=1", "tiny"),
     ):
-        recipe = read_environment({**workplace.environ, **variables})
+        recipe = read_environment(variables | more)
         assert (recipe.encoder_flags, recipe.encoder_name) == ({"bert_hub": hub}, name)
 
 
-def test_a_wrong_variable_or_argument_is_named(workplace):
+def test_a_wrong_variable_or_argument_is_named(variables):
     assert "'--overwite'" in refused_by(main, "--overwite")
-    for named, variables in {
+    for named, wrong in {
         "BERT_NAME: found 'huge'": {"BERT_NAME": "huge"},
         "BERT_NAME: found 'large-wwm'": {"BERT_NAME": "large-wwm"},
         "BERT_PREMODELS: no folder nowhere/uncased_L-12_H-768_A-12": {"BERT_PREMODELS": "nowhere"},
@@ -122,7 +98,7 @@ def test_a_wrong_variable_or_argument_is_named(workplace):
         "nowhere/STS-B": {"GLUE_DIR": "nowhere"},
         "OUTPUT_PARENT_DIR": {"OUTPUT_PARENT_DIR": "gs://bucket/exp"},
     }.items():
-        assert named in refused_by(lambda arguments, of=variables: main(arguments, {**workplace.environ, **of}))
+        assert named in refused_by(lambda arguments, of=wrong: main(arguments, variables | of))
 
 
 def test_table_has_scores_times_100_and_marks_a_fall():
