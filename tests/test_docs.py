@@ -73,12 +73,6 @@ def test_the_guides_have_at_most_6000_words():
     assert sum(len(text.split()) for text in _GUIDES.values()) <= 6000
 
 
-def test_links_lead_somewhere():
-    for guide, text in _GUIDES.items():
-        for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
-            assert (_ROOT / "docs" / target).exists(), (guide, target)
-
-
 def test_table_of_both_trainings_has_the_defaults_of_the_code(documented_encoder_dir):
     rows = {
         what: (of_run, of_fit)

@@ -248,18 +248,6 @@ def test_a_generator_gives_what_a_list_gives(model, monkeypatch):
     np.testing.assert_allclose(np.concatenate([values for _, values in found]), expected, rtol=0, atol=1e-5)
 
 
-def test_similarity_takes_sentences_and_embeddings(model):
-    embeddings = model.encode(SENTENCES)
-    expected = model.similarity(embeddings, embeddings)
-    for a, b, rows in (
-        (SENTENCES, embeddings, expected),
-        (np.array(SENTENCES), embeddings, expected),
-        ("w4", iter(SENTENCES), expected[1:2]),
-        (embeddings[1], embeddings.tolist(), expected[1:2]),
-    ):
-        np.testing.assert_allclose(model.similarity(a, b), rows, rtol=0, atol=1e-6)
-
-
 def test_embed_is_a_map_function_of_tf_data(model):
     batches = tf.data.Dataset.from_tensor_slices(SENTENCES).batch(4).map(model.embed)
     assert batches.element_spec.shape.as_list() == [None, 32]

@@ -1,6 +1,5 @@
 """BertFlow has the values and arguments of sentence-transformers."""
 
-import copy
 import inspect
 import json
 import pathlib
@@ -108,18 +107,6 @@ def test_arguments_that_do_not_fit_are_named(model):
         model.similarity_fn_name = "cos"
     with user_error("similarity_pairwise: found 2 and 1 rows"):
         model.similarity_pairwise(["a", "b"], ["a"])
-
-
-def test_a_shallow_copy_does_not_follow_the_model(model, texts, tmp_path):
-    sentences = [text for _, text in texts]
-    learning = BertFlow.from_pretrained(model.save(tmp_path / "saved"))
-    copied = copy.copy(learning)
-    copied.max_seq_length = 5
-    assert copied.encoder is learning.encoder and learning.max_seq_length == 12
-    copied.max_seq_length = 12
-    learning.fit(sentences * 4, batch_size=len(sentences), epochs=1)
-    np.testing.assert_array_equal(copied.encode(sentences), model.encode(sentences))
-    assert np.abs(learning.encode(sentences) - model.encode(sentences)).max() > 0.1
 
 
 def said(text):

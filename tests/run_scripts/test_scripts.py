@@ -64,12 +64,6 @@ def test_train_siamese_predict_scores_the_named_run(ready, failing):
     assert "bert_flow_tf.eval_stsb" not in ready.calls()
 
 
-def test_train_siamese_splits_quoted_flags_and_expands_no_names(ready):
-    flags = "--exp_name_prefix=exp \n --flow=1 --flow_loss=1   --l2_penalty=*"
-    _, calls = ready.succeeds("train_siamese.sh", "train", flags, "--seed=2", **_TF1)
-    assert calls[-5:] == ["--exp_name_prefix=exp", "--flow=1", "--flow_loss=1", "--l2_penalty=*", "--seed=2"]
-
-
 def test_train_siamese_takes_the_named_encoder_and_checkpoint(ready):
     for name, folder in (("large", "uncased_L-24_H-1024_A-16"), ("large-wwm", "wwm_uncased_L-24_H-1024_A-16")):
         named = {"BERT_NAME": name, "INIT_CKPT": "mine/m-1", "TASK_NAME": "ALLNLI"}

@@ -50,18 +50,6 @@ def test_two_scripts_at_once_install_once(repository):
     assert len(_installs(repository.calls())) == 2  # The lock and the package, by one of the two.
 
 
-def test_a_python_that_does_not_fit_is_passed_over(repository):
-    only = {"path": str(repository.bin)}
-    repository.refused("no Python 3.10 to 3.13", f"{repository.python} is 3.14", STAND_IN_VERSION="3.14", **only)
-    repository.refused("ensurepip", "apt install python3.11-venv", STAND_IN_NO_VENV="1", **only)
-    broken = repository.bin / "broken" / "python3.11"
-    broken.parent.mkdir()
-    broken.write_text("#!/bin/sh\nexit 127\n")
-    broken.chmod(0o755)
-    path = f"{broken.parent}:{repository.command('test.sh')['env']['PATH']}"
-    assert f"with {repository.python} " in repository.succeeds("test.sh", path=path)[0]
-
-
 def test_a_folder_that_is_no_environment_is_left_alone(repository):
     precious = repository.root / ".venv" / "precious"
     precious.parent.mkdir()

@@ -152,13 +152,6 @@ def test_several_tasks_share_the_flow_that_is_learned_on_nli(workplace):
     assert (run["scores"]["metric"], run["scores"]["split"], run["scores"]["auc"]) == ("auc", "dev", {"all": 0.75})
 
 
-def test_a_finished_seed_is_not_learned_again(workplace):
-    for seeds, made in (("1", {1}), ("2", {2}), ("2,1", set())):
-        workplace.reproduce("--rows=avg,flow-target", f"--seeds={seeds}")
-        flows = {name for name in workplace.names() if name.endswith("_flow")}
-        assert flows == {f"base_{seed}_STS-B_avg-last-2_flow" for seed in made}
-
-
 def test_a_failed_stage_or_a_slip_leaves_no_results(workplace):
     workplace.failing = "base_1_STS-B_avg"
     assert workplace.refused("--rows=avg") == "something failed"
