@@ -248,12 +248,6 @@ def test_a_generator_gives_what_a_list_gives(model, monkeypatch):
     np.testing.assert_allclose(np.concatenate([values for _, values in found]), expected, rtol=0, atol=1e-5)
 
 
-def test_embed_is_a_map_function_of_tf_data(model):
-    batches = tf.data.Dataset.from_tensor_slices(SENTENCES).batch(4).map(model.embed)
-    assert batches.element_spec.shape.as_list() == [None, 32]
-    np.testing.assert_allclose(np.concatenate(list(batches)), model.encode(SENTENCES), rtol=0, atol=1e-5)
-
-
 def test_export_is_a_layer_in_keras_and_in_tf_data(loaded, sts_version):
     expected = loaded.encode(SENTENCES)
     layer = hub.KerasLayer(str(sts_version))
