@@ -81,9 +81,9 @@ def test_first_example_prints_what_the_readme_shows(demo_dir, capsys):
     shown = re.search(r"```text\n(.+?)```", _README, re.DOTALL)[1]
     figures = r"-?\d+\.\d*"
     assert re.sub(figures, "", printed) == re.sub(figures, "", shown)
-    # Another CPU rounds in another way.
+    # Another CPU rounds in another way, and 300 steps amplify that, to less than half of the standard error.
     expected = [float(one) for one in re.findall(figures, shown)]
-    assert [float(one) for one in re.findall(figures, printed)] == pytest.approx(expected, abs=0.03)
+    assert [float(one) for one in re.findall(figures, printed)] == pytest.approx(expected, rel=0.003, abs=0.03)
 
 
 def test_commands_train_score_convert_and_report(clone):

@@ -5,6 +5,7 @@ import io
 import json
 import logging as python_logging
 import os
+import socket
 import subprocess
 import sys
 from contextlib import redirect_stderr
@@ -164,6 +165,16 @@ def start(arguments, program=None, **variables):
     command = [sys.executable, *(("-c", program) if program else ("-m", "bert_flow_tf.run_siamese")), *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **pipes, text=True, env=os.environ | variables)
+
+
+def start_workers(*commands):
+    """Start the two workers of a cluster, given arguments and program of each."""
+    with socket.socket() as one, socket.socket() as other:
+        for each in (one, other):
+            each.bind(("127.0.0.1", 0))
+        cluster = {"worker": [f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other)]}
+    tasks = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in (0, 1)]
+    return [start(*command, TF_CONFIG=task) for command, task in zip(commands, tasks, strict=True)]
 
 
 def finish(process):

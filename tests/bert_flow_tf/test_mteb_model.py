@@ -1,13 +1,10 @@
 """MTEB evaluates a BertFlow on a small task."""
 
-import sys
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from bert_flow_tf import BertFlow
-from bert_flow_tf.errors import UserError
 from bert_flow_tf.mteb_model import MtebModel
 
 FIRST = ["w1 w2 w3", "w4 w5", "w6 w7 w8", "w9", "w2 w4"]
@@ -18,12 +15,6 @@ SCORES = [4.0, 2.5, 5.0, 0.0, 1.0]
 @pytest.fixture(scope="module")
 def model(tiny_encoder_dir):
     return BertFlow.from_hub(str(tiny_encoder_dir), max_seq_length=8)
-
-
-def test_missing_library_is_named(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(UserError, match=r"mteb is not installed: pip install 'bert-flow-tf\[mteb\]'"):
-        MtebModel(model)
 
 
 def test_mteb_scores_a_local_sts_task(require, model):

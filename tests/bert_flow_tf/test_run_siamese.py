@@ -100,9 +100,9 @@ def test_what_has_learned_nothing_predicts_without_a_run(flow_flags, flow_run, c
     assert hardly == never and b"nan" not in never
     assert "global_step = 0\n" in (flow_run.parent / "never" / "eval_results.txt").read_text()
     small_runs.run(flow_flags, do_train=False, exp_name="started", init_checkpoint=str(flow_run / "model.ckpt-12"))
-    assert "learned nothing" not in caplog.text
+    assert "is untrained" not in caplog.text
     run_dir = small_runs.run(flow_flags, do_train=False, exp_name="no_run")
-    assert f"{run_dir} has no checkpoint: its flow has learned nothing" in caplog.text
+    assert f"{run_dir} has no checkpoint: its flow is untrained" in caplog.text
 
 
 _KILLED_AT_STEP_4 = """

@@ -71,7 +71,7 @@ def test_a_folder_that_cannot_be_learned_from_is_named(tiny_encoder_dir, model, 
     manifest = shutil.copytree(folder, partial) / MANIFEST
     manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"is_complete": False}))
     for path, options, *parts in (
-        (unit, {}, f"{unit}: found embeddings of norm 1"),
+        (unit, {}, f"{unit}: found normalized embeddings"),
         (none, {}, f"{none}: found no embeddings"),
         (partial, {}, f"{partial}: parts are missing"),
         (altered, {}, f"{part}: cannot be read as embeddings"),

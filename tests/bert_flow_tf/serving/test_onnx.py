@@ -12,6 +12,7 @@ from bert_flow_tf.api import BertFlow
 from bert_flow_tf.serving.formats import ONNX, export_path
 from glow.config import GlowConfig
 from tests.bert_flow_tf.serving.test_guide import GUIDE
+from tests.bert_flow_tf.small_runs import TINY_WORDS
 from tests.refusals import refused, succeeds
 
 SMALL = {"n_levels": 2, "depth": 1, "coupling_width": 4}
@@ -56,7 +57,8 @@ def test_onnxruntime_gives_our_embeddings(variant, tf2onnx, pooling, config, low
 
 
 def test_a_fitted_whitening_gives_our_cosines_in_every_program(tiny_encoder_dir, tf2onnx, tmp_path):
-    fitted = [f"w{i} w{j}" for i in range(20) for j in range(12)]
+    rng = np.random.default_rng(0)
+    fitted = [" ".join(rng.choice(TINY_WORDS, rng.integers(1, 7))) for _ in range(2000)]
     model = BertFlow.from_hub(tiny_encoder_dir, max_seq_length=8).fit(fitted, method="whitening", dev_fraction=0)
     model.export(tmp_path / "onnx", format="onnx")
     served = tf.saved_model.load(str(model.export(tmp_path / "savedmodel").path))

@@ -1,9 +1,7 @@
 """Workers, as processes of this machine, train what one process trains."""
 
 import contextlib
-import json
 import re
-import socket
 
 import pytest
 
@@ -40,15 +38,8 @@ def test_workers_train_what_one_process_trains(tmp_path, small_encoder_dir):
     changes = {"num_examples": 6, "train_batch_size": 9, "num_train_epochs": 1.5, "early_stopping": True}
     changes |= {"flow_ddi": True}
     values = small_runs.flow_values(tmp_path, small_encoder_dir, do_eval=True, do_predict=True) | changes
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        cluster = {"worker": [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]}
-    workers = []
-    for index, program in enumerate((None, _WRITES_NO_CHECKPOINT)):
-        place = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-        workers.append(small_runs.start(small_runs.as_flags(values, exp_name="together"), program, TF_CONFIG=place))
+    together = small_runs.as_flags(values, exp_name="together")
+    workers = small_runs.start_workers((together,), (together, _WRITES_NO_CHECKPOINT))
     alone = small_runs.run(values, exp_name="alone")
     for status, stderr in map(small_runs.finish, workers):
         assert status == 0, stderr
