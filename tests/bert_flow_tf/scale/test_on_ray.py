@@ -165,7 +165,7 @@ def run():
     open("{path}", "a").write("called,")
     raise UserError("TF_CONFIG: found 2 devices")
 
-sys.exit(exit_status(train_on_ray, run, LostWorker, workers=1, threads=1, address=None, restarts=3))
+sys.exit(exit_status(lambda: train_on_ray(run, LostWorker, workers=1, threads=1, address=None, restarts=3)))
 """
 
 
