@@ -168,7 +168,7 @@ def start(arguments, program=None, **variables):
 
 
 def start_workers(*commands):
-    """Start the two workers of a cluster, given arguments and program of each."""
+    """Start a cluster of two workers from each one's arguments and program."""
     with socket.socket() as one, socket.socket() as other:
         for each in (one, other):
             each.bind(("127.0.0.1", 0))

@@ -21,7 +21,7 @@ COSINES, GOLD = [0.1, 0.2, 0.3, 0.4], [1, 2, 4, 3]  # Their Spearman correlation
 
 
 class Workplace:
-    """A folder with three tasks, in which stand-ins for runs leave results of four pairs.
+    """A folder with three tasks of four pairs, for stand-ins of runs.
 
     Args:
       root: folder to work in.
