@@ -1,4 +1,4 @@
-"""Glow over vectors as a chain of TensorFlow Probability bijectors."""
+"""Glow over vectors; "the original" is <https://github.com/bohanli/BERT-flow>."""
 
 import importlib
 

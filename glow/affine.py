@@ -1,4 +1,4 @@
-"""An affine map of embeddings, for whitening, SN and NATSV."""
+"""An affine map of embeddings: whitening, or a baseline of the paper."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,7 +7,8 @@ import tensorflow as tf
 class AffineMap(tf.Module):
     """Map embeddings `u [..., D]` to `(u - mean) @ matrix`, without a density.
 
-    Li et al. 2020, section 4.3, compare SN and NATSV with the flow; whitening is Su et al. 2021.
+    Li et al. 2020, section 4.3, compare the flow with standard normalization (SN) and with nulling away the top
+    singular vectors (NATSV). Whitening is by Su et al. 2021.
     """
 
     config = None  # A flow has a `GlowConfig` here.

@@ -22,15 +22,15 @@ class VectorBijector(tfp.bijectors.Bijector):
 
     @classmethod
     def _parameter_properties(cls, dtype: tf.DType) -> dict:
-        # The variables have no batch dimensions.
+        # No parameter has batch dimensions.
         return {}
 
     def forward_and_log_det(self, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return forward and log-determinant, without TFP's cache and shape checks."""
+        """Return `forward(x)` and the log-determinant, without TFP's cache and checks."""
         return self._forward(x), self._forward_log_det_jacobian(x)
 
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float) -> tf.Tensor:
-        """Return `forward(x)` after setting every actnorm from `x`, see `ActNorm.initialize_from_data`."""
+        """Set every actnorm from `x` as `ActNorm.initialize_from_data`; return `forward(x)`."""
         return self.forward(x)
 
 
@@ -38,7 +38,7 @@ class ActNorm(VectorBijector):
     """Shift and scale each channel: `y = (x + b) * exp(3 * logs)`.
 
     The log-determinant is `sum(3 * logs)`. Glow's factor 3 makes the logarithm learn three times as fast. b and logs,
-    both [size], are initialised Glorot uniform, as the original never runs its data-dependent initialisation.
+    both [size], start Glorot uniform, because the original never runs its data-dependent initialisation.
 
     Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.1, <https://arxiv.org/abs/1807.03039>.
     """
@@ -51,9 +51,11 @@ class ActNorm(VectorBijector):
     def initialize_from_data(self, x: tf.Tensor, typical_deviation: float = 0.0) -> tf.Tensor:
         """Give each output channel mean 0 and deviation 1; return `forward(x)`.
 
-        A channel of negligible deviation (see `embeddings.negligible_deviation`) keeps scale 1. The typical deviation
-        is the larger of the argument and the root mean square over the channels of `x`, an eager tensor [n, size].
+        A channel that is constant by `embeddings.negligible_deviation` gets scale 1.
 
+        Args:
+          x: eager tensor [n, size].
+          typical_deviation: typical standard deviation of a channel, if it is larger than the one of `x`.
         Raises:
           ValueError: `x` is not finite, or no channel varies and `typical_deviation` is 0.
         """
@@ -99,9 +101,9 @@ class LearnedPermutation(VectorBijector):
     """Glow's invertible 1x1 convolution: `y = x @ W`.
 
     `W = P @ L @ (U + diag(sign_S * exp(log_S)))`, where P is a permutation matrix, L is lower triangular with ones on
-    the diagonal, and U is strictly upper triangular; other values in the variables of L and U are masked. The
+    the diagonal, and U is strictly upper triangular; the other entries of the variables L and U have no effect. The
     log-determinant is `sum(log_S)`. P and sign_S are fixed, and W is initially orthogonal. `tfb.ScaleMatvecLU` is not
-    used because it multiplies from the left and has one variable for the five in TF1's checkpoints.
+    used because it multiplies from the left and stores one variable, where TF1's checkpoints have five.
 
     Source: Kingma and Dhariwal, Glow, NeurIPS 2018, section 3.2, <https://arxiv.org/abs/1807.03039>.
     """

@@ -21,15 +21,15 @@ from glow.embeddings import check_finite
 from glow.flow import Glow
 from glow.optimizer import AdamWeightDecay, apply_clipped
 
-# More steps per call would need more memory for the gathered rows; fewer would spend much time on the call itself.
+# More steps per call would need more memory for their rows; fewer would spend much of the time on calls.
 _STEPS_PER_CALL, _ROWS_PER_CALL = 32, 4096
 
 
 class FlowTrainer:
     """Train a flow by maximum likelihood with the original's optimiser.
 
-    The learning rate is constant. As in the original (Li et al. 2020, sections 3 and 4), a step's loss is the mean over
-    the pairs' first sentences plus the mean over their second ones: twice the mean over the batch.
+    The learning rate is constant. The loss is twice the batch's mean of `Glow.bits_per_dim`, because the original
+    (Li et al. 2020, sections 3 and 4) adds the means over the first and over the second sentences of its pairs.
     """
 
     def __init__(self, flow: Glow, learning_rate: float) -> None:
@@ -37,7 +37,7 @@ class FlowTrainer:
         self._trained = list(flow.trainable_variables)
         self.optimizer = AdamWeightDecay(learning_rate, name="flow_adam")
         self.optimizer.build(self._trained)
-        # Loop over the batches [k, rows, D] in the graph, because a loop in Python would double the time of a step.
+        # Loop over the batches [k, rows, D] in the graph, because a Python loop would double the time per step.
         self._steps = tf.function(
             lambda u: tf.map_fn(self._take_step, u, parallel_iterations=1, fn_output_signature=u.dtype),
             input_signature=[tf.TensorSpec([None, None, flow.event_size], flow.dtype)],
@@ -54,24 +54,24 @@ class FlowTrainer:
     def train(
         self, X: np.ndarray, batches: Iterable[np.ndarray], steps: int, show_progress_bar: bool | None = None
     ) -> np.ndarray:
-        """Take a step per batch of row indices; return the losses before.
+        """Take one step per batch of row indices; return their losses.
 
-        A failure, such as a loss or a weight that is not finite, restores flow and optimiser.
+        The losses, float32 [steps], are from before each step, in bits per dimension. An exception changes nothing.
         """
         state = self.state()
         losses: list[float] = []
-        hidden = None if show_progress_bar is None else not show_progress_bar
+        hide_bar = None if show_progress_bar is None else not show_progress_bar
         try:
-            with tqdm(total=steps, desc="flow", unit="step", disable=hidden) as progress:
-                if progress.disable and hidden is None:
+            with tqdm(total=steps, desc="flow", unit="step", disable=hide_bar) as progress:
+                if progress.disable and hide_bar is None:
                     logging.info("learning the flow, %s steps", f"{steps:,}")
                 for stack in _stacked(batches):
-                    new = self._steps(tf.constant(X[stack])).numpy()
-                    if not (finite := np.isfinite(new)).all():
+                    step_losses = self._steps(tf.constant(X[stack])).numpy()
+                    if not (finite := np.isfinite(step_losses)).all():
                         i = int(np.argmin(finite))
-                        found = f"found a loss of {new[i]} bits per dimension at step {len(losses) + i + 1} of {steps}"
-                        raise ValueError(f"{found}, expected finite ones (try a smaller learning rate)")
-                    losses.extend(new)
+                        at = f"at step {len(losses) + i + 1} of {steps}"
+                        raise ValueError(f"found a loss of {step_losses[i]} {at}, try a smaller learning rate")
+                    losses.extend(step_losses)
                     progress.update(len(stack))
             if not all(np.isfinite(variable.numpy()).all() for variable in self.flow.variables):
                 raise ValueError("found flow weights that are not finite, try a smaller learning rate")
@@ -94,13 +94,13 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         calibrator = FlowCalibrator(seed=1).fit(embeddings)
         z = calibrator.transform(embeddings)
 
-    See `FlowTrainer` for the loss (Li et al. 2020, sections 3 and 4). Each epoch has a new order of the rows.
+    See `FlowTrainer` for the loss. Each epoch shuffles the rows.
 
     Args:
       config: name of a shipped flow configuration, a JSON file, or a `GlowConfig`. Embeddings of fewer than
         2 ** n_levels channels get fewer levels, with a warning.
-      epochs: passes over the rows, perhaps a fraction.
-      batch_size: rows per step; 64 are the 32 pairs of the original. With fewer rows, a step takes all, with a warning.
+      epochs: passes over the rows; may be a fraction.
+      batch_size: rows per step, by default the original's 32 pairs; if `X` has fewer, a step takes all, with a warning.
       seed: seed of the order of the rows and of the flow's initial values; 0 or more.
       data_dependent_init: initialise every actnorm from the first batch, see `glow.bijectors.ActNorm`. The original
         defines this but never runs it.
@@ -110,7 +110,7 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
       flow_: the `glow.flow.Glow`.
       config_: its `GlowConfig`.
       n_steps_: number of steps taken.
-      losses_: float32 [n_steps_], the batch's mean loss before each step, in bits per dimension.
+      losses_: float32 [n_steps_], the mean of `bits_per_dim` over each step's batch, before the step.
     """
 
     def __init__(
@@ -135,8 +135,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Learn a new flow on `X` [n, D]; a failure changes nothing.
 
         Raises:
-          ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument is invalid, or the
-            loss or a weight becomes NaN or infinite.
+          ValueError: a value is not finite, there are fewer than 2 rows or channels, an argument is invalid, or a loss
+            or a weight is not finite.
         """
         u = self._checked(X, new=True)
         rows = min(self.batch_size, len(u))
@@ -153,8 +153,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def partial_fit(self, X: ArrayLike, y: None = None) -> "FlowCalibrator":
         """Learn from the next part `X` [n, D] of a stream.
 
-        The first call makes a new flow; later calls, also after `fit`, continue with it. Each row is used once, so some
-        batches are larger than `batch_size`. A failure changes nothing. It raises as `fit`, also for another width D.
+        The first call creates a flow; later calls, and calls after `fit`, train it further. Each row is used once, so
+        some batches are larger than `batch_size`. Errors are those of `fit`; all parts must have the same D.
         """
         new = not hasattr(self, "flow_")
         u = self._checked(X, new=new)
@@ -210,15 +210,15 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the latents z, float32 [n, D], of `X` [n, D]."""
-        return self._in_parts("forward", X)
+        return self._call_flow("forward", X)
 
     def inverse_transform(self, X: ArrayLike) -> np.ndarray:
         """Return the embeddings, float32 [n, D], whose latents are `X` [n, D]."""
-        return self._in_parts("inverse", X)
+        return self._call_flow("inverse", X)
 
     def score_samples(self, X: ArrayLike) -> np.ndarray:
         """Return the log-density of each row, float32 [n], in nats."""
-        return self._in_parts("log_prob", X)
+        return self._call_flow("log_prob", X)
 
     def score(self, X: ArrayLike, y: None = None) -> float:
         """Return the mean log-density of the rows, in nats."""
@@ -229,9 +229,9 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self, "flow_")
         return self.flow_.sample(n_samples, seed).numpy()
 
-    def _in_parts(self, name: str, X: ArrayLike) -> np.ndarray:
+    def _call_flow(self, method: str, X: ArrayLike) -> np.ndarray:
         check_is_fitted(self, "flow_")
-        rows, function = self._checked(X), getattr(self.flow_, name)
+        rows, function = self._checked(X), getattr(self.flow_, method)
         return np.concatenate([function(rows[i : i + _ROWS_PER_CALL]) for i in range(0, len(rows), _ROWS_PER_CALL)])
 
     def _checked(self, X: ArrayLike, *, new: bool = False) -> np.ndarray:
@@ -262,8 +262,8 @@ class FlowCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def _stacked(batches: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield row indices, int64 [k, rows], of batches for one call each."""
+    """Yield int64 [k, rows]: k batches of equal size, for one call."""
     for rows, same_size in itertools.groupby(batches, key=len):
         count = min(_STEPS_PER_CALL, max(1, _ROWS_PER_CALL // rows))
-        while alike := list(itertools.islice(same_size, count)):
-            yield np.stack(alike)
+        while stack := list(itertools.islice(same_size, count)):
+            yield np.stack(stack)

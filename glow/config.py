@@ -7,11 +7,11 @@ import pathlib
 from collections.abc import Collection
 from typing import Any
 
-# This is the default of the original's flag: 3 levels of 3 steps, width 32. The paper's Table 7 has config_l2_d3_w32.
+# The original's flag has this default: 3 levels of 3 steps, width 32. The paper's Table 7 has config_l2_d3_w32.
 DEFAULT_CONFIG = "config_l3_d3_w32"
 _CONFIG_DIR = pathlib.Path(__file__).parent / "configs"
 
-# `Glow` imports its coupling by name, because this module must not load TensorFlow, which takes seconds.
+# These are paths, because importing the classes here would load TensorFlow, which takes seconds.
 COUPLINGS = {"additive": "glow.coupling:AdditiveCoupling", "affine": "glow.coupling:AffineCoupling"}
 _CHOICES: dict[str, Collection[object]] = {
     "latent_architecture": ("glow_resnet",),
@@ -20,7 +20,7 @@ _CHOICES: dict[str, Collection[object]] = {
     "top_prior": ("normal",),
     "use_fp16": (False,),
 }
-# These limits catch typing errors; they are far above all published values.
+# These limits catch typos; they are far above all published values.
 _LARGEST = {"coupling_width": 8192, "n_levels": 16, "depth": 256}
 
 
@@ -29,15 +29,15 @@ class GlowConfig:
     """Architecture of a flow, with the keys of the original's config files.
 
     Attributes:
-      latent_architecture, top_prior, use_fp16: keys with one valid value.
+      latent_architecture, top_prior, use_fp16: the original's keys for which only the default is valid.
       activation: non-linearity after the coupling network's second layer, "relu" or "gatu" (tanh · sigmoid).
       coupling: "additive", "affine", or another key of `COUPLINGS`.
       coupling_width: channels of the coupling network's hidden layers, 1 to 8192.
       coupling_dropout: dropout rate of the coupling network in training, from 0 to below 1.
-      n_levels: levels, 1 to 16; after each but the last, half of the channels become latents.
+      n_levels: number of levels, 1 to 16; after each level but the last, half of the channels become latents.
       depth: steps of {actnorm, permutation, coupling} per level, 1 to 256.
-      permutation: True reverses the channels, False learns an invertible 1x1 convolution.
-      coupling_residual: add a skip connection over the coupling network's second layer; not in the original.
+      permutation: True to reverse the channels, False to learn an invertible 1x1 convolution.
+      coupling_residual: True for a skip connection over the coupling network's second layer; not in the original.
 
     Raises:
       ValueError: a value has the wrong type or is out of its range; the message names its key.

@@ -1,4 +1,4 @@
-"""Coupling layers: half of the channels determine a change of the others."""
+"""Coupling layers, which change one half of the channels given the other."""
 
 from collections.abc import Callable
 
@@ -37,16 +37,16 @@ class ConvBlock(tf.Module):
 
 
 class ConvStack(tf.Module):
-    """The coupling's network of three 1x1 convolutions.
+    """A coupling's network of three 1x1 convolutions.
 
         h1 = relu(actnorm(x @ W1))
         h2 = relu(actnorm(h1 @ W2))                                           activation "relu"
         h2 = tanh(actnorm(h1 @ W_tanh)) * sigmoid(actnorm(h1 @ W_sigm))       activation "gatu"
         y  = (h @ W3 + b) * exp(3 * logs)    with h = h2, or h = h1 + h2 if `residual`
 
-    In training, dropout may follow h1 and h. W3, b and logs are initially 0, so a new coupling is the identity
-    (additive) or one fixed scale (affine). `residual` is not in the original; it is one interpretation of "3-layer CNN
-    with residual connection" in the paper's Table 7, around the only layer with equal numbers of inputs and outputs.
+    In training, `drop` applies dropout to h1 and h. W3, b and logs are initially 0, so a new additive coupling is the
+    identity and a new affine one a constant scale. `residual` is not in the original; the paper's Table 7 has a
+    "3-layer CNN with residual connection", and only the second layer has as many inputs as outputs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The multi-level flow: a bijection of embeddings and Gaussian latents."""
+"""The multi-level flow, a bijection from embeddings to Gaussian latents."""
 
 import functools
 import itertools
@@ -20,7 +20,7 @@ tfd = tfp.distributions
 
 
 class Glow(tf.Module):
-    """Normalizing flow over embeddings: the map to latents and the density.
+    """A normalizing flow over embeddings: the map to latents and the density.
 
     `z = f(u)` for u and z [..., D] with `log p(u) = log N(f(u); 0, I) + log |det ∂f/∂u|`. A level is `config.depth`
     steps of {actnorm, permutation, coupling}. After each level but the last, the channels are split into halves: x1
@@ -31,7 +31,7 @@ class Glow(tf.Module):
 
     Attributes:
       levels: the bijectors of each level, in the order of the forward pass.
-      bijector: `tfb.Chain` of these, from u to z.
+      bijector: the `tfb.Chain` of all levels, from u to z.
       distribution: `tfd.TransformedDistribution` over u. TFP caches results by tensor object, so after the variables
         change, `bijector` and `distribution` may return old results for an old tensor. This class's methods do not.
 
@@ -43,7 +43,7 @@ class Glow(tf.Module):
         """Create the variables with the original's initial values.
 
         Their names begin with `flow/`; the same seed gives the same bits. The original accepts only multiples of
-        2 ** n_levels; here x2 gets the extra channel of an odd number.
+        2 ** n_levels as `event_size`; here x2 gets the extra channel if the number of channels is odd.
 
         Raises:
           ValueError: `event_size` is below 2 ** n_levels, or `seed` is negative.
@@ -67,19 +67,19 @@ class Glow(tf.Module):
         self.levels = [self._level(parameters.scope(f"revnet_{i}"), size) for i, size in enumerate(sizes)]
         visited: list[tuple[int, VectorBijector]] = []
 
-        def note(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
+        def visit(bijector: VectorBijector, channels: tf.Tensor) -> tf.Tensor:
             visited.append((channels.shape[0], bijector))
             return channels
 
         with tf.init_scope():
-            latent_order = self.walk(tf.range(self.event_size), note).numpy()
+            latent_order = self.walk(tf.range(self.event_size), visit).numpy()
         chain: list[tfp.bijectors.Bijector] = []
         for size, steps in itertools.groupby(visited, key=lambda one: one[0]):
-            level, left = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
-            # Blockwise needs the finished latents to the right of the level's channels.
-            sides = tfb.Blockwise([level, tfb.Identity()], [size, left], maybe_changes_size=False) if left else level
-            chain.append(sides)
-        if left:
+            level, done = tfb.Chain([bijector for _, bijector in steps][::-1]), self.event_size - size
+            # The finished latents follow the level's channels and do not change.
+            parts = tfb.Blockwise([level, tfb.Identity()], [size, done], maybe_changes_size=False) if done else level
+            chain.append(parts)
+        if done:
             chain.append(tfb.Permute(latent_order, name="latent_order"))
         self.bijector = tfb.Chain(chain[::-1], name="glow")
         standard_normal = tfd.Normal(loc=tf.zeros([], self.dtype), scale=tf.ones([], self.dtype))
@@ -97,8 +97,8 @@ class Glow(tf.Module):
             bijectors.append(ActNorm(step.scope("actnorm"), size))
             bijectors.append(Reversal() if config.permutation else LearnedPermutation(step.scope("invertible"), size))
             nn, outputs = step.scope(config.coupling).scope("nn"), coupling.outputs_per_channel * (size - size // 2)
-            kind: dict[str, Any] = {"activation": config.activation, "residual": config.coupling_residual}
-            network = ConvStack(nn, size // 2, config.coupling_width, outputs, **kind)
+            options: dict[str, Any] = {"activation": config.activation, "residual": config.coupling_residual}
+            network = ConvStack(nn, size // 2, config.coupling_width, outputs, **options)
             bijectors.append(coupling(network, dtype=self.dtype))
         return bijectors
 
@@ -109,7 +109,7 @@ class Glow(tf.Module):
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """All variables but P and sign_S of learned permutations."""
+        """All variables except P and sign_S of learned permutations."""
         return tuple(variable for variable in self.variables if variable.trainable)
 
     @property
@@ -160,7 +160,7 @@ class Glow(tf.Module):
         return z, log_prob / (-self.event_size * math.log(2.0))
 
     def _forward_and_log_prob(self, u: tf.Tensor, step: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
-        # `distribution.log_prob` would compute the shape of every log-determinant, half of a step's operations.
+        # `distribution.log_prob` would double a step's operations, because it computes shapes of log-determinants.
         log_det, rate = tf.zeros([], self.dtype), self.config.coupling_dropout
         seed = tf.stack([self._seed, step]) if rate and step is not None else None
 
@@ -172,8 +172,8 @@ class Glow(tf.Module):
         def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
             nonlocal log_det
             if seed is not None and isinstance(bijector, Coupling):
-                dropping: Any = functools.partial(bijector.network, drop=drop)
-                bijector = type(bijector)(dropping, self.dtype)
+                network: Any = functools.partial(bijector.network, drop=drop)
+                bijector = type(bijector)(network, self.dtype)
             x, added = bijector.forward_and_log_det(x)
             log_det += added
             return x
@@ -186,16 +186,16 @@ class Glow(tf.Module):
         return self.distribution.sample(n, seed=tf.constant([seed, 0], tf.int32))
 
     def initialize_from_data(self, u: tf.Tensor) -> None:
-        """Set every actnorm from `u` [..., D], also those in the networks.
+        """Set every actnorm from `u` [..., D], see `ActNorm.initialize_from_data`.
 
-        See `ActNorm.initialize_from_data`. The original defines this data-dependent initialisation but never runs it.
+        The original defines this data-dependent initialisation but never runs it.
         """
         typical_deviation = 0.0
 
         def advance(bijector: VectorBijector, x: tf.Tensor) -> tf.Tensor:
             nonlocal typical_deviation
             x = bijector.initialize_from_data(x, typical_deviation)
-            # After the first actnorm, a channel with information has a deviation of about 1.
+            # After the first actnorm, a channel that is not constant has a deviation of about 1.
             typical_deviation = 1.0
             return x
 
@@ -203,7 +203,7 @@ class Glow(tf.Module):
 
     def _event(self, x: tf.Tensor) -> tf.Tensor:
         """Convert `x` to a new tensor of this dtype; check its width."""
-        # TFP caches results by tensor object, so a known tensor would get results from before a training step.
+        # TFP caches results by tensor object, so an old tensor would get results from before a training step.
         x = tf.identity(tf.convert_to_tensor(x, self.dtype))
         if x.shape.rank == 0 or (x.shape.rank is not None and x.shape[-1] not in (None, self.event_size)):
             raise ValueError(f"found a tensor of shape {x.shape}, expected [..., {self.event_size}]")

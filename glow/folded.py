@@ -34,16 +34,12 @@ class FoldedFlow:
         x  = x + h2 @ K3
 
     The matrices are multiplied once, in float64, and do not follow later changes of the variables, see `is_current`.
-
-    Raises:
-      ValueError: the flow has affine couplings or learned permutations, see `can_fold`.
+    `flow` must satisfy `can_fold`.
     """
 
     def __init__(self, flow: Glow) -> None:
-        if not can_fold(flow):
-            raise ValueError(f"found a flow of {flow.config}, expected additive couplings and reversals")
         self._folded_values = np.concatenate([variable.numpy().reshape(-1) for variable in flow.variables])
-        # `is_current` reads all variables in one call, because a hundred reads take milliseconds.
+        # Read all variables in one call, because a hundred reads take milliseconds.
         self._values = tf.function(
             lambda: tf.concat([tf.reshape(variable, [-1]) for variable in flow.variables], axis=0), autograph=False
         )
@@ -72,27 +68,22 @@ def can_fold(flow: Glow | AffineMap) -> bool:
 
 
 def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
-    """Return `flow.forward` as dense layers, two per step and two more.
+    """Return `flow.forward` as dense layers; a `Glow` must satisfy `has_dense_layers`.
 
-    A step's two layers must also pass on the D channels x unchanged: prelu with slope s and then prelu with slope 1/s
-    is the identity. A layer has D units for x and two for each hidden unit y of the network, because
+    The first layer only adds the first actnorm's shift, because folding it would lose digits of a u that varies little.
+    Two layers per step and a last one follow. A step's two layers must also pass on the D channels x unchanged: prelu
+    with slope s and then prelu with slope 1/s is the identity. A layer has D units for x and two for each hidden unit y
+    of the network, because
 
         relu(y) = (prelu(y) + s * prelu(-y)) / (1 - s²).
-
-    The first layer only adds the first actnorm's shift; if u varies little, a folded shift would cancel its digits.
-
-    Raises:
-      ValueError: the flow has other couplings than additive ones with rectified units, see `has_dense_layers`.
     """
     if isinstance(flow, AffineMap):
         mean, matrix = (_float64(flow.variables_by_path[name]) for name in ("mean", "matrix"))
         return [DenseLayer(np.eye(len(mean)), -mean), DenseLayer(matrix, np.zeros(len(mean)))]
-    if not has_dense_layers(flow):
-        raise ValueError(f"found a flow of {flow.config}, expected additive couplings with relu")
     size, width = flow.event_size, flow.config.coupling_width
     mean, matrix, shift, steps = _fold(flow)
     layers = [DenseLayer(np.eye(size), mean)]
-    # Column i gives channel i of x from the last layer's units; the last row is the bias.
+    # Column i computes channel i of x from the previous layer's units; the last row is the bias.
     state = np.vstack([matrix, shift])
 
     def add_layer(columns: list[np.ndarray], slope: float = 1.0) -> None:
@@ -109,7 +100,7 @@ def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
         add_layer([state, y, -y], _SLOPE)
         h1 = rectified(_SLOPE)
         y = _affine(h1, *second)
-        # h1 is not negative, so no activation changes it.
+        # h1 is not negative, so prelu does not change it.
         kept = [h1] if flow.config.coupling_residual else []
         add_layer([np.eye(len(h1), size), y, -y, *kept], _INVERSE)
         h = np.insert(rectified(_INVERSE), -1, np.eye(width), axis=0) if kept else rectified(_INVERSE)
@@ -119,7 +110,7 @@ def dense_layers(flow: Glow | AffineMap) -> list[DenseLayer]:
 
 
 def has_dense_layers(flow: Glow) -> bool:
-    """True for additive couplings with rectified units, as in every shipped configuration."""
+    """True for additive couplings with relu, as in every shipped configuration."""
     return flow.config.coupling == "additive" and flow.config.activation == "relu"
 
 
@@ -138,8 +129,8 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
             matrix[:, order] *= factor
             inverse[order] /= factor[:, np.newaxis]
         elif isinstance(bijector, LearnedPermutation):
-            one = tf.eye(len(order), dtype=flow.dtype)
-            weights, inverse_weights = _float64(bijector.forward(one)), _float64(bijector.inverse(one))
+            identity = tf.eye(len(order), dtype=flow.dtype)
+            weights, inverse_weights = _float64(bijector.forward(identity)), _float64(bijector.inverse(identity))
             shift[order] @= weights
             matrix[:, order] @= weights
             inverse[order] = inverse_weights @ inverse[order]
@@ -158,7 +149,7 @@ def _fold(flow: Glow) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[tuple]]:
     order = flow.walk(tf.range(size), advance).numpy()
     mean = _float64(flow.levels[0][0].b)
     matrix, inverse, shift = matrix[:, order], inverse[order], shift[order]
-    # Rewrite the steps for an x in z's space, to which the first shift has been added.
+    # From here on, x is in z's space, and the first shift has been added to it.
     steps = [
         ((inverse @ kernel, bias - shift @ (inverse @ kernel)), second, last @ matrix)
         for (kernel, bias), second, last in steps
@@ -178,7 +169,7 @@ def _affine(x: np.ndarray, kernel: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 def _float64(variable: tf.Variable) -> np.ndarray:
-    # Multiply matrices in float64, so that only their products are rounded to float32.
+    # In float64, only the products of matrices are rounded to float32.
     return np.asarray(variable.numpy(), np.float64)
 
 

@@ -19,8 +19,6 @@ _EXCLUDED_FROM_DECAY = re.compile("LayerNorm|layer_norm|bias")
 class AdamWeightDecay(tf_keras.optimizers.Optimizer):
     """Adam without bias correction and with decoupled weight decay.
 
-    The epsilon is outside the root:
-
     ``m = β1 m + (1 - β1) g``, ``v = β2 v + (1 - β2) g²``, ``w = w - lr (m / (sqrt(v) + ε) + decay w)``.
 
     Layer norms and biases do not decay. `apply_clipped` sums gradients over replicas and clips them.
@@ -32,7 +30,7 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
         # Keras would apply its own weight decay to every variable even if the rate is 0.
         super().__init__(name=name, weight_decay=None, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
-        # A step's scalars by dtype are in an object that checkpoints do not track.
+        # Keep a step's scalars in an object that checkpoints do not track.
         self._step_values = types.SimpleNamespace()
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
@@ -58,18 +56,18 @@ class AdamWeightDecay(tf_keras.optimizers.Optimizer):
             tf.raw_ops.ResourceApplyGradientDescent(
                 var=variable.handle, alpha=decay, delta=tf.convert_to_tensor(variable), use_locking=True
             )
-        # One kernel replaces a dozen operations. If the powers of beta are 0, it has no bias correction.
+        # One kernel replaces a dozen operations. Powers of 0 turn off its bias correction.
         zero = tf.zeros([], variable.dtype)
-        kept = {"var": variable.handle, "m": m.handle, "v": v.handle, "use_locking": True}
+        state = {"var": variable.handle, "m": m.handle, "v": v.handle, "use_locking": True}
         powers = {"beta1_power": zero, "beta2_power": zero}
         betas = {"beta1": tf.constant(BETA_1, variable.dtype), "beta2": tf.constant(BETA_2, variable.dtype)}
-        tf.raw_ops.ResourceApplyAdam(**kept, **powers, **betas, lr=rate, epsilon=epsilon, grad=gradient)
+        tf.raw_ops.ResourceApplyAdam(**state, **powers, **betas, lr=rate, epsilon=epsilon, grad=gradient)
 
     def _scalars(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return Adam's learning rate, the decay rate and Adam's epsilon in `dtype`.
 
-        Adam's kernel rounds 1 - β to `dtype`, 1e-5 off for β2 in float32. This multiplies m and v by constants, which
-        the returned learning rate and ε cancel.
+        Adam's kernel computes 1 - β in `dtype`; for β2 in float32, the error is 1e-5. It multiplies m and v by
+        constants, for which the returned learning rate and ε compensate.
         """
         number = dtype.as_numpy_dtype
         m_factor, v_factor = (float(number(1) - number(beta)) / (1.0 - beta) for beta in (BETA_1, BETA_2))
@@ -87,10 +85,10 @@ def apply_clipped(
     gradients: Sequence[tf.Tensor | tf.IndexedSlices | None],
     variables: Sequence[tf.Variable],
 ) -> tf.Tensor:
-    """Clip gradients to global norm 1, apply them; return the norm before.
+    """Apply gradients clipped to global norm 1; return the norm before clipping.
 
-    In a replica context, gradients are first summed over replicas. A variable without a gradient does not change, nor
-    decay, as with TF1's optimiser. `optimizer` must be built with all variables.
+    In a replica context, gradients are first summed over replicas. As with TF1's optimiser, a variable without a
+    gradient does not change, not even by weight decay. `optimizer` must be built with all variables.
     """
     pairs = [(g, v) for g, v in zip(gradients, variables, strict=True) if g is not None]
     if not pairs:

@@ -12,8 +12,8 @@ import tensorflow as tf
 class Parameters:
     """Create a flow's variables and keep them by path.
 
-    Only the seed and its path determine a variable's initial value, whatever else was created before; float32 and
-    float64 round the same draws. All scopes share `variables`, in order of creation.
+    A variable's initial value depends only on the seed and its path; float32 and float64 variables round the same
+    random numbers. All scopes share `variables`, in order of creation.
     """
 
     def __init__(self, *, seed: int, dtype: tf.DType) -> None:
@@ -21,9 +21,9 @@ class Parameters:
         self._seed, self._dtype, self._path = seed, dtype, ""
 
     def scope(self, name: str) -> "Parameters":
-        below = copy.copy(self)
-        below._path = f"{self._path}{name}/"
-        return below
+        child = copy.copy(self)
+        child._path = f"{self._path}{name}/"
+        return child
 
     def zeros(self, name: str, shape: Sequence[int]) -> tf.Variable:
         return self._add(name, np.zeros(shape))
@@ -32,14 +32,14 @@ class Parameters:
         return self._add(name, self._generator(name).normal(0.0, stddev, shape))
 
     def glorot_uniform(self, name: str, size: int) -> tf.Variable:
-        """Create a variable [size] with TF1's bound for [1, 1, 1, size]."""
+        """Create a variable [size], initialised as TF1's [1, 1, 1, size]."""
         bound = np.sqrt(6.0 / (size + 1))
         return self._add(name, self._generator(name).uniform(-bound, bound, size))
 
     def orthogonal_plu(self, size: int) -> tuple[tf.Variable, ...]:
         """Create P, L, U, sign_S and log_S of a random orthogonal matrix.
 
-        As in the original, it is the Q of uniform numbers in [0, 1), so its first column has values of one sign.
+        It is Q of a matrix of uniform numbers in [0, 1), as in the original, so its first column has one sign.
         """
         uniform = self._generator("orthogonal").uniform(size=(size, size))
         p, lower, upper = scipy.linalg.lu(np.linalg.qr(uniform)[0])
@@ -58,7 +58,7 @@ class Parameters:
     def _add(self, name: str, value: np.ndarray, trainable: bool = True) -> tf.Variable:
         path = f"{self._path}{name}"
         scope, _, leaf = f"flow/{path}".rpartition("/")
-        # The closing slash makes the name absolute, so that a caller's name scope is not part of it.
+        # The slash at the end makes the name absolute, so that it does not contain a caller's name scope.
         with tf.init_scope(), tf.name_scope(f"{scope}/"):
             variable = tf.Variable(value, trainable=trainable, dtype=self._dtype, name=leaf)
         self.variables[path] = variable

@@ -16,7 +16,7 @@ _LEADING_AXES = {"b": 3, "logs": 3, "W": 2}
 
 
 def is_flow_name(name: str) -> bool:
-    """True for a flow's variable, False for an optimiser's moment of it."""
+    """True for a flow's variable, but not for its optimiser's moments."""
     return name.startswith(FLOW_SCOPE) and not name.endswith(_SLOT_SUFFIXES)
 
 
@@ -42,11 +42,11 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
     """Set every variable of `flow` from TF1's values.
 
     Names outside `FLOW_SCOPE` and the optimiser's moments are ignored. The constant matrix `invertible/w` of a reversal
-    is optional.
+    is optional. An error changes no variable.
 
     Raises:
       ValueError: a variable is missing, unexpected or not finite, or has another shape, or a stored permutation is not
-        the reversal. The message also names a shipped configuration that fits. No variable has changed.
+        the reversal. If a shipped configuration fits, the message names it.
     """
     stored = {name.removeprefix(FLOW_SCOPE): np.asarray(value) for name, value in values.items() if is_flow_name(name)}
     shapes, reversals = _tf1_shapes(flow), _reversals(flow)
@@ -57,19 +57,19 @@ def assign_tf1_variables(flow: Glow, values: Mapping[str, np.ndarray]) -> None:
         name = f"{FLOW_SCOPE}{path}"
         if path in reversals:
             if not np.array_equal(value, reversals[path]):
-                raise ValueError(f"{name}: found another matrix, expected the reversal of {len(value)}")
+                raise ValueError(f"{name}: found another matrix, expected the reversal of {len(value)} channels")
         elif path not in shapes:
             raise ValueError(f"{name}: unexpected, the flow of this config has no such variable{_fitting(stored)}")
         elif value.shape != shapes[path]:
             raise ValueError(f"{name}: found shape {value.shape}, expected {shapes[path]}{_fitting(stored)}")
         elif not np.isfinite(value).all():
-            raise ValueError(f"{name}: holds a value that is not finite")
+            raise ValueError(f"{name}: found NaN or infinity, expected finite values")
     for path, variable in flow.variables_by_path.items():
         variable.assign(stored[path].reshape(variable.shape))
 
 
 def _fitting(stored: Mapping[str, np.ndarray]) -> str:
-    """Return `; NAME fits` for a shipped config of these shapes, else ""."""
+    """Return "; NAME fits" if a shipped config fits, else ""."""
     levels, steps = (len(set(re.findall(rf"{name}\d+", " ".join(stored)))) for name in ("revnet_", "revnet_step_"))
     widths = {value.shape[-1] for path, value in stored.items() if path.endswith("additive/nn/conv_block/1_2/W")}
     is_learned = any(path.endswith("invertible/P") for path in stored)
@@ -81,7 +81,7 @@ def _fitting(stored: Mapping[str, np.ndarray]) -> str:
 
 
 def tf1_variables(flow: Glow) -> dict[str, np.ndarray]:
-    """Return arrays by TF1 name, with the constant matrices of reversals."""
+    """Return a flow's arrays and its reversals' matrices by TF1 name."""
     shapes = _tf1_shapes(flow)
     arrays = {path: variable.numpy().reshape(shapes[path]) for path, variable in flow.variables_by_path.items()}
     arrays |= {path: matrix.astype(flow.dtype.as_numpy_dtype) for path, matrix in _reversals(flow).items()}

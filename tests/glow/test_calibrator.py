@@ -113,7 +113,7 @@ def test_partial_fit_goes_on_after_fit_and_after_a_copy(fitted):
 def test_failed_part_leaves_the_flow_as_it_was(fitted, monkeypatch):
     X = embeddings()
     again = copy.deepcopy(fitted)
-    with pytest.raises(ValueError, match=r"found a loss of inf .* at step 1 of 8"):
+    with pytest.raises(ValueError, match=r"found a loss of inf at step 1 of 8"):
         again.partial_fit(X * 1e30)
     # The first step moves the weights before the second one fails.
     with pytest.raises(ValueError, match=r"at step [2-8] of 8|flow weights that are not finite"):
@@ -123,7 +123,7 @@ def test_failed_part_leaves_the_flow_as_it_was(fitted, monkeypatch):
     spoilt = np.where(
         np.arange(64)[:, np.newaxis] == np.random.default_rng([again.seed, 1, 48]).permutation(64)[30], 1e30, X
     )
-    with pytest.raises(ValueError, match=r"found a loss of inf .* at step 4 of 8"):
+    with pytest.raises(ValueError, match=r"found a loss of inf at step 4 of 8"):
         again.set_params(learning_rate=1e-3).partial_fit(spoilt)
     np.testing.assert_array_equal(again.transform(X), fitted.transform(X))
     with pytest.raises(ValueError, match="6 features"):
@@ -186,7 +186,7 @@ def _with(value):
         ({"config": "config_l9"}, embeddings(), "'config_l9'"),
         ({"data_dependent_init": True}, np.ones([16, 8], np.float32), "do not differ in any channel"),
         # Epochs are drawn as they begin.
-        ({"epochs": 1e12}, embeddings() * 1e30, "found a loss of inf .* at step 1 of 8000000000000"),
+        ({"epochs": 1e12}, embeddings() * 1e30, "found a loss of inf at step 1 of 8000000000000"),
     ],
 )
 def test_what_cannot_be_fitted_is_named(arguments, X, words):

@@ -48,19 +48,15 @@ def through(layers, x, dtype):
     ],
     ids=str,
 )
-def test_latents_are_those_of_the_flow_or_it_is_refused(config, folds, has_layers):
+def test_latents_are_those_of_the_flow(config, folds, has_layers):
     # The levels have 31, 15 and 7 channels. In float64 nothing but a wrong formula is above the limit.
     flow = new_flow(config, 31, tf.float64)
     u = embeddings(flow)
     assert (can_fold(flow), has_dense_layers(flow)) == (folds, has_layers)
-    ways = ((folds, lambda: FoldedFlow(flow)(u)), (has_layers, lambda: through(dense_layers(flow), u, np.float64)))
-    for can, latents in ways:
-        if can:
-            np.testing.assert_allclose(latents(), flow.forward(u), rtol=0, atol=1e-12)
-        else:
-            with pytest.raises(ValueError, match="expected additive couplings"):
-                latents()
+    if has_layers:
+        np.testing.assert_allclose(through(dense_layers(flow), u, np.float64), flow.forward(u), rtol=0, atol=1e-12)
     if folds:
+        np.testing.assert_allclose(FoldedFlow(flow)(u), flow.forward(u), rtol=0, atol=1e-12)
         assert FoldedFlow(flow)(u[:0]).shape == (0, 31)
 
 
