@@ -2,7 +2,8 @@
 
     from bert_flow_tf import BertFlow
 
-Importing the package does not load TensorFlow; the first use of one of its names does.
+Importing the package does not load TensorFlow; the first use of one of its names does. "The original" in its
+documentation is the authors' TF1 code, <https://github.com/bohanli/BERT-flow>.
 """
 
 import importlib

@@ -10,7 +10,7 @@ from bert_flow_tf.encoder.convert.weights import LAYER_NORM_EPS, BertConfig, ker
 
 _PROJECTIONS = ("query", "key", "value")
 _TABLES = ("word_embeddings/embeddings", "position_embedding/embeddings", "type_embeddings/embeddings")
-# This tolerance is relative to the largest output: rounding in six layers is below 1e-6, the wrong GELU is 2e-4 off.
+# This tolerance is relative to the largest output. Rounding in six layers is below 1e-6; a wrong GELU differs by 2e-4.
 _LARGEST_DEVIATION = 2e-5
 # GELU's approximation has the term tanh(_TANH_SCALE * (x + _TANH_CUBE * x³)).
 _TANH_SCALE, _TANH_CUBE = 0.7978845608028654, 0.044715
@@ -30,7 +30,7 @@ class Bert:
 
     Args:
       variables: dict of name -> variable of tf-models' BERT.
-      config: its shape, activation ("gelu_tanh" or "gelu_erf") and dropout rates.
+      config: the BERT's shape, activation ("gelu_tanh" or "gelu_erf") and dropout rates.
       trainable: True if training needs gradients of the variables.
       dtype: type of the matrices and products; bfloat16 rounds a copy of the matrices.
       portable: True to use only operations that ONNX has.
@@ -73,7 +73,7 @@ class Bert:
         mask = inputs["input_mask"]
         layout = _Layout(mask, tokens_only=training)
         words, positions, types = (self.variables[name] for name in _TABLES)
-        # As in TF1, only the word embeddings have a sparse gradient, which changes the norm used for clipping.
+        # As in TF1, only the word embeddings have a sparse gradient, because that affects the norm used for clipping.
         rows = tf.cast(tf.gather(words, layout.to_rows(inputs["input_word_ids"])), tf.float32)
         one_hot = tf.one_hot(layout.to_rows(inputs["input_type_ids"]), types.shape[0], dtype=types.dtype)
         rows += tf.cast(tf.matmul(one_hot, types), tf.float32)
@@ -140,12 +140,12 @@ class Bert:
 
 
 class _Layout:
-    """Convert [batch, seq, width] to matrix rows of tokens, and back."""
+    """Convert states [batch, seq, width] to rows, without padding if `tokens_only`."""
 
     def __init__(self, mask: tf.Tensor, tokens_only: bool) -> None:
         self.batch, self.length = tf.unstack(tf.shape(mask))
         self.tokens_only = tokens_only
-        # This bias, added to attention scores [batch, heads, seq, seq], removes padding.
+        # Adding this bias to attention scores [batch, heads, seq, seq] removes padding.
         self.bias = (1.0 - tf.cast(mask, tf.float32))[:, tf.newaxis, tf.newaxis, :] * -1e9
         if tokens_only:
             flat = tf.reshape(mask, [-1])
@@ -161,7 +161,7 @@ class _Layout:
         return self._linear(self._to_batch, self._to_rows, rows)
 
     def _linear(self, function: _Operation, inverse: _Operation, x: tf.Tensor) -> tf.Tensor:
-        # Each function is the other's gradient. TensorFlow's would sum duplicate rows, which do not exist here.
+        # Each function is the other's gradient. TensorFlow's would sum duplicate rows, which takes time; here are none.
         return tf.custom_gradient(lambda x: (function(x), inverse))(x) if self.tokens_only else function(x)
 
     def _to_rows(self, states: tf.Tensor) -> tf.Tensor:
@@ -177,7 +177,7 @@ class _Layout:
 class Dropout:
     """Dropout whose masks depend only on each sentence's seed and length.
 
-    The sites of `hidden` are 0 for the embeddings, and 2 i + 1 and 2 i + 2 for layer i.
+    `hidden` is called at site 0 for the embeddings, and at sites 2 i + 1 and 2 i + 2 for layer i.
 
     Args:
       config: layers, width, heads and rates of the BERT.
@@ -316,10 +316,10 @@ def probe_inputs(variables: Mapping[str, tf.Variable]) -> Inputs:
     return {name: tf.reshape(value, [2, length]) for name, value in inputs.items()}
 
 
-def bert_of(variables: Variables, inputs: Inputs, expected: Outputs, recorded: BertConfig | None) -> Bert | None:
-    """Return a `Bert` that computes the SavedModel's outputs; None if it differs.
+def equal_bert(variables: Variables, inputs: Inputs, expected: Outputs, recorded: BertConfig | None) -> Bert | None:
+    """Return a `Bert` that gives the SavedModel's outputs; None if none does.
 
-    `expected` are the SavedModel's outputs for `inputs` without dropout. Dropout rates are `recorded`'s, else 0.1.
+    `expected` are the SavedModel's outputs for `inputs` without dropout. The dropout rates are `recorded`'s, or 0.1.
     """
     is_float32 = all(v.dtype == tf.float32 for v in variables.values())
     if not is_float32 or set(variables) != set(keras_names(num_layers(variables)).values()):

@@ -30,7 +30,7 @@ def cached_embeddings(
     """Return `stream.embed` of the sentences, cached on disk.
 
     The file is `cache_dir/embeddings-KEY.npz`; KEY is a digest of encoder, pooling, padding and distinct sentences. A
-    damaged file is computed again. The encoder must have its source's weights.
+    damaged file is replaced. KEY has the fingerprint of `encoder.source`, so do not train the encoder.
     """
     padding = f"padded to {max_seq_length}" if pad_to_max else "padded to the longest"
     key = [_CACHE_VERSION, encoder.source.fingerprint, encoder.sentence_embedding_type, padding]
@@ -40,7 +40,7 @@ def cached_embeddings(
     digest.update(sentences.flat_values.numpy().tobytes() + sentences.row_lengths().numpy().tobytes())
     path = pathlib.Path(cache_dir) / f"embeddings-{digest.hexdigest()[:24]}.npz"
     if (embeddings := _read(path)) is None:
-        # If the folder is not writable, the lock fails before the long computation.
+        # The lock fails before the long computation if the folder is not writable.
         with locked(path, wait=True):
             if (embeddings := _read(path)) is None:
                 with new_file(path) as file, file.open("wb") as stream:
@@ -56,5 +56,5 @@ def _read(path: pathlib.Path) -> np.ndarray | None:
             return arrays["embeddings"]
     except UserError as error:
         if path.exists():
-            logging.warning("%s; it is computed again", error)
+            logging.warning("%s; computing it again", error)
         return None

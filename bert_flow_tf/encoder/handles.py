@@ -36,7 +36,7 @@ def check_handle(handle: str | None, argument: str) -> None:
 
 
 def is_model_name(handle: str) -> bool:
-    """True for a Hugging Face name: `ORGANISATION/MODEL` or `bert-…`, perhaps `@REVISION`."""
+    """True for a Hugging Face name: `ORGANISATION/MODEL` or `bert-…`, optionally with `@REVISION`."""
     path = pathlib.Path(handle)
     # If a folder `encoders` exists, `encoders/mine` is a mistyped path.
     return bool(_MODEL_NAME.fullmatch(handle)) and not (len(path.parts) > 1 and path.parent.is_dir())
@@ -48,7 +48,7 @@ def downloaded_model(name: str, patterns: tuple[str, ...] = _ENCODER_FILES) -> p
 
     The environment variables of huggingface_hub apply: HF_ENDPOINT, HF_HOME, HF_TOKEN, HF_HUB_OFFLINE, …
     """
-    # Importing it takes half a second.
+    # Importing huggingface_hub takes half a second.
     from huggingface_hub import constants, snapshot_download
 
     model, _, revision = name.partition("@")
@@ -66,7 +66,7 @@ class EncoderSource:
       do_lower_case: True if the vocabulary is uncased.
       fingerprint: SHA-256 of weights, graph and vocabulary, equal on every machine. A converted encoder's
         configuration replaces its graph, whose bytes differ in each conversion.
-      started_from: fingerprint of the encoder that was trained further to give this one, or None.
+      started_from: fingerprint of the encoder from which this one was trained; None for others.
       encoder_dir, preprocess_dir: the local SavedModels.
     """
 
@@ -80,5 +80,5 @@ class EncoderSource:
 
     @property
     def files(self) -> EncoderFiles:
-        """The fields that a run records."""
+        """The fields that a run's `config.json` records."""
         return msgspec.convert(self, EncoderFiles, from_attributes=True)

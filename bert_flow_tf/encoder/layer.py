@@ -11,7 +11,7 @@ import tensorflow_hub as hub
 import tf_keras
 from absl import logging
 
-from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs, bert_of, probe_inputs
+from bert_flow_tf.encoder.bert import Bert, Inputs, Outputs, equal_bert, probe_inputs
 from bert_flow_tf.encoder.convert.encoder_folder import floating_variables
 from bert_flow_tf.encoder.convert.folders import BERT_CONFIG_FILE
 from bert_flow_tf.encoder.convert.weights import BertConfig, read_tf1_config
@@ -28,14 +28,14 @@ _shared: "dict[tuple, dict[str, SentenceEncoder]] | None" = None
 class SentenceEncoder(tf_keras.layers.Layer):
     """Map an encoder's inputs, int32 [batch, seq], to sentence embeddings.
 
-    It runs a `Bert` over the SavedModel's variables if their outputs are equal, else the SavedModel.
+    It runs a `Bert` over the SavedModel's variables if that has the same outputs, else the SavedModel itself.
 
     Args:
       sentence_embedding_type: name of the pooling, see `pooling.pooling`.
-      trainable: True to train the variables. A call with `training=True` has dropout in either case.
+      trainable: True to train the variables. A call with `training=True` applies dropout in either case.
 
     Attributes:
-      dropout_seed: seed of dropout; each sentence's `occurrence` is the second seed, see `call`.
+      dropout_seed: seed of dropout, see `call`.
       traced_embed: `embed` as a `tf.function`.
       max_seq_length, num_types: number of positions and of token types; None if unknown.
       bert_config: shape and rates of a BERT; None for another encoder.
@@ -56,7 +56,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         signature = self._hub_layer.resolved_object.__call__.function_spec.fullargspec
         self._takes_training = "training" in (*signature.args, *signature.kwonlyargs)
         self.dropout_seed = 0
-        # A new thread is outside a strategy's scope, in which a SavedModel cannot run.
+        # A SavedModel cannot run in a strategy's scope; a new thread is outside.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             outputs = thread.submit(self._find_bert, trainable).result()
         self.num_layers = len(outputs["encoder_outputs"])
@@ -72,13 +72,13 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def _find_bert(self, trainable: bool) -> Outputs:
         """Set `_bert`, None for an unknown encoder; return the SavedModel's outputs."""
         variables, name = floating_variables(self._hub_layer), self.source.bert_hub
-        # A GPU would round the products.
+        # Compare on the CPU, because a GPU rounds products differently.
         with tf.device("/CPU:0"):
             inputs = probe_inputs(variables)
             with reading(name, f"TF-Hub's BERT, version 3 or later, which takes {', '.join(TOKEN_INPUTS)}"):
                 found = self._saved_model(inputs)
                 outputs = {key: found[key] for key in ("sequence_output", "pooled_output", "encoder_outputs")}
-            bert = bert_of(variables, inputs, outputs, self.bert_config)
+            bert = equal_bert(variables, inputs, outputs, self.bert_config)
         self._bert = None if bert is None else Bert(variables, bert.config, trainable=trainable)
         self.bert_config = self.bert_config or (None if bert is None else bert.config)
         if bert is None:
@@ -108,19 +108,19 @@ class SentenceEncoder(tf_keras.layers.Layer):
             found = f"found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler"
             raise ArgumentError(f"pooling: {found}; use another pooling, such as paper-cls")
         self.embedding_size = self.pooling.vectors * self.hidden_size
-        # Create the function here, so that copies share its traces.
+        # Copies share this function and its traces.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 
     def call(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
         """Return embeddings [batch, embedding_size].
 
-        In training, `dropout_seed` and `inputs["occurrence"]`, int64 [batch], seed each sentence's dropout. The
-        occurrence is the sentence's number in a run; a missing one is random.
+        In training, `dropout_seed` and `inputs["occurrence"]` seed each sentence's dropout. The occurrence, int64
+        [batch], is the sentence's number in a run; without it, dropout is random.
         """
         return self.pooling(self._outputs(inputs, training, self.pooling.first_token_only), inputs["input_mask"])
 
     def embed(self, inputs: Inputs, *, portable: bool = False) -> tf.Tensor:
-        """Return embeddings without dropout; `portable` uses only ONNX's operations."""
+        """Return embeddings without dropout; `portable` limits BERT to ONNX's operations."""
         if self._bert is None or not portable:
             return self(inputs, training=False)
         bert = Bert(self._bert.variables, self._bert.config, portable=True)
@@ -144,7 +144,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
         return self._bert(tokens, seeds, training=True)
 
     def _saved_model(self, inputs: Inputs, training: bool = False) -> Outputs:
-        # The original applies dropout in a frozen encoder too, but hub.KerasLayer turns it off.
+        # Like the original, apply dropout in a frozen encoder too; hub.KerasLayer would turn it off.
         has_dropout = training and self._takes_training
         compute = self._hub_layer.resolved_object if has_dropout else self._hub_layer
         outputs = compute(inputs, training=has_dropout)
@@ -159,14 +159,14 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def pooled_variables(self) -> list[tf.Variable]:
         """The trainable variables that an embedding depends on.
 
-        An average does not depend on the pooler and higher layers. TF1's optimiser does not change these, but a
-        SavedModel gives them gradients of 0, so weight decay would.
+        An average does not depend on the pooler or on layers above it. TF1's optimiser skips their variables, but a
+        SavedModel gives them gradients of 0, so weight decay would change them.
         """
         if not self.pooling.layers:
             return list(self.trainable_variables)
         top = max(range(self.num_layers)[i] for i in self.pooling.layers)
-        unread = "|".join(["pooler_transform/", *(rf"\blayer_{i}/" for i in range(top + 1, self.num_layers))])
-        return [variable for variable in self.trainable_variables if not re.search(unread, variable.name)]
+        unused = "|".join(["pooler_transform/", *(rf"\blayer_{i}/" for i in range(top + 1, self.num_layers))])
+        return [variable for variable in self.trainable_variables if not re.search(unused, variable.name)]
 
     @property
     def has_seeded_dropout(self) -> bool:
@@ -189,7 +189,7 @@ def sharing_encoders() -> Iterator[None]:
 
 
 def frozen_encoder(source: EncoderSource, sentence_embedding_type: str) -> SentenceEncoder:
-    """Return an encoder whose variables you must not change."""
+    """Return an encoder that may be shared; do not change its variables."""
     if _shared is None:
         return SentenceEncoder(source, sentence_embedding_type, trainable=False)
     # Variables belong to the strategy in which they were created.

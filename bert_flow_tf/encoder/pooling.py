@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_flow_tf.errors import ArgumentError, suggest
 
-# Importing this would load TensorFlow, which takes seconds.
+# Loading TensorFlow takes seconds, and checking a pooling's name does not need it.
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -39,7 +39,7 @@ class Pooling:
 
     @property
     def vectors(self) -> int:
-        """The number of vectors of the encoder's width in an embedding."""
+        """The embedding's size as a multiple of the encoder's width."""
         return len(self.layers) if self.concatenate else 1
 
     @property
@@ -59,7 +59,7 @@ class Pooling:
 
 
 # N stands for a number. The original's loop starts at index -0, so its avg-last-N averages the first layer and the last
-# N - 1. It tests for "avg-last-" before "avg-last-concat-", so that avg-last-concat-N is the same average.
+# N - 1. It tests for "avg-last-" before "avg-last-concat-", so avg-last-concat-N is the same average.
 POOLINGS: dict[str, Callable[[int, int], Pooling]] = {
     "avg": lambda n, num_layers: Pooling((-1,)),
     "cls": lambda n, num_layers: Pooling(()),
@@ -88,7 +88,7 @@ def pooling(name: str, num_layers: int) -> Pooling:
 
 
 def check_pooling(name: str) -> tuple[str, int]:
-    """Return a name's key in `POOLINGS` and its N, or 0."""
+    """Return a name's key in `POOLINGS` and its N (0 without N)."""
     name = pooling_name(name)
     key, digits = re.sub("-[0-9]+$", "-N", name), name.rpartition("-")[2]
     if key not in POOLINGS:

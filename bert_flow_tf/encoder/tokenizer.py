@@ -76,10 +76,10 @@ class Tokenizer(tf.Module):
         return self.tokenize_words(sentences).merge_dims(-2, -1)
 
     def pack(self, pieces: tf.RaggedTensor, max_seq_length: int, pad_to_max: bool = False) -> dict[str, tf.Tensor]:
-        """Return encoder inputs, `[CLS] pieces[:max_seq_length - 2] [SEP]`, for ragged rows.
+        """Return encoder inputs: rows of `[CLS] pieces[:max_seq_length - 2] [SEP]`.
 
-        The dict has int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
-        They are padded to the longest row, or to `max_seq_length` (3 or more) if `pad_to_max`.
+        Each is int32 [n, t]: `input_word_ids`, `input_mask` (1 for ids, 0 for padding), `input_type_ids` (all 0).
+        Rows are padded to the longest one, or to `max_seq_length` (3 or more) if `pad_to_max`.
         """
         # Dense tensors need fewer operations than ragged ones, which matters for single sentences on a server.
         limit = max_seq_length - 2
@@ -119,12 +119,12 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
 
 
 def is_uncased(given: bool | None, vocab: list[str], folder: str) -> bool:
-    """Return True if an encoder's text must be lower-cased.
+    """True if an encoder's text must be lower-cased.
 
-    A folder's name such as `uncased_L-12_H-768_A-12` decides, else `given`, else the vocabulary.
+    A folder's name such as `uncased_L-12_H-768_A-12` decides; without one, `given` or, if None, the vocabulary decides.
 
     Raises:
-      ArgumentError: `given` contradicts the name, or is True with capitals in the vocabulary.
+      ArgumentError: `given` contradicts the name, or is True although the vocabulary has capitals.
     """
     named = re.match("(?:.*_)?(un)?cased_", folder)
     expected = bool(named[1]) if named else not has_capitals(vocab)
@@ -135,5 +135,5 @@ def is_uncased(given: bool | None, vocab: list[str], folder: str) -> bool:
 
 
 def has_capitals(vocab: list[str]) -> bool:
-    """True if a piece has capitals, so that the vocabulary is cased."""
+    """True if a word piece has capitals, so the vocabulary is cased."""
     return any(piece != piece.lower() for piece in vocab if not (piece.startswith("[") and piece.endswith("]")))

@@ -174,7 +174,7 @@ def test_a_finished_run_and_another_run_are_refused(flow_flags, flow_run, tiny_e
         ({"flow_learning_rate": 0.1, "max_seq_length": 9}, ["flow_learning_rate is 0.01", "max_seq_length is 10"]),
         ({"do_train": False, **other_model}, ["other settings", *named]),
         ({"do_train": False, "eval_checkpoint_name": "model.ckpt-7"}, ["model.ckpt-7"]),
-        ({"do_train": False, "bert_hub": str(tiny_encoder_dir)}, [tiny_encoder_dir.name, "expected the recorded one"]),
+        ({"do_train": False, "bert_hub": str(tiny_encoder_dir)}, [tiny_encoder_dir.name, "as recorded"]),
     ):
         refused(flow_flags | {"exp_name": "whole"} | changes, *parts)
         assert {path.name: path.read_bytes() for path in flow_run.iterdir() if path.is_file()} == files

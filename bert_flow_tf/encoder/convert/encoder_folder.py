@@ -28,7 +28,7 @@ from bert_flow_tf.files.atomic import new_output
 from bert_flow_tf.files.json_files import FORMAT_VERSION, read_json, write_json
 from bert_flow_tf.files.reading import reading, update_with_arrays
 
-_SEQ_LENGTH = 128  # TF-Hub's preprocess models have the same.
+_SEQ_LENGTH = 128  # as in TF-Hub's preprocess models
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,19 +102,19 @@ def write_with_weights(
     shutil.copyfile(vocabulary_asset(source.preprocess_dir), folder / VOCAB_FILE)
     if (source_folder / BERT_CONFIG_FILE).is_file():
         shutil.copyfile(source_folder / BERT_CONFIG_FILE, folder / BERT_CONFIG_FILE)
-    # The preprocess model may come from another folder, so its case replaces the one in the record.
+    # The preprocess model may come from another folder than the record.
     record |= {"format_version": FORMAT_VERSION, "do_lower_case": source.do_lower_case}
     write_json(folder / SOURCE_FILE, record)
 
 
 def floating_variables(encoder: Any) -> dict[str, tf.Variable]:
-    """Return a loaded encoder's variables by name, without dropout's states."""
+    """Return a loaded encoder's variables by name, without dropout's random states."""
     return {v.name.removesuffix(":0"): v for v in encoder.variables if v.dtype.is_floating}
 
 
 @contextlib.contextmanager
 def quiet_tensorflow() -> Iterator[None]:
-    """Silence warnings about untraced functions, which do not help users."""
+    """Hide warnings about untraced functions, which do not help users."""
     logging.disable(logging.WARNING)
     try:
         yield
@@ -126,8 +126,8 @@ def _bert(bert: Pretrained, asset: Any) -> tf.train.Checkpoint:
     """Return an encoder as on TF-Hub.
 
     `sequence_output` is [batch, seq, width], `encoder_outputs` has one such tensor per layer, `pooled_output` and
-    `default` are [batch, width]. The export of tf-models is not used, because it stores a function per Keras layer,
-    which takes seconds to load.
+    `default` are [batch, width]. An export by tf-models would store a function per Keras layer, which takes seconds to
+    load.
     """
     # tf-models takes seconds to import, and only a conversion needs it.
     from official.legacy.bert import configs
@@ -182,6 +182,5 @@ def _preprocess(tokenizer: Tokenizer, asset: Any) -> tf.train.Checkpoint:
     lower = tf.Variable(tokenizer.do_lower_case, trainable=False)
     parts = {"vocab_file": asset, "do_lower_case": lower, "tokenize": tokenize, "bert_pack_inputs": pack}
     preprocess = tf.train.Checkpoint(tokenizer=tokenizer, **parts)
-    whole = tf.function(lambda text: tokenizer(text, _SEQ_LENGTH, pad_to_max=True), input_signature=signature)
-    preprocess.__call__ = whole
+    preprocess.__call__ = tf.function(lambda text: tokenizer(text, _SEQ_LENGTH, True), input_signature=signature)
     return preprocess

@@ -32,7 +32,7 @@ def read_tf1(
 
     Args:
       checkpoint: folder with `bert_config.json`, `vocab.txt` and `bert_model.ckpt.*`, or the checkpoint's prefix.
-      config_file, vocab_file: these two files, if they are in another folder.
+      config_file, vocab_file: paths of these two files, if they are in another folder.
       do_lower_case: True if the vocabulary is uncased; None to detect it, see `tokenizer.is_uncased`.
     """
     prefix = checkpoint_prefix(checkpoint)
@@ -53,7 +53,7 @@ def config_of_checkpoint(prefix: pathlib.Path) -> RunConfig | None:
 
 
 def run_checkpoint(run: AnyPath) -> tuple[pathlib.Path, RunConfig]:
-    """Return the prefix and configuration of a run's (last) checkpoint."""
+    """Return prefix and configuration of a run's last, or named, checkpoint."""
     prefix = checkpoint_prefix(run)
     if (config := config_of_checkpoint(prefix)) is None:
         raise UserError(f"{prefix}: found no {CONFIG_FILE} beside it, expected a checkpoint of a bert_flow_tf run")

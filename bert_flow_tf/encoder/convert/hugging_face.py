@@ -1,6 +1,6 @@
 """Read and write BERT folders of Hugging Face and sentence-transformers.
 
-It does not read pickled weights, because unpickling can run code.
+This module does not read pickled weights, because unpickling can run code.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from bert_flow_tf.files.reading import reading
 
 _TOKENIZER_FILE, _TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 BERT_SETTINGS_FILE = "sentence_bert_config.json"
-# These are the library's poolings in newer and older versions; its cls is the last layer's state, not BERT's output.
+# sentence-transformers has older names ending in a word such as _token. Its cls is a state, not BERT's pooled output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
 _DEFAULT_LENGTH = 512
 
@@ -69,7 +69,7 @@ _DISTILBERT_KEYS = {
     **{"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"},
 }
 _DISTILBERT_EXTRAS = r"vocab_(transform|layer_norm|projector)\..*|embeddings\.position_ids"
-# The extras are heads of pre-training, and a constant in files of older versions.
+# The extras are pre-training heads, and a constant in files of older versions.
 FAMILIES = {
     "bert": Family("bert.", r"cls\..*|embeddings\.position_ids"),
     "distilbert": Family("distilbert.", _DISTILBERT_EXTRAS, _DISTILBERT_KEYS, _distilbert_key),
@@ -112,19 +112,19 @@ def read_hugging_face(folder: pathlib.Path, *, hidden_act: str | None = None) ->
     source = {"kind": "Hugging Face", "pooling": settings.pooling, "max_seq_length": settings.max_seq_length}
     normalizer = tokenizer.get("normalizer") or _settings(bert / _TOKENIZER_CONFIG_FILE)
     do_lower_case = normalizer.get("lowercase", normalizer.get("do_lower_case"))
-    kind, strips = normalizer.get("type", "BertNormalizer"), normalizer.get("strip_accents")
-    if kind != "BertNormalizer" or strips not in (None, do_lower_case):
-        expected = f"expected BertNormalizer and {do_lower_case}, as in TF1's BERT"
-        raise UserError(f"{bert}: the tokenizer's normalizer: found {kind} with strip_accents {strips}, {expected}")
+    kind, strip_accents = normalizer.get("type", "BertNormalizer"), normalizer.get("strip_accents")
+    if kind != "BertNormalizer" or strip_accents not in (None, do_lower_case):
+        expected = f"expected BertNormalizer with {do_lower_case}, as in TF1's BERT"
+        raise UserError(f"{bert}: normalizer: found {kind} with strip_accents {strip_accents}, {expected}")
     if do_lower_case is None:
         do_lower_case = is_uncased(None, vocab, folder.absolute().name)
     return Pretrained(msgspec.structs.replace(config, **changes), vocab, weights, do_lower_case, source)
 
 
 def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
-    """Return a folder's settings, defaults if it has no `modules.json`.
+    """Return a folder's settings, or defaults if it has no `modules.json`.
 
-    A final module that normalizes is ignored, because it does not change cosines.
+    A last module Normalize is ignored, because it does not change cosines.
     """
     path = folder / MODULES_FILE
     if not path.is_file():
@@ -138,21 +138,21 @@ def sentence_transformer(folder: pathlib.Path) -> SentenceTransformer:
     bert, path = folder / modules[0][1], folder / modules[1][1] / "config.json"
     settings = _settings(path)
     # Older versions have a boolean per mode, such as pooling_mode_mean_tokens.
-    true = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
-    mode = str(settings.get("pooling_mode") or " and ".join(true))
+    modes = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value is True]
+    mode = str(settings.get("pooling_mode") or " and ".join(modes))
     pooling = _POOLINGS.get(mode.removeprefix("pooling_mode_"))
     if pooling is None:
         raise UserError(f"{path}: pooling_mode: found {mode}, expected mean or cls")
     names = (BERT_SETTINGS_FILE, _TOKENIZER_CONFIG_FILE, "config.json")
-    of_bert, of_tokenizer, config = (_settings(bert / name) for name in names)
-    if of_bert.get("do_lower_case"):
-        raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected the tokenizer to lower-case")
-    # The library uses this file's length, else the smaller of the tokenizer's and the number of positions.
-    found, positions = of_bert.get("max_seq_length"), config.get("max_position_embeddings")
+    bert_settings, tokenizer_settings, config = (_settings(bert / name) for name in names)
+    if bert_settings.get("do_lower_case"):
+        raise UserError(f"{bert / BERT_SETTINGS_FILE}: do_lower_case: found true, expected it in {_TOKENIZER_FILE}")
+    # Without this setting, the library uses the tokenizer's length or the number of positions, whichever is smaller.
+    found, positions = bert_settings.get("max_seq_length"), config.get("max_position_embeddings")
     if found is not None and not (isinstance(found, int) and 3 <= found <= (positions or found)):
         name = f"{bert / BERT_SETTINGS_FILE}: max_seq_length"
         raise UserError(f"{name}: found {found!r}, expected 3 to {positions}")
-    lengths = [found] if found else [of_tokenizer.get("model_max_length"), positions]
+    lengths = [found] if found else [tokenizer_settings.get("model_max_length"), positions]
     length = min((length for length in lengths if isinstance(length, int)), default=_DEFAULT_LENGTH)
     return SentenceTransformer(modules[0][1], pooling, length)
 
@@ -173,7 +173,7 @@ def read_hugging_face_weights(
 ) -> dict[str, np.ndarray]:
     """Return float32 arrays by TF1 name from a folder's safetensors files.
 
-    Weights that the family or the saved model lacks, such as a pooler, are 0.
+    A weight that the family lacks and a missing pooler are 0.
     """
     path = folder / WEIGHTS_FILE
     files = [path] if path.is_file() else sorted(folder.glob("model-*-of-*.safetensors"))
@@ -237,7 +237,7 @@ def write_hugging_face_tokenizer(
         "model": word_piece | {"max_input_chars_per_word": MAX_WORD_CHARS, "vocab": ids},
     }
     write_json(folder / _TOKENIZER_FILE, tokenizer)
-    # This class uses tokenizer.json as it is, but BertTokenizer sets its own limit to a word's length.
+    # PreTrainedTokenizerFast follows tokenizer.json, but BertTokenizer has its own limit for a word's length.
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max_seq_length}
     names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "cls", "sep", "mask", "unk")}
     write_json(folder / _TOKENIZER_CONFIG_FILE, settings | names | {"do_lower_case": do_lower_case})

@@ -44,7 +44,7 @@ class BertConfig(msgspec.Struct, frozen=True):
 
 
 class _BertFile(BertConfig, frozen=True):
-    """A `BertConfig` as in a file, limited to supported values."""
+    """A `BertConfig` with types that accept only supported values."""
 
     hidden_act: Literal["gelu_tanh", "gelu_erf", "relu", "tanh", "linear"]
     position_embedding_type: Literal["absolute"] = "absolute"
@@ -110,7 +110,7 @@ def variable_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def to_tf1_shape(tf1_name: str, array: np.ndarray) -> np.ndarray:
-    """Reshape a tf-models variable as in TF1, where heads share an axis."""
+    """Reshape a tf-models variable as in TF1, without an axis for heads."""
     if not tf1_name.startswith("bert/encoder/"):
         return array
     if not tf1_name.endswith("/kernel"):
@@ -131,10 +131,10 @@ def check_arrays(
     arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]], source: str | os.PathLike, model: str
 ) -> None:
     """Raise `UserError` unless the arrays are finite and have these shapes."""
-    for what, names in (("missing", shapes.keys() - arrays.keys()), ("unexpected", arrays.keys() - shapes.keys())):
+    for problem, names in (("missing", shapes.keys() - arrays.keys()), ("unexpected", arrays.keys() - shapes.keys())):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise UserError(f"{source}: variable {min(names)}{more}: {what}, expected those of {model}")
+            raise UserError(f"{source}: variable {min(names)}{more}: {problem}, expected those of {model}")
     for name, shape in shapes.items():
         if (found := np.shape(arrays[name])) != tuple(shape):
             raise UserError(f"{source}: variable {name}: found shape {list(found)}, expected {list(shape)}")

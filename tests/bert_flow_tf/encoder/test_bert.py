@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_flow_tf.encoder.bert import Bert, bert_of, probe_inputs
+from bert_flow_tf.encoder.bert import Bert, equal_bert, probe_inputs
 from bert_flow_tf.encoder.convert.weights import read_tf1_config
 from bert_flow_tf.encoder.layer import SentenceEncoder
 
@@ -80,12 +80,12 @@ def test_only_a_bert_is_computed_as_one(encoder):
     recorded = read_tf1_config(encoder.source.encoder_dir.parent / "bert_config.json")
     # The graph does not show them.
     unseen = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "initializer_range": 0.02}
-    assert bert_of(variables, inputs, outputs, None).config == msgspec.structs.replace(recorded, **unseen)
+    assert equal_bert(variables, inputs, outputs, None).config == msgspec.structs.replace(recorded, **unseen)
     wrong = {"pooled_output": 1.001 * outputs["pooled_output"]}, {"encoder_outputs": outputs["encoder_outputs"][1:]}
     for other in wrong:
-        assert bert_of(variables, inputs, outputs | other, None) is None
+        assert equal_bert(variables, inputs, outputs | other, None) is None
     fewer = {name: value for name, value in variables.items() if name != "type_embeddings/embeddings"}
     more = variables | {"embedding_projection/kernel": tf.Variable(tf.zeros([2, 2]))}
     half = {name: tf.Variable(tf.cast(value, tf.float16)) for name, value in variables.items()}
     for other in (fewer, more, half):
-        assert bert_of(other, inputs, outputs, None) is None
+        assert equal_bert(other, inputs, outputs, None) is None
