@@ -44,12 +44,12 @@ def encoder_record(source: EncoderSource, flags: dict[str, Setting] | None = Non
     if (earlier := _recorded_model(checkpoint)) is not None:
         return msgspec.structs.replace(earlier.encoder, fingerprint=source.fingerprint)
     handle = str(pathlib.Path(config_file).resolve().parent) if config_file else source.bert_hub
-    # A checkpoint beside its configuration counts as published; the training of others is unknown.
+    # A checkpoint beside its configuration counts as published; the training of other checkpoints is unknown.
     published = not checkpoint or checkpoint_prefix(checkpoint).resolve().parent == pathlib.Path(handle)
-    fine_tuning, written = None if published else Training(), read_encoder_record(source.encoder_dir.parent)
-    if published and written is not None and written.started_from is not None:
+    fine_tuning, folder_record = None if published else Training(), read_encoder_record(source.encoder_dir.parent)
+    if published and folder_record is not None and folder_record.started_from is not None:
         # `convert --run` or `pretrain` wrote the folder.
-        fine_tuning = written.training or Training()
+        fine_tuning = folder_record.training or Training()
     name, digest = record.encoder_name(handle, source.preprocess_hub), source.fingerprint
     return Encoder(name=name, handle=handle, fingerprint=digest, weights=digest, fine_tuning=fine_tuning)
 
@@ -73,12 +73,12 @@ def run_config(
     init_checkpoint = settings.init_checkpoint
 
     def training_record(earlier: Training | None) -> Training:
-        others = {name: value for name, value in training_flags.items() if name not in ("task_name", "seed")}
-        return Training(task=task.name, pairs=pairs, settings=others, seed=settings.seed, began_with=earlier)
+        flags = {name: value for name, value in training_flags.items() if name not in ("task_name", "seed")}
+        return Training(task=task.name, pairs=pairs, settings=flags, seed=settings.seed, began_with=earlier)
 
     flow = None
     if settings.flow:
-        training = _flow_training_in(init_checkpoint)
+        training = _flow_training(init_checkpoint)
         training = (training or Training(seed=settings.seed)) if pairs is None else training_record(training)
         flow = Flow(config=flow_config(settings.flow_model_config), training=training)
     encoder = encoder_record(source, arguments)
@@ -106,8 +106,8 @@ def run_config(
     )
 
 
-def _flow_training_in(checkpoint: str | None) -> Training | None:
-    """Return how an initial checkpoint's flow was trained; None without a flow."""
+def _flow_training(checkpoint: str | None) -> Training | None:
+    """Return the training of an initial checkpoint's flow; None without a flow."""
     if (earlier := _recorded_model(checkpoint)) is not None:
         return None if earlier.flow is None else earlier.flow.training
     names = Checkpoint(checkpoint_prefix(checkpoint)).shapes if checkpoint else ()
@@ -123,7 +123,7 @@ def build_model(
     seed: int = 0,
     trainable: bool = False,
 ) -> SiameseBertFlow:
-    """Build a record's Keras model from an encoder and a new flow.
+    """Build the Keras model that a record describes, with a new flow.
 
     Args:
       num_labels: number of the classifier's classes; None for no classifier.
@@ -133,7 +133,7 @@ def build_model(
     if not trainable and model.encoder.fingerprint == source.fingerprint:
         encoder = frozen_encoder(source, model.pooling)
     else:
-        # Do not share these variables, because training or a checkpoint changes them.
+        # Training or a checkpoint changes the variables, so do not share them.
         encoder = SentenceEncoder(source, model.pooling, trainable=trainable)
     length, limit = model.max_seq_length, encoder.max_seq_length or model.max_seq_length
     if not 3 <= length <= limit:
@@ -167,10 +167,10 @@ def restore(parts: dict[str, Any], checkpoint: str | os.PathLike) -> None:
 def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) -> list[str]:
     """Initialise flow and classifier from a checkpoint; return the parts' names.
 
-    The checkpoint is a run's or the original's. `resolve_encoder` loads its encoder.
+    The checkpoint comes from a run or from the original. `resolve_encoder` loads its encoder.
 
     Raises:
-      UserError: the checkpoint's flow or classifier has another kind or shape.
+      UserError: the checkpoint's flow or classifier has another architecture or shape.
     """
     if not init_checkpoint:
         return []
@@ -182,8 +182,8 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
     if flow is None:
         parts.pop("flow", None)
     elif model.flow is not None and model.flow.config != flow.config:
-        found, wanted = (config and config.to_dict() for config in (flow.config, model.flow.config))
-        raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected {wanted}")
+        found, expected = (config and config.to_dict() for config in (flow.config, model.flow.config))
+        raise ArgumentError(f"init_checkpoint={prefix}: found a flow of {found}, expected {expected}")
     if not run.num_labels:
         parts.pop("output_weights", None)
     restore(parts, prefix)
@@ -192,7 +192,7 @@ def load_init_checkpoint(model: SiameseBertFlow, init_checkpoint: str | None) ->
 
 
 def assign_tf1_parts(model: SiameseBertFlow, checkpoint: str | os.PathLike) -> list[str]:
-    """Assign flow and classifier from the original's checkpoint; return the parts' names."""
+    """Assign flow and classifier from the original's checkpoint; return their names."""
     stored, assigned = Checkpoint(checkpoint), []
     flow_names = [name for name in stored.shapes if is_flow_name(name)]
     if model.flow is not None and flow_names:

@@ -17,13 +17,13 @@ NOT_PREDICTED = -1  # label of positions that are not predicted
 class MaskedLanguageModel(tf_keras.Model):
     """Predict the word pieces at masked positions (Devlin et al. 2019).
 
-    The head is tf-models' `MaskedLM` on the last layer's states at the predicted positions: dense, activation, layer
-    norm, and the product with the encoder's word embeddings, plus a bias.
+    The head is tf-models' `MaskedLM`. It maps the last layer's states at the predicted positions by a dense layer, an
+    activation, a layer norm, and a product with the encoder's word embeddings plus a bias.
 
     Inputs are `SentenceEncoder`'s; labels are int32 [n, t]: ids of word pieces, or `NOT_PREDICTED`.
 
     Args:
-      activation: the head's activation, for Keras.
+      activation: the head's activation, as a name or function for Keras.
       initializer_range, seed: standard deviation and seed of the kernel's initial values.
     """
 
@@ -34,7 +34,7 @@ class MaskedLanguageModel(tf_keras.Model):
         # Every replica logs values of the global batch, which Keras must not sum.
         self.distribute_reduction_method = "first"
         table = encoder.variables_by_name.get("word_embeddings/embeddings")
-        # In half precision, rounding would cancel most updates.
+        # In half precision, rounding would lose most updates.
         if table is None or table.dtype != tf.float32:
             raise UserError(f"{encoder.source.bert_hub}: found no float32 word_embeddings, expected a BERT")
         self.encoder: Any = encoder
@@ -66,7 +66,7 @@ class MaskedLanguageModel(tf_keras.Model):
         states = self.encoder.token_states(inputs, training=training)
         labels = tf.reshape(labels, [-1])
         positions = tf.cast(tf.where(labels != NOT_PREDICTED)[:, 0], tf.int32)
-        # The batch is one long sentence to the head, because sentences have different numbers of predictions.
+        # Sentences have different numbers of predictions, so pass the batch to the head as one long sentence.
         logits = self.head(tf.reshape(states, [1, -1, self.encoder.hidden_size]), positions[tf.newaxis])[0]
         return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(labels, positions), logits)
 

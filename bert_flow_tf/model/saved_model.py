@@ -21,7 +21,7 @@ from bert_flow_tf.files.reading import reading
 from bert_flow_tf.runs import record
 from bert_flow_tf.runs.record import EncoderFiles, Model, Result, Training, is_run, made_by
 
-# Importing these would load TensorFlow, which takes seconds.
+# Importing these modules would load TensorFlow, which takes seconds.
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -73,19 +73,19 @@ def is_saved_model(path: str | os.PathLike) -> bool:
 
 
 def model_folder(path: str | os.PathLike) -> pathlib.Path:
-    """Return a saved model's or run's folder; download it from Hugging Face."""
+    """Return a model's or run's folder; download a name from Hugging Face."""
     name, folder = os.fspath(path), pathlib.Path(path)
     if not os.path.lexists(name) and is_model_name(name):
         folder = downloaded_model(name, tuple(pattern for part in SAVED_MODEL.names for pattern in (part, f"{part}/*")))
     if folder.is_dir() and not is_saved_model(folder) and not is_run(folder):
-        expected = "expected a folder of save() or a run's (encoders are for bert_hub)"
-        raise UserError(f"{name}: holds neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
+        expected = "expected a saved model or a run (an encoder's argument is bert_hub)"
+        raise UserError(f"{name}: found neither {MODEL_FILE} nor a run's {record.CONFIG_FILE}, {expected}")
     return folder
 
 
 def save(bert_flow: EmbeddingModel, path: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
-    """Write a model's folder, whole or not at all; return its path."""
-    # These load TensorFlow, which takes seconds, so they are not imported with this module.
+    """Write a model's folder, or nothing after an error; return its path."""
+    # Importing these loads TensorFlow, which takes seconds.
     from bert_flow_tf.encoder.convert.encoder_folder import write_with_weights
     from bert_flow_tf.encoder.source import resolve_encoder
 
@@ -112,7 +112,7 @@ def push_to_hub(bert_flow: EmbeddingModel, repo_id: str, **options: Any) -> str:
 
     `options` are passed to `huggingface_hub.ModelHubMixin.push_to_hub`: `private`, `token`, `commit_message`, …
     """
-    # Importing it takes half a second.
+    # Importing huggingface_hub takes half a second.
     from huggingface_hub import ModelHubMixin
 
     class Upload(ModelHubMixin):
@@ -143,7 +143,7 @@ def _record(bert_flow: EmbeddingModel, source: EncoderSource) -> Model:
     """Return the model's record, with names instead of paths."""
     encoder, checkpoint = bert_flow.record.encoder, bert_flow.record.checkpoint
     handle = pathlib.Path(encoder.handle).name if os.path.isabs(encoder.handle) else encoder.handle
-    # The training of weights that were changed in Python is unknown.
+    # If weights were changed in Python, their training is unknown.
     fine_tuning = encoder.fine_tuning or (Training() if bert_flow.encoder_trained else None)
     values: Any = {"handle": handle, "fingerprint": source.fingerprint, "fine_tuning": fine_tuning}
     encoder = msgspec.structs.replace(encoder, **values)
@@ -159,7 +159,7 @@ def load(path: str | os.PathLike) -> tuple["SiameseBertFlow", EncoderSource, Sav
 
     path = pathlib.Path(path)
     config = read_json(path / MODEL_FILE, SavedModelConfig, expected="a saved model's configuration")
-    # An absolute path differs from names such as `demo` and `base`.
+    # Use an absolute path, because a relative one may equal a name such as `demo`.
     folder, fingerprint = str(path.resolve()), str(config.model.encoder.fingerprint)
     recorded = EncoderFiles(bert_hub=folder, preprocess_hub=None, fingerprint=fingerprint)
     source = resolve_encoder(bert_hub=folder, recorded=recorded)

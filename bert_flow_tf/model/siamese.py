@@ -14,7 +14,7 @@ from glow.optimizer import apply_clipped
 
 
 def reduce_dimension(embedding: tf.Tensor, low_dim: int) -> tf.Tensor:
-    """Average neighbouring channels of [n, D] to [n, low_dim], as the original.
+    """Average neighbouring channels of [n, D] to [n, low_dim], like the original.
 
     Reshape to [n, low_dim, D / low_dim] and average the last axis. Change nothing if `low_dim` is not positive.
     """
@@ -45,12 +45,12 @@ class SiameseBertFlow(tf_keras.Model):
 
     Inputs are a dictionary with either `SentenceEncoder`'s token tensors, int32 [n, 2, t], and `occurrence`, int64
     [n, 2]; or `embedding`, float32 [n, 2, D], from a frozen encoder. Labels are float32 [n] in [0, 1] for regression,
-    else int32 [n] class ids. If `losses.num_examples` > 0, pairs labelled -1 have no supervised loss.
+    else int32 [n] class ids. If `losses.num_examples` > 0, labels of -1 or less are missing.
 
     Args:
       num_labels: number of classes; None for regression on cosine similarity.
       low_dim: embedding size after `reduce_dimension`; not positive for all channels.
-      losses: settings of the losses; by default, the supervised loss of all pairs without the flow's.
+      losses: settings of the losses; by default, all pairs have a supervised loss, and the flow has none.
       seed: seed of the classifier's initial values.
     """
 
@@ -80,7 +80,7 @@ class SiameseBertFlow(tf_keras.Model):
 
     @property
     def supervised_variables(self) -> list[tf.Variable]:
-        """The supervised loss's variables; a flow may have its own loss."""
+        """The supervised loss's variables, without a flow that has its own loss."""
         classifier = [] if self.output_weights is None else [self.output_weights]
         with_flow = self.flow is not None and not self.loss_settings.flow_loss
         return [*self.encoder.pooled_variables, *classifier, *(self.flow.trainable_variables if with_flow else ())]
@@ -114,15 +114,15 @@ class SiameseBertFlow(tf_keras.Model):
         u = self.embed(inputs, training)
         outputs = {}
         if self.flow is not None:
-            step = self._numbered_step() if training and self.flow.config.coupling_dropout else None
+            step = self._unique_step() if training and self.flow.config.coupling_dropout else None
             u, bits_per_dim = self.flow.forward_and_bits_per_dim(u, step)
             outputs["flow_example_loss"] = tf.reduce_sum(tf.reshape(bits_per_dim, [-1, 2]), axis=-1)
         pairs = tf.reshape(reduce_dimension(u, self.low_dim), [-1, 2, self.output_size])
         a, b = pairs[:, 0], pairs[:, 1]
         return outputs | {"embedding_a": a, "embedding_b": b, "cos_similarity": cosine_similarity(a, b)}
 
-    def _numbered_step(self) -> tf.Tensor:
-        """Return a step number that is unique over replicas."""
+    def _unique_step(self) -> tf.Tensor:
+        """Return a number that is unique over steps and replicas."""
         replicas = tf.distribute.get_replica_context()
         step = (self.flow_optimizer or self.optimizer).iterations * replicas.num_replicas_in_sync
         return step + tf.cast(replicas.replica_id_in_sync_group, step.dtype)
@@ -157,7 +157,7 @@ class SiameseBertFlow(tf_keras.Model):
         Each optimiser's gradients are summed over replicas and then clipped to global norm 1.
         """
         inputs, labels = data
-        # A replica's sum times this weight is its part of the mean over the global batch.
+        # With this weight, the replicas' sums add up to the mean over the global batch.
         weight = 1.0 / replica_sum(tf.cast(tf.shape(labels)[0], tf.float32))
         supervised, flow_variables = self.supervised_variables, self.flow_variables
         with tf.GradientTape(persistent=True) as tape:

@@ -44,14 +44,14 @@ def convert_tf1_run(
 ) -> pathlib.Path:
     """Write a run from the original's checkpoint; return its folder.
 
-    The run does not contain its encoder, so keep the encoder's files or the TF1 checkpoint.
+    The run does not contain the encoder, so keep the encoder's files or the TF1 checkpoint.
 
     Args:
-      checkpoint: folder of the original's run, whose last checkpoint is used, or a checkpoint's prefix. BERT and a
-        classifier are optional; the optimiser's moments are ignored.
+      checkpoint: folder of the original's run, for its last checkpoint, or a checkpoint's prefix. The checkpoint may
+        lack BERT and the classifier; the optimiser's moments are ignored.
       sentence_embedding_type, flow_model_config, max_seq_length, low_dim: flags of the original's run.
-      **encoder: arguments of `resolve_encoder`. A checkpoint without BERT needs `bert_hub`; one with BERT takes
-        `bert_config_file`, `vocab_file` (by default beside it) and `do_lower_case`.
+      **encoder: arguments of `resolve_encoder`: `bert_hub` for a checkpoint without BERT, else `bert_config_file` and
+        `vocab_file` (by default beside the checkpoint) and `do_lower_case`.
     """
     out_dir = output_folder(out_dir, CONVERTED_RUN, overwrite=overwrite)
     stored = Checkpoint(prefix := checkpoint_prefix(checkpoint))
@@ -69,7 +69,7 @@ def convert_tf1_run(
     step = int(stored["global_step"] if "global_step" in stored.shapes else named_step[1] if named_step else 0)
     made_by, encoder_record = record.made_by("bert-flow convert"), build.encoder_record(source, flags)
     if has_bert:
-        # The run may have trained BERT.
+        # The original's run may have trained BERT.
         encoder_record = msgspec.structs.replace(encoder_record, fine_tuning=Training())
     flow = record.Flow(config=flow_config(flow_model_config), training=Training())
     shape: Any = {"max_seq_length": max_seq_length, "low_dim": low_dim}
@@ -78,7 +78,7 @@ def convert_tf1_run(
         model=record.Model(encoder=encoder_record, pooling=pooling_name(sentence_embedding_type), **shape, flow=flow),
         encoder=source.files,
         encoder_flags=build.absolute_flags(flags),
-        # The run's encoder is the checkpoint's BERT, which the run itself did not train.
+        # The new run starts from the checkpoint's BERT and trains nothing.
         encoder_trained=False,
         num_labels=stored.shapes[TF1_OUTPUT_WEIGHTS][0] if has_classifier else None,
         flags={folders.CONVERTED_KEY: f"{prefix.name} {file_digest(f'{prefix}.index')}"},
@@ -98,7 +98,7 @@ def convert_tf1_run(
 def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwrite: bool = False) -> pathlib.Path:
     """Write a run as a TF1 checkpoint; return its prefix.
 
-    `vocab.txt` and, for a converted encoder, `bert_config.json` lie beside it, for the original's flags `--vocab_file`
+    Beside it are `vocab.txt` and, for a converted encoder, `bert_config.json`, for the original's flags `--vocab_file`
     and `--bert_config_file`, and for `convert_tf1_run`.
     """
     out_dir = output_folder(out_dir, TF1_CHECKPOINT, overwrite=overwrite)
@@ -124,7 +124,7 @@ def write_tf1_run(run: str | os.PathLike, out_dir: str | os.PathLike, *, overwri
         config_file = source.encoder_dir.parent / BERT_CONFIG_FILE
         if config_file.is_file():
             fields = msgspec.structs.asdict(read_tf1_config(config_file))
-            # The original has only the approximate GELU.
+            # The original has only the approximate GELU and calls it gelu.
             fields["hidden_act"] = fields["hidden_act"].replace("gelu_tanh", "gelu")
             write_json(folder / BERT_CONFIG_FILE, fields)
     return out_dir / name

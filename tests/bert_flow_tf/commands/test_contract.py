@@ -79,7 +79,7 @@ MISTAKES = {
     f"{FIT} --input s.txt --sentence_embedding_type paper-cl": "did you mean paper-cls?",
     f"{FIT} --input s.txt --flow_model_config config_l9": "did you mean config_l3_d3_w32?",
     f"{FIT} --input s.txt --train_batch_size 65": "--train_batch_size: found 65, expected at most the 64 sentences",
-    "export --model folder --out o": "folder: holds neither bert_flow.json nor",
+    "export --model folder --out o": "folder: found neither bert_flow.json nor",
     "reproduce --bert_hub demp --glue_dir {glue} --out o": "did you mean demo?",
     CONVERT: "found none, expected one of --tf1_checkpoint, --huggingface, --run, --tf1_flow",
     f"{CONVERT} --huggingface folder --to_tf1": "--to_tf1: missing --run",

@@ -90,7 +90,7 @@ def test_an_uploaded_model_holds_nothing_private_and_loads(publish, folder, tmp_
     model.push_to_hub("acme/mine", branch="mine")
     assert downloaded_model.cache_info().currsize == 0
     publish("acme/tiny", "main", folder)
-    with user_error("acme/tiny: holds neither"):
+    with user_error("acme/tiny: found neither"):
         BertFlow.from_pretrained("acme/tiny")
 
 
