@@ -32,7 +32,9 @@ def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: boo
         if not keys and not datasets.is_dataset_name(name):
             known = ", ".join(datasets.DATASET_NAMES)
             raise UserError(f"--data: found {name}, expected some of sts12 to sts16, sts12-16, {known}")
-        directory = "STS-12-16" if len(keys) > 1 else f"STS-{keys[0][3:]}" if keys else glue.layout_of(name).directory
+        directory = (
+            "STS-12-16" if len(keys) > 1 else f"STS-{keys[0][3:]}" if keys else glue.dataset_task(name).directory
+        )
         folders[name] = pathlib.Path(out) / directory
         lock_output(folders[name], f"--out={out}")
         glue.check_folder(folders[name], f"--out={out}", overwrite)

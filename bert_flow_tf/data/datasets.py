@@ -18,10 +18,10 @@ _PREFIX = "tfds:"
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """The columns and labels of a task's TensorFlow dataset.
+    """The columns and labels of a task's data set in TensorFlow Datasets.
 
-    `label_values` is the task's label for each class id; None if the label is the score. `suffix` ends the names of the
-    dev and test splits.
+    `label_values` has the task's label for each class id; None if the data set has scores. The names of the dev and
+    test splits end with `suffix`.
     """
 
     name: str
@@ -31,14 +31,14 @@ class Dataset:
     suffix: str = ""
 
 
-# In TensorFlow Datasets, the classes are entailment, neutral and contradiction; these are the tasks' ids.
+# The tuple has the task's ids of the classes entailment, neutral and contradiction.
 _NLI: tuple[Any, Any, Any] = ("mnli", ("premise", "hypothesis"), (1, 2, 0))
 _DATASETS = {
     _PREFIX + dataset.name: dataset
     for dataset in (
         Dataset("glue/stsb", "sts-b"),
         Dataset("glue/mrpc", "mrpc-regression", label_values=(0.0, 1.0)),
-        # In TensorFlow Datasets, entailment is class 0.
+        # Entailment is class 0 in TensorFlow Datasets.
         Dataset("glue/qnli", "qnli-regression", ("question", "sentence"), (1.0, 0.0)),
         Dataset("glue/qqp", "qqp", ("question1", "question2"), (0.0, 1.0)),
         Dataset("glue/mnli", *_NLI, "_matched"),
@@ -63,9 +63,9 @@ def get_dataset(name: str) -> Dataset:
 def read_dataset(name: str, split: str) -> tasks.Examples:
     """Read a split's pairs with the task's labels.
 
-    GLUE's pairs have the order of its files; SNLI's have TensorFlow Datasets'. Pairs without a label (in SNLI, those
-    without a majority) are dropped, unless the split has no labels at all: then every label is 0. `split` is "train",
-    "dev" or "test".
+    GLUE's pairs are in the order of its files, SNLI's in the order of TensorFlow Datasets. Pairs without a label (in
+    SNLI, without a majority) are dropped. If the split has no labels at all, they are kept with label 0. `split` is
+    "train", "dev" or "test".
     """
     dataset = get_dataset(name)
     split = {"dev": "validation"}.get(split, split) + (dataset.suffix if split != "train" else "")

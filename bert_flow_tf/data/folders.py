@@ -1,7 +1,7 @@
 """Write data sets as files that training reads.
 
-STS-12 to STS-16 become a `full.txt` of two columns, as the original's processors expect; data sets of TensorFlow
-Datasets become GLUE's files.
+STS-12 to STS-16 become a `full.txt` of two columns, as the original expects; data sets of TensorFlow Datasets become
+files in GLUE's format.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ from bert_flow_tf.data.sts_sets import SENTEVAL_SUBSETS, ScoredPairs, task_key
 from bert_flow_tf.files.atomic import FolderKind, new_folder, output_folder
 from bert_flow_tf.files.json_files import read_json, write_json
 
-# This file names the source; `--overwrite` replaces only folders that have it.
+# `--overwrite` replaces only folders with this file, which names the data set.
 MARKER_FILE = "prepared.json"
 
 
@@ -38,18 +38,18 @@ def write_full_text(folder: pathlib.Path, subsets: Sequence[ScoredPairs], source
     return len(rows)
 
 
-def layout_of(name: str) -> tasks.Task:
-    """Return the task whose file layout a dataset is written in."""
+def dataset_task(name: str) -> tasks.Task:
+    """Return the task whose files `write_dataset` writes."""
     dataset = datasets.get_dataset(name)
     return tasks.SNLI if dataset.name == "snli" else tasks.get_task(dataset.task)
 
 
 def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
-    """Write a TensorFlow dataset as GLUE's files; return pair counts by split.
+    """Write a TensorFlow dataset in GLUE's format; return pair counts by split.
 
-    MNLI gets gold labels. In GLUE's file, the column that the original reads has the first annotator's labels.
+    MNLI gets gold labels; in GLUE's own file, the original reads the first annotator's labels.
     """
-    task = layout_of(name)
+    task = dataset_task(name)
     parts = {split: datasets.read_dataset(name, split) for split in tasks.SPLITS}
     layouts = [(task.layout(split), parts[split]) for split in tasks.SPLITS]
     if parts["test"].has_labels and task.gold_test is not None:
@@ -59,13 +59,13 @@ def write_dataset(folder: pathlib.Path, name: str) -> dict[str, int]:
 
 
 def senteval_names(name: str) -> list[str]:
-    """Return the SentEval tasks of `sts12`, `sts12-16` or similar, else []."""
+    """Return the SentEval tasks that `sts12` or `sts12-16` names; [] for others."""
     key = task_key(name)
     return list(SENTEVAL_SUBSETS) if key == "sts1216" else [key] * (key in SENTEVAL_SUBSETS)
 
 
 def _rows(task: tasks.Task, layout: tasks.FileLayout, examples: tasks.Examples) -> list[list[str]]:
-    """Return rows of cells, the header first; unused columns hold a dash."""
+    """Return rows of cells, the header first; unused cells are "-"."""
     last = layout.label_column is not None and layout.label_column < 0
     width = layout.min_columns - last
     names = task.label_names

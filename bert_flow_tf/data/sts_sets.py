@@ -1,8 +1,8 @@
 """Similarity tasks with gold scores, as named sub-sets of sentence pairs.
 
 STS-12 to STS-16 are in SentEval's folders: `STS/STS12-en-test/STS.input.NAME.txt` has two sentences per line, separated
-by a tab, and `STS.gs.NAME.txt` a gold score per line, empty for pairs without annotation, which are skipped. SentEval's
-STS-13 has no SMT part. Other tasks are those of `bert_flow_tf.data.tasks` and TensorFlow Datasets.
+by a tab; `STS.gs.NAME.txt` has a gold score per line, or an empty line for a pair without score, which is skipped.
+SentEval's STS-13 has no SMT part. Other tasks are those of `bert_flow_tf.data.tasks` and TensorFlow Datasets.
 
 Source: Conneau and Kiela, SentEval, 2018, <https://arxiv.org/abs/1803.05449>; Li et al. 2020, section 4.1 (STS, SICK-R)
 and section 4.3 (QNLI by AUC on its dev set, because its test labels are not public).
@@ -31,7 +31,7 @@ _TITLES = {"stsb": "STS-B", "sickr": "SICK-R"} | {name: f"STS-{name[3:]}" for na
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ScoredPairs:
-    """A set of n sentence pairs with gold scores, float64 [n]."""
+    """A named set of n sentence pairs with gold scores, float64 [n]."""
 
     name: str
     sentences_a: list[str]
@@ -50,8 +50,8 @@ class SimilarityTask:
       name: lower case, as in `bert-flow evaluate --tasks`.
       title: the paper's name.
       metric: "spearman" (with Pearson's correlation) or "auc".
-      split, source: the split, and its folder or dataset.
-      subsets: the sub-sets; one for a task without sub-sets.
+      split, source: name of the split, and of its folder or dataset.
+      subsets: the sub-sets; a task without sub-sets has one.
     """
 
     name: str
@@ -101,10 +101,10 @@ def read_task(
         dataset = datasets.get_dataset(name)
         task, split = tasks.get_task(dataset.task), split or "dev"
         if not task.is_regression:
-            raise ArgumentError(f"tasks: {name} has classes, not scores, expected some of {', '.join(known)}")
+            raise ArgumentError(f"tasks: {name} has classes, not scores; expected some of {', '.join(known)}")
         examples = datasets.read_dataset(name, split)
         if not examples.has_labels:
-            raise ArgumentError(f"split: {name} has no gold scores for its split {split}, expected another split")
+            raise ArgumentError(f"split: {name} has no gold scores for its split {split}; use another split")
         pairs = ScoredPairs(name, examples.sentences_a, examples.sentences_b, examples.labels.astype(np.float64))
         return SimilarityTask(name, task_title(task.name), task.metric, split, name, [pairs])
     if key not in glue_tasks:
@@ -131,9 +131,9 @@ def senteval_folder(senteval_dir: str | os.PathLike | None, folder: str, name: s
     if senteval_dir is None:
         raise ArgumentError(f"senteval_dir: missing, expected the folder that holds {folder}, for {name}")
     folders = [pathlib.Path(senteval_dir, part, folder) for part in ("downstream", "")]
-    for found in folders:
-        if found.is_dir():
-            return found
+    for path in folders:
+        if path.is_dir():
+            return path
     raise UserError(f"{folders[1]}: no such folder, expected SentEval's data in {senteval_dir}")
 
 

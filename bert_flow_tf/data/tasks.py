@@ -1,14 +1,14 @@
-"""Tasks, and the reader of their files.
+"""Tasks, and functions that read their files.
 
 Source: the original's data processors (`siamese_utils.py`), its choice of label ranges (`run_siamese.py`) and its
 scoring script (`scripts/eval_stsb.py`).
 
-Some quirks of the original are kept, because the published numbers depend on them:
+The published numbers depend on some quirks of the original, so they are kept:
 
 - MNLI's label is column 10 of `train.tsv` (12 columns) and `dev_matched.tsv` (16): `label1`, by the first annotator.
   The gold label is the last column.
-- A test split has no labels, even if its file has some: its examples get label 0, or the first class. So ALLNLI trains
-  on all SNLI test pairs as contradictions.
+- Labels in a test split's file are ignored: its examples get label 0, or the first class. So ALLNLI trains on all SNLI
+  test pairs as contradictions.
 - STS-12 to STS-16 read the same `full.txt` for every split, so "all splits" has every pair three times.
 """
 
@@ -37,7 +37,7 @@ class FileLayout:
       name: the file's name in its task's folder.
       sentence_columns: the two sentences' columns, from 0.
       label_column: the label's column, from 0; -1 for the last; None if the file has no label.
-      header: the columns' names in the first line, or one of `_COMMON_NAMES`; None if the first line is data.
+      header: names of these columns in the first line, or `_COMMON_NAMES`; None if the first line is data.
     """
 
     name: str
@@ -52,7 +52,7 @@ class FileLayout:
 
     @property
     def min_columns(self) -> int:
-        """The fewest columns of a valid row."""
+        """The smallest number of columns in a valid row."""
         return max(self.columns) + 1 + (min(self.columns) < 0)
 
 
@@ -66,11 +66,11 @@ class Task:
       train, dev, test: layout of each split's file.
       is_regression: True if the label is a score for the cosine, False if it is a class.
       label_names: words for the labels 0, 1, …; empty if the file has numbers.
-      label_max: the highest score, 0 is the lowest; label / label_max is the cosine's target.
+      label_max: the highest score (the lowest is 0); label / label_max is the target of the cosine.
       metric: "spearman", "auc" (of the cosine against the label) or "accuracy".
       gold_test: the file with the test split's gold scores; None if they are not public.
-      sibling: a folder beside the given one to read instead; None to read the given one.
-      skips_incomplete_rows: True to skip, with a warning, the broken rows of the published files.
+      sibling: a folder beside the given folder, to read instead of it; None to read the given folder.
+      skips_incomplete_rows: True to skip rows with too few columns, as the published files have, with a warning.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Examples:
 
     Attributes:
       labels: [n], float32 scores as in the file (regression) or int32 class ids.
-      has_labels: False if some labels are missing and set to 0.
+      has_labels: False if labels are missing and set to 0.
     """
 
     sentences_a: list[str]
@@ -179,7 +179,7 @@ def get_task(name: Task | str) -> Task:
 
 
 def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Examples:
-    """Read the pairs of a split in file order.
+    """Read the pairs of a split in the order of its file.
 
     Args:
       data_dir: the task's folder; for ALLNLI, any folder beside `MNLI` and `SNLI`.
@@ -196,7 +196,7 @@ def read_split(task: Task | str, data_dir: str | os.PathLike, split: str) -> Exa
 def read_train(task: Task | str, data_dir: str | os.PathLike, use_full_for_training: bool = False) -> Examples:
     """Read the training pairs in the original's order before its shuffle.
 
-    ALLNLI's train split is followed by all of SNLI; `use_full_for_training` adds the task's dev and test splits (the
+    For ALLNLI, all of SNLI follows the train split. `use_full_for_training` adds the task's dev and test splits (the
     paper's "target").
     """
     task = get_task(task)
@@ -222,12 +222,12 @@ def gold_scores(task: Task | str, glue_dir: str | os.PathLike, split: str) -> np
     task = get_task(task)
     layout = task.gold_test if split == "test" else task.layout(split)
     if not task.is_regression or layout is None or layout.label_column is None:
-        raise UserError(f"{task.name} has no gold scores for its {split} split, expected another split or task")
+        raise UserError(f"{task.name} has no gold scores for its {split} split; use another split or task")
     return np.asarray(_read(task, layout, os.path.join(glue_dir, task.directory))[1], np.float64)
 
 
 def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keep_empty_end: bool = False) -> list[str]:
-    """Return a UTF-8 file's lines, without empty ones at the end."""
+    """Return a UTF-8 file's lines without empty lines at the end."""
     text = read_text(path, expected)
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
     while lines and not lines[-1] and not keep_empty_end:
@@ -236,7 +236,7 @@ def read_lines(path: str | os.PathLike, expected: str = "a text file", *, keep_e
 
 
 def parse_number(text: str, source: str) -> float:
-    """Parse a finite number; begin the `UserError` with `source`."""
+    """Parse a finite number; a `UserError` begins with `source`."""
     with reading(source, "a number"):
         number = float(text)
     if not math.isfinite(number):
@@ -247,7 +247,7 @@ def parse_number(text: str, source: str) -> float:
 def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
     folder = os.fspath(data_dir)
     if task.sibling is not None:
-        # dirname would return the whole path if it ended in a slash.
+        # If a path ended in a slash, dirname would return all of it.
         folder = os.path.join(os.path.dirname(folder.rstrip("/")), task.sibling)
     if not os.path.isdir(folder):
         raise UserError(f"{folder}: no such folder, expected the data of {task.name}")
@@ -255,7 +255,7 @@ def task_folder(task: Task, data_dir: str | os.PathLike) -> str:
 
 
 def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[list[_Row], list[float]]:
-    """Return rows and labels, 0 where missing; quotes have no special meaning."""
+    """Return rows and labels; a missing label is 0, quotes are ordinary."""
     path = os.path.join(task_folder(task, data_dir), layout.name)
     rows = [(number, line.split("\t")) for number, line in enumerate(read_lines(path), start=1)]
     if layout.header is not None and rows:
@@ -278,10 +278,10 @@ def _read(task: Task, layout: FileLayout, data_dir: str | os.PathLike) -> tuple[
         return complete, [0.0] * len(complete)
     by_name = {name: float(number) for number, name in enumerate(task.label_names)}
     for line, row in complete:
-        text, where = row[label_column], f"{path}, line {line}, column {label_column % len(row) + 1}"
+        text, cell = row[label_column], f"{path}, line {line}, column {label_column % len(row) + 1}"
         if by_name and text not in by_name:
-            raise UserError(f"{where}: found label {text!r}, expected one of {', '.join(by_name)}")
-        labels.append(by_name[text] if by_name else parse_number(text, where))
+            raise UserError(f"{cell}: found label {text!r}, expected one of {', '.join(by_name)}")
+        labels.append(by_name[text] if by_name else parse_number(text, cell))
         if not 0 <= labels[-1] <= task.label_max and not by_name:
-            raise UserError(f"{where}: found score {text}, expected 0 to {task.label_max:g}")
+            raise UserError(f"{cell}: found score {text}, expected 0 to {task.label_max:g}")
     return complete, labels

@@ -21,7 +21,7 @@ PREFIX = "senteval:"
 
 
 class Example(NamedTuple):
-    """One or two sentences and the number of their class."""
+    """One or two sentences and their class, from 0."""
 
     sentences: tuple[str, ...]
     label: int
@@ -35,8 +35,8 @@ class TransferTask:
       name: `senteval:mr` and so on.
       title: SentEval's name.
       source: the folder of its files.
-      parts: lists of `Example` by name, sorted by number of words, then class, as in SentEval: `all` for a task with
-        cross-validation; else `train`, `test` and, if there is one, `dev`.
+      parts: lists of `Example` by part, sorted by number of words, then class, as in SentEval. With cross-validation,
+        the only part is `all`; otherwise the parts are `train`, `test` and perhaps `dev`.
       reports_f1: True if SentEval also reports F1 of class 1 on `test`.
     """
 
@@ -120,16 +120,16 @@ def _read_file(path: pathlib.Path, layout: _Layout, position: int) -> list[Examp
 def read_transfer_task(
     name: str, senteval_dir: str | os.PathLike | None = None, split: str | None = None
 ) -> TransferTask:
-    """Read one of `NAMES` from SentEval's data or its `downstream`."""
+    """Read one of `NAMES` from SentEval's data, `senteval_dir` or its `downstream`."""
     if name not in NAMES:
         raise ArgumentError(f"tasks: unknown task {name!r}, expected one of {', '.join(NAMES)}{suggest(name, NAMES)}")
     if split is not None:
-        raise ArgumentError(f"split: found {split} for {name}, expected none: the protocol fixes the split")
+        raise ArgumentError(f"split: found {split} for {name}, expected none, because the protocol has its own splits")
     layout = _LAYOUTS[name.removeprefix(PREFIX)]
     folder, parts = senteval_folder(senteval_dir, layout.folder, name), {}
     for part, files in layout.parts.items():
         examples = [one for i, file in enumerate(files) for one in _read_file(folder / file, layout, i)]
-        # The classifier needs two classes in the parts that train or select it.
+        # Training the classifier or choosing its penalty needs two classes.
         if len({example.label for example in examples}) < (1 if part == "test" else 2):
             raise UserError(f"{folder / files[0]}: found too few classes, expected two or more")
         parts[part] = sorted(examples, key=lambda one: (*(len(text.split()) for text in one.sentences), one.label))

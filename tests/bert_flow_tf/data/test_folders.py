@@ -58,7 +58,7 @@ def test_a_dataset_comes_back_from_its_files(tmp_path, monkeypatch, name, labels
         return tasks.Examples(a, ["tab\tand\nline"] * 3, typed * has_labels, has_labels)
 
     monkeypatch.setattr(datasets, "read_dataset", read)
-    task = folders.layout_of(name)
+    task = folders.dataset_task(name)
     folder = tmp_path / task.directory
     assert folders.write_dataset(folder, name) == {"train": 3, "dev": 3, "test": 3}
     for split in tasks.SPLITS:
