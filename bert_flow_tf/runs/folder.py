@@ -34,7 +34,7 @@ TRAIN_RESULTS_FILE = "train_results.json"
 CHECKPOINT_NAME = "model.ckpt"
 KEEP_CHECKPOINT_MAX = 3
 
-# Evaluation, prediction and the cache write these; the name may begin with a checkpoint's.
+# Evaluation, prediction and the cache write these files; a name may begin with a checkpoint's name.
 _RESULT = re.compile(
     r"(model\.ckpt-\d+\.)?((test|dev|full)_(results|pooled)\.(tsv|json)|eval_results\.txt|recipe_scores\.json"
     r"|evaluation\.json|embeddings-[0-9a-f]+\.npz)"
@@ -44,7 +44,7 @@ _UNFINISHED = (f"{CHECKPOINT_NAME}-*_temp", f"{CHECKPOINT_NAME}-*.tempstate*", "
 
 
 class FinishedRun(UserError):
-    """The folder holds a finished run with these settings and all results."""
+    """The folder has a finished run with these settings and all results."""
 
 
 @contextlib.contextmanager
@@ -61,7 +61,7 @@ def locked_run(run_dir: pathlib.Path) -> Iterator[None]:
 
 
 def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result | None = None) -> None:
-    """Write a result file and its record (`.json`)."""
+    """Write a result file and its record (`.json`) unless another result exists."""
     if path.exists() and not overwrite and read_text(path, "results") != text:
         raise UserError(f"{path}: found results of other settings, expected none (use --overwrite to replace them)")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ def write_result(path: pathlib.Path, text: str, overwrite: bool, record: Result 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     keys = (key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key))
-    return [f"{key} is {old.get(key)!r} there and {new.get(key)!r} here" for key in keys]
+    return [f"{key} is {old.get(key)!r}, not {new.get(key)!r}" for key in keys]
 
 
 def check_run(
@@ -83,19 +83,19 @@ def check_run(
 ) -> bool:
     """Return True to resume a run, False to start one.
 
-    A run is finished if it is trained and no output is missing. Runs of equal `RunConfig.identity` are the same.
+    A run is finished if it is trained and no output is missing. Its settings are `RunConfig.identity`.
 
     Raises:
-      FinishedRun: the folder holds a finished run of these settings, and `overwrite` is false.
-      UserError: it holds a run with other settings or other files, and `overwrite` is false.
+      FinishedRun: the folder has a finished run of these settings, and `overwrite` is false.
+      UserError: it has a run of other settings or other files, and `overwrite` is false.
     """
     old = None if overwrite else read_config(run_dir)
     if old is None:
         if not overwrite and _contents(run_dir):
-            raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected an empty or a new folder")
+            raise UserError(f"{run_dir}: found files without {CONFIG_FILE}, expected an empty or a new folder")
         return False
     if differing := differences(old.identity, config.identity):
-        hint = "expected the same ones, another folder, or --overwrite to delete it"
+        hint = "expected the same; use another folder, or --overwrite to delete the run"
         raise UserError(f"{run_dir}: found a run with other settings ({'; '.join(differing)}), {hint}")
     if (run_dir / TRAIN_RESULTS_FILE).exists() and not missing_outputs:
         raise FinishedRun(f"{run_dir}: found a finished run of these settings (use --overwrite to train again)")
@@ -110,13 +110,13 @@ def start_run(run_dir: pathlib.Path, config: RunConfig, overwrite: bool) -> None
 
 
 def clear_run(run_dir: pathlib.Path) -> None:
-    """Remove a run, or an encoder's results, but keep the folder.
+    """Delete a run, or an encoder's results, but keep the folder.
 
-    `train_results.json` goes first and `config.json` last, so that a killed command leaves an unfinished run.
+    `train_results.json` is deleted first and `config.json` last, so that a killed command leaves an unfinished run.
     """
     paths = _contents(run_dir)
     if paths and not is_run(run_dir) and not all(path.is_file() and _RESULT.fullmatch(path.name) for path in paths):
-        raise UserError(f"{run_dir}: found files and no {CONFIG_FILE}, expected a run or an empty folder")
+        raise UserError(f"{run_dir}: found files without {CONFIG_FILE}, expected a run or an empty folder")
     order = {TRAIN_RESULTS_FILE: -1, CONFIG_FILE: 1}
     for path in sorted(paths, key=lambda path: order.get(path.name, 0)):
         remove(path)

@@ -33,9 +33,9 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
 
     task: str | None = None  # None for a user's own sentences
     pairs: Count | None = None  # pairs per epoch, counting duplicates; None for a user's own sentences
-    settings: dict[str, Setting] = {}  # the flags of `run_siamese` or arguments of `BertFlow.fit` that it depends on
+    settings: dict[str, Setting] = {}  # relevant flags of `run_siamese` or arguments of `BertFlow.fit`
     seed: Count | None = None
-    began_with: "Training | None" = None  # the training of the initial weights; None if there was none
+    began_with: "Training | None" = None  # the earlier training of the initial weights, if any
 
 
 class Encoder(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str | None:
-        """The name of the shipped configuration; None for any other."""
+        """The name of a shipped configuration; None for other configurations."""
         return next((name for name in GlowConfig.names() if GlowConfig.from_name(name) == self.config), None)
 
 
@@ -71,7 +71,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     max_seq_length: Positive  # in word pieces; longer sentences are cut
     low_dim: int = -1  # number of channels after averaging neighbours, if positive
     flow: Flow | None = None
-    checkpoint: str | None = None  # the run's; None for an encoder alone, and in a run's own `config.json`
+    checkpoint: str | None = None  # of the run; None for an encoder without run, and in a run's own `config.json`
 
     @property
     def training(self) -> Training | None:
@@ -103,16 +103,16 @@ class EncoderFiles(msgspec.Struct, frozen=True, kw_only=True):
 class RunConfig(Result, frozen=True, kw_only=True, tag="run"):
     model: Model  # the result of the run
     encoder: EncoderFiles  # the encoder that it starts from
-    encoder_flags: dict[str, bool | str | None] = {}  # its arguments of `resolve_encoder`, with absolute paths
+    encoder_flags: dict[str, bool | str | None] = {}  # arguments of `resolve_encoder`, with absolute paths
     encoder_trained: bool  # True if checkpoints hold the encoder, because the run trains it
-    num_labels: Positive | None = None  # the classifier's; None without one
+    num_labels: Positive | None = None  # the number of classes; None without a classifier
     data: str | None = None  # digest of the training pairs; None if nothing is learned
     begins_with: str | None = None  # digest of the initial checkpoint
     flags: dict[str, Setting]  # settings that training depends on
 
     @property
     def identity(self) -> dict:
-        """The settings that tell runs apart, by name."""
+        """The settings by name that a resumed run must share."""
         flow = self.model.flow
         return self.flags | {
             "encoder": self.encoder.fingerprint,
@@ -137,7 +137,7 @@ class TrainingResults(Result, frozen=True, kw_only=True, tag="training"):
 
 
 def read_config(run_dir: str | pathlib.Path) -> RunConfig | None:
-    """Read the `config.json` of a run's folder; None if there is none."""
+    """Read the `config.json` of a run's folder; None if it is missing."""
     path = pathlib.Path(run_dir) / CONFIG_FILE
     return read_json(path, RunConfig, expected="a run's configuration") if path.exists() else None
 
@@ -153,13 +153,13 @@ def is_run(folder: pathlib.Path) -> bool:
 def model_at(config: RunConfig, checkpoint: str | pathlib.Path) -> Model:
     encoder = config.model.encoder
     if config.encoder_trained:
-        # The index holds a checksum of every tensor, so its digest identifies the weights.
+        # The index has a checksum of every tensor, so its digest identifies the weights.
         encoder = msgspec.structs.replace(encoder, weights=file_digest(f"{checkpoint}.index"))
     return msgspec.structs.replace(config.model, encoder=encoder, checkpoint=str(checkpoint))
 
 
 def made_by(command: str) -> MadeBy:
-    """Return a command's `MadeBy`, with the installed versions."""
+    """Return the `MadeBy` of a command, with the installed versions."""
     libraries = {"bert-flow-tf": bert_flow_tf.__version__, "python": platform.python_version()}
     # A library may be missing if it is optional, or if TensorFlow is installed under another name.
     for name in _LIBRARIES:
@@ -169,9 +169,9 @@ def made_by(command: str) -> MadeBy:
 
 
 def encoder_name(handle: str, preprocess_handle: str | None = None) -> str | None:
-    """Return a handle's short name, "demo", "base" or "large", or None.
+    """Return a handle's short name: "demo", "base", "large" or None.
 
-    An encoder with another preprocess model has other word pieces, and so no short name.
+    An encoder with another preprocess model has no short name, because its word pieces differ.
     """
     if preprocess_handle is not None and "bert_en_uncased_preprocess" not in preprocess_handle:
         return None

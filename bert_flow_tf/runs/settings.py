@@ -17,15 +17,15 @@ from glow.config import DEFAULT_CONFIG, GlowConfig
 def flag(default: Any, help: str, *, identifies: bool = True, **limits: Any) -> Any:
     """Return the dataclass field of a flag.
 
-    `identifies` is True if two runs with different values are different runs. `limits` are `least` (included),
-    `below`, `choices` and `required`.
+    `identifies` is True if runs with different values are different runs. `limits` are `least` (the smallest valid
+    value), `below` (the smallest invalid one), `choices` and `required`.
     """
     return dataclasses.field(default=default, metadata={"help": help, "identifies": identifies, **limits})
 
 
-# The learned weights do not depend on these flags.
+# The trained weights do not depend on these flags.
 _neutral = functools.partial(flag, identifies=False)
-_WITHOUT_EFFECT = "Accepted and without effect"
+_WITHOUT_EFFECT = "Accepted but ignored"
 _TASKS = "STS-B, SICK-R, STS-12-16, STS-12 to STS-16, MNLI, ALLNLI, QQP, MRPC-regression or QNLI-regression"
 _ENCODER_FLAGS = ("bert_hub", "preprocess_hub", "bert_config_file", "vocab_file", "init_checkpoint", "do_lower_case")
 _SENTEVAL_TASKS = "STS12 to STS16, MR, CR, SUBJ, MPQA, SST2, TREC, MRPC, SICKEntailment"
@@ -41,7 +41,7 @@ class LossSettings:
     def encoder_is_frozen(self) -> bool:
         """True if the supervised loss is zero: no labels and no penalty.
 
-        Then the classifier, and a flow without its own loss, do not change either.
+        The classifier, and a flow without its own loss, do not change either then.
         """
         return self.num_examples == 0 and self.l2_penalty <= 0
 
@@ -87,29 +87,29 @@ class Settings(LossSettings):
     label_max: float = flag(5.0, f"{_WITHOUT_EFFECT}, as in the original: the task has its own range.")
 
     bert_hub: str | None = _neutral(None, "Encoder: demo, base, large, a handle, or a folder of bert-flow convert.")
-    preprocess_hub: str | None = _neutral(None, "Preprocess model, if --bert_hub does not name one.")
+    preprocess_hub: str | None = _neutral(None, "Preprocess model, if --bert_hub does not include one.")
     bert_config_file: str | None = _neutral(None, "bert_config.json, with --vocab_file and --init_checkpoint.")
     vocab_file: str | None = _neutral(None, "Vocabulary that the BERT model was trained on.")
     init_checkpoint: str | None = _neutral(None, "TF1 checkpoint of BERT, or a checkpoint of a bert_flow_tf run.")
-    do_lower_case: bool | None = _neutral(None, "Lower-case the text; the vocabulary decides if not given.")
+    do_lower_case: bool | None = _neutral(None, "Lower-case the text; by default, the vocabulary decides.")
 
     sentence_embedding_type: str = flag("avg", "avg, cls, avg-last-N, avg-last-last-N (the original's), or paper-….")
     max_seq_length: int = flag(128, "Longest input in word pieces, [CLS] and [SEP] included.", least=3)
-    pad_to_max_seq_length: bool = flag(False, "Pad to --max_seq_length, as the original does, not to the longest.")
+    pad_to_max_seq_length: bool = flag(False, "Pad all batches to --max_seq_length, as the original does.")
     low_dim: int = flag(-1, "Average neighbouring channels down to this many, if positive.")
-    cache_embeddings: bool = flag(False, "Learn the flow on embeddings without dropout, computed once: faster.")
-    cached_dir: str | None = _neutral(None, "Folder for cached embeddings; the run's directory if not given.")
+    cache_embeddings: bool = flag(False, "Compute the flow's inputs once, without dropout; this is faster.")
+    cached_dir: str | None = _neutral(None, "Folder for cached embeddings; by default, the run's directory.")
 
     flow: int = flag(0, "1: apply a flow to the embeddings.", choices=(0, 1))
-    # The configuration identifies the run, not its name, see `RunConfig.identity`.
+    # The configuration's contents, not its name, identify the run, see `RunConfig.identity`.
     flow_model_config: str = _neutral(DEFAULT_CONFIG, "Name of a shipped configuration, or a JSON file.")
-    flow_ddi: bool = flag(False, "Initialise the flow from a batch (defined but never run in the original).")
+    flow_ddi: bool = flag(False, "Initialise the flow from a batch; the original never runs its code for this.")
 
     seed: int = flag(1234, "Seed of everything random.", least=0, below=2**32)
     train_batch_size: int = flag(32, "Pairs per step, over all replicas.", least=1)
     learning_rate: float = flag(5e-5, "Peak learning rate of BERT and the classifier.", least=0)
     flow_learning_rate: float = flag(1e-3, "Constant learning rate of the flow.", least=0)
-    num_train_epochs: float = flag(3.0, "Epochs, may be a fraction.", least=0, below=1e12)
+    num_train_epochs: float = flag(3.0, "Epochs; may be a fraction.", least=0, below=1e12)
     warmup_proportion: float = flag(0.1, "Share of the steps with a rising learning rate.", least=0, below=1)
     early_stopping: bool = flag(False, "Evaluate every epoch and stop when the dev score no longer rises.")
     save_checkpoints_steps: int = _neutral(1000, "Steps between checkpoints; one epoch with --early_stopping.", least=1)
@@ -122,8 +122,8 @@ class Settings(LossSettings):
         0, "Replicas on that many virtual CPUs; 0: all GPUs, or one CPU.", least=0, below=1025
     )
 
-    eval_batch_size: int = _neutral(8, "Batch size in the mean loss of the original's estimator.", least=1)
-    auc: bool = _neutral(False, "Evaluate the area under the ROC curve as well, for tasks with two labels.")
+    eval_batch_size: int = _neutral(8, 'Batch size for "loss" in eval_results.txt, a mean of batch means.', least=1)
+    auc: bool = _neutral(False, "Evaluate the area under the ROC curve too, for tasks with two labels.")
     predict_batch_size: int = _neutral(8, f"{_WITHOUT_EFFECT}: batches hold sentences of similar length.", least=1)
     predict_pool: bool = _neutral(False, "Write embeddings instead of cosines, to test_pooled.tsv.")
     do_predict_on_dev: bool = _neutral(False, "Predict on dev instead of test.")
@@ -199,10 +199,10 @@ class Settings(LossSettings):
 
     @property
     def scores_checkpoint_alone(self) -> bool:
-        """True if SentEval scores `init_checkpoint` alone, without a run."""
+        """True if SentEval scores `init_checkpoint` without a run."""
         scores_a_run = self.do_train or self.do_eval or self.do_predict or not self.do_senteval
-        without_name = not (self.exp_name or self.exp_name_prefix)
-        return not scores_a_run and (without_name or bool(self.init_checkpoint))
+        is_unnamed = not (self.exp_name or self.exp_name_prefix)
+        return not scores_a_run and (is_unnamed or bool(self.init_checkpoint))
 
     def missing_outputs(self) -> list[pathlib.Path]:
         wanted = [self.output_dir / DEV_RESULTS_FILE] if self.do_eval else []
@@ -222,9 +222,9 @@ class Settings(LossSettings):
             raise ArgumentError("train_batch_size: found 1 with --flow_ddi, expected 2 or more")
         if self.cache_embeddings and not self.encoder_is_frozen:
             expected = "expected --num_examples=0 and no --l2_penalty"
-            raise ArgumentError(f"cache_embeddings: found true with an encoder in training, {expected}")
+            raise ArgumentError(f"cache_embeddings: found true with an encoder that is trained, {expected}")
         if not (self.do_train or self.scores):
-            raise UserError("--do_train, --do_eval, --do_predict, --do_senteval: found none, expected at least one")
+            raise UserError("--do_train, --do_eval, --do_predict, --do_senteval: all missing, expected at least one")
 
 
 def check_values(settings: Any) -> None:
@@ -256,7 +256,7 @@ class PretrainingSettings:
     train_batch_size: int = flag(64, "Sentences per step, over all replicas.", least=1)
     learning_rate: float = flag(2e-4, "Peak learning rate.", least=0)
     num_warmup_steps: int = flag(100, "Steps of linear warm-up.", least=0)
-    max_seq_length: int = flag(64, "Word pieces of a sentence with [CLS] and [SEP]; longer ones are split.", least=3)
+    max_seq_length: int = flag(64, "Word pieces, with [CLS] and [SEP]; longer sentences are split.", least=3)
     masked_lm_prob: float = flag(0.15, "Share of the word pieces to predict.", least=0.001, below=1)
     dev_fraction: float = flag(0.01, "Share of the sentences to hold out, at most 1000.", least=0, below=1)
     save_checkpoints_steps: int = flag(100, "Steps between checkpoints, each with a dev loss.", least=1)

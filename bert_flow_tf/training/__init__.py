@@ -1,1 +1,1 @@
-"""Training steps of a run: pairs, schedule, devices, callbacks, scoring."""
+"""A run's training: pairs, schedule, devices, callbacks, scoring."""

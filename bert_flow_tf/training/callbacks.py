@@ -64,12 +64,12 @@ class Steps(tf_keras.callbacks.Callback):
         learned: Sequence[tf.Variable],
         *,
         save_every: int,
-        used: Sequence[tf_keras.callbacks.Callback],
+        others: Sequence[tf_keras.callbacks.Callback],
         writes: bool = True,
     ) -> None:
         """Train to step `total` unless a callback or a signal stops it.
 
-        `learned` are the trained variables. `writes` is False for workers other than the chief, which do not save.
+        `learned` are the trained variables, `others` further callbacks. Only a worker with `writes`, the chief, saves.
 
         Raises:
           UserError: a loss, a gradient or a variable is not finite.
@@ -78,11 +78,11 @@ class Steps(tf_keras.callbacks.Callback):
         self._learned, self._every, self._writes = learned, save_every, writes
         if int(self.step) == total:
             return
-        # Only the main thread can handle signals; Ray trains in another one.
-        numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-        handlers = {one: signal.signal(one, lambda number, frame: setattr(self, "_signal", number)) for one in numbers}
+        # Only the main thread can handle signals, and Ray trains in another thread.
+        signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        handlers = {each: signal.signal(each, lambda number, _: setattr(self, "_signal", number)) for each in signals}
         try:
-            model.fit(batches, steps_per_epoch=total - int(self.step), callbacks=[self, *used], verbose=0)
+            model.fit(batches, steps_per_epoch=total - int(self.step), callbacks=[self, *others], verbose=0)
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
@@ -105,7 +105,7 @@ class Steps(tf_keras.callbacks.Callback):
     def _save(self) -> None:
         if self._saved_at == int(self.step):
             return
-        # Check variables as well, because a step computes its loss before it updates them.
+        # Check the variables too, because a step computes its loss before it updates them.
         for variable in self._learned:
             if not np.isfinite(variable.numpy()).all():
                 self._stop(f"{variable.name} with values that are not finite, expected finite ones")
@@ -147,7 +147,7 @@ class Progress(tf_keras.callbacks.Callback):
 
 
 class DevScores(tf_keras.callbacks.Callback):
-    """Score dev at intervals; keep the scores for a resumed run."""
+    """Score dev at intervals; save the scores for a resumed run."""
 
     def __init__(
         self, step: tf.Variable, every: int, path: pathlib.Path, measure: Callable[[], float], writes: bool = True
@@ -165,7 +165,7 @@ class DevScores(tf_keras.callbacks.Callback):
     def score(self) -> float:
         step = int(self.step)
         if step not in self.by_step:
-            # Use another thread, because Keras runs callbacks in the strategy's scope, where an encoder cannot run.
+            # Keras runs callbacks in the strategy's scope, where an encoder cannot run, so use another thread.
             with concurrent.futures.ThreadPoolExecutor(1) as thread:
                 score = thread.submit(self._measure).result()
             if not np.isfinite(score):

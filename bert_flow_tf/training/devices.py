@@ -24,10 +24,10 @@ def configure_devices(
 
     Args:
       seed: TensorFlow's seed; None if nothing depends on it.
-      batch_size: None if nothing is trained.
+      batch_size: pairs per step, over all replicas; None if nothing is trained.
 
     Raises:
-      UserError: the replicas cannot share a batch, or the workers cannot connect.
+      UserError: the replicas cannot share the batch equally, or the workers cannot connect.
       RuntimeError: TensorFlow has already set up another number of devices.
     """
     gpus, wanted = tf.config.list_physical_devices("GPU"), num_logical_cpus
@@ -50,7 +50,7 @@ def configure_devices(
     if batch_size is not None and batch_size % count:
         raise ArgumentError(f"train_batch_size: found {batch_size}, expected a multiple of the {count} replicas")
     if count == 1 and not (wanted and gpus):
-        # Mirror two or more replicas only, because closing a mirrored iterator may take a minute: it waits for a thread
+        # Do not mirror a single replica, because closing a mirrored iterator may take a minute: it waits for a thread
         # that sleeps for up to the iterator's age.
         return tf.distribute.get_strategy()
     return _strategy(kind, count)
@@ -58,7 +58,7 @@ def configure_devices(
 
 @functools.cache
 def _strategy(kind: str, count: int) -> tf.distribute.Strategy:
-    """Cache one strategy, because variables of one cannot be used in another."""
+    """Return one cached strategy, because strategies cannot share variables."""
     # On CPUs, TensorFlow's collective operations would fix the number of replicas for the rest of the process.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "cpu" and count > 1 else None
     return tf.distribute.MirroredStrategy([f"/{kind}:{i}" for i in range(count)], reduction)

@@ -22,9 +22,9 @@ from glow.affine import AffineMap
 if TYPE_CHECKING:
     from glow.calibrator import FlowCalibrator
 
-# The default of 300 steps is near the original's 269 on the STS Benchmark; `fit` warns of fewer than 100.
+# By default, `fit` takes 300 steps, like the original's 269 on the STS Benchmark. It warns if there are fewer than 100.
 _ENOUGH_STEPS, _FEW_STEPS = 300, 100
-# Fewer held-out sentences would give a poor estimate of the flow's effect; more would not improve it.
+# Fewer held-out sentences would give a poor estimate of the flow's effect; more would hardly improve it.
 _HELD_OUT, _ENOUGH_HELD_OUT = range(10, 1001), 200
 
 
@@ -35,8 +35,8 @@ class History:
     Attributes:
       losses: float32 [steps], the loss before each step, in bits per dimension.
       judgement: the change of Spearman's correlation on labelled pairs; None without pairs.
-      witness: the change of a measure without labels, on held-out sentences; None without any.
-      change: the isotropy before and after, on held-out sentences; None without any.
+      witness: the change of a measure that needs no labels; None without held-out sentences.
+      change: the isotropy before and after; None without held-out sentences.
     """
 
     losses: np.ndarray
@@ -49,10 +49,10 @@ class History:
 
 
 def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) -> tuple[list[str], list[str]]:
-    """Return the sentences to learn on and the distinct held-out ones.
+    """Split sentences into those to learn on and distinct held-out ones.
 
     Hold out `fraction` of the distinct sentences, but at least 200 or a fifth of them, whichever is fewer, and at most
-    1,000. Hold out none if `fraction` is 0, if they would be fewer than 10, or if less than a batch would be left.
+    1,000. Hold out nothing if `fraction` is 0, if they would be fewer than 10, or if less than a batch would remain.
 
     Raises:
       ArgumentError: `fraction` is not from 0 to below 1.
@@ -71,8 +71,8 @@ def hold_out(sentences: list[str], fraction: float, batch_size: int, seed: int) 
 
 
 def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
-    """Return a calibration learned on embeddings [n, D]."""
-    # Import it here, because scikit-learn takes a second to load.
+    """Learn whitening or another `calibration` on embeddings [n, D]."""
+    # Loading scikit-learn takes a second.
     from bert_flow_tf.evaluation.calibration import calibration
 
     n, width = embeddings.shape
@@ -84,7 +84,7 @@ def affine_map(method: str, embeddings: np.ndarray) -> AffineMap:
 
 
 def default_epochs(batch_size: int, rows: int) -> float:
-    """Return 1, or as many epochs as give 300 steps."""
+    """Return the fewest epochs, at least 1, that give 300 steps."""
     return float(max(1, math.ceil(_ENOUGH_STEPS * batch_size / rows)))
 
 
@@ -103,10 +103,10 @@ def learn(
     rows: int,
     show_progress_bar: bool | None,
 ) -> None:
-    """Learn on an array or a function that yields an epoch's blocks.
+    """Train a calibrator on an array, or on blocks from a function.
 
     Raises:
-      UserError: the epochs have fewer rows than one step, or as `FlowCalibrator.fit`.
+      UserError: the epochs have fewer rows than one step, or `FlowCalibrator.fit` fails.
     """
     with _user_errors():
         if isinstance(embeddings, np.ndarray):
@@ -127,7 +127,7 @@ def learn(
                     left -= len(block)
     if calibrator.n_steps_ < _FEW_STEPS:
         advice = f"after fewer than {_FEW_STEPS}, a flow may be worse than none: use more sentences or epochs"
-        # This level makes the warning name the line that called `BertFlow.fit`.
+        # With this level, the warning names the line that called `BertFlow.fit`.
         warnings.warn(f"fit: {calibrator.n_steps_} steps on {rows} sentences; {advice}", stacklevel=4)
 
 

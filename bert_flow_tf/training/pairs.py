@@ -1,4 +1,4 @@
-"""Training pairs as token ids, in the original's order, as tf.data batches."""
+"""Batch training pairs in the original's order with tf.data."""
 
 import dataclasses
 import hashlib
@@ -15,7 +15,7 @@ from bert_flow_tf.runs.settings import Settings
 SHUFFLE_BUFFER = 1000
 # This many sentences are embedded together, so that sentences of similar length share a batch.
 SENTENCES_AHEAD = 2048
-# Map rows of `Pairs.pieces`, int64 [k], and their occurrence numbers in the run, int64 [k], to embeddings [k, D].
+# An `Embed` function maps rows of `Pairs.pieces` and their numbers in the run, both int64 [k], to embeddings [k, D].
 Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -28,17 +28,17 @@ class Pairs:
 
 
 def read_training_data(settings: Settings, task: Task, tokenizer: Tokenizer) -> tuple[Pairs, int]:
-    """Read a task's pairs, masked, shuffled and duplicated as in the original.
+    """Read a task's pairs; hide labels, shuffle and duplicate like the original.
 
-    Return them with the number of pairs before duplication.
+    Return the pairs and their number before duplication.
     """
     seed = settings.seed
     examples = read_train(task, settings.data_dir, bool(settings.use_full_for_training))
     labels, num_examples = scaled_labels(examples, task), settings.num_examples
     if num_examples > 0:
         # The original marks a missing label by -10 before it scales the labels.
-        masked = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
-        labels[masked] = -10 / task.label_max if task.is_regression else -10
+        hidden = np.random.default_rng([seed, 1]).permutation(len(labels))[num_examples:]
+        labels[hidden] = -10 / task.label_max if task.is_regression else -10
     pairs = tokenize_pairs(tokenizer, examples, labels, settings.max_seq_length)
     # The original shuffles once, before it writes its records.
     order = np.random.default_rng([seed, 0]).permutation(len(labels))
@@ -65,7 +65,7 @@ def _sentences(indices: np.ndarray) -> np.ndarray:
 def duplicate(pairs: Pairs, dupe_factor: int, mask_id: int, seed: int) -> Pairs:
     """Repeat each pair; mask one random token per sentence in the copies.
 
-    A sentence without tokens does not change (the original fails on one).
+    A sentence without tokens does not change; the original fails on it.
     """
     if dupe_factor == 1:
         return pairs
@@ -97,7 +97,7 @@ def token_batches(
 
     As in the original, a buffer of 1,000 pairs shuffles every epoch differently, and a batch may span epochs. The order
     depends only on the seed, so `skip_steps` resumes exactly where an interrupted run stopped. `rows` selects a
-    worker's part of each batch. `occurrence`, int64 [batch, 2], numbers all sentences of a run, for dropout's masks.
+    worker's part of each batch. For dropout, the input `occurrence`, int64 [batch, 2], numbers a run's sentences.
     """
     labels, size = tf.constant(pairs.labels), settings.train_batch_size
     numbers = tf.reshape(tf.range(2 * size, dtype=tf.int64), [size, 2])[rows]
@@ -141,16 +141,16 @@ def embedded_batches(
 
 
 def _order(num_pairs: int, settings: Settings) -> tf.data.Dataset:
-    """Return endless step numbers and indices of pairs, int64 [batch]."""
+    """Return an endless dataset of step numbers and pairs' indices, int64 [batch]."""
     indices = tf.data.Dataset.range(num_pairs)
     indices = indices.shuffle(SHUFFLE_BUFFER, seed=settings.seed, reshuffle_each_iteration=True)
     return indices.repeat().batch(settings.train_batch_size, drop_remainder=True).enumerate()
 
 
 def for_replicas(batches: tf.data.Dataset) -> tf.data.Dataset:
-    """Prefetch the batches; each replica gets its part of every batch."""
+    """Prefetch batches; let each replica get its part of every batch."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    # Autotuning has nothing to tune, and its thread would delay the iterator's end, see `configure_devices`.
+    # There is nothing to tune, and the tuning thread would delay the iterator's end, see `configure_devices`.
     options.autotune.enabled = False
     return batches.prefetch(2).with_options(options)

@@ -37,7 +37,7 @@ from bert_flow_tf.training.schedule import WarmupLinearDecay
 from bert_flow_tf.training.train import Stages, write_results
 from glow.optimizer import AdamWeightDecay
 
-# BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces.
+# BERT masks 80 % of the predicted pieces, keeps 10 % and replaces 10 % by random pieces. These shares are cumulative.
 _MASKED, _KEPT = 0.8, 0.9
 
 
@@ -50,7 +50,7 @@ def pretrain(
     overwrite: bool = False,
     show_progress_bar: bool | None = None,
 ) -> TrainingResults:
-    """Continue an encoder's training on text, or resume; write its folder.
+    """Train an encoder further on text, or resume; write an encoder folder.
 
     The optimiser is TF1 BERT's: `glow.optimizer` with `training.schedule`. The pooler does not change.
 
@@ -68,7 +68,7 @@ def pretrain(
     results_path = run_dir / TRAIN_RESULTS_FILE
     with locked(out_dir), locked_run(run_dir):
         if os.path.exists(out_dir) and results_path.exists():
-            # An earlier command may have been killed before it removed them.
+            # An earlier command may have been killed before it removed the checkpoints.
             _remove_checkpoints(run_dir)
         out = output_folder(out_dir, ENCODER_FOLDER, overwrite=overwrite)
         strategy = configure_devices(None, settings.train_batch_size)
@@ -106,7 +106,7 @@ def pretrain(
 
 
 def run_folder(out_dir: str | os.PathLike) -> pathlib.Path:
-    """Return the folder of the run that writes an encoder folder."""
+    """Return the folder of the run that writes the encoder folder `out_dir`."""
     out = pathlib.Path(os.path.abspath(out_dir))
     return out.with_name(f"{out.name}.pretraining")
 
@@ -117,7 +117,7 @@ def _remove_checkpoints(run_dir: pathlib.Path) -> None:
 
 
 def _tokenize(tokenizer: Tokenizer, sentences: Iterable[str], size: int) -> tf.RaggedTensor:
-    """Return word pieces in rows of at most `size`: int32 [n, (t)]."""
+    """Return word pieces, int32 [n, (t)], in rows of at most `size`."""
     pieces = stream.tokenize(tokenizer, sentence_list(sentences), 2**31)
     lengths = [min(size, n - start) for n in pieces.row_lengths().numpy() for start in range(0, n, size)]
     if not lengths:
@@ -126,7 +126,7 @@ def _tokenize(tokenizer: Tokenizer, sentences: Iterable[str], size: int) -> tf.R
 
 
 def _run_config(source: EncoderSource, settings: PretrainingSettings, pieces: tf.RaggedTensor) -> RunConfig:
-    # The interval of checkpoints is left out because the encoder does not depend on it.
+    # The encoder does not depend on the interval of checkpoints.
     flags = {name: value for name, value in vars(settings).items() if name != "save_checkpoints_steps"}
     sentences, encoder = int(pieces.nrows()), encoder_record(source)
     tuning = {name: value for name, value in flags.items() if name != "seed"}
@@ -188,16 +188,16 @@ def _fit(
         save_checkpoint(steps.manager, 0)
     progress = callbacks.Progress(steps.step, settings.steps, run_dir, 10, hide_bar)
     specs = [TOKEN_SPECS, tf.TensorSpec([None, None], tf.int32)]
-    losses_of = tf.function(model.token_losses, input_signature=specs, autograph=False)
+    token_losses = tf.function(model.token_losses, input_signature=specs, autograph=False)
     mask = tf.function(functools.partial(masked, tokenizer, settings), reduce_retracing=True)
     dev_batches = []
     for rows in stream.length_batches(dev.row_lengths().numpy()):
         tokens = tokenizer.pack(tf.gather(dev, rows), settings.max_seq_length)
-        # Negative numbers give dev other masks than training, whose numbers start at 0.
+        # Training's numbers start at 0; negative numbers give dev other masks.
         dev_batches.append(mask(tokens, tf.constant(-1 - rows, tf.int64)))
 
     def dev_loss() -> float:
-        step, losses = int(steps.step), [losses_of(*batch).numpy() for batch in dev_batches]
+        step, losses = int(steps.step), [token_losses(*batch).numpy() for batch in dev_batches]
         loss = float(np.mean(np.concatenate(losses), dtype=np.float64))
         with progress.writer.as_default(step=step):
             tf.summary.scalar("dev_loss", loss)
@@ -208,11 +208,11 @@ def _fit(
         return loss
 
     scores = callbacks.DevScores(steps.step, every, run_dir / "dev_losses.json", dev_loss)
-    used: list[tf_keras.callbacks.Callback] = [progress, scores] if held_out else [progress]
+    others: list[tf_keras.callbacks.Callback] = [progress, scores] if held_out else [progress]
     if held_out:
         scores.on_train_batch_end(0, {})
     batches = masked_batches(train, tokenizer, settings, skip_steps=int(steps.step))
-    steps.fit(model, batches, settings.steps, model.learned_variables, save_every=every, used=used)
+    steps.fit(model, batches, settings.steps, model.learned_variables, save_every=every, others=others)
     if held_out:
         scores.score()
     return scores.by_step
@@ -223,8 +223,8 @@ def masked(
 ) -> tuple[Inputs, tf.Tensor]:
     """Mask word pieces as BERT does (Devlin et al. 2019, section 3.1).
 
-    Like TF1's `create_masked_lm_predictions`, predict the share `masked_lm_prob` of a sentence's ids, [CLS] and [SEP]
-    included in the count, but at least one. The masks depend on the seed and the sentence's number, not on its batch.
+    As in TF1's `create_masked_lm_predictions`, a sentence of m ids, [CLS] and [SEP] included, has `masked_lm_prob * m`
+    predictions, but at least one. The masks depend on the seed and the sentence's number, not on its batch.
 
     Args:
       tokens: dict of int32 [n, t] from `Tokenizer.pack`.
@@ -239,7 +239,7 @@ def masked(
         numbers,
         fn_output_signature=tf.float32,
     )
-    # These draws [n, t] choose the pieces to predict, the kind of change, and the random piece.
+    # These random numbers [n, t] choose the pieces to predict, the kind of change, and the random piece.
     order, action, other = tf.unstack(draws[:, : tf.size(position)], axis=2)
     share = tf.cast(length, tf.float64) * tf.constant(settings.masked_lm_prob, tf.float64)
     count = tf.maximum(tf.cast(tf.round(share), tf.int32), 1)
@@ -266,7 +266,7 @@ def masked_batches(
         numbers = step * size + tf.range(size, dtype=tf.int64)
         epochs = numbers // count
         seeds = tf.stack([tf.fill([size], tf.constant(settings.seed, tf.int64)), epochs, tf.zeros_like(epochs)], 1)
-        # This operation does not keep the permutation in memory.
+        # This operation does not need the permutation in memory.
         rows = tf.raw_ops.RandomIndexShuffle(index=numbers % count, seed=seeds, max_index=tf.fill([size], count - 1))
         tokens = tokenizer.pack(tf.gather(pieces, rows), settings.max_seq_length)
         inputs, labels = masked(tokenizer, settings, tokens, numbers)

@@ -1,4 +1,4 @@
-"""Run training, evaluation and prediction; the checks load no TensorFlow."""
+"""Run training, evaluation and prediction after checks without TensorFlow."""
 
 import contextlib
 from collections.abc import Callable
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class LostWorker(UserError):
-    """Another worker ended; repeating the command resumes."""
+    """Another worker has ended; repeat the command to resume."""
 
 
 def check(settings: Settings) -> None:
-    """Raise `UserError` for a mistake that can be found without loading TensorFlow."""
+    """Raise `UserError` for a mistake that needs no TensorFlow to find."""
     settings.check()
     check_handle(settings.bert_hub, "bert_hub")
     check_handle(settings.preprocess_hub, "preprocess_hub")
@@ -38,7 +38,7 @@ def check(settings: Settings) -> None:
 def train_and_score(settings: Settings, score: "Callable[[Scorer], None] | None" = None) -> None:
     """Train, evaluate and predict; call `score` with the model at the end.
 
-    Workers that TF_CONFIG names train together; only the chief writes, evaluates and predicts.
+    The workers in TF_CONFIG train together; only the chief writes, evaluates and predicts.
 
     Raises:
       UserError: a setting or file is invalid.

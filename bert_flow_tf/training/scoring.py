@@ -35,7 +35,7 @@ _PAIRS_PER_BATCH = 1024
 
 @dataclasses.dataclass
 class Scorer:
-    """A model, its record, and the cache of a frozen encoder's embeddings."""
+    """Compute a model's outputs for pairs; cache a frozen encoder's embeddings."""
 
     model: SiameseBertFlow
     settings: Settings
@@ -65,7 +65,7 @@ class Scorer:
 def run_task(settings: Settings, cluster: Cluster, score: Callable[[Scorer], None] | None) -> None:
     """Train, evaluate and predict, see `training.run.train_and_score`."""
     task, step = get_task(settings.task_name), 0
-    check_results(settings, task)
+    check_scoring(settings, task)
     batch_size = settings.train_batch_size if settings.do_train else None
     strategy = configure_devices(
         settings.seed, batch_size, cluster, num_logical_cpus=settings.num_logical_cpus, use_xla=settings.use_xla
@@ -93,13 +93,13 @@ def run_task(settings: Settings, cluster: Cluster, score: Callable[[Scorer], Non
         if settings.do_predict:
             predictor, name = scorer, settings.eval_checkpoint_name
             if name:
-                # Do not use the workers' common strategy, because only the chief predicts.
+                # Only the chief predicts, so it must not use the workers' common strategy.
                 local = strategy if cluster.count == 1 else tf.distribute.get_strategy()
                 predictor, _ = load_scorer(settings, task, local, name)
             write_predictions(settings, task, predictor)
         if score is not None:
             score(scorer)
-    # Wait for all workers, because one that ended earlier would seem lost.
+    # Wait for all workers, because the others would report a worker that ended earlier as lost.
     from_chief(strategy, cluster)
     if not settings.scores_checkpoint_alone:
         logging.info("*** output_dir ***\n%s", settings.output_dir)
@@ -112,7 +112,7 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
     loss = outputs["example_loss"]
     results = {"eval_loss": np.mean(loss)}
     if task.is_regression:
-        # If dev has no labels, the original computes NaN, because it sets them all to 0.
+        # Without labels, the original computes NaN, because it sets all labels to 0.
         cosines = outputs["cos_similarity"]
         results["eval_pearsonr"] = protocols.pearson(cosines, labels) if examples.has_labels else np.nan
     else:
@@ -122,7 +122,7 @@ def evaluate(scorer: Scorer, task: Task, settings: Settings) -> dict[str, np.flo
     if "flow_example_loss" in outputs:
         results["eval_loss_flow"] = np.mean(outputs["flow_example_loss"])
         results["eval_loss_total"] = np.mean(loss + outputs["flow_example_loss"])
-    # The estimator's own "loss" is the mean of batch means; a smaller last batch counts as much as a full one.
+    # The original's estimator reports "loss", the mean of batch means, in which a smaller last batch counts fully.
     size = settings.eval_batch_size
     results["loss"] = np.mean([np.mean(loss[i : i + size]) for i in range(0, len(loss), size)])
     return {name: np.float32(value) for name, value in results.items()}
@@ -136,7 +136,7 @@ def load_scorer(
     The checkpoint is `checkpoint_name`, or the latest.
 
     Raises:
-      UserError: the flags describe another structure, or the run's encoder or checkpoint is missing.
+      UserError: the flags describe another model, or the run's encoder or checkpoint is missing.
     """
     checkpoint, step = None, 0
     output_dir = None if settings.scores_checkpoint_alone else settings.output_dir
@@ -149,7 +149,7 @@ def load_scorer(
         config = build.run_config(settings, task, source)
         record = config.model
     else:
-        _check_structure(settings, task, config)
+        _check_model(settings, task, config)
         if settings.bert_hub and not settings.init_checkpoint:
             source = resolve_encoder(**settings.encoder_arguments(), recorded=config.encoder)
         else:
@@ -173,21 +173,21 @@ def load_scorer(
     return Scorer(model, settings, cache_dir, record), step
 
 
-def _check_structure(settings: Settings, task: Task, config: RunConfig) -> None:
+def _check_model(settings: Settings, task: Task, config: RunConfig) -> None:
     model = config.model
     found = {"sentence_embedding_type": model.pooling, "max_seq_length": model.max_seq_length, "low_dim": model.low_dim}
     given = {name: getattr(settings, name) for name in found}
-    # Any number below 1 means that the dimension is not reduced.
+    # No number below 1 reduces the dimension.
     found["low_dim"], given["low_dim"] = max(model.low_dim, 0), max(settings.low_dim, 0)
     found["flow_model_config"] = model.flow.config if model.flow else None
     given["flow_model_config"] = flow_config(settings.flow_model_config) if settings.flow else None
     if not task.is_regression:
         found["num_labels"], given["num_labels"] = config.num_labels, len(task.label_names)
     if differing := "; ".join(differences(found, given)):
-        raise UserError(f"{settings.output_dir}: found a run with other settings ({differing}), expected the same ones")
+        raise UserError(f"{settings.output_dir}: found a run with other settings ({differing}), expected the same")
 
 
-def check_results(settings: Settings, task: Task) -> None:
+def check_scoring(settings: Settings, task: Task) -> None:
     """Raise `UserError` before training if evaluation or prediction cannot succeed."""
     data_dir = settings.data_dir
     stops_early = settings.do_train and settings.early_stopping

@@ -31,7 +31,7 @@ from bert_flow_tf.training.devices import from_chief
 from bert_flow_tf.training.schedule import WarmupLinearDecay
 from glow.optimizer import AdamWeightDecay
 
-# This function maps the number of steps, the steps to skip and the rows of each batch to the batches.
+# A `Batches` function maps the number of steps, the steps to skip and a worker's rows of a batch to batches.
 Batches = Callable[[int, int, slice], tf.data.Dataset]
 
 
@@ -45,7 +45,7 @@ def train(
 ) -> tuple[SiameseBertFlow, Model, int]:
     """Train or resume a run; return its model, record and steps.
 
-    All workers must see the run's folder, which the chief writes. `dev_score` is for early stopping.
+    All workers must be able to read the run's folder, which the chief writes. `dev_score` is for early stopping.
 
     Raises:
       UserError: see `check_run`; a loss or gradient is not finite.
@@ -87,7 +87,7 @@ def train(
         stages.end("embed")
     if cluster.is_chief and not last:
         if settings.flow_ddi:
-            # Like the original's hook, use the first sentences of a batch that training skips, with dropout.
+            # Like the original's hook, use the pairs' first sentences, with dropout, of a batch that training skips.
             inputs, _ = next(iter(batches(1, 0, slice(None))))
             model.flow.initialize_from_data(model.embed(inputs, training=True)[::2])
         save_checkpoint(steps.manager, 0)
@@ -95,14 +95,14 @@ def train(
     if not cluster.is_chief:
         steps.restore(str(output_dir / f"{CHECKPOINT_NAME}-{start_step}"))
     logging.info("***** Running training *****\n  %d examples, %d steps of %d", num_examples, total_steps, batch_size)
-    epoch, used = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
+    epoch, others = max(1, num_examples // batch_size), list[tf_keras.callbacks.Callback]()
     if cluster.is_chief:
-        used.append(callbacks.Progress(steps.step, total_steps, output_dir, settings.log_every_step))
+        others.append(callbacks.Progress(steps.step, total_steps, output_dir, settings.log_every_step))
     if settings.early_stopping:
         path, score = output_dir / "early_stopping.json", functools.partial(dev_score, model)
-        used.append(callbacks.EarlyStopping(steps.step, epoch, path, score, writes=cluster.is_chief))
-    # Check now, because a run may have been killed between its last checkpoint and that checkpoint's score.
-    if not (settings.early_stopping and used[-1].should_stop()):
+        others.append(callbacks.EarlyStopping(steps.step, epoch, path, score, writes=cluster.is_chief))
+    # Check now, because a run may have been killed after its last checkpoint and before its last score.
+    if not (settings.early_stopping and others[-1].should_stop()):
         skipped = int(settings.flow_ddi)
         remaining = batches(total_steps + skipped, start_step + skipped, cluster.rows(batch_size))
         if cluster.count > 1:
@@ -111,7 +111,7 @@ def train(
             remaining = strategy.distribute_datasets_from_function(lambda context: endless)
         learned = model.supervised_variables + model.flow_variables
         every = epoch if settings.early_stopping else settings.save_checkpoints_steps
-        steps.fit(model, remaining, total_steps, learned, save_every=every, used=used, writes=cluster.is_chief)
+        steps.fit(model, remaining, total_steps, learned, save_every=every, others=others, writes=cluster.is_chief)
     stages.end("train")
     if not cluster.is_chief:
         return model, config.model, int(steps.step)
@@ -120,7 +120,7 @@ def train(
 
 
 def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, pairs: input_pipeline.Pairs) -> Batches:
-    """Return a function from steps, steps to skip and rows to batches."""
+    """Return the function that makes the batches, see `Batches`."""
     encoder = model.encoder
     length, pad = settings.max_seq_length, settings.pad_to_max_seq_length
     if settings.cache_embeddings:
@@ -142,7 +142,7 @@ def _batches(settings: Settings, model: SiameseBertFlow, tokenizer: Tokenizer, p
 
 
 class Stages:
-    """Wall time and peak memory of each stage."""
+    """Measure wall time and peak memory of each stage."""
 
     def __init__(self) -> None:
         self.ended: dict[str, StageCost] = {}

@@ -43,7 +43,7 @@ def test_a_run_with_other_settings_is_named_by_them(tmp_path):
     open_run(tmp_path / "run", old, overwrite=False)
     other = run_config(flags={"seed": 2}, data="x", model=shallow)
     other = replace(other, encoder=replace(other.encoder, fingerprint="c"))
-    parts = ("data is 'b' there and 'x' here", "seed is 1 there", "init_checkpoint is 'abc'", "'c' here")
+    parts = ("data is 'b', not 'x'", "seed is 1, not", "init_checkpoint is 'abc'", "not 'c'")
     with user_error(*parts, "flow_config is ", "--overwrite"):
         open_run(tmp_path / "run", other, overwrite=False)
     assert read_config(tmp_path / "run") == old

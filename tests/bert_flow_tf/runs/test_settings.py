@@ -48,7 +48,7 @@ def test_the_settings_name_run_and_predictions(changes, path):
         ({"cache_embeddings": True, "num_examples": 0, "l2_penalty": 0.1}, "--cache_embeddings: found true"),
         ({"output_parent_dir": "gs://bucket/runs"}, "--output_parent_dir: found an address"),
         ({"exp_name_prefix": None}, "--exp_name_prefix"),
-        ({"do_eval": False}, "found none, expected at least one"),
+        ({"do_eval": False}, "all missing, expected at least one"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(changes, message):

@@ -21,7 +21,7 @@ def test_nothing_that_is_not_finite_is_saved(tmp_path):
     def fit(*logs):
         """Call back after each step, as Keras does."""
         model = types.SimpleNamespace(fit=lambda *_, **options: [steps.on_train_batch_end(0, one) for one in logs])
-        steps.fit(model, None, 9, [weights], save_every=2, used=[])
+        steps.fit(model, None, 9, [weights], save_every=2, others=[])
 
     with user_error("step 5: found flow_loss nan", "ckpt-4"):
         fit({"loss": 1.0}, {"loss": 1.0, "flow_loss": float("nan")})
@@ -57,6 +57,6 @@ def test_a_signal_ends_training_after_the_running_step(tmp_path):
 
     model.fit = fit
     with pytest.raises(KeyboardInterrupt):
-        steps.fit(model, None, 9, [], save_every=5, used=[])
+        steps.fit(model, None, 9, [], save_every=5, others=[])
     assert steps.manager.latest_checkpoint.endswith("-2")
     assert signal.getsignal(signal.SIGINT) is before

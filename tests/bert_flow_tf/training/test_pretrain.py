@@ -116,7 +116,7 @@ def test_a_run_of_other_settings_is_kept_without_overwrite(whole, small_source, 
         run(small_source, out)
     copy = tmp_path / "encoder"
     shutil.copytree(run_folder(out), run_folder(copy))
-    with user_error("seed is 1234 there and 5 here"):
+    with user_error("seed is 1234, not 5"):
         run(small_source, copy, seed=5)
     with user_error("found a finished run without its checkpoint"):
         run(small_source, copy)

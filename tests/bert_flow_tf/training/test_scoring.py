@@ -137,4 +137,4 @@ def test_what_could_only_fail_later_is_named_before(tmp_path):
     ):
         settings = Settings(**{"task_name": "STS-B", "data_dir": str(tmp_path), "output_parent_dir": "out"} | changes)
         with user_error(message):
-            scoring.check_results(settings, get_task(settings.task_name))
+            scoring.check_scoring(settings, get_task(settings.task_name))

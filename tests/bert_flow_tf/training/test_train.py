@@ -122,7 +122,7 @@ def test_nli_trains_encoder_and_classifier(supervised_values, nli_values, nli_ru
     small_runs.run(supervised_values, exp_name="nli", do_train=False, do_predict=True)
     assert len((nli_run / "test_results.tsv").read_text().splitlines()) == 7
     other = {"output_parent_dir": str(flow_run.parent), "exp_name": flow_run.name, "do_train": False}
-    with user_error("num_labels is None there and 3 here"):
+    with user_error("num_labels is None, not 3"):
         small_runs.run(nli_values, **other)
 
 
