@@ -108,7 +108,7 @@ class SentenceEncoder(tf_keras.layers.Layer):
             found = f"found {sentence_embedding_type!r}, but {self.source.bert_hub} has no pooler"
             raise ArgumentError(f"pooling: {found}; use another pooling, such as paper-cls")
         self.embedding_size = self.pooling.vectors * self.hidden_size
-        # Copies share this function and its traces.
+        # Copies of the encoder share this function and its traces.
         self.traced_embed = tf.function(self.embed, input_signature=[TOKEN_SPECS], autograph=False)
 
     def call(self, inputs: Inputs, training: bool = False) -> tf.Tensor:
@@ -159,8 +159,8 @@ class SentenceEncoder(tf_keras.layers.Layer):
     def pooled_variables(self) -> list[tf.Variable]:
         """The trainable variables that an embedding depends on.
 
-        An average does not depend on the pooler or on layers above it. TF1's optimiser skips their variables, but a
-        SavedModel gives them gradients of 0, so weight decay would change them.
+        An average depends neither on the pooler nor on layers above the averaged ones. TF1's optimiser skips their
+        variables, but a SavedModel gives them gradients of 0, so weight decay would change them.
         """
         if not self.pooling.layers:
             return list(self.trainable_variables)

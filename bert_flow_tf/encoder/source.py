@@ -74,7 +74,7 @@ def resolve_encoder(
     if prefix and run:
         source = _from_run(run, prefix, source, cache_dir)
     elif prefix and bert_hub:
-        raise ArgumentError(f"init_checkpoint={prefix}: found no run beside it, expected one, or no bert_hub")
+        raise ArgumentError(f"init_checkpoint={prefix}: found a TF1 checkpoint, expected a run's, or no bert_hub")
     elif source is None:
         bert = read_tf1(init_checkpoint or "", bert_config_file, vocab_file, do_lower_case=do_lower_case)
         source = _from_hub(str(_converted(bert, cache_dir)), None, cache_dir)

@@ -41,7 +41,7 @@ class LossSettings:
     def encoder_is_frozen(self) -> bool:
         """True if the supervised loss is zero: no labels and no penalty.
 
-        The classifier, and a flow without its own loss, do not change either then.
+        Then neither the classifier nor a flow without its own loss changes.
         """
         return self.num_examples == 0 and self.l2_penalty <= 0
 

@@ -33,7 +33,7 @@ from bert_flow_tf.files.reading import reading
 
 _TOKENIZER_FILE, _TOKENIZER_CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 BERT_SETTINGS_FILE = "sentence_bert_config.json"
-# sentence-transformers has older names ending in a word such as _token. Its cls is a state, not BERT's pooled output.
+# Older versions say mean_tokens and cls_token. The library's cls is the last layer's state, not the pooled output.
 _POOLINGS = {"mean": "avg", "mean_tokens": "avg", "cls": "paper-cls", "cls_token": "paper-cls"}
 _DEFAULT_LENGTH = 512
 

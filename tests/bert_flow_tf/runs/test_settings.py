@@ -44,7 +44,7 @@ def test_the_settings_name_run_and_predictions(changes, path):
         ({"flow": 2}, "--flow: found 2, expected 0 or 1"),
         ({"flow": 1, "flow_ddi": True, "train_batch_size": 1}, "--train_batch_size: found 1 with --flow_ddi"),
         ({"flow_ddi": True}, "--flow_ddi: found True with --flow=0"),
-        ({"cache_embeddings": True}, "--cache_embeddings: found true with an encoder in training"),
+        ({"cache_embeddings": True}, "--cache_embeddings: found true with an encoder that is trained"),
         ({"cache_embeddings": True, "num_examples": 0, "l2_penalty": 0.1}, "--cache_embeddings: found true"),
         ({"output_parent_dir": "gs://bucket/runs"}, "--output_parent_dir: found an address"),
         ({"exp_name_prefix": None}, "--exp_name_prefix"),
