@@ -56,14 +56,14 @@ class BertFlow:
     Args:
       model: encoder and flow.
       source: the encoder's files.
-      record: pooling, length and training; also an attribute.
-      encoder_trained: True if the encoder has other weights than `source`.
+      record: description of encoder, pooling, length, flow and training; also an attribute.
+      encoder_trained: True if training has changed the encoder's weights since `source`.
       dtype: "float32", or "bfloat16" for the encoder's matrices and their products, which is faster on GPUs of compute
         capability 8.0 or more and on CPUs with AMX. `save` and `export` write float32.
 
     Attributes:
       embedding_size: width of the embeddings that `encode` returns.
-      encoder, cast_encoder: the `SentenceEncoder` in float32, and the same one in `dtype`.
+      encoder, cast_encoder: the `SentenceEncoder` in float32 and in `dtype`.
       flow: `glow.flow.Glow`, or None.
       history_: `training.fitting.History` of the last `fit` or `fit_dataset`; None before.
     """
@@ -104,16 +104,16 @@ class BertFlow:
         flow = self.flow
         folded = FoldedFlow(flow) if flow is not None and can_fold(flow) else None
         batcher = functools.partial(SentenceBatcher, tokenizer=self.tokenizer, max_seq_length=self.max_seq_length)
-        self._embeddings = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
+        self._embedding_batcher = batcher(lambda tokens: self.embed_tokens(tokens, folded), shape=[self.embedding_size])
         if isinstance(flow, Glow):
-            self._log_prob = batcher(lambda tokens: flow.log_prob(self.cast_encoder.embed(tokens)), shape=[])
+            self._log_prob_batcher = batcher(lambda tokens: flow.log_prob(self.cast_encoder.embed(tokens)), shape=[])
         # Set this last, because another thread may check it and then use the batchers.
         self._folded = folded
 
-    def _current_embeddings(self) -> SentenceBatcher:
+    def _current_batcher(self) -> SentenceBatcher:
         if self._folded is not None and not self._folded.is_current():
             self._make_batchers()
-        return self._embeddings
+        return self._embedding_batcher
 
     @classmethod
     def from_hub(
@@ -127,7 +127,7 @@ class BertFlow:
         sentence_embedding_type: str | None = None,
         dtype: str = DTYPES[0],
     ) -> "BertFlow":
-        """Return a `BertFlow` of an encoder, without a flow.
+        """Return a `BertFlow` that has an encoder but no flow.
 
         Args:
           bert_hub: `demo`, `base`, `large`, a TF-Hub handle, a model of the Hugging Face Hub (`ORGANISATION/MODEL`), or
@@ -136,6 +136,9 @@ class BertFlow:
             `avg`. The original calls it `sentence_embedding_type`.
           max_seq_length: word pieces per sentence, [CLS] and [SEP] included; by default the encoder's own, or 64.
           low_dim: see `model.siamese.reduce_dimension`.
+
+        Raises:
+          UserError: the encoder cannot be found or read, or an argument is invalid.
         """
         if saved_model.is_saved_model(bert_hub):
             logging.warning("%s is a saved model: bert_hub loads only its encoder, without the flow", bert_hub)
@@ -144,18 +147,21 @@ class BertFlow:
         pooling = pooling_name(sentence_embedding_type or pooling or (recorded and recorded.pooling) or "avg")
         if max_seq_length is None:
             max_seq_length = (recorded and recorded.max_seq_length) or 64
-        described = encoder_record(source)
-        record = Model(encoder=described, pooling=pooling, max_seq_length=max_seq_length, low_dim=low_dim)
+        record = Model(encoder=encoder_record(source), pooling=pooling, max_seq_length=max_seq_length, low_dim=low_dim)
         return cls(build_model(source, record), source, record=record, dtype=dtype)
 
     @classmethod
     def demo(cls, **options: Any) -> "BertFlow":
-        """Return a `BertFlow` of all-MiniLM-L6-v2; download it once."""
+        """Return `from_hub("demo")`, all-MiniLM-L6-v2; the first call downloads it."""
         return cls.from_hub("demo", **options)
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, *, dtype: str = DTYPES[0]) -> "BertFlow":
-        """Load a saved model, a Hub model, a run or a checkpoint."""
+        """Load a saved model, a Hub model, a run or a checkpoint.
+
+        `path` is a folder of `save`, `ORGANISATION/MODEL`, a folder of `run_siamese`, or a checkpoint's prefix. Raises
+        `UserError` if it cannot be read, or if the run has not finished.
+        """
         run = saved_model.model_folder(path)
         if saved_model.is_saved_model(run):
             model, source, saved = saved_model.load(run)
@@ -180,9 +186,9 @@ class BertFlow:
 
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
-        most = self.encoder.max_seq_length or sys.maxsize
-        if isinstance(value, bool) or not isinstance(value, int) or not 3 <= value <= most:
-            raise ArgumentError(f"max_seq_length: found {value!r}, expected a whole number from 3 to {most}")
+        largest = self.encoder.max_seq_length or sys.maxsize
+        if isinstance(value, bool) or not isinstance(value, int) or not 3 <= value <= largest:
+            raise ArgumentError(f"max_seq_length: found {value!r}, expected a whole number from 3 to {largest}")
         self._max_seq_length = value
         self.record = msgspec.structs.replace(self.record, max_seq_length=value)
         self._make_batchers()
@@ -220,8 +226,8 @@ class BertFlow:
         return self._fingerprint(self.flow, self.low_dim)
 
     def _fingerprint(self, flow: Glow | AffineMap | None, low_dim: int) -> str:
-        described = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
-        digest = hashlib.sha256(msgspec.json.encode([*described, None if flow is None else flow.config]))
+        description = [self.source.fingerprint, self.sentence_embedding_type, self.max_seq_length, low_dim, self.dtype]
+        digest = hashlib.sha256(msgspec.json.encode([*description, None if flow is None else flow.config]))
         encoder = self.encoder.variables_by_name if self.encoder_trained else {}
         for variables in (encoder, {} if flow is None else flow.variables_by_path):
             update_with_arrays(digest, ((name, variables[name].numpy()) for name in sorted(variables)))
@@ -253,7 +259,7 @@ class BertFlow:
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
     ) -> Any:
-        """Return embeddings, float32 [n, embedding_size], or [embedding_size] of a string.
+        """Return embeddings, float32 [n, embedding_size], or [embedding_size] for one string.
 
         The arguments and their order are those of sentence-transformers; see docs/sentence_transformers.md.
 
@@ -265,8 +271,7 @@ class BertFlow:
           precision: "int8", "uint8", "binary" or "ubinary" for smaller embeddings, see `encoder.stream.quantized`.
           convert_to_numpy: True returns an array, False a list of one `tf.Tensor` per sentence.
           convert_to_tensor: True returns one `tf.Tensor`, whatever `convert_to_numpy` is.
-          output_value: only the default is supported.
-          device: only the default is supported.
+          output_value, device: only the defaults are supported.
           normalize_embeddings: True scales embeddings to norm 1.
           truncate_dim: number of leading channels to keep; None keeps all.
 
@@ -289,7 +294,7 @@ class BertFlow:
         sentences = [sentences] if isinstance(sentences, str) else sentences
         if prompt:
             sentences = [prompt + sentence for sentence in sentence_list(sentences)]
-        batcher = self._current_embeddings()
+        batcher = self._current_batcher()
         found = batcher.encode(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar)[:, :truncate_dim]
         if normalize_embeddings:
             found = tf.nn.l2_normalize(found, axis=-1).numpy()
@@ -321,9 +326,9 @@ class BertFlow:
     ) -> Iterator[tuple[list[str], np.ndarray]]:
         """Yield lists of sentences and their embeddings, float32 [k, embedding_size].
 
-        Memory holds one list at a time. Raises the errors of `encode`.
+        Memory holds one list at a time. Raises `UserError` as `encode` does.
         """
-        run = self._current_embeddings().encode_parts
+        run = self._current_batcher().encode_parts
         for part, embeddings in run(sentences, batch_size=batch_size, show_progress_bar=show_progress_bar):
             yield part, tf.nn.l2_normalize(embeddings, axis=-1).numpy() if normalize_embeddings else embeddings
 
@@ -363,7 +368,7 @@ class BertFlow:
     def log_prob(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
         """Return each sentence's log-density under the flow, float32 [n], in nats."""
         self._require_flow("log_prob")
-        found = self._log_prob.encode([sentences] if isinstance(sentences, str) else sentences, **options)
+        found = self._log_prob_batcher.encode([sentences] if isinstance(sentences, str) else sentences, **options)
         return found[0] if isinstance(sentences, str) else found
 
     def bits_per_dim(self, sentences: str | Iterable[str], **options: Any) -> np.ndarray:
@@ -445,13 +450,14 @@ class BertFlow:
 
         Args:
           sentences: a repeated sentence counts each time.
-          **settings: `method`: "flow" (the default), "whitening", "sn", "natsv-K" or "sn+natsv-K", see
-            `evaluation.calibration`; `pairs`: two lists of sentences and their gold scores, for `history_.judgement`.
-            For the flow: `flow_model_config`: a shipped configuration's name or a JSON file, default
-            `config_l3_d3_w32`; `epochs`: default 1, or more if 1 would be fewer than 300 steps; `batch_size`: sentences
-            per step, default 64; `learning_rate`: constant, default 1e-3; `seed`: of the order and the initial weights,
-            default 1234; `dev_fraction`: share of the distinct sentences to hold out for `history_`, default 0.05, see
-            `training.fitting.hold_out`; `show_progress_bar`: default on a terminal only.
+          method: "flow" (default), "whitening", "sn", "natsv-K" or "sn+natsv-K", see `evaluation.calibration`.
+          pairs: first sentences, second sentences and their gold scores, for `history_.judgement`.
+          flow_model_config: name of a shipped configuration, or a JSON file, default `config_l3_d3_w32`.
+          epochs: default 1, or more if one epoch has fewer than 300 steps.
+          batch_size, learning_rate: sentences per step, default 64, and constant rate, default 1e-3.
+          seed: seed of the order and the initial weights, default 1234.
+          dev_fraction: share of distinct sentences to hold out, default 0.05, see `training.fitting.hold_out`.
+          show_progress_bar: None, the default, shows it on a terminal only.
 
         Raises:
           UserError: there are fewer sentences than `batch_size`, an argument is invalid, or a loss is not finite.
@@ -468,17 +474,17 @@ class BertFlow:
         return batcher.encode_pieces(pieces, occurrences=np.arange(len(sentences)), show_progress_bar=None)
 
     def fit_dataset(self, folder: str | os.PathLike, **settings: Any) -> "BertFlow":
-        """Do as `fit`, block by block on embeddings that `encode_dataset` wrote."""
+        """Learn as `fit` does, from a folder that `encode_dataset` wrote."""
         return self._learn(self.parts(folder), **settings)
 
     def parts(self, folder: str | os.PathLike) -> Parts:
-        """Open a folder of embeddings that `encode_dataset` wrote without a flow."""
+        """Open a folder that `encode_dataset` wrote with this encoder and no flow."""
         parts = Parts(folder)
         if parts.manifest.model != self._fingerprint(None, -1):
             expected = "this encoder with this pooling, length and dtype, without a flow"
             raise UserError(f"{folder}: found embeddings of another model, expected {expected}")
         if parts.manifest.settings.normalize_embeddings:
-            raise UserError(f"{folder}: found normalized embeddings, expected them unnormalized")
+            raise UserError(f"{folder}: found normalized embeddings, expected unnormalized ones")
         return parts
 
     def _learn(

@@ -9,7 +9,7 @@ import click
 from bert_flow_tf import __version__
 from bert_flow_tf.errors import UserError, exit_status, log_progress, quiet_libraries, suggest
 
-# These commands are not in the module of their name.
+# These commands share another command's module.
 _MODULES = {"encode-folder": "encode", "similarity": "encode", "report": "verify"}
 _GROUPS = {
     "Use": {
@@ -17,14 +17,14 @@ _GROUPS = {
         "encode": "Write the embeddings of sentences.",
         "encode-folder": "Write the embeddings of many files.",
         "similarity": "Print the cosine of two sentences, or of pairs.",
-        "search": "Find the sentences of a corpus nearest to queries.",
+        "search": "Find sentences that are similar to a query.",
     },
     "Evaluate": {
-        "evaluate": "Score embeddings on similarity tasks.",
+        "evaluate": "Score embeddings on similarity and classification tasks.",
         "calibrate": "Compare the flow with other calibrations.",
-        "analyze": "Measure the space of embeddings.",
+        "analyze": "Measure isotropy, word frequency or lexical effects.",
         "reproduce": "Train and score rows of the paper's tables.",
-        "report": "Put results on one page, beside the paper's.",
+        "report": "Write one page that compares results with the paper.",
         "verify": "Check that this code gives the original's numbers.",
     },
     "Train": {
@@ -33,7 +33,7 @@ _GROUPS = {
         "launch": "Train one run in several processes.",
     },
     "Convert and serve": {
-        "convert": "Convert encoders and checkpoints.",
+        "convert": "Convert encoders, runs and TF1 checkpoints.",
         "export": "Write a SavedModel, ONNX or a sentence-transformers folder.",
     },
 }

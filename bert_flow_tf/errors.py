@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-# Only these modules' INFO records report progress.
+# Show INFO records of these modules only; they report progress.
 _PROGRESS_MODULES = ("atomic", "calibrator", "callbacks", "compare", "evaluate", "export", "stream", "verify")
 # These characters break a line, move a terminal's cursor or cannot be encoded as UTF-8.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -63,7 +63,7 @@ def command_line_message(error: UserError) -> str:
 def quiet_libraries() -> None:
     """Silence libraries; shorten the start and the end of the process."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        # Cron or a daemon may have closed a stream; the next opened file would get its descriptor.
+        # Cron or a daemon may have closed a stream; without this, the next opened file would get its descriptor.
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -1,4 +1,4 @@
-"""Score predicted similarities, as the original's `scripts/eval_stsb.py`.
+"""Score predicted similarities, as the original's `scripts/eval_stsb.py` does.
 
     python -m bert_flow_tf.eval_stsb --glue_path glue_data --task_name STS-B --pred_path test_results.tsv --is_test 1
 
@@ -13,10 +13,10 @@ from bert_flow_tf.data import tasks
 from bert_flow_tf.errors import UserError, exit_status
 from bert_flow_tf.evaluation.predicted import read_predictions, score_predictions
 
-_SPLIT_OF_IS_TEST = {"1": "test", "0": "dev", "-1": "train"}
+_SPLITS = {"1": "test", "0": "dev", "-1": "train"}
 
 # The original ignores --is_test for these tasks.
-_TEST_ONLY = ("sick-r", "mrpc-regression")
+_ALWAYS_TEST = ("sick-r", "mrpc-regression")
 
 
 def _run(arguments: Sequence[str] | None) -> None:
@@ -29,9 +29,9 @@ def _run(arguments: Sequence[str] | None) -> None:
     parser.add_argument("--is_test", default="0", help="1 test, 0 dev, -1 train")
     flags = parser.parse_args(arguments)
     task = tasks.get_task(flags.task_name)
-    if flags.is_test not in _SPLIT_OF_IS_TEST:
+    if flags.is_test not in _SPLITS:
         raise UserError(f"--is_test: found {flags.is_test}, expected 1 (test), 0 (dev) or -1 (train)")
-    split = "test" if task.name in _TEST_ONLY else _SPLIT_OF_IS_TEST[flags.is_test]
+    split = "test" if task.name in _ALWAYS_TEST else _SPLITS[flags.is_test]
     print(score_predictions(read_predictions(flags.pred_path), task, flags.glue_path, split))
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class MtebModel:
-    """MTEB's encoder protocol around a `BertFlow`.
+    """A `BertFlow` with the methods that MTEB expects of an encoder.
 
         import mteb
         from bert_flow_tf import BertFlow
@@ -21,11 +21,11 @@ class MtebModel:
         model = MtebModel(BertFlow.from_pretrained("my_model"), name="me/my_model")
         results = mteb.evaluate(model, mteb.get_tasks(["STSBenchmark"]))
 
-    A task's instructions are ignored, because the encoder does not take them.
+    A task's instructions are ignored, because the encoder takes none.
 
     Args:
       name: `organisation/model`; MTEB caches results by this name and the revision.
-      revision: None for a digest of encoder, pooling and flow.
+      revision: None uses a digest of encoder, pooling and flow.
 
     Raises:
       UserError: MTEB is not installed, or `name` has no organisation.

@@ -42,7 +42,7 @@ _SOURCES = os.path.dirname(os.path.abspath(__file__))
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     for field in dataclasses.fields(Settings):
-        # The first type of `str | None` is the flag's.
+        # For `str | None`, the flag has the type str.
         kind = (*typing.get_args(field.type), field.type)[0]
         _DEFINE[kind](field.name, field.default, field.metadata["help"], flag_values=flag_values)
 
