@@ -64,11 +64,11 @@ def _analysis(
 @model_options(length=64)
 @task_option("A task with gold scores.")
 @click.option("--glue_dir", required=True, metavar="DIR", help="Folder that holds the tasks' folders.")
-@click.option("--split", type=click.Choice(SPLITS), default="dev")
+@click.option("--split", type=click.Choice(SPLITS), default="dev", help="Split of the task.")
 def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Analysis":
     """Correlate similarity with edit distance.
 
-    It compares gold scores, BERT and the flow, as in the paper's Table 6 and Figure 2.
+    This compares gold scores, BERT and the flow, as in the paper's Table 6 and Figure 2.
     """
     pairs = read_scored_split(task, glue_dir, split, task.name)
     loaded = model.load()
@@ -103,7 +103,7 @@ def lexical(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Anal
 def words(model: ModelOptions) -> "Analysis":
     """Relate word embeddings to word frequency.
 
-    It prints norms and nearest neighbours from frequent to rare words, as in the paper's Table 1 and Figure 1.
+    This prints norms and nearest neighbours, from frequent to rare words, as in the paper's Table 1 and Figure 1.
     """
     # No sentence is embedded, so use a length that every encoder allows.
     loaded = dataclasses.replace(model, max_seq_length=3).load()
@@ -114,7 +114,7 @@ def words(model: ModelOptions) -> "Analysis":
     vocabulary = read_vocabulary(vocabulary_asset(loaded.source.preprocess_dir))
     variables = loaded.encoder.variables_by_name
     (table,) = (v.numpy() for name, v in variables.items() if name.endswith("word_embeddings/embeddings"))
-    # Some encoders have more rows than word pieces.
+    # Some encoders' tables have more rows than the vocabulary has pieces.
     embeddings = table[: len(vocabulary)]
     ranks = frequency.frequency_ranks(vocabulary, frequency.english_frequencies())
     shown = np.flatnonzero((ranks > 0) & (ranks < frequency.RANK_BINS[-1][1]))
@@ -122,7 +122,7 @@ def words(model: ModelOptions) -> "Analysis":
     figure = plots.word_frequency_figure(frequency.svd_projection(embeddings[shown]), ranks[shown], title=title)
     values = {"encoder": loaded.record.encoder, "pieces": len(vocabulary), "ranked_words": int((ranks > 0).sum())}
     values |= {"frequencies": "wordfreq, English", "bins": frequency.rank_statistics(embeddings, ranks)}
-    headline = f"{len(vocabulary):,} word pieces, {values['ranked_words']:,} of them words with a frequency rank"
+    headline = f"{len(vocabulary):,} word pieces; {values['ranked_words']:,} are words with a frequency rank"
     return headline, figure, values
 
 
@@ -134,7 +134,7 @@ def words(model: ModelOptions) -> "Analysis":
 def isotropy(model: ModelOptions, task: Task, glue_dir: str, split: str) -> "Analysis":
     """Measure how evenly embeddings fill their space.
 
-    It prints mean cosines, singular directions and bits per dimension, with the flow and without.
+    This prints mean cosines, singular directions and bits per dimension, with the flow and without.
     """
     folder = os.path.join(glue_dir, task.directory)
     pairs = [read_split(task, folder, one) for one in (SPLITS if split == "all" else (split,))]

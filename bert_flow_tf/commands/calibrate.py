@@ -76,7 +76,7 @@ def calibrate(
 
 
 def _advice(result: "Calibrations", model: ModelOptions) -> str:
-    """Name the best calibration that `fit` can learn, and its command."""
+    """Return a line with the best calibration that `fit` can learn."""
     scores = {f"{row.method}-{row.k}" if row.k else row.method: getattr(row, result.metric) for row in result.rows}
     known = {name: score for name, score in scores.items() if name == "none" or is_method(name)}
     if not known or (best := max(known, key=lambda name: known[name])) == "none":

@@ -14,9 +14,9 @@ from glow.config import DEFAULT_CONFIG
 
 _TF1_FLOW_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "pooling": ("NAME", click.STRING, "Pooling of --tf1_flow."),
-    "flow_model_config": ("NAME|FILE", click.STRING, f"Flow.  [default: {DEFAULT_CONFIG}]"),
-    "max_seq_length": ("N", LENGTH, "Word pieces.  [default: 64]"),
-    "low_dim": ("N", WHOLE, "Reduced width.  [default: -1, all]"),
+    "flow_model_config": ("NAME|FILE", click.STRING, f"Configuration of the flow.  [default: {DEFAULT_CONFIG}]"),
+    "max_seq_length": ("N", LENGTH, "Word pieces per sentence.  [default: 64]"),
+    "low_dim": ("N", WHOLE, "Average channels to N.  [default: all channels]"),
     "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder, if --tf1_flow holds none."),
     "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
     "bert_config_file": ("FILE", click.STRING, "bert_config.json, if not beside --tf1_flow."),
@@ -25,29 +25,33 @@ _TF1_FLOW_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
 
 
 @click.command(epilog="\b\nbert-flow convert --tf1_checkpoint uncased_L-12_H-768_A-12 --out encoder")
-@click.option("--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 BERT, bert_config.json and vocab.txt.")
+@click.option("--tf1_checkpoint", metavar="DIR|PREFIX", help="TF1 BERT with bert_config.json and vocab.txt.")
 @click.option("--huggingface", type=click.Path(exists=True), metavar="DIR", help="Folder of a Hugging Face model.")
-@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese.")
-@click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original, with a flow.")
-@click.option("--to_tf1", is_flag=True, help="Write --run as the original's checkpoint.")
+@click.option("--run", metavar="DIR|PREFIX", help="Run of run_siamese, or its checkpoint.")
+@click.option("--tf1_flow", metavar="DIR|PREFIX", help="Checkpoint of the original code, with a flow.")
+@click.option("--to_tf1", is_flag=True, help="Write --run as a checkpoint of the original code.")
 @click.option("--out", required=True, metavar="DIR", help="Folder to make.")
-@click.option("--cased/--uncased", default=None, help="Kind of vocabulary.  [default: by its pieces]")
+@click.option("--cased/--uncased", default=None, help="Case of the vocabulary.  [default: by its pieces]")
 @options_of(_TF1_FLOW_OPTIONS)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier conversion.")
 def convert(to_tf1: bool, out: str, cased: bool | None, overwrite: bool, **given: Any) -> None:
-    """Convert a BERT to an encoder folder, or runs and TF1 checkpoints."""
+    """Convert encoders, runs and TF1 checkpoints.
+
+    --tf1_checkpoint, --huggingface and --run become an encoder folder, for --bert_hub of other commands. --tf1_flow
+    becomes a run. With --to_tf1, --run becomes a checkpoint of the original code.
+    """
     sources = {name: given.pop(name) for name in ("tf1_checkpoint", "huggingface", "run", "tf1_flow")}
     check_one_of(sources)
     tf1_checkpoint, huggingface, run, tf1_flow = sources.values()
     flow_options = {flag: value for flag, value in given.items() if value is not None}
     if flow_options and not tf1_flow:
-        raise UserError(f"--{next(iter(flow_options))}: missing --tf1_flow, the only source that it applies to")
+        raise UserError(f"--{next(iter(flow_options))}: missing --tf1_flow, which it needs")
     if tf1_flow and "pooling" not in flow_options:
-        raise UserError("--pooling: missing, expected the pooling that --tf1_flow was trained with")
+        raise UserError("--pooling: missing, expected the pooling that was used to train --tf1_flow")
     if to_tf1 and not run:
-        raise UserError("--to_tf1: missing --run, the only source that it applies to")
+        raise UserError("--to_tf1: missing --run, which it needs")
     if cased is not None and not (tf1_checkpoint or tf1_flow):
-        raise UserError("--cased and --uncased: missing --tf1_checkpoint or --tf1_flow, which they apply to")
+        raise UserError("--cased and --uncased: missing --tf1_checkpoint or --tf1_flow; they need one of these")
     if checkpoint := tf1_checkpoint or run or tf1_flow:
         checkpoint_prefix(checkpoint)
     locked_folder(out, CONVERTED_RUN if tf1_flow else TF1_CHECKPOINT if to_tf1 else ENCODER_FOLDER, overwrite=overwrite)

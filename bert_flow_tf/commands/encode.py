@@ -64,17 +64,17 @@ def encode(
 @opt.with_options(_OPTIONS)
 @click.option("--keep", callback=opt.name_list(), metavar="NAMES", help="Columns to copy.  [default: the sentences]")
 @click.option("--shard_rows", type=opt.COUNT, default=PART, metavar="N", help="Sentences in each file.")
-@click.option("--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0])
+@click.option("--precision", type=click.Choice(PART_PRECISIONS), default=PART_PRECISIONS[0], help="Stored type.")
 @click.option("--workers", type=opt.WHOLE, default=0, metavar="N", help="Ray processes; 0: this process.")
 @click.option("--ray", metavar="HOST:PORT", help="Ray cluster.  [default: on this machine]")
 @click.option("--worker_threads", type=opt.COUNT, default=1, metavar="N", help="Threads per worker.")
-@click.option("--overwrite", is_flag=True, help="Replace other input, model or settings.")
+@click.option("--overwrite", is_flag=True, help="Replace parts of another input or model.")
 def encode_folder(
     model: opt.ModelOptions, inputs: Sequence[str], out: str, workers: int, ray: str | None, **given: Any
 ) -> None:
     """Write the embeddings of many files into a folder.
 
-    The folder gets a Parquet file per shard, and a manifest. After an interruption, repeat the command to resume.
+    The folder gets Parquet files and a manifest. After an interruption, repeat the command to resume.
     """
     lock_output(out, f"--out={out}")
     columns = {name: given.pop(name) for name in ("column", "keep", "no_header")}
@@ -102,14 +102,14 @@ def encode_folder(
 @click.argument("sentences", nargs=-1, metavar="[A B]")
 @opt.model_options()
 @click.option("--pairs", metavar="FILE", help="File of pairs; -: TSV from stdin")
-@click.option("--columns", default="sentence1,sentence2", metavar="A,B", help="Columns of --pairs: names, or as 1,2.")
+@click.option("--columns", default="sentence1,sentence2", metavar="A,B", help="Columns of --pairs by name or number.")
 @opt.FORMAT_OPTIONS[-1]
 def similarity(
     sentences: tuple[str, ...], model: opt.ModelOptions, pairs: str | None, columns: str, no_header: bool
 ) -> None:
     """Print the cosine of two sentences, or of pairs in a file.
 
-    A flow moves cosines towards 0: compare them with each other, not with a threshold from before the flow.
+    A flow moves cosines towards 0, so a threshold that was chosen without a flow does not apply.
     """
     if len(sentences) != (0 if pairs else 2):
         raise click.UsageError(f"found {len(sentences)} sentences, expected 2, or --pairs")

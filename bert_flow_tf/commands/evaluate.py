@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @model_options(length=64)
 @click.option("--tasks", "names", callback=name_list(), required=True, metavar="LIST", help="Tasks, see above.")
-@click.option("--glue_dir", metavar="DIR", help="Folder of STS-B, SICK-R, …")
+@click.option("--glue_dir", metavar="DIR", help="Folder that holds STS-B, SICK-R, …")
 @SENTEVAL_OPTION
 @click.option("--split", type=click.Choice(SPLITS), help="[default: test, or dev without test labels]")
 @click.option("--original_protocol", is_flag=True, help="Classify embeddings of norm 1, in 5 folds.")
@@ -37,11 +37,12 @@ def evaluate(
 ) -> None:
     """Score embeddings on tasks by Spearman, AUC or accuracy, times 100.
 
-    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp; tfds:glue/stsb, mrpc, qnli and qqp of TensorFlow
-    Datasets; senteval:mr, cr, subj, mpqa, sst2, trec, mrpc and sicke, by a logistic regression in 10 folds.
+    Tasks are sts12 to sts16, stsb, sickr, mrpc, qnli and qqp. With the prefix tfds:glue/, stsb, mrpc, qnli and qqp come
+    from TensorFlow Datasets. With the prefix senteval:, mr, cr, subj, mpqa, sst2, trec, mrpc and sicke are classified
+    by a logistic regression in 10 folds.
 
-    sts12 to sts16 have several sets: wmean is their mean weighted by size, mean the plain mean, all the correlation of
-    all pairs. A model with a flow is also scored without it; a fall of more than half a point is marked.
+    sts12 to sts16 have several sets: wmean is the mean over them weighted by size, mean is the plain mean, and all is
+    the correlation of all pairs. A model with a flow is also scored without it; a fall of more than 0.5 is marked.
     """
     if model.run_dir and not out:
         # No other command may change the run until its scores are written.
@@ -69,7 +70,7 @@ def read_tasks(names: list[str], **data: str | None) -> "list[AnyTask]":
 
 
 def scores_of(loaded: "BertFlow", tasks: "Sequence[AnyTask]", original_protocol: bool = False) -> "Scores":
-    """Score a model with its flow and without."""
+    """Score a model, with its flow and without."""
     from bert_flow_tf.evaluation.evaluate import score_tasks
     from bert_flow_tf.results.records import Scores
 

@@ -18,14 +18,16 @@ from bert_flow_tf.scale.shards import Parts
 @click.command(epilog="\b\nbert-flow fit --bert_hub demo --pooling cls --input sentences.txt --out my_model")
 @opt.model_options("bert_hub")
 @opt.sentence_options(required=False)
-@click.option("--embeddings", metavar="DIR", help="Folder of encode-folder, instead of --input.")
+@click.option("--embeddings", metavar="DIR", help="Folder that encode-folder wrote, instead of --input.")
 @click.option("--out", required=True, metavar="DIR", help="Folder for the model.")
 @click.option("--method", default="flow", metavar="NAME", help="flow, whitening, sn, natsv-K or sn+natsv-K.")
 @click.option("--pairs", metavar="FILE.tsv", help="Labelled pairs to judge by: two sentences and a score per line.")
 @opt.FLOW_OPTION
 @click.option("--num_train_epochs", "epochs", type=opt.POSITIVE, metavar="X", help="[default: 1, at least 300 steps]")
 @click.option("--train_batch_size", "batch_size", type=opt.COUNT, default=64, metavar="N", help="Sentences per step.")
-@click.option("--flow_learning_rate", "learning_rate", type=opt.POSITIVE, default=1e-3, metavar="X")
+@click.option(
+    "--flow_learning_rate", "learning_rate", type=opt.POSITIVE, default=1e-3, metavar="X", help="Learning rate."
+)
 @click.option("--seed", type=opt.WHOLE, default=1234, metavar="N", help="Seed of weights and order.")
 @click.option("--overwrite", is_flag=True, help="Replace an existing saved model.")
 def fit(
@@ -33,8 +35,8 @@ def fit(
 ) -> None:
     """Learn a flow on sentences and save it with its encoder.
 
-    The encoder does not change. For more sentences than fit into memory, pass --embeddings, a folder of `bert-flow
-    encode-folder --bert_hub …`.
+    The encoder does not change. If the sentences do not fit into memory, pass --embeddings, a folder that `bert-flow
+    encode-folder --bert_hub …` wrote.
     """
     opt.check_one_of({"input": sentences, "embeddings": embeddings})
     check_method(settings["method"])
@@ -58,11 +60,11 @@ def fit(
         )
     loaded.fit_dataset(embeddings, **settings) if embeddings else loaded.fit(texts, **settings)
     loaded.save(path, overwrite=overwrite)
-    assert loaded.record.flow is not None and loaded.history_ is not None  # `fit` has just learned it
+    assert loaded.record.flow is not None and loaded.history_ is not None  # `fit` has set both
     if measures := str(loaded.history_):
         click.echo(measures)
     learned = loaded.record.flow.training.settings
     if settings["epochs"] is None and learned.get("epochs", 1) != 1:
-        click.echo(f"{learned['epochs']:g} epochs, as one would be fewer than 300 steps (--num_train_epochs)")
+        click.echo(f"{learned['epochs']:g} epochs, because one has fewer than 300 steps (see --num_train_epochs)")
     training = f"{learned['steps']} steps" if "steps" in learned else settings["method"]
     click.echo(f"model written: {out} ({count} sentences, {training})")

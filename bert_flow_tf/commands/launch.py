@@ -20,9 +20,9 @@ from bert_flow_tf.training.run import LostWorker, check
     context_settings={"ignore_unknown_options": True},
 )
 @click.option("--workers", type=COUNT, required=True, metavar="N", help="Processes that train together.")
-@click.option("--ray", metavar="HOST:PORT", help="Ray cluster whose machines train.  [default: this machine]")
+@click.option("--ray", metavar="HOST:PORT", help="Ray cluster to train on.  [default: this machine]")
 @click.option(
-    "--worker_threads", type=COUNT, metavar="N", help="Threads each.  [default: all processors; 1 with --ray]"
+    "--worker_threads", type=COUNT, metavar="N", help="Threads per worker.  [default: an equal share; 1 with --ray]"
 )
 @click.option("--max_restarts", type=WHOLE, default=3, metavar="N", help="Restarts of all processes when one dies.")
 @click.argument("run_flags", metavar="FLAGS...", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -1,4 +1,4 @@
-"""Options that several commands share, checked before TensorFlow loads, which takes seconds."""
+"""Options of several commands, checked before TensorFlow loads, which takes seconds."""
 
 import dataclasses
 import functools
@@ -35,10 +35,10 @@ SENTEVAL_OPTION = click.option("--senteval_dir", metavar="DIR", help="SentEval's
 _FORMATS = click.Choice(sorted(set(INPUT_FORMATS.values())))
 FORMAT_OPTIONS = [
     click.option("--input_format", type=_FORMATS, help="[default: by the ending]"),
-    click.option("--column", metavar="NAME|N", help="Column by name or number.  [default: sentence]"),
+    click.option("--column", metavar="NAME|N", help="Column.  [default: sentence]"),
     click.option("--no_header", is_flag=True, help="TSV or CSV has no row of column names."),
 ]
-_files: dict[str, Any] = {"required": True, "multiple": True, "metavar": "FILE", "help": "Repeatable; or 'pattern*'."}
+_files: dict[str, Any] = {"required": True, "multiple": True, "metavar": "FILE", "help": "File or glob; repeatable."}
 INPUT_FILES = [click.option("--input", "inputs", **_files), *FORMAT_OPTIONS]
 _flow: dict[str, Any] = {"default": DEFAULT_CONFIG, "callback": lambda ctx, option, text: flow_config(text) and text}
 FLOW_OPTION = click.option("--flow_model_config", metavar="NAME|FILE", help="Configuration of the flow.", **_flow)
@@ -48,7 +48,7 @@ _MODEL_OPTIONS: dict[str, tuple[str, click.ParamType, str]] = {
     "bert_hub": ("HANDLE|DIR", click.STRING, "Encoder: demo, base, a handle or a folder."),
     "preprocess_hub": ("HANDLE|DIR", click.STRING, "Preprocess model of --bert_hub."),
     "pooling": ("NAME", click.STRING, "avg (or mean), cls, avg-last-2, …  [default: the encoder's, or avg]"),
-    "max_seq_length": ("N", LENGTH, "Word pieces.  [default: the encoder's, or 64]"),
+    "max_seq_length": ("N", LENGTH, "Word pieces per sentence.  [default: the encoder's, or 64]"),
 }
 _ENCODER_OPTIONS = ("preprocess_hub", "pooling", "max_seq_length")
 
@@ -68,7 +68,7 @@ def options_of(table: Mapping[str, tuple[str, click.ParamType, str]], **defaults
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions:
-    """The model that a command line names."""
+    """The options that name a model or an encoder."""
 
     model: str | None = None
     bert_hub: str | None = None
@@ -78,7 +78,7 @@ class ModelOptions:
 
     @property
     def run_dir(self) -> pathlib.Path | None:
-        """The run's folder; None for an encoder or a Hub model."""
+        """The folder of `--model`, if it is on this machine; else None."""
         path = pathlib.Path(self.model or os.devnull)
         return path if path.is_dir() else path.parent if os.path.isfile(f"{path}.index") else None
 
@@ -109,7 +109,7 @@ def model_options(*sources: str, pooling: bool = True, length: int | None = None
         given = {name: values.pop(name) for name in names}
         for name in _ENCODER_OPTIONS:
             if given.get(name) is not None and not given["bert_hub"]:
-                raise UserError(f"--{name}: missing --bert_hub, the only option that it applies to")
+                raise UserError(f"--{name}: missing --bert_hub, which it needs")
         if length and given["bert_hub"]:
             given["max_seq_length"] = given["max_seq_length"] or length
         for name in ("bert_hub", "preprocess_hub"):
@@ -122,7 +122,7 @@ def model_options(*sources: str, pooling: bool = True, length: int | None = None
 
     table = {name: _MODEL_OPTIONS[name] for name in names}
     if length:
-        table["max_seq_length"] = ("N", LENGTH, f"Word pieces.  [default: {length}]")
+        table["max_seq_length"] = ("N", LENGTH, f"Word pieces per sentence.  [default: {length}]")
     return _converted(options_of(table), checked)
 
 
@@ -151,14 +151,14 @@ def check_model(model: str) -> None:
 
 def sentence_options(*, required: bool = True) -> Decorator:
     """Return a decorator that adds `--input` and passes an iterator as `sentences`."""
-    text = "Text, TSV, CSV, JSON lines or Parquet; -: stdin"
+    text = "Text, TSV, CSV, JSONL or Parquet; -: stdin"
     options = [click.option("--input", "path", required=required, metavar="FILE", help=text), *FORMAT_OPTIONS]
 
     def opened(values: dict[str, Any]) -> dict[str, Any]:
         path, file_format, column = (values.pop(name) for name in ("path", "input_format", "column"))
         columns = {"columns": column and [column], "no_header": values.pop("no_header")}
         if path is None and (file_format or any(columns.values())):
-            raise click.UsageError("--input_format and --column: missing --input, the only option they apply to")
+            raise click.UsageError("--input_format and --column: missing --input, which they need")
         return {"sentences": path and read_sentences(path, file_format=file_format, **columns), **values}
 
     return _converted(with_options(options), opened)
@@ -170,7 +170,7 @@ def name_list(known: Collection[str] = ()) -> Function:
     def convert(ctx: click.Context, option: click.Option, text: str | None) -> list[str] | None:
         names = list(dict.fromkeys(filter(None, map(str.strip, (text or "").split(",")))))
         if text is not None and not names:
-            raise click.BadParameter("found none, expected names, separated by commas")
+            raise click.BadParameter("found none, expected names separated by commas")
         for name in names if known else ():
             if name not in known:
                 raise click.BadParameter(f"found {name}, expected some of {', '.join(known)}{suggest(name, known)}")
@@ -204,5 +204,5 @@ def _task(ctx: click.Context, option: click.Option, text: str) -> "Task":
 
 
 def task_option(help_of_task: str) -> Decorator:
-    """Return a decorator that adds `--task`, in any spelling."""
+    """Return a decorator that adds `--task`; case and hyphens do not matter."""
     return click.option("--task", default="STS-B", callback=_task, metavar="NAME", help=help_of_task)

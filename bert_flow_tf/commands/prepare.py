@@ -12,15 +12,15 @@ from bert_flow_tf.errors import UserError
 @click.command(epilog="\b\nbert-flow prepare --data tfds:glue/mnli,tfds:snli --out glue_data")
 @click.option("--data", "names", callback=name_list(), required=True, metavar="LIST", help="Data sets, see above.")
 @SENTEVAL_OPTION
-@click.option("--out", required=True, metavar="DIR", help="GLUE folder, which gets a folder per data set.")
+@click.option("--out", required=True, metavar="DIR", help="Folder that gets a folder per data set.")
 @click.option("--overwrite", is_flag=True, help="Replace folders that this command made.")
 def prepare(names: list[str], senteval_dir: str | None, out: str, overwrite: bool) -> None:
     """Write data sets into folders for --glue_dir, GLUE_DIR and run_siamese.
 
     tfds:glue/stsb, tfds:glue/mrpc, tfds:glue/qnli, tfds:glue/qqp, tfds:glue/mnli and tfds:snli come from TensorFlow
     Datasets and become GLUE's files (MNLI/train.tsv, …). sts12 to sts16, or sts12-16 for all of them, come from
-    SentEval and become STS-12/full.txt, …: the pairs with a gold score. GLUE has no test labels of STS-B: to score its
-    test split, put sts-test.csv of the STS Benchmark into its folder.
+    SentEval and become STS-12/full.txt, …, which hold the pairs with a gold score. GLUE has no test labels of STS-B: to
+    score that split, put sts-test.csv of the STS Benchmark into the folder STS-B.
     """
     from bert_flow_tf.data import datasets
     from bert_flow_tf.data import folders as glue

@@ -50,7 +50,7 @@ def reproduce(
     avg          mean of the last layer
     last2avg     mean of the first and the last layer
     flow-target  flow on the task's train, dev and test sentences: 1 epoch at 1e-3
-    flow-train   flow on its train sentences
+    flow-train   flow on the task's train sentences
     flow-nli     flow on NLI sentences, 0.15 epoch at 2e-5, learned once for all tasks
 
     Tasks are stsb, sickr, mrpc, qnli (Table 4: AUC on dev) and sts12 to sts16, whose flow learns on their scored pairs.
@@ -69,7 +69,7 @@ def reproduce(
 
     environ = {name.upper(): value for name, value in encoder.items() if value}
     environ |= {"GLUE_DIR": glue_dir, "OUTPUT_PARENT_DIR": out, "SKIP_NLI": "0" if nli else "1"}
-    # Read the gold scores first; otherwise a mistake would show up after hours.
+    # Read the gold scores now; otherwise a mistake in them would show up after hours.
     tasks = [read_task(name, glue_dir=glue_dir, senteval_dir=senteval_dir) for name in names]
     recipe = read_environment(environ, tasks[0])
     folders = {task.name: pathlib.Path(task.source) for task in tasks}

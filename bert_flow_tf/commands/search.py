@@ -1,4 +1,4 @@
-"""`bert-flow search`: the sentences of a corpus that are nearest to queries."""
+"""`bert-flow search`: the sentences of a corpus nearest to queries."""
 
 import pathlib
 import tempfile
@@ -36,7 +36,7 @@ def search(
 ) -> None:
     """Print the sentences of a corpus that are nearest to each query.
 
-    A line holds rank, cosine and sentence; if there are several queries, each comes before its lines.
+    Each line holds rank, cosine and sentence. With several queries, each query is printed before its lines.
     """
     all_queries = [*texts, *(read_sentences(queries) if queries else ())]
     if not all_queries:

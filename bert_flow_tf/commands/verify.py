@@ -33,11 +33,11 @@ _GOLDEN = pathlib.Path("tests", "golden")
 @click.option("--title", default="BERT-flow: results compared", metavar="TEXT", help="Title of the page.")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier report.")
 def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, overwrite: bool) -> None:
-    """Compare results with their baselines, the paper's figures and the original code's.
+    """Compare results with baselines, the paper's scores and the original code's.
 
     PATH is a run of run_siamese with scores, a folder of bert-flow reproduce or analyze, a file of bert-flow evaluate,
-    calibrate or verify, or a folder that holds any of these. Several may follow one --runs. FOLDER gets report.html,
-    one page with tables and plots.
+    calibrate or verify, or a folder that holds any of these. Several may follow one --runs. FOLDER gets report.html, a
+    page with tables and plots.
     """
     from bert_flow_tf.report.page import PAGE_FILE, REPORT_FOLDER, write_report
 
@@ -49,15 +49,15 @@ def report(first: tuple[str, ...], more: tuple[str, ...], out: str, title: str, 
 
 
 @click.command(epilog="\b\nbert-flow verify --runs runs/demo --out verification.json")
-@click.option("--runs", multiple=True, metavar="PATH…", help="Results to judge, as in bert-flow report.")
+@click.option("--runs", multiple=True, metavar="PATH…", help="Results to compare, as in bert-flow report.")
 @click.argument("more", nargs=-1, metavar="")
 @click.option("--out", metavar="FILE", help="JSON file of the checks, for bert-flow report.")
 @click.option("--overwrite", is_flag=True, help="Replace FILE.")
 def verify(runs: tuple[str, ...], more: tuple[str, ...], out: str | None, overwrite: bool) -> None:
     """Check that this code gives the original's numbers, and print the verdict.
 
-    In a clone of the repository, it recomputes the TF1 code's golden values (a minute or two). With --runs, it also
-    judges scores. The exit status is 1 if anything differs.
+    In a clone of the repository, this recomputes values that the TF1 code computed, in a minute or two. With --runs, it
+    also compares scores. The exit status is 1 if anything differs.
     """
     if more and not runs:
         raise UserError(f"bert-flow verify: found the argument {more[0]}, expected --runs before it")
@@ -81,7 +81,7 @@ def _verification(runs: Sequence[str]) -> "Verification":
     from bert_flow_tf.results.records import Checked, Verification
     from bert_flow_tf.runs.record import made_by
 
-    found: dict[str, Any] = {"deviations": [], "failed": [], "not_run": ["golden values: only in a clone"]}
+    found: dict[str, Any] = {"deviations": [], "failed": [], "not_run": ["golden values: found only in a clone"]}
     if (_ROOT / _GOLDEN).is_dir() and importlib.util.find_spec("pytest") is not None:
         found = _golden()
     elif not runs:

@@ -73,7 +73,7 @@ def test_isotropy_is_measured_with_the_flow_and_without(sts_run, models, small_g
 
 def test_words_are_binned_by_frequency_with_their_norms(small_encoder_dir, small_hugging_face_dir, tmp_path):
     printed = succeeds("analyze", "words", "--bert_hub", small_encoder_dir, "--out", tmp_path / "words")
-    assert "11 word pieces, 4 of them words with a frequency rank" in printed
+    assert "11 word pieces; 4 are words with a frequency rank" in printed
     written = results_of(tmp_path / "words", "words")
     tensors = safetensors.numpy.load_file(small_hugging_face_dir / "model.safetensors")
     rows = tensors["bert.embeddings.word_embeddings.weight"]
